@@ -1,0 +1,39 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+CORES := $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
+
+.PHONY: demo test lint slow bench clean
+
+demo: $(VENV)/demo.done  ## A poisoned federation, with and without the filter
+	$(BIN)/python examples/quickstart.py
+
+test: lint  ## Everything that must hold: style, types, layers, tests
+	$(BIN)/python -m pytest -q -n $(CORES) -m "not slow"
+
+lint: $(VENV)/dev.done
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+slow: $(VENV)/dev.done  ## The tests that take minutes
+	$(BIN)/python -m pytest -q -m slow
+
+bench: $(VENV)/dev.done  ## Speed and memory next to other libraries
+	$(BIN)/python benchmarks/core.py
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+$(VENV)/demo.done: $(BIN)/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/dev.done: $(BIN)/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	@touch $@ $(VENV)/demo.done
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

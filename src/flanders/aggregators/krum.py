@@ -1,0 +1,133 @@
+"""Rules that choose whole models by their distances to each other: Krum, Multi-Krum, Bulyan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import array_api_compat
+import numpy as np
+
+from flanders.aggregators.coordinatewise import mean_around_median
+from flanders.aggregators.rule import Rule
+from flanders.geometry import FloatMatrix, mean, squared_distances
+from flanders.neighbours import bulyan_rows, multi_krum_rows
+from flanders.types import Array, InputError, IntVector, Round, check_number, resolve_count
+
+
+def krum_malicious(caller: str, num_malicious: float, m: int) -> int:
+    """Return b, or say that Krum cannot hold with it."""
+    b = resolve_count(num_malicious, m)
+    if m <= 2 * b + 2:
+        raise InputError(
+            f"{caller}(num_malicious={num_malicious}) needs more than 2b + 2 = {2 * b + 2} updates, got {m}. "
+            f"Lower `num_malicious` to at most {max((m - 3) // 2, 0)}, or keep more clients in the filter."
+        )
+    return b
+
+
+def choose(round_: Round, pick: Callable[[FloatMatrix], IntVector]) -> IntVector:
+    """Return the rows that `pick` takes by their distances; a tie falls to the lower client id."""
+    order = round_.by_client()
+    distances = squared_distances(round_.updates, round_.global_model)[np.ix_(order, order)]
+    return np.sort(order[pick(distances)])
+
+
+@dataclass(frozen=True)
+class Krum(Rule):
+    """Take the one model with the smallest sum of squared distances to its m - b - 2 nearest.
+
+    Holds while m > 2b + 2.
+
+    Examples
+    --------
+    >>> Krum(num_malicious=1)(np.array([[1.], [2.], [2.5], [3.], [99.]]))
+    array([2.5])
+
+    References
+    ----------
+    Blanchard et al., "Machine learning with adversaries", NeurIPS 2017.
+    """
+
+    num_malicious: float = 0.2
+
+    def __post_init__(self) -> None:
+        check_number("Krum", "num_malicious", self.num_malicious, 0)
+
+    def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
+        """Return the chosen client's model."""
+        b = krum_malicious("Krum", self.num_malicious, round_.updates.shape[0])
+        row = int(choose(round_, lambda distances: multi_krum_rows(distances, b, 1))[0])
+        return array_api_compat.array_namespace(round_.updates).asarray(round_.updates[row, :], copy=True)
+
+
+@dataclass(frozen=True)
+class MultiKrum(Rule):
+    """Average the `keep` models with the lowest Krum scores (default: m - b).
+
+    `weighted=True` averages them by their numbers of examples; the choice itself has no weights.
+
+    Examples
+    --------
+    >>> MultiKrum(num_malicious=1)(np.array([[1.], [2.], [2.5], [3.], [99.]]))
+    array([2.125])
+
+    References
+    ----------
+    Blanchard et al., "Machine learning with adversaries", NeurIPS 2017.
+    """
+
+    num_malicious: float = 0.2
+    keep: int | None = None
+    weighted: bool = False
+
+    def __post_init__(self) -> None:
+        check_number("MultiKrum", "num_malicious", self.num_malicious, 0)
+        if self.keep is not None:
+            check_number("MultiKrum", "keep", self.keep, 1, whole=True)
+
+    def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
+        """Return the mean of the chosen models."""
+        m = round_.updates.shape[0]
+        b = krum_malicious("MultiKrum", self.num_malicious, m)
+        keep = m - b if self.keep is None else self.keep
+        if keep > m:
+            raise InputError(f"MultiKrum(keep={keep}) needs at least {keep} updates, got {m}. Lower `keep`.")
+        rows = choose(round_, lambda distances: multi_krum_rows(distances, b, keep))
+        chosen = np.zeros(m)
+        chosen[rows] = round_.weights[rows] if self.weighted and round_.weights[rows].any() else 1.0
+        return mean(round_.updates, chosen)
+
+
+@dataclass(frozen=True)
+class Bulyan(Rule):
+    """Pick m - 2b models by repeated Krum, then average the m - 4b values nearest to each median.
+
+    Holds while m >= 4b + 3.
+
+    Examples
+    --------
+    >>> Bulyan(num_malicious=1)(np.array([[1.], [2.], [3.], [4.], [5.], [6.], [99.]]))
+    array([3.])
+
+    References
+    ----------
+    El Mhamdi et al., "The hidden vulnerability of distributed learning in Byzantium", ICML 2018.
+    """
+
+    num_malicious: float = 0.2
+
+    def __post_init__(self) -> None:
+        check_number("Bulyan", "num_malicious", self.num_malicious, 0)
+
+    def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
+        """Return the mean around the median of the chosen models."""
+        m = round_.updates.shape[0]
+        b = resolve_count(self.num_malicious, m)
+        if m < 4 * b + 3:
+            raise InputError(
+                f"Bulyan(num_malicious={self.num_malicious}) needs at least 4b + 3 = {4 * b + 3} updates, got {m}. "
+                f"Lower `num_malicious` to at most {max((m - 3) // 4, 0)}, or keep more clients in the filter."
+            )
+        rows = choose(round_, lambda distances: bulyan_rows(distances, b, m - 2 * b))
+        return mean_around_median(round_.updates, m - 4 * b, rows)

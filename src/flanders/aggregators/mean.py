@@ -1,0 +1,31 @@
+"""The plain average."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from flanders.aggregators.rule import Rule
+from flanders.geometry import mean
+from flanders.types import Array, Round
+
+
+@dataclass(frozen=True)
+class FedAvg(Rule):
+    r"""Average the models, each weighted by its number of examples: no defence at all.
+
+    Examples
+    --------
+    >>> FedAvg()(np.array([[0., 4.], [4., 0.]]), np.array([3, 1]))
+    array([1., 3.])
+
+    References
+    ----------
+    McMahan et al., "Communication-efficient learning of deep networks from decentralized data",
+    AISTATS 2017.
+    """
+
+    def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
+        r"""Return :math:`\sum_c n_c \theta_c / \sum_c n_c`."""
+        return mean(round_.updates, round_.weights)

@@ -1,0 +1,118 @@
+"""What can stand in front of a rule: nearest-neighbour mixing, bucketing, norm clipping."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import array_api_compat
+import numpy as np
+
+from flanders.aggregators.rule import PreAggregator
+from flanders.geometry import clip_factors, column_blocks, combine, like, squared_distances, squared_norms
+from flanders.neighbours import nearest_rows
+from flanders.types import InputError, Round, check_number, resolve_count
+
+
+@dataclass(frozen=True)
+class Nnm(PreAggregator):
+    """Replace each model by the average of the m - b models nearest to it, itself included.
+
+    Examples
+    --------
+    >>> Nnm(num_malicious=1)(np.array([[1., 2., 3.], [4., 5., 6.], [7., 8., 9.]]))[:, 0]
+    array([2.5, 2.5, 5.5])
+
+    References
+    ----------
+    Allouah et al., "Fixing by mixing", AISTATS 2023.
+    """
+
+    num_malicious: float = 0.2
+
+    def __post_init__(self) -> None:
+        check_number("Nnm", "num_malicious", self.num_malicious, 0)
+
+    def prepare(self, round_: Round, rng: np.random.Generator) -> Round:
+        """Return the mixed models."""
+        m = round_.updates.shape[0]
+        b = resolve_count(self.num_malicious, m)
+        if 2 * b >= m:
+            raise InputError(
+                f"Nnm(num_malicious={self.num_malicious}) needs more than {2 * b} updates, got {m}. "
+                f"Lower `num_malicious` to at most {(m - 1) // 2}, or keep more clients in the filter."
+            )
+        order = round_.by_client()  # so that a tie falls to the lower client id
+        distances = squared_distances(round_.updates, round_.global_model)[np.ix_(order, order)]
+        mixing = np.zeros((m, m))
+        mixing[order[:, None], order[nearest_rows(distances, m - b)]] = 1 / (m - b)
+        return round_.replace(combine(mixing, round_.updates))
+
+
+@dataclass(frozen=True)
+class Bucketing(PreAggregator):
+    """Replace the models by averages of `size` of them, drawn at random.
+
+    Clients in a bucket are averaged by weight, and the bucket carries their total weight;
+    the buckets are new clients, named by their order.
+
+    References
+    ----------
+    Karimireddy et al., "Byzantine-robust learning on heterogeneous datasets via bucketing", ICLR 2022.
+    """
+
+    size: int = 2
+
+    def __post_init__(self) -> None:
+        check_number("Bucketing", "size", self.size, 1, whole=True)
+
+    def prepare(self, round_: Round, rng: np.random.Generator) -> Round:
+        """Return the averages of the buckets."""
+        m = round_.updates.shape[0]
+        # Shuffle the clients, not the rows, so that the order in which they came does not matter.
+        shuffled = round_.by_client()[rng.permutation(m)]
+        buckets = [shuffled[i : i + self.size] for i in range(0, m, self.size)]
+        averaging = np.zeros((len(buckets), m))
+        for bucket, rows in enumerate(buckets):
+            averaging[bucket, rows] = round_.weights[rows]
+        weights = averaging.sum(axis=1)
+        for empty in np.flatnonzero(weights == 0):
+            averaging[empty, buckets[empty]] = 1.0
+        rows_ = combine(averaging / averaging.sum(axis=1, keepdims=True), round_.updates)
+        return round_.replace(rows_, tuple(range(len(buckets))), weights)
+
+
+@dataclass(frozen=True)
+class NormClipping(PreAggregator):
+    """Shorten every displacement from the global model to at most `radius`.
+
+    `radius=None` takes the median length of the round, so that no scale has to be known.
+
+    Examples
+    --------
+    >>> NormClipping(radius=5.0)(np.array([[3., 4.], [30., 40.]]))
+    array([[3., 4.],
+           [3., 4.]])
+
+    References
+    ----------
+    Sun et al., "Can you really backdoor federated learning?", 2019.
+    """
+
+    radius: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.radius is not None:
+            check_number("NormClipping", "radius", self.radius, 0)
+
+    def prepare(self, round_: Round, rng: np.random.Generator) -> Round:
+        """Return the models with clipped displacements."""
+        updates, g = round_.updates, round_.global_model
+        lengths = np.sqrt(squared_norms(updates, g))
+        radius = float(np.median(lengths)) if self.radius is None else self.radius
+        factors = clip_factors(lengths, radius)
+        if bool(np.all(factors == 1.0)):
+            return round_
+        xp = array_api_compat.array_namespace(updates)
+        factor = like(factors, updates)[:, None]
+        pieces = [g[None, c] + factor * (updates[:, c] - g[None, c]) for c in column_blocks(updates)]
+        return round_.replace(xp.concat(pieces, axis=1))

@@ -1,0 +1,69 @@
+"""What an aggregation rule is, and how rules and pre-aggregators compose."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from flanders.types import Array, FloatVector, Round
+
+
+class Rule(ABC):
+    """Turns the models of a round into one.
+
+    A new rule is a frozen dataclass with `aggregate`, and one line in the registry.
+    """
+
+    @abstractmethod
+    def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
+        """Return the new global model, `(d,)`, as the same kind of array as the updates."""
+
+    def __call__(
+        self,
+        updates: Array,
+        weights: FloatVector | None = None,
+        *,
+        global_model: Array | None = None,
+        root: Array | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> Array:
+        """Aggregate an `(m, d)` array as it is; see `Round` for the arguments."""
+        round_ = Round(updates, weights=weights, global_model=global_model, root=root)  # type: ignore[arg-type]
+        return self.aggregate(round_, np.random.default_rng() if rng is None else rng)
+
+
+class PreAggregator(ABC):
+    """Prepares the models of a round for the rule that comes next: `Nnm(b) | Krum(b)`."""
+
+    @abstractmethod
+    def prepare(self, round_: Round, rng: np.random.Generator) -> Round:
+        """Return the round with other rows in it, not necessarily as many."""
+
+    def __or__(self, rule: Rule) -> Rule:
+        return Chain(self, rule) if isinstance(rule, Rule) else NotImplemented
+
+    def __call__(
+        self,
+        updates: Array,
+        weights: FloatVector | None = None,
+        *,
+        global_model: Array | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> Array:
+        """Prepare an `(m, d)` array as it is and return the new rows."""
+        round_ = Round(updates, weights=weights, global_model=global_model)  # type: ignore[arg-type]
+        return self.prepare(round_, np.random.default_rng() if rng is None else rng).updates
+
+
+@dataclass(frozen=True)
+class Chain(Rule):
+    """A pre-aggregator in front of a rule (or of another chain)."""
+
+    first: PreAggregator
+    then: Rule
+
+    def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
+        """Prepare, then aggregate."""
+        return self.then.aggregate(self.first.prepare(round_, rng), rng)

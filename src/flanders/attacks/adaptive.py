@@ -1,0 +1,123 @@
+"""Attacks by someone who knows where the filter looks, or how far it lets a client go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import array_api_compat
+import numpy as np
+
+from flanders.attacks.attack import Attack, View
+from flanders.attacks.rows import detached, mean_displacement, norm
+from flanders.geometry import like, squared_norms
+from flanders.state import saveable
+from flanders.types import Array, ClientId, check_number
+
+
+@dataclass(frozen=True)
+class BlindSpot(Attack):
+    r"""Stay honest on the parameters that the filter looks at and poison all the others.
+
+    .. math:: x_c = \theta_c \text{ on the server's columns}, \quad
+              x_c = g - s\,(\mu - g) \text{ elsewhere}
+
+    Against a server that looks at everything, or whose columns the attacker does not know
+    (`View.server_columns` is None), there is no blind spot and the honest models are sent.
+
+    Parameters
+    ----------
+    scale
+        The length of the poisoned step, s, in average honest steps.
+
+    Examples
+    --------
+    >>> view = View(
+    ...     own=np.array([[1.0, 2.0, 3.0]]),
+    ...     global_model=np.zeros(3),
+    ...     num_clients=4,
+    ...     server_columns=np.array([0]),
+    ... )
+    >>> BlindSpot()(view)
+    array([[ 1., -2., -3.]])
+    """
+
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_number("BlindSpot", "scale", self.scale, 0)
+
+    def craft(self, view: View, rng: np.random.Generator) -> Array:
+        """Return the honest models with everything poisoned that the server does not see."""
+        if view.server_columns is None:
+            return detached(view.own)
+        xp = array_api_compat.array_namespace(view.own)
+        watched = np.zeros(view.own.shape[1], dtype=bool)
+        watched[view.server_columns] = True
+        poisoned = view.global_model - self.scale * mean_displacement(view)
+        return xp.where(like(watched, view.own, xp.bool)[None, :], view.own, poisoned[None, :])
+
+
+@saveable
+@dataclass(frozen=True, eq=False)
+class SeenSteps:
+    """What the budget attack keeps: its direction, and each client's last displacement."""
+
+    direction: Array | None = None
+    displacements: dict[ClientId, Array] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Budget(Attack):
+    r"""Repeat each client's last step with a small constant pull that stays inside the acceptance region.
+
+    .. math:: x_c = g + \rho D_c + c\,\|D_c\|\, v
+
+    :math:`D_c` is what client c last sent, as a displacement from that round's global model (its
+    honest displacement if the attacker has not seen it send anything), and v the unit vector
+    against the honest mean displacement of the first round the attacker saw, fixed from then on. A
+    filter that compares clients with their own past sees a deviation of c lengths, every round in the
+    same direction.
+
+    Parameters
+    ----------
+    rho
+        How much of the last step to repeat.
+    c
+        The pull, in lengths of the last step.
+    """
+
+    rho: float = 0.9
+    c: float = 0.3
+
+    def __post_init__(self) -> None:
+        check_number("Budget", "rho", self.rho, 0)
+        check_number("Budget", "c", self.c, 0)
+
+    def craft(self, view: View, rng: np.random.Generator) -> Array:
+        """Return the continued steps with the pull."""
+        xp = array_api_compat.array_namespace(view.own)
+        g, past = view.global_model, (view.memory or SeenSteps())
+        steps = xp.stack([past.displacements.get(c, view.own[i, :] - g) for i, c in enumerate(view.clients)])
+        v = direction_against(view) if past.direction is None else past.direction
+        moved = g[None, :] + self.rho * steps
+        if v is None:
+            return moved
+        lengths = like(np.sqrt(squared_norms(steps)), steps)
+        return moved + self.c * lengths[:, None] * v[None, :]
+
+    def remember(self, view: View, sent: Array) -> Any:
+        """Keep every known client's displacement, and the direction once there is one."""
+        past = view.memory or SeenSteps()
+        g, steps = view.global_model, dict(past.displacements)
+        steps |= {client: sent[i, :] - g for i, client in enumerate(view.clients)}
+        if view.benign is not None:
+            steps |= {client: view.benign[i, :] - g for i, client in enumerate(view.benign_clients)}
+        return SeenSteps(direction_against(view) if past.direction is None else past.direction, steps)
+
+
+def direction_against(view: View) -> Array | None:
+    """Return the unit vector against the honest mean displacement, None if nobody moved."""
+    displacement = mean_displacement(view)
+    length = norm(displacement)
+    return -displacement / length if length > 0 else None

@@ -1,0 +1,117 @@
+"""What an attack is, and what an attacker may know."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import array_api_compat
+import numpy as np
+
+from flanders.types import (
+    Array,
+    ClientId,
+    InputError,
+    IntVector,
+    check_clients,
+    check_matrix,
+    check_vector,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What the attacker knows in a round, and nothing else.
+
+    Parameters
+    ----------
+    own
+        The models its own b clients trained honestly this round, `(b, d)`.
+    global_model
+        The model the round started from, `(d,)`.
+    num_clients
+        How many clients take part in the round (m), its own included.
+    clients
+        The ids of its own clients. Default: 0 to b - 1.
+    benign
+        The models of all other clients, `(m - b, d)`, if the attacker is omniscient; else None.
+    benign_clients
+        The ids of the other clients, in the order of `benign`.
+    memory
+        What the attack chose to remember of earlier rounds (see `Attack.remember`).
+    server_columns
+        The parameters the server's filter looks at, if the attacker knows them.
+    last_layer
+        The parameters of the model's last layer, which every client knows.
+    """
+
+    own: Array
+    global_model: Array
+    num_clients: int
+    clients: tuple[ClientId, ...] = ()
+    benign: Array | None = None
+    benign_clients: tuple[ClientId, ...] = ()
+    memory: Any = None
+    server_columns: IntVector | None = None
+    last_layer: slice | None = None
+
+    def __post_init__(self) -> None:
+        check_matrix(self.own)
+        b = self.own.shape[0]
+        object.__setattr__(self, "clients", check_clients(self.clients, b))
+        check_vector(self.global_model, "global_model", self.own)
+        others = self.num_clients - b
+        if others < 0:
+            raise InputError(f"The attacker holds {b} clients, but the round has only {self.num_clients}.")
+        if self.benign is not None and tuple(self.benign.shape) != (others, self.own.shape[1]):
+            raise InputError(
+                f"`benign` must have shape {(others, self.own.shape[1])}: the other clients of the round. "
+                f"Got {tuple(self.benign.shape)}."
+            )
+
+    @property
+    def num_malicious(self) -> int:
+        """The number of clients the attacker controls, b."""
+        return int(self.own.shape[0])
+
+    @property
+    def honest(self) -> Array:
+        """The honest models the attack takes its statistics from.
+
+        All benign clients' if the attacker is omniscient, else those of its own clients
+        before poisoning, which is also what is left when everyone is malicious.
+        """
+        if self.benign is None or self.benign.shape[0] == 0:
+            return self.own
+        return self.benign
+
+    @property
+    def everyone(self) -> Array:
+        """All models the attacker knows: its own clients' honest ones first, then the benign."""
+        if self.benign is None or self.benign.shape[0] == 0:
+            return self.own
+        xp = array_api_compat.array_namespace(self.own, self.benign)
+        return xp.concat([self.own, self.benign])
+
+
+class Attack(ABC):
+    """A way to craft the b malicious rows of a round from a `View`.
+
+    A new attack is a frozen dataclass with `craft`, and one line in the registry.
+    """
+
+    @abstractmethod
+    def craft(self, view: View, rng: np.random.Generator) -> Array:
+        """Return the malicious models, `(b, d)`, one for each of the attacker's clients."""
+
+    def remember(self, view: View, sent: Array) -> Any:
+        """Return what to keep of this round for the next one's `view.memory`.
+
+        Called after every round, poisoned or not, with the rows the attacker's clients sent.
+        """
+        return view.memory
+
+    def __call__(self, view: View, rng: np.random.Generator | None = None) -> Array:
+        """Craft with a generator of your own, or an unseeded one."""
+        return self.craft(view, np.random.default_rng() if rng is None else rng)

@@ -1,0 +1,107 @@
+"""Fang et al.'s attacks, built against Krum and against the trimmed mean and median."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import array_api_compat
+import numpy as np
+
+from flanders.attacks.attack import Attack, View
+from flanders.attacks.ray import Ray
+from flanders.attacks.rows import copies, mean_displacement, simulated_copies
+from flanders.geometry import like
+from flanders.neighbours import krum_scores, multi_krum_rows
+from flanders.types import Array, check_number
+
+
+@dataclass(frozen=True)
+class Opt(Attack):
+    r"""Step against the honest direction as far as Krum still picks a malicious model (Fang et al.).
+
+    .. math:: x = g - \lambda\, s, \quad s = \operatorname{sign}(\mu - g)
+
+    Starting from their upper bound, with the sums over each benign model's m - b - 2 nearest benign ones,
+
+    .. math:: \lambda_0 = \sqrt{\frac{\min_i \sum_j \|x_i - x_j\|^2}{\max(1, m - 2b - 1)\,\|s\|^2}}
+              + \frac{\max_i \|x_i - g\|}{\|s\|}
+
+    lambda is halved until Krum picks a malicious model or lambda <= tau. A parameter that no honest
+    client moved has s = 0 and is left alone. An attacker who knows its own models only plays the
+    round out among them, with malicious copies in the round's proportion.
+
+    Parameters
+    ----------
+    tau
+        Where to stop halving; the paper uses 1e-5.
+
+    References
+    ----------
+    Fang et al., "Local model poisoning attacks to Byzantine-robust federated learning",
+    USENIX Security 2020.
+    """
+
+    tau: float = 1e-5
+
+    def __post_init__(self) -> None:
+        check_number("Opt", "tau", self.tau, 0)
+
+    def craft(self, view: View, rng: np.random.Generator) -> Array:
+        """Return b copies of the model that Krum falls for."""
+        xp = array_api_compat.array_namespace(view.own)
+        s = xp.sign(mean_displacement(view))
+        ray = Ray.cast(view.honest, view.global_model, -s)
+        strength = self._strength(ray, simulated_copies(view)) if ray.speed > 0 else 0.0
+        return copies(view.global_model - strength * s, view.num_malicious)
+
+    def _strength(self, ray: Ray, b: int) -> float:
+        n = ray.constant.size
+        nearest = float(krum_scores(ray.between, 0).min()) if n > 1 else 0.0
+        lambda_ = math.sqrt(nearest / (max(1, n - b - 1) * ray.speed))
+        lambda_ += math.sqrt(float(ray.constant.max()) / ray.speed)
+        while lambda_ > self.tau and multi_krum_rows(ray.with_copies(lambda_, b), b, 1)[0] < n:
+            lambda_ /= 2
+        return lambda_
+
+
+@dataclass(frozen=True)
+class OptTrimmedMean(Attack):
+    r"""Put every parameter just outside the honest range, on the side against the honest direction.
+
+    Where the honest mean grows, values are drawn below the honest minimum, where it falls, above
+    the maximum, uniformly and within a factor k of it:
+
+    .. math:: x_j \sim U[\min/k, \min] \text{ or } [k \min, \min], \qquad
+              x_j \sim U[\max, k \max] \text{ or } [\max, \max/k]
+
+    (the first of each pair for a positive bound, the second otherwise). Each malicious client draws its
+    own. A parameter whose honest mean stayed where it was is sent as that mean.
+
+    Parameters
+    ----------
+    factor
+        How far outside, k; the authors use 2.
+
+    References
+    ----------
+    Fang et al., "Local model poisoning attacks to Byzantine-robust federated learning",
+    USENIX Security 2020.
+    """
+
+    factor: float = 2.0
+
+    def __post_init__(self) -> None:
+        check_number("OptTrimmedMean", "factor", self.factor, 1)
+
+    def craft(self, view: View, rng: np.random.Generator) -> Array:
+        """Return b rows drawn outside the honest range."""
+        xp = array_api_compat.array_namespace(view.own)
+        k, moved = self.factor, mean_displacement(view)
+        low, high = xp.min(view.honest, axis=0), xp.max(view.honest, axis=0)
+        near = xp.where(moved > 0, low, xp.where(moved < 0, high, view.global_model))
+        below = xp.where(low > 0, low / k, low * k)
+        above = xp.where(high > 0, high * k, high / k)
+        far = xp.where(moved > 0, below, xp.where(moved < 0, above, view.global_model))
+        draws = rng.random(view.own.shape, dtype=np.float32 if view.own.dtype == xp.float32 else np.float64)
+        return near[None, :] + like(draws, view.own) * (far - near)[None, :]

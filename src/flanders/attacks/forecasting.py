@@ -1,0 +1,121 @@
+"""The paper's adaptive attack: forecast what the filter forecasts, and send that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import array_api_compat
+import numpy as np
+from numpy.typing import NDArray
+
+from flanders.attacks.attack import Attack, View
+from flanders.attacks.rows import detached
+from flanders.geometry import FloatMatrix, like
+from flanders.mar import forecast
+from flanders.state import saveable
+from flanders.types import Array, ClientId, InputError, IntVector, check_number, to_numpy
+
+
+@saveable
+@dataclass(frozen=True, eq=False)
+class SeenRound:
+    """The models an attacker saw in one round, and the global model they started from."""
+
+    clients: tuple[ClientId, ...]
+    models: Array
+    global_model: Array
+
+    def rows(self, clients: Sequence[ClientId], columns: IntVector) -> FloatMatrix:
+        """Return these clients' models on these columns, on the host; the global model for who was absent."""
+        xp = array_api_compat.array_namespace(self.models)
+        gather = like(columns, self.models, xp.int64)
+        models = to_numpy(xp.take(self.models, gather, axis=1))
+        absent = to_numpy(xp.take(self.global_model, gather, axis=0))
+        row_of = {client: row for row, client in enumerate(self.clients)}
+        return np.stack([models[row_of[c]] if c in row_of else absent for c in clients]).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Mar(Attack):
+    """Replace the parameters that the filter looks at by the filter's own forecast of them.
+
+    The paper's adaptive attack: MAR is fitted to the last `window` rounds of models as the server
+    received them, and each malicious client sends what MAR expects of it instead of what it learnt.
+    A client absent from one of these rounds stands there with that round's global model; a client
+    absent from all of them has no forecast and stays honest.
+
+    Parameters
+    ----------
+    omniscient
+        True: the attacker knows the columns that the server samples (`View.server_columns`) and
+        follows all clients whose models and ids it sees. False: it guesses the last layer
+        (`View.last_layer`) and follows its own clients.
+    window
+        The number of rounds to fit; with one, the forecast is each client's last model.
+
+    References
+    ----------
+    Gabrielli et al., "Protecting federated learning from extreme model poisoning attacks via
+    multidimensional time series anomaly detection": robustness against adaptive attacks.
+    """
+
+    omniscient: bool = True
+    window: int = 2
+
+    def __post_init__(self) -> None:
+        check_number("Mar", "window", self.window, 1, whole=True)
+
+    def craft(self, view: View, rng: np.random.Generator) -> Array:
+        """Return the honest models with the forecast on the attacked columns."""
+        columns, history = self._columns(view), view.memory or ()
+        seen = {client for round_ in history for client in round_.clients}
+        followed = [c for c in view.clients + self._others(view) if c in seen]
+        row_of = {client: row for row, client in enumerate(followed)}
+        forecastable = np.array([c in row_of for c in view.clients])
+        if not forecastable.any() or columns.size == 0:
+            return detached(view.own)
+        expected = forecast([round_.rows(followed, columns) for round_ in history])
+        # Clients without a forecast read some row here and are masked out there.
+        own = expected[[row_of.get(c, 0) for c in view.clients]]
+        return with_columns(view.own, columns, own, forecastable)
+
+    def remember(self, view: View, sent: Array) -> Any:
+        """Keep the newest rounds as the server received them."""
+        xp = array_api_compat.array_namespace(sent)
+        others = self._others(view)
+        models = xp.concat([sent, view.benign]) if others else detached(sent)
+        seen = SeenRound(view.clients + others, models, detached(view.global_model))
+        return (*(view.memory or ()), seen)[-self.window :]
+
+    def _others(self, view: View) -> tuple[ClientId, ...]:
+        return view.benign_clients if self.omniscient and view.benign is not None else ()
+
+    def _columns(self, view: View) -> IntVector:
+        d = view.own.shape[1]
+        if self.omniscient:
+            if view.server_columns is None:
+                raise InputError(
+                    "Mar(omniscient=True) needs the columns that the server's filter samples, but "
+                    "`View.server_columns` is None. Pass them (all columns, if the filter samples none), or "
+                    "use Mar(omniscient=False)."
+                )
+            return np.asarray(view.server_columns, dtype=np.int64)  # repeats weigh in the fit, as they do there
+        if view.last_layer is None:
+            raise InputError(
+                "Mar(omniscient=False) attacks the model's last layer, but `View.last_layer` is None. "
+                "Pass the slice of its parameters, or use Mar(omniscient=True)."
+            )
+        return np.arange(d, dtype=np.int64)[view.last_layer]
+
+
+def with_columns(models: Array, columns: IntVector, values: FloatMatrix, rows: NDArray[np.bool]) -> Array:
+    """Return a copy of `models` with `values` on `columns` in the rows marked true."""
+    xp = array_api_compat.array_namespace(models)
+    d = models.shape[1]
+    place, inside = np.zeros(d, dtype=np.int64), np.zeros(d, dtype=bool)
+    place[columns], inside[columns] = np.arange(columns.size), True
+    spread = xp.take(like(values, models), like(place, models, xp.int64), axis=1)
+    replaced = like(rows, models, xp.bool)[:, None] & like(inside, models, xp.bool)[None, :]
+    return xp.where(replaced, spread, models)

@@ -1,0 +1,91 @@
+"""Attacks that look like somebody: the same honest client, or the same model every round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import array_api_compat
+import numpy as np
+
+from flanders.attacks.attack import Attack, View
+from flanders.attacks.rows import copies, detached
+from flanders.types import Array, ClientId, InputError
+
+
+@dataclass(frozen=True)
+class Mimic(Attack):
+    """Copy one honest client's model on all malicious clients, so that it counts b + 1 times.
+
+    On non-iid data this alone biases rules that trust the crowd, and no single row is abnormal.
+
+    Parameters
+    ----------
+    client
+        The id of the client to copy, whose model the attacker must know in every poisoned round.
+        Default: the first in sorted order, numbers before names, of the benign clients, or of the
+        attacker's own if it knows no others.
+
+    References
+    ----------
+    Karimireddy et al., "Byzantine-robust learning on heterogeneous datasets via bucketing", ICLR 2022.
+    """
+
+    client: ClientId | None = None
+
+    def craft(self, view: View, rng: np.random.Generator) -> Array:
+        """Return b copies of the client's model."""
+        return copies(self._model(view), view.num_malicious)
+
+    def _model(self, view: View) -> Array:
+        benign = view.benign_clients if view.honest is view.benign else ()
+        if self.client is None:
+            ids = view.clients if view.honest is view.own else benign
+            first = min(range(len(ids)), key=lambda i: (isinstance(ids[i], str), ids[i]), default=0)
+            return view.honest[first, :]
+        known = view.clients + benign
+        if self.client not in known:
+            raise InputError(
+                f"Mimic(client={self.client!r}) needs that client's model, but the attacker knows only "
+                f"those of {', '.join(map(repr, known))} this round. Choose a client that takes part in "
+                "every round, or leave `client` out."
+            )
+        if self.client in benign:
+            return view.honest[benign.index(self.client), :]
+        return view.own[view.clients.index(self.client), :]
+
+
+@dataclass(frozen=True)
+class Static(Attack):
+    """Craft one malicious model in the first poisoned round and send exactly that ever after.
+
+    It is what a filter that rewards predictable clients likes best: the model never changes. All
+    malicious clients of all rounds send the same row, the first that `base` crafts.
+
+    Parameters
+    ----------
+    base
+        The name of the attack that crafts the model, with its default parameters.
+    """
+
+    base: str = "sign-flip"
+
+    def __post_init__(self) -> None:
+        self._base()
+
+    def craft(self, view: View, rng: np.random.Generator) -> Array:
+        """Return b copies of the remembered model, or of a new one if there is none yet."""
+        model = self._base().craft(view, rng)[0, :] if view.memory is None else view.memory
+        return copies(model, view.num_malicious)
+
+    def remember(self, view: View, sent: Array) -> Any:
+        """Keep the first model sent that was not an honest one: rounds before the attack do not count."""
+        xp = array_api_compat.array_namespace(sent)
+        if view.memory is not None or bool(xp.all(sent == view.own)):
+            return view.memory
+        return detached(sent[0, :])
+
+    def _base(self) -> Attack:
+        from flanders.attacks import ATTACKS  # the table lists this class, too, so it cannot come first
+
+        return ATTACKS.make(self.base)

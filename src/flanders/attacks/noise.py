@@ -1,0 +1,73 @@
+"""Attacks on a client's own model alone: random noise, and walking backwards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import array_api_compat
+import numpy as np
+
+from flanders.attacks.attack import Attack, View
+from flanders.geometry import like
+from flanders.types import Array, check_number
+
+
+@dataclass(frozen=True)
+class Gauss(Attack):
+    r"""Add independent Gaussian noise to every parameter of the client's own model.
+
+    .. math:: x_c = \theta_c + \mathcal{N}(0, \sigma^2 I)
+
+    Parameters
+    ----------
+    sigma
+        The noise's standard deviation; the paper uses 10.
+
+    References
+    ----------
+    Blanchard et al., "Machine learning with adversaries", NeurIPS 2017.
+    """
+
+    sigma: float = 10.0
+
+    def __post_init__(self) -> None:
+        check_number("Gauss", "sigma", self.sigma, 0)
+
+    def craft(self, view: View, rng: np.random.Generator) -> Array:
+        """Return each client's model with its own noise."""
+        single = view.own.dtype == array_api_compat.array_namespace(view.own).float32
+        noise = rng.standard_normal(view.own.shape, dtype=np.float32 if single else np.float64)
+        return view.own + self.sigma * like(noise, view.own)
+
+
+@dataclass(frozen=True)
+class SignFlip(Attack):
+    r"""Send the opposite of the step the client has honestly trained.
+
+    .. math:: x_c = g - s\,(\theta_c - g)
+
+    Parameters
+    ----------
+    scale
+        How far to go back, s, in lengths of the honest step.
+
+    Examples
+    --------
+    >>> view = View(own=np.array([[3.0, 1.0]]), global_model=np.array([1.0, 1.0]), num_clients=4)
+    >>> SignFlip()(view)
+    array([[-1.,  1.]])
+
+    References
+    ----------
+    Li et al., "RSA: Byzantine-robust stochastic aggregation methods", AAAI 2019.
+    """
+
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_number("SignFlip", "scale", self.scale, 0)
+
+    def craft(self, view: View, rng: np.random.Generator) -> Array:
+        """Return each client's model mirrored at the global model."""
+        g = view.global_model[None, :]
+        return g - self.scale * (view.own - g)

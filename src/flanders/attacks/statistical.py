@@ -1,0 +1,114 @@
+"""Attacks that hide in the spread of the honest models, or turn their average around."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from flanders.attacks.attack import Attack, View
+from flanders.attacks.rows import copies, mean_displacement, moments
+from flanders.types import Array, check_number
+
+MAJORITY_Z = 1.5
+"""LIE's z where its formula has no value: from half of the clients on."""
+
+
+def little_is_enough_z(num_clients: int, num_malicious: int) -> float:
+    r"""Return how many standard deviations LIE may move, :math:`\Phi^{-1}((m - b - s)/(m - b))`.
+
+    s is the number of honest clients the attacker needs on its side for a majority, floor(m/2 + 1) - b.
+    From b = m/2 on it needs none, and z is `MAJORITY_Z`.
+
+    Examples
+    --------
+    >>> round(little_is_enough_z(50, 24), 2)
+    1.43
+    """
+    m, b = num_clients, num_malicious
+    if 2 * b >= m:
+        return MAJORITY_Z
+    s = math.floor(m / 2 + 1) - b
+    return NormalDist().inv_cdf((m - b - s) / (m - b))
+
+
+@dataclass(frozen=True)
+class Lie(Attack):
+    r"""Move every parameter as many standard deviations off the honest mean as still passes for honest.
+
+    .. math:: x = \mu - z \sigma, \quad z = \Phi^{-1}\left(\frac{m - b - s}{m - b}\right), \quad
+              s = \lfloor m/2 + 1 \rfloor - b
+
+    with the coordinate-wise mean and population standard deviation of the honest models the attacker
+    knows. For b >= m/2, where the attacker needs no honest supporter, z is 1.5; for b = 1 and even m
+    the formula gives a z slightly below zero.
+
+    Parameters
+    ----------
+    z
+        The number of standard deviations; None for the formula.
+
+    Examples
+    --------
+    >>> view = View(
+    ...     own=np.zeros((1, 2)),
+    ...     global_model=np.zeros(2),
+    ...     num_clients=3,
+    ...     benign=np.array([[1.0, 5.0], [3.0, 5.0]]),
+    ... )
+    >>> Lie(z=2.0)(view)
+    array([[0., 5.]])
+
+    References
+    ----------
+    Baruch et al., "A little is enough: circumventing defenses for distributed learning", NeurIPS 2019.
+    """
+
+    z: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.z is not None:
+            check_number("Lie", "z", self.z, 0)
+
+    def craft(self, view: View, rng: np.random.Generator) -> Array:
+        """Return b copies of the shifted mean."""
+        z = little_is_enough_z(view.num_clients, view.num_malicious) if self.z is None else self.z
+        offset, sigma = moments(view.honest, view.global_model)
+        return copies(view.global_model + offset - z * sigma, view.num_malicious)
+
+
+@dataclass(frozen=True)
+class Ipm(Attack):
+    r"""Send the honest clients' average step with its sign turned (inner product manipulation).
+
+    .. math:: x = g - \varepsilon\,(\mu - g)
+
+    A small epsilon hides near the honest models, a large one reverses the average.
+
+    Parameters
+    ----------
+    epsilon
+        The length of the turned step, in average honest steps; 0.1, 0.5 and 100 are common.
+
+    Examples
+    --------
+    >>> view = View(own=np.array([[1.0, 0.0], [3.0, 0.0]]), global_model=np.zeros(2), num_clients=4)
+    >>> Ipm(epsilon=0.5)(view)
+    array([[-1., 0.],
+           [-1., 0.]])
+
+    References
+    ----------
+    Xie et al., "Fall of empires: breaking Byzantine-tolerant SGD by inner product manipulation", UAI 2019.
+    """
+
+    epsilon: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_number("Ipm", "epsilon", self.epsilon, 0)
+
+    def craft(self, view: View, rng: np.random.Generator) -> Array:
+        """Return b copies of the turned average."""
+        return copies(view.global_model - self.epsilon * mean_displacement(view), view.num_malicious)

@@ -1,0 +1,176 @@
+"""The five lines that protect a round, and a front door for whoever has just an array."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from flanders.aggregators import FedAvg, Rule
+from flanders.filters import Filter, Scores
+from flanders.geometry import squared_norms
+from flanders.types import Array, ClientId, InputError, IntVector, Round, check_matrix
+
+S = TypeVar("S")
+log = logging.getLogger("flanders")
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What came of a round."""
+
+    model: Array
+    """The new global model, `(d,)`."""
+    kept: IntVector
+    """The rows that were used, in rising order."""
+    clients: tuple[ClientId, ...]
+    """Who sent each row."""
+    scores: Scores | None
+    """How abnormal each client looked, for the clients whose rows were usable; None if nothing judged them."""
+    unusable: tuple[ClientId, ...]
+    """Clients whose rows held NaN or infinite values: dropped before anything else."""
+    state: Any
+    """The filter's memory for the next round."""
+    note: str = ""
+    """What happened, if it was out of the ordinary."""
+
+    @property
+    def dropped(self) -> tuple[ClientId, ...]:
+        """The clients that were not used, unusable ones included."""
+        kept = set(self.kept.tolist())
+        return tuple(c for row, c in enumerate(self.clients) if row not in kept)
+
+
+def defend(
+    filter_: Filter[S],
+    state: S,
+    round_: Round,
+    aggregate: Callable[[IntVector], Array],
+    fallback: Callable[[IntVector], Array] | None = None,
+) -> Outcome:
+    """Protect one round: score, select, aggregate who is kept, remember.
+
+    `aggregate` turns the kept rows into a model; `fallback` does while the filter has no scores.
+    Rows that are not finite are dropped first. If nobody is left, the global model stays.
+    """
+    usable, unusable = finite_rows(round_)
+    if usable.size == 0:
+        note = "no client sent a finite model: the global model stays"
+        return _unchanged(round_, None, unusable, state, note)
+    seen = round_.take(usable)
+    scores = filter_.score(state, seen)
+    kept = filter_.select(scores) if scores is not None else np.arange(usable.size)
+    if kept.size == 0:
+        note = "the filter kept nobody: the global model stays"
+        after = filter_.amend(state, seen, kept, round_.global_model, scores)
+        return _unchanged(round_, scores, unusable, after, note)
+    model = (aggregate if scores is not None or fallback is None else fallback)(usable[kept])
+    after = filter_.amend(state, seen, kept, model, scores)
+    note = "" if scores is not None else "no scores yet: everyone was aggregated"
+    return Outcome(model, usable[kept], round_.clients, scores, unusable, after, note)
+
+
+def finite_rows(round_: Round) -> tuple[IntVector, tuple[ClientId, ...]]:
+    """Return the rows that can be used, and the clients whose rows cannot.
+
+    Unusable is a row with a NaN, an infinity, or numbers whose squares overflow float64.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        sizes = squared_norms(round_.updates)
+    usable = np.flatnonzero(np.isfinite(sizes))
+    unusable = tuple(round_.clients[i] for i in np.flatnonzero(~np.isfinite(sizes)))
+    if unusable:
+        log.warning("dropped before scoring, values not finite: clients %s", ", ".join(map(str, unusable)))
+    return usable, unusable
+
+
+def _unchanged(
+    round_: Round, scores: Scores | None, unusable: tuple[ClientId, ...], state: Any, note: str
+) -> Outcome:
+    log.warning("%s", note)
+    nobody = np.empty(0, dtype=np.int64)
+    return Outcome(round_.global_model, nobody, round_.clients, scores, unusable, state, note)
+
+
+class Defense:
+    """A filter and a rule in one object that remembers between rounds.
+
+    Parameters
+    ----------
+    filter_
+        Whom to keep.
+    rule
+        How to aggregate who is kept. Default: the weighted average.
+    fallback
+        The rule for rounds in which the filter has no scores yet, usually only the first.
+        Default: `rule`. Choose a robust one if clients may be malicious from the start.
+    seed
+        Makes the filter's and the rules' randomness repeatable. Leave it out in production:
+        what an attacker can predict, it can evade.
+
+    Examples
+    --------
+    >>> from flanders import Defense, DistanceToGlobal, Median
+    >>> defense = Defense(DistanceToGlobal(keep=3), Median())
+    >>> outcome = defense(np.array([[1., 2.], [50., 60.], [1., 4.], [2., 2.]]))
+    >>> outcome.dropped, outcome.model
+    ((1,), array([1., 2.]))
+    """
+
+    def __init__(
+        self,
+        filter_: Filter[Any],
+        rule: Rule | None = None,
+        *,
+        fallback: Rule | None = None,
+        seed: int | None = None,
+    ) -> None:
+        for name, value, kind in (
+            ("filter_", filter_, Filter),
+            ("rule", rule, Rule),
+            ("fallback", fallback, Rule),
+        ):
+            if not isinstance(value, kind) and not (value is None and name != "filter_"):
+                raise InputError(
+                    f"The `{name}` parameter of Defense must be a {kind.__name__}, e.g. "
+                    f"{'Flanders(keep=0.8)' if kind is Filter else 'Median()'}. Got {value!r} instead."
+                )
+        self.filter = filter_
+        self.rule = FedAvg() if rule is None else rule
+        self.fallback = fallback
+        for_filter, self._rng = np.random.default_rng(seed).spawn(2)
+        self.state = filter_.init(for_filter)
+        self._model: Array = None
+
+    def __call__(
+        self,
+        updates: Array,
+        clients: Iterable[ClientId] = (),
+        weights: Any = None,
+        *,
+        global_model: Array = None,
+        root: Array = None,
+    ) -> Outcome:
+        """Protect one round and remember it; see `Round` for the arguments.
+
+        Without `global_model` the round is taken to have started from the model that the last
+        call returned (from zeros in the first round).
+        """
+        xp, _ = check_matrix(updates)
+        if global_model is None and self._model is not None:
+            global_model = xp.asarray(self._model)
+        round_ = Round(updates, tuple(clients), weights, global_model, root)
+
+        def by(rule: Rule) -> Callable[[IntVector], Array]:
+            return lambda rows: rule.aggregate(round_.take(rows), self._rng)
+
+        fallback = None if self.fallback is None else by(self.fallback)
+        outcome = defend(self.filter, self.state, round_, by(self.rule), fallback)
+        self.state, self._model = outcome.state, outcome.model
+        return outcome
+
+    def __repr__(self) -> str:
+        return f"Defense({self.filter}, {self.rule}, fallback={self.fallback})"

@@ -1,0 +1,37 @@
+"""Filters: they decide whose models are used, before any aggregation rule runs."""
+
+from typing import Any
+
+from flanders.filters.controls import DistanceToGlobal, KeepAll, Persistence
+from flanders.filters.dnc import DnCFilter
+from flanders.filters.filter import Filter, Scores
+from flanders.filters.flanders import Flanders
+from flanders.filters.fldetector import FLDetector
+from flanders.filters.kmeans import KMeans
+from flanders.registry import Registry
+
+FILTERS: Registry[Filter[Any]] = Registry(
+    "filter",
+    {
+        "flanders": Flanders,
+        "fldetector": FLDetector,
+        "dnc": DnCFilter,
+        "kmeans": KMeans,
+        "keep-all": KeepAll,
+        "distance-to-global": DistanceToGlobal,
+        "persistence": Persistence,
+    },
+)
+
+__all__ = [
+    "FILTERS",
+    "DistanceToGlobal",
+    "DnCFilter",
+    "FLDetector",
+    "Filter",
+    "Flanders",
+    "KMeans",
+    "KeepAll",
+    "Persistence",
+    "Scores",
+]

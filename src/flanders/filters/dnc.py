@@ -1,0 +1,78 @@
+"""Divide and conquer as a filter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from flanders.filters.filter import Filter, Scores, check_keep, draw_seed, lowest
+from flanders.spectral import divide_and_conquer
+from flanders.state import saveable
+from flanders.types import Array, InputError, IntVector, Round, check_number, resolve_count
+
+
+@saveable
+@dataclass(frozen=True)
+class DnCState:
+    """The secret from which the samples follow, and how many rounds have passed."""
+
+    seed: int
+    round_number: int = 0
+
+
+@dataclass(frozen=True)
+class DnCFilter(Filter[DnCState]):
+    """Drop the clients that stand out along the main direction of spread (divide and conquer).
+
+    Each of `iterations` tests looks at `sample` random parameters (None: at all of them, once) and
+    flags the `filtering_fraction * b` clients farthest along it; kept is who no test
+    flags, or with `keep` the clients with the lowest scores. A score above 1 means flagged.
+
+    References
+    ----------
+    Shejwalkar and Houmansadr, "Manipulating the Byzantine", NDSS 2021.
+    """
+
+    num_malicious: float = 0.2
+    keep: float | None = None
+    iterations: int = 5
+    sample: int | None = 500
+    filtering_fraction: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_keep("DnCFilter", self.keep)
+        check_number("DnCFilter", "num_malicious", self.num_malicious, 0)
+        check_number("DnCFilter", "iterations", self.iterations, 1, whole=True)
+        check_number("DnCFilter", "filtering_fraction", self.filtering_fraction, 0)
+        if self.sample is not None:
+            check_number("DnCFilter", "sample", self.sample, 1, whole=True)
+
+    def init(self, rng: np.random.Generator | None = None) -> DnCState:
+        """Return the secret seed."""
+        return DnCState(draw_seed(rng))
+
+    def score(self, state: DnCState, round_: Round) -> Scores | None:
+        """Score each client by its largest projection in any test, relative to the cut."""
+        m = len(round_.clients)
+        dropped = int(self.filtering_fraction * resolve_count(self.num_malicious, m) + 1e-9)
+        if dropped >= m:
+            raise InputError(
+                f"DnCFilter(num_malicious={self.num_malicious}, filtering_fraction={self.filtering_fraction}) "
+                f"would drop {dropped} of {m} clients. Lower either."
+            )
+        rng = np.random.default_rng([state.seed, state.round_number])
+        values = divide_and_conquer(round_.updates, dropped, self.iterations, self.sample, rng)
+        return Scores(round_.clients, values, suspects=values > 1.0)
+
+    def select(self, scores: Scores) -> IntVector:
+        """Keep who no test flags, or the `keep` lowest scores."""
+        if self.keep is not None:
+            return lowest(scores, self.keep)
+        return np.flatnonzero(scores.values <= 1.0)
+
+    def amend(
+        self, state: DnCState, round_: Round, kept: IntVector, model: Array, scores: Scores | None = None
+    ) -> DnCState:
+        """Count the round, so that the next one draws other parameters."""
+        return DnCState(state.seed, state.round_number + 1)

@@ -1,0 +1,90 @@
+"""What a filter is: it scores the clients of a round, selects whom to keep, and remembers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flanders.types import ClientId, FloatVector, InputError, IntVector, Round, check_number, resolve_count
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """How abnormal each client of a round looks: higher is more abnormal, in every filter."""
+
+    clients: tuple[ClientId, ...]
+    values: FloatVector
+    probabilities: FloatVector | None = None
+    """Probability of being malicious, where the filter can tell."""
+    suspects: NDArray[np.bool_] | None = None
+    """The filter's own verdict, where it has one that is not a matter of `keep`."""
+    evidence: Any = None
+    """What `amend` would otherwise compute again; not for users."""
+
+
+class Filter(ABC, Generic[S]):
+    """Decides, before any aggregation, whose models to use.
+
+    The state is explicit: `init` makes it, `score` and `select` read it, `amend` returns the
+    next one. A new filter is a frozen dataclass with these four, and one line in the registry.
+    """
+
+    @abstractmethod
+    def init(self, rng: np.random.Generator | None = None) -> S:
+        """Return the state before the first round. All of the filter's randomness follows from `rng`."""
+
+    @abstractmethod
+    def score(self, state: S, round_: Round) -> Scores | None:
+        """Score the clients of the round; None while there is nothing to judge them by."""
+
+    @abstractmethod
+    def select(self, scores: Scores) -> IntVector:
+        """Return the rows to keep, in rising order."""
+
+    @abstractmethod
+    def amend(self, state: S, round_: Round, kept: IntVector, model: Any, scores: Scores | None = None) -> S:
+        """Return the state after the round: who was kept, and the new global model.
+
+        Passing the round's `scores` saves computing again what they rest on.
+        """
+
+
+def check_keep(caller: str, keep: float | None) -> None:
+    """Complain unless `keep` is a positive number of clients or a fraction in (0, 1]."""
+    if keep is None:
+        return
+    if isinstance(keep, int) and not isinstance(keep, bool):
+        check_number(caller, "keep", keep, 1, whole=True)
+    elif not isinstance(keep, float) or not 0 < keep <= 1:
+        raise InputError(
+            f"The `keep` parameter of {caller} must be a number of clients (an int of at least 1) or a fraction "
+            f"of the round (a float above 0 and up to 1). Got {keep!r} instead."
+        )
+
+
+def lowest(scores: Scores, keep: float) -> IntVector:
+    """Return the rows of exactly the `keep` lowest scores; ties go by client id, not by row."""
+    m = len(scores.clients)
+    k = resolve_count(keep, m)
+    if k > m:
+        raise InputError(
+            f"The filter was asked to keep {k} clients, but the round has {m}. "
+            f"Lower `keep` to at most {m}, or give it as a fraction."
+        )
+    names = sorted(range(m), key=lambda row: (str(type(scores.clients[row])), scores.clients[row]))
+    rank = np.empty(m, dtype=np.int64)
+    rank[names] = np.arange(m)
+    values = np.where(np.isnan(scores.values), np.inf, scores.values)
+    return np.sort(np.lexsort((rank, values))[:k]).astype(np.int64)
+
+
+def draw_seed(rng: np.random.Generator | None) -> int:
+    """Draw the secret from which a filter derives all its later randomness."""
+    generator = np.random.default_rng() if rng is None else rng
+    return int(generator.integers(0, 2**63))

@@ -1,0 +1,267 @@
+"""FLANDERS: forecast the round's local models, drop the clients that are far from the forecast."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from flanders import calibration
+from flanders.calibration import Calibration
+from flanders.filters.filter import Filter, Scores, check_keep, draw_seed, lowest
+from flanders.filters.forecasting import EUCLIDEAN, Forecaster, score
+from flanders.filters.history import Layout, Snapshot, amended, products
+from flanders.filters.reduction import sample_columns, sketch_of_layout, take_of_layout, take_of_round
+from flanders.filters.reference import Reference
+from flanders.geometry import FloatMatrix
+from flanders.state import saveable
+from flanders.types import (
+    Array,
+    FloatVector,
+    InputError,
+    IntVector,
+    Round,
+    check_choice,
+    check_number,
+)
+
+DISTANCES = (*EUCLIDEAN, "l1")
+
+
+@saveable
+@dataclass(frozen=True, eq=False)
+class FlandersState:
+    """What FLANDERS remembers between rounds."""
+
+    seed: int
+    round_number: int = 0
+    snapshots: tuple[Snapshot, ...] = ()
+    gram: FloatMatrix | None = None
+    calibration: Calibration = field(default_factory=Calibration)
+
+
+@dataclass(frozen=True)
+class Flanders(Filter[FlandersState]):
+    r"""Drop the clients whose models are far from a matrix autoregressive forecast.
+
+    The paper's filter: the matrix of local models of a round is forecast from those of the last
+    `window` rounds by MAR(`order`), and a client's score is its model's distance to the forecast. A client
+    that is in none of the last `order` rounds is scored by its distance to the global model. In the first
+    round there is no score: pair the filter with a robust fallback rule.
+
+    Parameters
+    ----------
+    keep
+        How many clients to keep a round: a number, or a fraction of the round.
+    threshold
+        Instead of `keep`: keep whoever's probability of being malicious is at most this. The
+        probabilities are calibrated on the clients accepted in earlier rounds, so everyone is
+        kept until one round has been scored with the full `window`.
+    order, window
+        The order w of the model, and the number l of rounds it is fitted to, at least w + 1.
+    iterations, tolerance, ridge_a, ridge_b
+        Alternating least squares: the most iterations (N), the relative change at which they stop,
+        and the penalties alpha and beta.
+    distance
+        `"squared-l2"`, `"l2"`, `"l1"`, `"cosine"` (of the displacements from the global model), or a number p
+        for the (fractional) L^p distance.
+    amend_with
+        What replaces a dropped client's model in the memory: `"last-accepted"`, its own newest model
+        still remembered (the global model if there is none), or `"global"`, the round's global model.
+    center
+        Model displacements from the current global model instead of the models themselves.
+    sample, sketch
+        Look at this many random parameters (the paper: 500), or at this many CountSketch
+        buckets of all of them, instead of at every parameter. A sample is drawn once a run, or with
+        `redraw=True` in every round, after the models have arrived; sketches always are, and a client's
+        score is the largest over `sketches` of them.
+    min_honest
+        With `threshold`: the least share of honest clients in any round.
+    method
+        `"paper"`: the paper's equations. `"reference"`: what the paper's published code
+        computes (see `mar.reference_forecast`), for matching its numbers: `sample` parameters (default 500)
+        drawn with replacement, L2 distance, memory amended with the *new* global model, alpha = beta = 1;
+        only `keep`, `threshold`, `iterations` and `sample` can be set.
+
+    Examples
+    --------
+    >>> from flanders import Defense
+    >>> rng = np.random.default_rng(0)
+    >>> honest = rng.normal(size=(10, 50))
+    >>> defense = Defense(Flanders(keep=7))
+    >>> for t in range(4):
+    ...     models = honest * 0.9**t + 0.01 * rng.normal(size=(10, 50))
+    ...     if t == 3:
+    ...         models[:3] += 1.0
+    ...     outcome = defense(models)
+    >>> outcome.dropped
+    (0, 1, 2)
+
+    References
+    ----------
+    Gabrielli et al., "Protecting federated learning from extreme model poisoning attacks via
+    multidimensional time series anomaly detection".
+    """
+
+    keep: float | None = None
+    threshold: float | None = None
+    order: int = 1
+    window: int = 2
+    iterations: int = 100
+    tolerance: float = 1e-8
+    ridge_a: float = 0.0
+    ridge_b: float = 0.0
+    distance: str | float = "squared-l2"
+    amend_with: str = "last-accepted"
+    center: bool = False
+    sample: int | None = None
+    sketch: int | None = None
+    sketches: int = 5
+    redraw: bool = False
+    min_honest: float = 0.2
+    method: str = "paper"
+
+    def __post_init__(self) -> None:
+        check_keep("Flanders", self.keep)
+        if (self.keep is None) == (self.threshold is None):
+            raise InputError(
+                "Flanders needs either `keep` (how many clients, or what fraction) or `threshold` (the largest "
+                f"probability of being malicious). Got keep={self.keep!r}, threshold={self.threshold!r}."
+            )
+        if self.threshold is not None:
+            check_number("Flanders", "threshold", self.threshold, 0, 1)
+        check_number("Flanders", "order", self.order, 1, whole=True)
+        check_number("Flanders", "window", self.window, self.order + 1, whole=True)
+        check_number("Flanders", "iterations", self.iterations, 1, whole=True)
+        check_number("Flanders", "sketches", self.sketches, 1, whole=True)
+        for name in ("tolerance", "ridge_a", "ridge_b"):
+            check_number("Flanders", name, getattr(self, name), 0)
+        check_number("Flanders", "min_honest", self.min_honest, 0, 1)
+        check_choice("Flanders", "amend_with", self.amend_with, ("last-accepted", "global"))
+        check_choice("Flanders", "method", self.method, ("paper", "reference"))
+        if isinstance(self.distance, str):
+            check_choice("Flanders", "distance", self.distance, DISTANCES)
+        else:
+            check_number("Flanders", "distance", self.distance, 1e-3)
+        for name in ("sample", "sketch"):
+            if getattr(self, name) is not None:
+                check_number("Flanders", name, getattr(self, name), 1, whole=True)
+        if self.redraw and self.sample is None:
+            raise InputError("Flanders(redraw=True) needs `sample`: how many parameters to draw each round.")
+        if self.sample is not None and self.sketch is not None:
+            raise InputError("Flanders can take a `sample` or a `sketch` of the parameters, not both.")
+        if self.sketch is not None and self.distance not in EUCLIDEAN:
+            raise InputError(
+                f"A sketch keeps Euclidean geometry only: distance={self.distance!r} needs `sample`, or all "
+                "parameters (leave both out)."
+            )
+        if self.method == "reference":
+            self._check_reference()
+
+    def _check_reference(self) -> None:
+        settable = {"keep", "threshold", "iterations", "sample", "min_honest", "method"}
+        for name, parameter in self.__dataclass_fields__.items():
+            if name not in settable and getattr(self, name) != parameter.default:
+                raise InputError(
+                    f"Flanders(method='reference') fixes `{name}` as the published code does. "
+                    "Leave it out, or use method='paper'."
+                )
+
+    @property
+    def redraws(self) -> bool:
+        """Whether what is looked at changes from round to round."""
+        return self.sketch is not None or self.redraw
+
+    def init(self, rng: np.random.Generator | None = None) -> FlandersState:
+        """Return an empty memory and a secret seed."""
+        return FlandersState(draw_seed(rng))
+
+    def score(self, state: FlandersState, round_: Round) -> Scores | None:
+        """Score each client by the distance of its model to the forecast; None in the first round."""
+        if not state.snapshots:
+            return None
+        gram = None
+        if self.method == "reference":
+            values = self._reference.score(state.snapshots[-1], round_, state.seed, state.round_number)
+        elif self.redraws:
+            layout = Layout(state.snapshots, round_)
+            views = self._secret_views(layout, np.random.default_rng([state.seed, 2, state.round_number]))
+            values = np.max([self._distances(view, products(view)) for view in views], axis=0)
+        else:
+            layout = Layout(state.snapshots, self._visible(state, round_))
+            gram = products(layout, state.gram)
+            values = self._distances(layout, gram)
+        chance = None
+        if self.threshold is not None:
+            chance = calibration.probabilities(state.calibration, values, self.min_honest)
+        return Scores(round_.clients, values, chance, evidence=gram)
+
+    def select(self, scores: Scores) -> IntVector:
+        """Keep the `keep` lowest scores, or whoever is under the `threshold`."""
+        if self.keep is not None:
+            return lowest(scores, self.keep)
+        assert self.threshold is not None  # one of the two is set
+        if scores.probabilities is None:
+            return np.arange(len(scores.clients))
+        return np.flatnonzero(scores.probabilities <= self.threshold)
+
+    def amend(
+        self,
+        state: FlandersState,
+        round_: Round,
+        kept: IntVector,
+        model: Array,
+        scores: Scores | None = None,
+    ) -> FlandersState:
+        """Remember the round, with the models of dropped clients replaced."""
+        gram = None
+        snapshots: tuple[Snapshot, ...]
+        if self.method == "reference":
+            snapshots = (self._reference.remember(round_, kept, model, state.seed),)
+        else:
+            layout = Layout(state.snapshots, round_ if self.redraws else self._visible(state, round_))
+            newest, places = amended(layout, kept, last_accepted=self.amend_with == "last-accepted")
+            forgotten = max(0, len(state.snapshots) + 1 - self.window)
+            snapshots = (*state.snapshots[forgotten:], newest)
+            if not self.redraws:
+                seen = scores.evidence if scores is not None else None
+                whole = products(layout, state.gram) if seen is None else seen
+                old = np.arange(layout.starts[forgotten], layout.starts[-1])
+                index = np.concatenate([old, places, [layout.global_model]])
+                gram = whole[np.ix_(index, index)]
+        learnt = state.calibration
+        if self.threshold is not None and scores is not None and len(state.snapshots) == self._memory:
+            learnt = calibration.updated(learnt, scores.values, kept, self.min_honest)
+        return FlandersState(state.seed, state.round_number + 1, snapshots, gram, learnt)
+
+    @property
+    def _memory(self) -> int:
+        """How many rounds are remembered; scores from fewer are of another kind and calibrate nothing."""
+        return 1 if self.method == "reference" else self.window
+
+    @property
+    def _reference(self) -> Reference:
+        return Reference(500 if self.sample is None else self.sample, self.iterations)
+
+    def _visible(self, state: FlandersState, round_: Round) -> Round:
+        """Return the round as the filter sees it: whole, or through the run's fixed sample."""
+        if self.sample is None:
+            return round_
+        fixed = np.random.default_rng([state.seed, 0])
+        return take_of_round(round_, sample_columns(round_.updates.shape[1], self.sample, fixed))
+
+    def _secret_views(self, layout: Layout, rng: np.random.Generator) -> Iterator[Layout]:
+        """Yield the layout through this round's own sample or sketches."""
+        if self.sketch is not None:
+            for _ in range(self.sketches):
+                yield sketch_of_layout(layout, self.sketch, rng)
+        else:
+            assert self.sample is not None
+            yield take_of_layout(layout, sample_columns(layout.round_.updates.shape[1], self.sample, rng))
+
+    def _distances(self, layout: Layout, gram: FloatMatrix) -> FloatVector:
+        forecaster = Forecaster(
+            self.order, self.iterations, self.tolerance, self.ridge_a, self.ridge_b, self.center
+        )
+        return score(layout, gram, forecaster.forecast(layout, gram), self.distance)

@@ -1,0 +1,161 @@
+"""FLDetector: clients whose updates do not follow from their last ones and the curvature of the loss."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import array_api_compat
+import numpy as np
+
+from flanders.clustering import line_clusters, num_clusters
+from flanders.filters.filter import Filter, Scores, check_keep, draw_seed, lowest
+from flanders.geometry import combine, projections, squared_norms
+from flanders.state import saveable
+from flanders.types import Array, ClientId, FloatVector, IntVector, Round, check_number
+
+
+@saveable
+@dataclass(frozen=True, eq=False)
+class FLDetectorState:
+    """The last models of all clients, the steps of the global model, and recent distances."""
+
+    seed: int
+    round_number: int = 0
+    last: dict[ClientId, Array] = field(default_factory=dict)
+    """Each client's last displacement from the global model of its round."""
+    global_model: Array = None
+    global_update: Array = None
+    steps: tuple[Array, ...] = ()
+    """How the global model moved from round to round, oldest first."""
+    changes: tuple[Array, ...] = ()
+    """How the aggregated update changed in the same rounds."""
+    distances: dict[ClientId, FloatVector] = field(default_factory=dict)
+    """Each client's normalised distances in the last rounds, oldest first."""
+
+
+@dataclass(frozen=True)
+class FLDetector(Filter[FLDetectorState]):
+    r"""Drop the clients whose updates are inconsistent with their own last ones.
+
+    An update is predicted by :math:`\hat u_c = u_c^{t-1} + \hat H (g_t - g_{t-1})`, with the Hessian
+    estimated by L-BFGS from the last `window` global steps. A client's score is its distance to that
+    prediction as a share of all clients', averaged over the window. With `keep` the lowest scores are kept
+    (the FLANDERS paper's setting: window 20, k = m - b); without it, as FLDetector's own paper has it, the gap
+    statistic tells whether there is more than one group, and the higher of two clusters is dropped.
+    A client seen for the first time gets the middle score of the round. There are no scores in the first round.
+
+    References
+    ----------
+    Zhang et al., "FLDetector: defending federated learning against model poisoning attacks via
+    detecting malicious clients", KDD 2022.
+    """
+
+    keep: float | None = None
+    window: int = 20
+
+    def __post_init__(self) -> None:
+        check_keep("FLDetector", self.keep)
+        check_number("FLDetector", "window", self.window, 1, whole=True)
+
+    def init(self, rng: np.random.Generator | None = None) -> FLDetectorState:
+        """Return an empty memory."""
+        return FLDetectorState(draw_seed(rng))
+
+    def score(self, state: FLDetectorState, round_: Round) -> Scores | None:
+        """Score each client by the average of its normalised distances over the window."""
+        if not state.last:
+            return None
+        step = round_.global_model - state.global_model
+        predicted_change = hessian_times(step, state.steps, state.changes)
+        xp = array_api_compat.array_namespace(step)
+        last = xp.stack([state.last.get(c, 0 * step) for c in round_.clients])
+        expected = last + (round_.global_model + predicted_change)[None, :]
+        known = np.array([c in state.last for c in round_.clients])
+        distances = np.where(known, np.sqrt(squared_norms(round_.updates, expected)), np.nan)
+        total = distances[known].sum()
+        shares = distances / total if total > 0 else np.where(known, 1.0, np.nan)
+        values = np.array(
+            [
+                np.mean(np.append(state.distances.get(c, np.empty(0)), share)[-self.window :])
+                for c, share in zip(round_.clients, shares, strict=True)
+            ]
+        )
+        middle = float(np.median(values[known])) if known.any() else 0.0
+        values = np.where(known, values, middle)
+        suspects = np.zeros(values.size, dtype=bool)
+        rng = np.random.default_rng([state.seed, state.round_number])
+        if self.keep is None and values.size > 1 and num_clusters(values, rng) > 1:
+            suspects = line_clusters(values, 2)[1][1] == 1
+        return Scores(round_.clients, values, suspects=suspects, evidence=shares)
+
+    def select(self, scores: Scores) -> IntVector:
+        """Keep the `keep` lowest scores, or whoever is not in the higher cluster."""
+        if self.keep is not None:
+            return lowest(scores, self.keep)
+        assert scores.suspects is not None
+        return np.flatnonzero(~scores.suspects)
+
+    def amend(
+        self,
+        state: FLDetectorState,
+        round_: Round,
+        kept: IntVector,
+        model: Array,
+        scores: Scores | None = None,
+    ) -> FLDetectorState:
+        """Remember every update of the round, kept or not, and the step of the global model."""
+        if scores is None:
+            scores = self.score(state, round_)
+        steps, changes = state.steps, state.changes
+        update = model - round_.global_model
+        if state.global_model is not None:
+            steps = (*steps, round_.global_model - state.global_model)[-self.window :]
+            changes = (*changes, update - state.global_update)[-self.window :]
+        distances = dict(state.distances)
+        if scores is not None:
+            for client, share in zip(round_.clients, scores.evidence, strict=True):
+                if not np.isnan(share):
+                    past = distances.get(client, np.empty(0))
+                    distances[client] = np.append(past, share)[-self.window :]
+        last = {c: round_.updates[i, :] - round_.global_model for i, c in enumerate(round_.clients)}
+        return FLDetectorState(
+            state.seed,
+            state.round_number + 1,
+            {**state.last, **last},
+            round_.global_model + 0 * round_.global_model,
+            update,
+            steps,
+            changes,
+            distances,
+        )
+
+
+def hessian_times(vector: Array, steps: tuple[Array, ...], changes: tuple[Array, ...]) -> Array:
+    r"""Return the L-BFGS estimate of the Hessian times a vector, from steps S and gradient changes Y.
+
+    The compact form: with :math:`\sigma = \langle y, s \rangle / \langle s, s \rangle` of the newest pair,
+    L the part of :math:`S^T Y` strictly below its diagonal and D the diagonal,
+
+    .. math:: H v = \sigma v - [\sigma S \; Y]
+              \begin{pmatrix} \sigma S^T S & L \\ L^T & -D \end{pmatrix}^{-1}
+              \begin{pmatrix} \sigma S^T v \\ Y^T v \end{pmatrix}.
+
+    References
+    ----------
+    Byrd, Nocedal and Schnabel, "Representations of quasi-Newton matrices and their use in limited
+    memory methods", Mathematical Programming 1994.
+    """
+    if not steps:
+        return 0 * vector
+    xp = array_api_compat.array_namespace(vector)
+    s, y = xp.stack(list(steps)), xp.stack(list(changes))
+    n = len(steps)
+    ss, sy = projections(s, s), projections(s, y)
+    if ss[-1, -1] <= 0:
+        return 0 * vector
+    sigma = sy[-1, -1] / ss[-1, -1]
+    lower, diagonal = np.tril(sy, -1), np.diag(np.diagonal(sy))
+    middle = np.block([[sigma * ss, lower], [lower.T, -diagonal]])
+    sv, yv = projections(s, vector[None, :])[:, 0], projections(y, vector[None, :])[:, 0]
+    weights = np.linalg.pinv(middle, rcond=1e-10) @ np.concatenate([sigma * sv, yv])
+    return float(sigma) * vector - combine(sigma * weights[:n], s) - combine(weights[n:], y)

@@ -1,0 +1,78 @@
+"""Looking at fewer numbers than there are parameters: random samples and secret sketches."""
+
+from __future__ import annotations
+
+import array_api_compat
+import numpy as np
+
+from flanders.filters.history import Layout, Snapshot
+from flanders.geometry import column_blocks, is_on_host, like, on_host
+from flanders.types import Array, IntVector, Round, to_numpy
+
+
+def sample_columns(d: int, count: int, rng: np.random.Generator, *, replace: bool = False) -> IntVector:
+    """Draw `count` of `d` parameters (all of them if there are no more), in rising order."""
+    if not replace and count >= d:
+        return np.arange(d)
+    return np.sort(rng.choice(d, size=count, replace=replace)).astype(np.int64)
+
+
+def take_columns(matrix: Array, columns: IntVector) -> Array:
+    """Return some columns of a matrix."""
+    xp = array_api_compat.array_namespace(matrix)
+    return xp.take(matrix, like(columns, matrix, xp.int64), axis=1)
+
+
+def take_of_round(round_: Round, columns: IntVector) -> Round:
+    """Return the round as seen through some of the parameters."""
+    g = take_columns(round_.global_model[None, :], columns)[0, :]
+    return Round(take_columns(round_.updates, columns), round_.clients, round_.weights, g)
+
+
+def take_of_layout(layout: Layout, columns: IntVector) -> Layout:
+    """Return a layout as seen through some of the parameters."""
+    snapshots = tuple(
+        Snapshot(s.clients, take_columns(s.rows, columns), take_columns(s.global_model[None, :], columns)[0, :])
+        for s in layout.snapshots
+    )
+    return Layout(snapshots, take_of_round(layout.round_, columns))
+
+
+def sketch_of_layout(layout: Layout, width: int, rng: np.random.Generator) -> Layout:
+    """Return a layout as seen through one fresh CountSketch of `width` buckets.
+
+    Everything is sketched relative to the current global model, so that rounding takes
+    nothing from small displacements; the sketched global model is zero.
+    """
+    center = layout.round_.global_model
+    d = center.shape[0]
+    buckets = rng.integers(0, width, size=d, dtype=np.int32)
+    signs = (2 * rng.integers(0, 2, size=d, dtype=np.int8) - 1).astype(np.int8)
+
+    def sketched(matrix: Array) -> Array:
+        return count_sketch(matrix, center, buckets, signs, width)
+
+    snapshots = tuple(
+        Snapshot(s.clients, sketched(s.rows), sketched(s.global_model[None, :])[0, :]) for s in layout.snapshots
+    )
+    return Layout(snapshots, Round(sketched(layout.round_.updates), layout.round_.clients, layout.round_.weights))
+
+
+def count_sketch(matrix: Array, center: Array, buckets: IntVector, signs: IntVector, width: int) -> Array:
+    """Return `(m, width)`: every parameter, with its sign, added to its bucket; in float64 on the host.
+
+    Inner products of sketched rows are those of the rows themselves, plus zero-mean noise of
+    relative size about 1 / sqrt(width).
+
+    References
+    ----------
+    Charikar, Chen and Farach-Colton, "Finding frequent items in data streams", ICALP 2002.
+    """
+    source, center = on_host(matrix), on_host(center)
+    m = source.shape[0]
+    total = np.zeros((m, width))
+    for columns in column_blocks(source):
+        block = to_numpy(source[:, columns] - center[None, columns]) * signs[None, columns]
+        for row in range(m):
+            total[row] += np.bincount(buckets[columns], weights=block[row], minlength=width)
+    return total if is_on_host(matrix) else like(total, matrix)

@@ -1,0 +1,44 @@
+"""FLANDERS as the paper's published code computes it, for matching its numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from flanders import mar
+from flanders.filters.history import Snapshot, replace_rows
+from flanders.filters.reduction import take_columns
+from flanders.types import Array, FloatVector, IntVector, Round, to_numpy
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The published code's forecast, distance and memory on a fixed sample of parameters."""
+
+    sample: int
+    iterations: int
+
+    def columns(self, seed: int, d: int) -> IntVector:
+        """Return the parameters looked at: drawn once a run, with replacement."""
+        return np.random.default_rng([seed, 0]).integers(0, d, size=self.sample)
+
+    def score(self, newest: Snapshot, round_: Round, seed: int, number: int) -> FloatVector:
+        """Return the L2 distance of each model to the forecast; of new clients to the global model."""
+        columns = self.columns(seed, round_.updates.shape[1])
+        sent = np.asarray(to_numpy(take_columns(round_.updates, columns)), dtype=np.float64)
+        rows = np.asarray(to_numpy(newest.rows), dtype=np.float64)
+        start = np.random.default_rng([seed, 1, number]).standard_normal((self.sample, self.sample))
+        predicted = mar.reference_forecast(rows, start, iterations=self.iterations)
+        g = np.asarray(to_numpy(take_columns(round_.global_model[None, :], columns))[0], dtype=np.float64)
+        place = {c: i for i, c in enumerate(newest.clients)}
+        forecast = np.stack([predicted[place[c]] if c in place else g for c in round_.clients])
+        return np.asarray(np.linalg.norm(sent - forecast, axis=1))
+
+    def remember(self, round_: Round, kept: IntVector, model: Array, seed: int) -> Snapshot:
+        """Return the sampled round, with the new global model in place of dropped clients' models."""
+        columns = self.columns(seed, round_.updates.shape[1])
+        rejected = np.setdiff1d(np.arange(len(round_.clients)), kept)
+        new = take_columns(model[None, :], columns)[0, :]
+        rows = replace_rows(take_columns(round_.updates, columns), rejected, [new] * len(rejected))
+        return Snapshot(round_.clients, rows, new)

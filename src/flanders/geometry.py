@@ -1,0 +1,185 @@
+"""The few operations that touch all m x d numbers, on any array library, a block of columns at a time.
+
+Everything else in the package works on m x m matrices of float64 on the host: these functions
+are where large data is read, and the only ones whose speed and memory matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import array_api_compat
+import numpy as np
+from numpy.typing import NDArray
+
+from flanders.types import Array, FloatVector, IntVector, to_numpy
+
+FloatMatrix = NDArray[np.float64]
+
+HOST_BLOCK = 400_000
+"""Numbers in a block on the CPU: a few megabytes, so that a block stays in the cache."""
+DEVICE_BLOCK = 2**25
+"""Numbers in a block on an accelerator, where launches cost more than memory."""
+
+
+def is_on_host(array: Array) -> bool:
+    """Tell whether the numbers lie in the computer's own memory, as NumPy can see them."""
+    if array_api_compat.is_torch_array(array):
+        return bool(array.device.type == "cpu")
+    return bool(array_api_compat.is_numpy_array(array))
+
+
+def on_host(array: Array) -> Array:
+    """View a CPU tensor as a NumPy array without copying; anything else is returned as it is.
+
+    NumPy sorts and reduces blocks several times faster than PyTorch does on a CPU.
+    """
+    if array_api_compat.is_torch_array(array) and array.device.type == "cpu":
+        return array.detach().numpy()
+    return array
+
+
+def like(values: Any, array: Array, dtype: Any = None) -> Array:
+    """Put host values where `array` is: same library, same device, same dtype unless told."""
+    xp = array_api_compat.array_namespace(array)
+    return xp.asarray(values, dtype=array.dtype if dtype is None else dtype, device=array_api_compat.device(array))
+
+
+def widest(xp: Any) -> Any:
+    """Return float64, or float32 on the libraries that have no float64 (JAX unless x64 is enabled)."""
+    real = xp.__array_namespace_info__().dtypes(kind="real floating")
+    return real.get("float64", xp.float32)
+
+
+def column_blocks(*matrices: Array) -> Iterator[slice]:
+    """Cut the columns of matrices of equal width into slices that suit the memory they lie in."""
+    m, d = sum(matrix.shape[0] for matrix in matrices), matrices[0].shape[1]
+    width = max(64, (HOST_BLOCK if is_on_host(matrices[0]) else DEVICE_BLOCK) // m)
+    width += width & (width - 1) == 0  # rows a power of two apart share cache lines
+    for start in range(0, d, width):
+        yield slice(start, min(start + width, d))
+
+
+def centred_block(matrix: Array, center: Array | None, columns: slice) -> Array:
+    """Return `matrix[:, columns]` less a center, one for all rows or one each, in the widest float."""
+    xp = array_api_compat.array_namespace(matrix)
+    block = xp.astype(matrix[:, columns], widest(xp), copy=False)
+    return block if center is None else block - xp.astype(center[..., columns], widest(xp), copy=False)
+
+
+def inner_products(pieces: Sequence[Array], center: Array | None = None, *, tail: int = 0) -> FloatMatrix:
+    """Return inner products of stacked rows around `center`, accumulated in float64.
+
+    The rows of all `pieces`, (k_i, d) each, are taken as one matrix; the result has a column for
+    each of them, and a row for those of `pieces[tail:]`.
+
+    Subtracting a point near the rows first is what keeps small differences between large
+    models: the products of the raw float32 rows lose them.
+    """
+    pieces = [on_host(piece) for piece in pieces]
+    center = None if center is None else on_host(center)
+    xp = array_api_compat.array_namespace(*pieces)
+    skipped = sum(piece.shape[0] for piece in pieces[:tail])
+    total: Any = 0.0
+    for columns in column_blocks(*pieces):
+        blocks = [centred_block(piece, center, columns) for piece in pieces]
+        rows = blocks[0] if len(blocks) == 1 else xp.concat(blocks)
+        total = total + rows[skipped:, :] @ rows.T
+    return np.asarray(to_numpy(total), dtype=np.float64)
+
+
+def projections(matrix: Array, directions: Array, center: Array | None = None) -> FloatMatrix:
+    """Return `(matrix - center) @ directions.T`, `(m, k)`, accumulated in float64."""
+    matrix, directions = on_host(matrix), on_host(directions)
+    center = None if center is None else on_host(center)
+    total: Any = 0.0
+    for columns in column_blocks(matrix):
+        total = total + centred_block(matrix, center, columns) @ centred_block(directions, None, columns).T
+    return np.asarray(to_numpy(total), dtype=np.float64)
+
+
+def gram(matrix: Array, center: Array | None = None) -> FloatMatrix:
+    """Return the `(m, m)` inner products of the rows around `center`, exactly symmetric."""
+    product = inner_products([matrix], center)
+    return (product + product.T) / 2
+
+
+def squared_distances(matrix: Array, center: Array | None = None) -> FloatMatrix:
+    """Return the `(m, m)` squared Euclidean distances between rows, in float64.
+
+    `center` should be a point near the rows; by default their first one.
+    """
+    products = gram(matrix, matrix[0, :] if center is None else center)
+    return distances_of_gram(products)
+
+
+def distances_of_gram(products: FloatMatrix) -> FloatMatrix:
+    """Turn inner products into squared distances: |x|^2 + |y|^2 - 2 <x, y>, never negative."""
+    norms = np.diagonal(products)
+    squared = np.maximum(norms[:, None] + norms[None, :] - 2 * products, 0.0)
+    np.fill_diagonal(squared, 0.0)
+    return squared
+
+
+def squared_norms(matrix: Array, center: Array | None = None) -> FloatVector:
+    """Return the `(m,)` squared norms of the rows around `center`, accumulated in float64."""
+    matrix, center = on_host(matrix), None if center is None else on_host(center)
+    xp = array_api_compat.array_namespace(matrix)
+    total: Any = 0.0
+    for columns in column_blocks(matrix):
+        block = centred_block(matrix, center, columns)
+        if xp is np or array_api_compat.is_numpy_namespace(xp):
+            total = total + np.einsum("ij,ij->i", block, block)  # one pass, no temporary
+        else:
+            total = total + xp.sum(block * block, axis=1)
+    return np.asarray(to_numpy(total), dtype=np.float64)
+
+
+def clip_factors(lengths: FloatVector, radius: float) -> FloatVector:
+    """Return the factors from 0 to 1 that bring each length down to at most `radius`."""
+    return np.divide(radius, lengths, out=np.ones_like(lengths), where=lengths > radius)
+
+
+def combine(coefficients: Any, matrix: Array) -> Array:
+    """Return `coefficients @ matrix`: weighted sums of the rows, one (d,) or several (k, d)."""
+    return like(np.asarray(coefficients), matrix) @ matrix
+
+
+def mean(matrix: Array, weights: FloatVector | None = None) -> Array:
+    """Return the (weighted) average of the rows."""
+    w = np.ones(matrix.shape[0]) if weights is None else weights
+    return combine(w / w.sum(), matrix)
+
+
+def move(center: Array, coefficients: FloatVector, matrix: Array) -> Array:
+    """Return `center + coefficients @ (matrix - center)`, in float64 as far as there is one.
+
+    Coefficients may be large where displacements are small; taken apart, the two products would
+    cancel each other and leave their rounding errors.
+    """
+    at, rows = on_host(center), on_host(matrix)
+    xp = array_api_compat.array_namespace(rows)
+    a = like(coefficients, rows, widest(xp))
+    pieces = [a @ centred_block(rows, at, c) + xp.astype(at[c], widest(xp)) for c in column_blocks(rows)]
+    return join(pieces, matrix)
+
+
+def sorted_columns(matrix: Array, rows: IntVector | None = None) -> Iterator[Array]:
+    """Yield blocks of columns, transposed to `(width, m)`, each column's values in rising order.
+
+    `rows` leaves out all others.
+    """
+    source = on_host(matrix)
+    xp = array_api_compat.array_namespace(source)
+    chosen = None if rows is None else like(rows, source, xp.int64)
+    for columns in column_blocks(source):
+        block = source[:, columns]
+        yield xp.sort((block if chosen is None else xp.take(block, chosen, axis=0)).T, axis=1)
+
+
+def join(pieces: Sequence[Array], matrix: Array) -> Array:
+    """Concatenate `(width,)` results of the blocks of `matrix` into one `(d,)` of its own kind."""
+    xp = array_api_compat.array_namespace(pieces[0])
+    joined = pieces[0] if len(pieces) == 1 else xp.concat(list(pieces))
+    return like(joined, matrix)

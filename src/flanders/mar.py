@@ -1,0 +1,169 @@
+r"""The matrix autoregressive model: :math:`X_t = \sum_{i=1}^{w} A_i X_{t-i} B_i^T + E_t`.
+
+The paper's letters are kept: X_t is d x h, a column per client, A_i is d x d, B_i is h x h.
+Coefficients come from alternating least squares (the paper's Appendix C): with B fixed, all A_i solve one
+least-squares problem, with A fixed all B_i do. Every solve is minimum-norm (or ridge), so
+each A lives in the span of the data: :math:`A_i = Q \tilde A_i Q^T` for any orthonormal basis Q of it. The
+fit is therefore the same, number for number, on the coordinates :math:`Q^T X_t`, which need
+no more rows than there are columns in all, however large d is; and those coordinates follow from inner
+products alone (`coordinates`).
+
+References
+----------
+Gabrielli et al., "Protecting federated learning from extreme model poisoning attacks via
+multidimensional time series anomaly detection". Chen, Xiao and Yang, "Autoregressive models for
+matrix-valued time series", Journal of Econometrics 2021.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flanders.geometry import FloatMatrix
+
+RANK_TOLERANCE = 1e-8
+"""Singular values below this share of the largest count as zero: see `pseudo_inverse`."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    r"""A fitted model, in the one form its users need: the forecast as sums of known columns.
+
+    Since A is made of the training targets, so is every forecast:
+    :math:`\hat X_{t+1} = [X_{w} \dots X_{t}]\, M`.
+    """
+
+    coefficients: FloatMatrix
+    """M, `(pairs * h, h)`."""
+    iterations: int
+    converged: bool
+
+
+def fit(
+    matrices: Sequence[FloatMatrix],
+    *,
+    order: int = 1,
+    iterations: int = 100,
+    tolerance: float = 1e-8,
+    ridge_a: float = 0.0,
+    ridge_b: float = 0.0,
+) -> Fit:
+    """Fit MAR(order) to matrices with a column per client, oldest first, and forecast the next.
+
+    At least `order + 1` matrices make one training pair. B starts at the identity. Once B
+    stops moving (relative change below `tolerance`) A has, too; with independent columns the fit is
+    exact at the start and one iteration shows it.
+    """
+    h = matrices[0].shape[1]
+    targets = list(matrices[order:])
+    lagged = [[matrices[t - i] for i in range(1, order + 1)] for t in range(order, len(matrices))]
+    newest = [matrices[len(matrices) - i] for i in range(1, order + 1)]
+    side, stacked = np.hstack(targets), np.vstack(targets)
+    b = [np.eye(h)] * order
+    step, converged = 0, False
+    solve_a = np.empty((0, 0))
+    while step < iterations and not converged:
+        step += 1
+        solve_a = pseudo_inverse(np.hstack([_below(lags, b) for lags in lagged]), ridge_a)
+        a = np.split(side @ solve_a, order, axis=1)
+        moved = np.vstack([np.hstack([a[i] @ x for i, x in enumerate(lags)]) for lags in lagged])
+        transposed = pseudo_inverse(moved, ridge_b) @ stacked
+        new = [block.T for block in np.split(transposed, order, axis=0)]
+        change = sum(float(np.linalg.norm(n - o)) for n, o in zip(new, b, strict=True))
+        size = sum(float(np.linalg.norm(n)) for n in new)
+        converged = change <= tolerance * size
+        b = new
+    return Fit(solve_a @ _below(newest, b), step, converged)
+
+
+def forecast(matrices: Sequence[NDArray[np.floating]], *, order: int = 1, iterations: int = 100) -> FloatMatrix:
+    """Forecast the next `(h, d)` matrix of models from earlier ones, oldest first, in the package's layout.
+
+    For few parameters: the fit runs on the matrices as they are. With too few matrices for
+    a single training pair the forecast is the newest matrix.
+
+    Examples
+    --------
+    >>> steps = [np.array([[1.0, 0.0], [0.0, 1.0]]) * 2.0**t for t in range(3)]
+    >>> forecast(steps)
+    array([[8., 0.],
+           [0., 8.]])
+    """
+    columns = [np.asarray(m, dtype=np.float64).T for m in matrices]
+    if len(columns) <= order:
+        return np.array(columns[-1].T)
+    found = fit(columns, order=order, iterations=iterations)
+    return np.asarray((np.hstack(columns[order:]) @ found.coefficients).T)
+
+
+def coordinates(gram: FloatMatrix) -> FloatMatrix:
+    """Return a matrix R with `R.T @ R == gram`: the columns in some orthonormal basis of their span.
+
+    The columns are scaled to unit length first, so that directions are lost to rounding
+    only if they are small next to the columns themselves (about 1e-7), not to the longest of them.
+    """
+    lengths = np.sqrt(np.maximum(np.diagonal(gram), 0.0))
+    scale = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
+    values, vectors = np.linalg.eigh(gram * scale[:, None] * scale[None, :])
+    real = values > values.size * np.finfo(np.float64).eps * max(float(values[-1]), 0.0)
+    if not real.any():
+        return np.zeros((1, lengths.size))
+    return np.asarray(np.sqrt(values[real])[:, None] * vectors[:, real].T * lengths[None, :])
+
+
+def pseudo_inverse(matrix: FloatMatrix, ridge: float = 0.0) -> FloatMatrix:
+    """Return the matrix P for which `Y @ P` solves A @ matrix = Y, with least norm or ridge penalty.
+
+    `P = matrix.T (matrix matrix.T + ridge I)^-1`, which for ridge 0 is the pseudo-inverse. The
+    singular values dropped as zero lie well above rounding and well below anything that matters
+    in a forecast.
+    """
+    u, s, vt = np.linalg.svd(matrix, full_matrices=False)
+    if ridge > 0:
+        inverse = s / (s**2 + ridge)
+    else:
+        inverse = np.divide(1.0, s, out=np.zeros_like(s), where=s > RANK_TOLERANCE * s[0])
+    return np.asarray((vt.T * inverse) @ u.T)
+
+
+def reference_forecast(
+    newest: FloatMatrix,
+    start: FloatMatrix,
+    *,
+    iterations: int = 100,
+    ridge_a: float = 1.0,
+    ridge_b: float = 1.0,
+) -> FloatMatrix:
+    r"""Forecast as the paper's published code does, from the newest `(m, n)` matrix alone.
+
+    That code trains on the single pair of the newest matrix with itself, scaled to
+    S = (X - min X) / max X, and applies the coefficients to the unscaled X. It starts B at random numbers
+    (`start`, n x n), has a row per client (so A is m x m and B is n x n), and always adds the ridge:
+
+    .. math:: A \leftarrow S B S^T (S B^T B S^T + \alpha I)^{-1}, \quad
+              B \leftarrow S^T A S (S^T A^T A S + \beta I)^{-1}, \quad \hat X = A X B^T.
+
+    After the first step :math:`B = S^T C S` with C an m x m matrix, so the iterations run on
+    :math:`G = S S^T` and never form an n x n matrix; the numbers are the same.
+    """
+    m = newest.shape[0]
+    largest = float(newest.max())
+    scaled = (newest - newest.min()) / (largest if largest != 0 else 1.0)
+    g, one = scaled @ scaled.T, np.eye(m)
+    turned = scaled @ start.T
+    forward, square = scaled @ start @ scaled.T, turned @ turned.T
+    a = c = one
+    for _ in range(iterations):
+        a = np.linalg.solve((square + ridge_a * one).T, forward.T).T
+        c = np.linalg.solve((g @ a.T @ a + ridge_b * one).T, a.T).T
+        forward, square = g @ c @ g, g @ c.T @ g @ c @ g
+    return np.asarray(a @ newest @ scaled.T @ c.T @ scaled)
+
+
+def _below(lags: Sequence[FloatMatrix], b: Sequence[FloatMatrix]) -> FloatMatrix:
+    """Stack the lagged matrices, each times its B^T, on top of each other."""
+    return np.vstack([x @ b_i.T for x, b_i in zip(lags, b, strict=True)])

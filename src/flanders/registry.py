@@ -1,0 +1,95 @@
+"""Names for everything that can be chosen: `attacks`, `filters`, `aggregators`, `preaggregators`."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Iterator, Mapping
+from typing import Any, Generic, TypeVar
+
+from flanders.types import InputError, did_you_mean
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """What a registry can say of one of its entries."""
+
+    name: str
+    summary: str
+    parameters: dict[str, Any]
+    """Each parameter and its default; `REQUIRED` where it has none."""
+
+
+REQUIRED = "required"
+
+
+class Registry(Generic[T], Mapping[str, type[T]]):
+    """A read-only table of named frozen dataclasses.
+
+    Examples
+    --------
+    >>> from flanders import AGGREGATORS
+    >>> AGGREGATORS.make("trimmed-mean", trim=1)
+    TrimmedMean(trim=1, weighted=False)
+    >>> AGGREGATORS.make("trimed-mean")
+    Traceback (most recent call last):
+        ...
+    flanders.types.InputError: There is no aggregator named 'trimed-mean'. Did you mean 'trimmed-mean'? ...
+    """
+
+    def __init__(self, kind: str, entries: dict[str, type[T]]) -> None:
+        self.kind = kind
+        self._entries = entries
+
+    def __getitem__(self, name: str) -> type[T]:
+        if name not in self._entries:
+            raise InputError(
+                f"There is no {self.kind} named {name!r}.{did_you_mean(name, self._entries)} "
+                f"Known: {', '.join(self._entries)}."
+            )
+        return self._entries[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def make(self, name: str, **parameters: Any) -> T:
+        """Build the entry called `name`; a parameter it does not have is an error, never ignored."""
+        entry = self[name]
+        known = self.describe(name).parameters
+        for given in parameters:
+            if given not in known:
+                has = f"It has: {', '.join(known)}." if known else "It has none."
+                raise InputError(f"{name!r} has no parameter {given!r}.{did_you_mean(given, known)} {has}")
+        missing = [p for p, default in known.items() if default is REQUIRED and p not in parameters]
+        if missing:
+            raise InputError(f"{name!r} needs a value for {', '.join(missing)}.")
+        return entry(**parameters)
+
+    def describe(self, name: str) -> Entry:
+        """Return the name, the first sentence of the docstring and the parameters of an entry."""
+        entry = self[name]
+        summary = (inspect.getdoc(entry) or "").split("\n\n")[0].replace("\n", " ")
+        parameters = {}
+        for field in dataclasses.fields(entry):  # type: ignore[arg-type]
+            if field.default is not dataclasses.MISSING:
+                parameters[field.name] = field.default
+            elif field.default_factory is not dataclasses.MISSING:
+                parameters[field.name] = field.default_factory()
+            else:
+                parameters[field.name] = REQUIRED
+        return Entry(name, summary, parameters)
+
+    def name_of(self, entry: Any) -> str:
+        """Return the name under which the class of `entry` is registered."""
+        for name, kind in self._entries.items():
+            if type(entry) is kind:
+                return name
+        raise InputError(f"{type(entry).__name__} is not a registered {self.kind}.")

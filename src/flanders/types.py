@@ -1,0 +1,231 @@
+"""The data every part of the package shares: one round of local models, and what came of it.
+
+One shape throughout: `(m, d)`, a row per client. The paper writes the transpose, d x m.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import array_api_compat
+import numpy as np
+from numpy.typing import NDArray
+
+Array = Any
+"""An array of any library that follows the Python array API standard."""
+
+ClientId = int | str
+FloatVector = NDArray[np.float64]
+IntVector = NDArray[np.int64]
+
+
+class InputError(ValueError):
+    """What the caller passed cannot be used; the message says what was asked, found, and to do."""
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """What the server holds at the end of a round: one local model a client, and where they started.
+
+    Parameters
+    ----------
+    updates
+        The local models, `(m, d)`, float32 or float64. Clients that send displacements
+        instead of models fit as they are: leave `global_model` out and it is zero.
+    clients
+        Who sent each row: unique ints or strings. Default: the row numbers.
+    weights
+        How much each client counts, usually its number of examples. Default: ones.
+    global_model
+        The model the round started from, `(d,)`. Default: zeros.
+    root
+        The server's own displacement from `global_model`, trained on trusted data, `(d,)`.
+        Only rules that ask for it (`fltrust`) use it.
+    """
+
+    updates: Array
+    clients: tuple[ClientId, ...] = ()
+    weights: FloatVector = None  # type: ignore[assignment]
+    global_model: Array = None
+    root: Array = None
+
+    def __post_init__(self) -> None:
+        xp, device = check_matrix(self.updates)
+        m, d = self.updates.shape
+        set_ = object.__setattr__
+        set_(self, "clients", check_clients(self.clients, m))
+        set_(self, "weights", check_weights(self.weights, m))
+        if self.global_model is None:
+            set_(self, "global_model", xp.zeros(d, dtype=self.updates.dtype, device=device))
+        else:
+            set_(self, "global_model", check_vector(self.global_model, "global_model", self.updates))
+        if self.root is not None:
+            set_(self, "root", check_vector(self.root, "root", self.updates))
+
+    def by_client(self) -> IntVector:
+        """Return the rows in the order of their clients' ids, whoever came first."""
+        key = [(type(client).__name__, client) for client in self.clients]
+        return np.array(sorted(range(len(key)), key=key.__getitem__), dtype=np.int64)
+
+    def take(self, rows: Sequence[int] | IntVector) -> Round:
+        """Return the round of these rows alone, in this order; the round itself if that is all of them."""
+        index = np.asarray(rows, dtype=np.int64)
+        if index.shape == (len(self.clients),) and bool(np.all(index == np.arange(index.size))):
+            return self
+        xp = array_api_compat.array_namespace(self.updates)
+        gather = xp.asarray(index, device=array_api_compat.device(self.updates))
+        return self.replace(
+            updates=xp.take(self.updates, gather, axis=0),
+            clients=tuple(self.clients[i] for i in index),
+            weights=self.weights[index],
+        )
+
+    def replace(
+        self,
+        updates: Array,
+        clients: tuple[ClientId, ...] | None = None,
+        weights: FloatVector | None = None,
+    ) -> Round:
+        """Return the same round with other rows."""
+        return Round(
+            updates,
+            self.clients if clients is None else clients,
+            self.weights if weights is None else weights,
+            self.global_model,
+            self.root,
+        )
+
+
+def to_numpy(array: Array) -> NDArray[Any]:
+    """Copy a small array of any library to the host."""
+    if array_api_compat.is_torch_array(array):
+        return np.asarray(array.detach().cpu().numpy())
+    if array_api_compat.is_cupy_array(array):
+        return np.asarray(array.get())
+    return np.asarray(array)
+
+
+def check_matrix(updates: Array) -> tuple[Any, Any]:
+    """Return the namespace and device of an `(m, d)` float array, or say what is wrong with it."""
+    if not array_api_compat.is_array_api_obj(updates):
+        raise InputError(
+            f"`updates` must be an (m, d) array of NumPy, PyTorch, CuPy or JAX, got {type(updates).__name__}. "
+            "Stack the flattened models first, e.g. numpy.stack(models)."
+        )
+    xp = array_api_compat.array_namespace(updates)
+    if updates.ndim != 2:
+        raise InputError(
+            f"`updates` must have shape (clients, parameters), got {tuple(updates.shape)}. "
+            "Flatten each client's model into one row."
+        )
+    m, d = updates.shape
+    if m == 0 or d == 0:
+        raise InputError(
+            f"`updates` must hold at least one client and one parameter, got shape {(m, d)}. "
+            "Skip the round, or keep the previous global model."
+        )
+    if updates.dtype not in (xp.float32, xp.float64):
+        raise InputError(f"`updates` must be float32 or float64, got {updates.dtype}. Cast them before the round.")
+    return xp, array_api_compat.device(updates)
+
+
+def check_vector(vector: Array, name: str, updates: Array) -> Array:
+    """Return a `(d,)` vector of the same library, dtype and device as `updates`, or complain."""
+    d = updates.shape[1]
+    if not array_api_compat.is_array_api_obj(vector) or tuple(vector.shape) != (d,):
+        found = getattr(vector, "shape", type(vector).__name__)
+        raise InputError(
+            f"`{name}` must have shape (parameters,)=({d},), got {found}. "
+            "It is one flattened model, as long as a row of `updates`."
+        )
+    try:
+        xp = array_api_compat.array_namespace(updates, vector)
+    except TypeError as error:
+        raise InputError(
+            f"`{name}` must be the same kind of array as `updates`, got "
+            f"{type(vector).__module__} and {type(updates).__module__}."
+        ) from error
+    if array_api_compat.device(vector) != array_api_compat.device(updates):
+        raise InputError(
+            f"`{name}` is on {array_api_compat.device(vector)} but `updates` are on "
+            f"{array_api_compat.device(updates)}. Move one of them."
+        )
+    vector = xp.astype(vector, updates.dtype, copy=False)
+    if not bool(xp.all(xp.isfinite(vector))):
+        raise InputError(f"`{name}` holds NaN or infinite values. Restart from the last finite model.")
+    return vector
+
+
+def check_clients(clients: Iterable[ClientId] | None, m: int) -> tuple[ClientId, ...]:
+    """Return `m` unique client ids as plain ints and strings."""
+    ids = tuple(c.item() if isinstance(c, np.generic) else c for c in (() if clients is None else clients))
+    if not ids:
+        return tuple(range(m))
+    if len(ids) != m:
+        raise InputError(f"`clients` must name all {m} rows of `updates`, got {len(ids)} ids.")
+    for client in ids:
+        if isinstance(client, bool) or not isinstance(client, int | str):
+            raise InputError(f"A client id must be an int or a string, got {client!r} ({type(client).__name__}).")
+    if len(set(ids)) != m:
+        twice = sorted({str(c) for c in ids if ids.count(c) > 1})
+        raise InputError(
+            f"Each client may send one update a round, but these ids appear more than once: {', '.join(twice)}. "
+            "Keep the newest update of each."
+        )
+    return ids
+
+
+def check_weights(weights: Any, m: int) -> FloatVector:
+    """Return `m` non-negative float64 weights with a positive sum."""
+    if weights is None:
+        return np.ones(m)
+    try:
+        vector = np.array([float(w) for w in weights], dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"`weights` must be {m} numbers, one a client, got {weights!r}.") from error
+    if vector.shape != (m,):
+        raise InputError(f"`weights` must be {m} numbers, one a client, got {vector.size}.")
+    with np.errstate(over="ignore"):
+        total = vector.sum()
+    if not np.isfinite(total) or np.any(vector < 0) or total <= 0:
+        raise InputError(
+            "`weights` must be finite, not negative, and not all zero. Pass numbers of examples, or leave them out."
+        )
+    return vector
+
+
+def check_number(
+    caller: str, name: str, value: Any, low: float, high: float = math.inf, *, whole: bool = False
+) -> None:
+    """Complain unless `value` is a (whole) number in [low, high]."""
+    right_type = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+    if not right_type or not low <= value <= high:
+        kind = "a whole number" if whole else "a number"
+        span = f"of at least {low:g}" if high == math.inf else f"from {low:g} to {high:g}"
+        raise InputError(f"The `{name}` parameter of {caller} must be {kind} {span}. Got {value!r} instead.")
+
+
+def check_choice(caller: str, name: str, value: Any, choices: Sequence[str]) -> None:
+    """Complain unless `value` is one of `choices`."""
+    if value not in choices:
+        raise InputError(
+            f"The `{name}` parameter of {caller} must be one of {', '.join(map(repr, choices))}. "
+            f"Got {value!r} instead.{did_you_mean(str(value), choices)}"
+        )
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a guess at a misspelt name, as a sentence to append, or nothing."""
+    guess = difflib.get_close_matches(name, list(known), n=1)
+    return f" Did you mean {guess[0]!r}?" if guess else ""
+
+
+def resolve_count(value: float, m: int) -> int:
+    """Turn a number of clients into itself, a fraction of the `m` into `ceil(fraction * m)`."""
+    if isinstance(value, int):
+        return value
+    return math.ceil(round(value * m, 9))  # the rounding keeps 0.28 * 25 at 7

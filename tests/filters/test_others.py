@@ -1,0 +1,121 @@
+"""FLDetector, AUROR, clustering and calibration on cases that can be worked out."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from flanders import Defense, FLDetector, KMeans, Round, calibration
+from flanders.clustering import line_clusters, num_clusters
+from flanders.filters.fldetector import hessian_times
+
+
+def test_the_hessian_estimate_satisfies_the_secant_equation_and_finds_a_quadratic(rng):
+    half = rng.normal(size=(6, 6))
+    hessian = half @ half.T + np.eye(6)
+    steps = tuple(rng.normal(size=(6, 6)))
+    changes = tuple(hessian @ s for s in steps)
+    np.testing.assert_allclose(hessian_times(steps[-1], steps, changes), changes[-1], rtol=1e-6)
+    np.testing.assert_array_equal(hessian_times(steps[0], (), ()), np.zeros(6))
+    # The compact form equals the BFGS recursion, written out.
+    sigma = changes[-1] @ steps[-1] / (steps[-1] @ steps[-1])
+    dense = sigma * np.eye(6)
+    for s, y in zip(steps, changes, strict=True):
+        dense += np.outer(y, y) / (y @ s) - np.outer(dense @ s, dense @ s) / (s @ dense @ s)
+    vector = rng.normal(size=6)
+    np.testing.assert_allclose(hessian_times(vector, steps, changes), dense @ vector, rtol=1e-6)
+
+
+def federation(rng, rounds=15, clients=12, malicious=(), d=30):
+    """Gradient descent on quadratics that differ between clients; yields models and the global model."""
+    curvature = np.linspace(0.2, 1.5, d)
+    optimum = rng.normal(size=(clients, d)) * 0.3 + rng.normal(size=d)
+    g = rng.normal(size=d) * 3
+    for _ in range(rounds):
+        models = g - 0.5 * curvature * (g - optimum)
+        models += 1e-3 * rng.normal(size=models.shape)
+        for c in malicious:
+            models[c] = g + rng.normal(size=d)
+        yield models, g
+        honest = [c for c in range(clients) if c not in malicious]
+        g = models[honest].mean(axis=0)
+
+
+def test_fldetector_finds_fixed_attackers_without_being_told_how_many(rng):
+    defense = Defense(FLDetector(window=10), seed=0)
+    for models, g in federation(rng, malicious=(1, 4, 7)):
+        outcome = defense(models, global_model=g)
+    assert outcome.dropped == (1, 4, 7)
+
+
+def test_fldetector_drops_nobody_when_all_are_honest(rng):
+    defense = Defense(FLDetector(window=10), seed=0)
+    for models, g in federation(rng):
+        outcome = defense(models, global_model=g)
+    assert outcome.dropped == ()
+
+
+def test_fldetector_scores_by_the_first_distances_as_written(rng):
+    """Second round: no curvature yet, so the prediction is the client's own last displacement."""
+    filter_ = FLDetector(keep=2, window=5)
+    models, globals_ = rng.normal(size=(2, 3, 8)), rng.normal(size=(2, 8))
+    state = filter_.init(np.random.default_rng(0))
+    first = Round(models[0], global_model=globals_[0])
+    state = filter_.amend(state, first, np.arange(3), globals_[1])
+    found = filter_.score(state, Round(models[1], global_model=globals_[1]))
+    d = np.linalg.norm((models[1] - globals_[1]) - (models[0] - globals_[0]), axis=1)
+    np.testing.assert_allclose(found.values, d / d.sum())
+
+
+def test_auror_drops_the_minority_that_moves_together(rng):
+    models = rng.normal(scale=0.1, size=(10, 40))
+    models[[0, 3, 8]] += 2
+    outcome = Defense(KMeans())(models)
+    assert outcome.dropped == (0, 3, 8)
+    calm = Defense(KMeans())(rng.normal(size=(10, 1000)))
+    assert calm.dropped == ()
+
+
+def test_line_clusters_are_the_best_of_all(rng):
+    values = rng.normal(size=8)
+    for k, (cost, labels) in enumerate(line_clusters(values, 3), start=1):
+        best = min(
+            sum(((values[np.array(p) == j] - values[np.array(p) == j].mean()) ** 2).sum() for j in set(p))
+            for p in itertools.product(range(k), repeat=8)
+        )
+        assert cost == pytest.approx(best)
+        spread = sum(((values[labels == j] - values[labels == j].mean()) ** 2).sum() for j in range(k))
+        assert spread == pytest.approx(best)
+        means = [values[labels == j].mean() for j in range(k)]
+        assert means == sorted(means)
+
+
+def test_the_gap_statistic_counts_well_separated_groups(rng):
+    assert num_clusters(np.concatenate([rng.normal(0, 0.01, 30), rng.normal(1, 0.01, 10)]), rng) == 2
+    assert num_clusters(rng.uniform(size=60), rng) == 1
+    assert num_clusters(np.ones(5), rng) == 1
+
+
+def test_honest_p_values_give_low_probabilities_and_in_a_mixture_the_filter_is_not_too_sure(rng):
+    honest = rng.uniform(size=2000)
+    assert (1 - calibration.local_false_discovery_rate(honest)).mean() < 0.1
+    truth = rng.uniform(size=4000) < 0.3
+    p = np.where(truth, rng.beta(0.15, 8, size=4000), rng.uniform(size=4000))
+    chance = 1 - calibration.local_false_discovery_rate(p)
+    for low, high in ((0.0, 0.2), (0.2, 0.6), (0.6, 0.9), (0.9, 1.01)):
+        inside = (chance >= low) & (chance < high)
+        if inside.sum() > 50:
+            assert truth[inside].mean() > chance[inside].mean() - 0.1  # never surer than it may be
+    order = np.argsort(p)
+    assert np.all(np.diff(chance[order]) <= 1e-12)
+
+
+def test_the_typical_score_cannot_be_dragged_by_a_majority():
+    scores = np.full(20, np.e)
+    known = calibration.updated(calibration.Calibration(), scores, np.arange(20), 0.2)
+    assert known.location == pytest.approx(1.0)
+    assert calibration.typical(known, scores * 1.1, 0.2) == pytest.approx(1.0 + 0.3 * np.log(1.1))
+    assert calibration.typical(known, scores * 1e6, 0.2) == pytest.approx(1.15)
+    assert calibration.typical(known, scores / 1e6, 0.2) == pytest.approx(0.95)

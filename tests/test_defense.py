@@ -1,0 +1,139 @@
+"""The five lines, and the front door."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pytest
+import torch
+
+from flanders import (
+    Defense,
+    DistanceToGlobal,
+    DnCFilter,
+    FedAvg,
+    Flanders,
+    InputError,
+    KeepAll,
+    Krum,
+    Median,
+    Persistence,
+    Round,
+    defend,
+)
+
+
+def test_readme_lines_give_the_same_decisions_on_numpy_and_torch(rng):
+    honest = rng.normal(size=(10, 1000)).astype(np.float32)
+    ours, theirs = Defense(Flanders(keep=7), seed=0), Defense(Flanders(keep=7), seed=0)
+    for t in range(5):
+        models = honest * np.float32(0.9) ** t + 0.01 * rng.normal(size=honest.shape).astype(np.float32)
+        models[:3] += (t >= 3) * 0.5
+        one, two = ours(models), theirs(torch.from_numpy(models))
+        assert one.kept.tolist() == two.kept.tolist()
+    assert one.dropped == (0, 1, 2)
+    assert isinstance(two.model, torch.Tensor)
+
+
+@pytest.mark.parametrize("poison", [np.nan, np.inf, -np.inf])
+def test_rows_that_are_not_finite_are_dropped_first_and_reported(poison, caplog):
+    updates = np.array([[1.0, 1.0], [1.0, poison], [3.0, 3.0]])
+    with caplog.at_level(logging.WARNING, "flanders"):
+        outcome = Defense(KeepAll(), Median())(updates, ["a", "evil", "b"])
+    np.testing.assert_array_equal(outcome.model, [2.0, 2.0])
+    assert outcome.unusable == ("evil",)
+    assert outcome.dropped == ("evil",)
+    assert outcome.scores.clients == ("a", "b")
+    assert "evil" in caplog.text
+
+
+def test_a_finite_row_whose_square_overflows_is_unusable_too():
+    outcome = Defense(Flanders(keep=1))(np.array([[1.0, 1.0], [1e200, 0.0]]))
+    assert outcome.unusable == (1,)
+
+
+def test_the_largest_float32_numbers_do_not_break_the_filter(rng):
+    defense = Defense(Flanders(keep=5), Median(), seed=0)
+    for t in range(4):
+        models = rng.normal(size=(6, 20)).astype(np.float32)
+        models[0] = 3e38 if t else 0
+        outcome = defense(models)
+        assert np.all(np.isfinite(outcome.model))
+    assert outcome.dropped == (0,)
+
+
+def test_when_nobody_sends_a_finite_model_the_global_model_stays_and_it_says_so():
+    g = np.array([4.0, 5.0])
+    defense = Defense(Flanders(keep=0.5))
+    before = defense.state
+    outcome = defense(np.full((3, 2), np.nan), global_model=g)
+    np.testing.assert_array_equal(outcome.model, g)
+    assert outcome.kept.size == 0
+    assert outcome.unusable == (0, 1, 2)
+    assert "global model stays" in outcome.note
+    assert outcome.state is before
+
+
+def test_when_the_filter_keeps_nobody_the_global_model_stays_and_it_says_so():
+    class Nobody(KeepAll):
+        def select(self, scores):
+            return np.empty(0, dtype=np.int64)
+
+    outcome = defend(Nobody(), None, Round(np.ones((3, 2)), global_model=np.zeros(2)), lambda rows: 1 / 0)
+    np.testing.assert_array_equal(outcome.model, [0, 0])
+    assert "kept nobody" in outcome.note
+    assert outcome.dropped == (0, 1, 2)
+
+
+def test_the_first_round_goes_to_the_fallback_the_user_names(rng):
+    models = rng.normal(size=(7, 3))
+    models[6] += 1e6
+    defense = Defense(Flanders(keep=6), FedAvg(), fallback=Krum(num_malicious=1))
+    outcome = defense(models)
+    assert any(np.array_equal(outcome.model, m) for m in models[:6])
+    assert outcome.scores is None
+    second = defense(models)
+    np.testing.assert_allclose(second.model, models[second.kept].mean(axis=0))
+    assert second.scores is not None
+
+
+def test_without_a_global_model_the_round_starts_where_the_last_one_ended():
+    defense = Defense(DistanceToGlobal(keep=1.0))
+    defense(np.array([[2.0, 0.0]]))
+    outcome = defense(np.array([[2.0, 3.0]]))
+    assert outcome.scores.values.tolist() == [9.0]
+
+
+def test_weights_reach_the_rule():
+    outcome = Defense(KeepAll())(np.array([[0.0], [4.0]]), weights=[3, 1])
+    assert outcome.model.tolist() == [1.0]
+
+
+def test_the_defense_refuses_what_is_not_a_filter_or_a_rule():
+    with pytest.raises(InputError, match="`filter_` parameter of Defense must be a Filter"):
+        Defense(Median())
+    with pytest.raises(InputError, match="`rule` parameter of Defense must be a Rule"):
+        Defense(KeepAll(), "median")
+
+
+def test_distance_to_global_and_persistence_are_the_distances_they_say(rng):
+    models = rng.normal(size=(2, 4, 9))
+    control = Persistence(keep=2)
+    state = control.init()
+    first = Round(models[0])
+    assert control.score(state, first) is None
+    state = control.amend(state, first, np.array([0, 1, 2]), None)
+    scores = control.score(state, Round(models[1], global_model=models[0, 3] * 2)).values
+    np.testing.assert_allclose(scores[:3], ((models[1, :3] - models[0, :3]) ** 2).sum(axis=1))
+    assert scores[3] == pytest.approx(((models[1, 3] - 2 * models[0, 3]) ** 2).sum())
+    g = rng.normal(size=9)
+    scores = DistanceToGlobal().score(None, Round(models[0], global_model=g)).values
+    np.testing.assert_allclose(scores, ((models[0] - g) ** 2).sum(axis=1))
+
+
+def test_dnc_as_a_filter_drops_who_stands_out(rng):
+    models = rng.normal(size=(10, 50))
+    models[[2, 5]] += 3
+    outcome = Defense(DnCFilter(num_malicious=2), seed=0)(models)
+    assert outcome.dropped == (2, 5)

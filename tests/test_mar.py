@@ -1,0 +1,127 @@
+"""The matrix autoregressive model against slow, direct transcriptions of its formulas."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from flanders import mar
+
+
+def direct_als(matrices, order, iterations, ridge_a=0.0, ridge_b=0.0):
+    """The normal equations of the paper's Appendix C in d x d and h x h, written out, without convergence test."""
+    d, h = matrices[0].shape
+
+    def inverse(square, ridge):
+        return np.linalg.inv(square + ridge * np.eye(len(square))) if ridge else np.linalg.pinv(square, rcond=1e-13)
+
+    b = [np.eye(h) for _ in range(order)]
+    times = range(order, len(matrices))
+    for _ in range(iterations):
+        lagged = {t: np.vstack([matrices[t - i - 1] @ b[i].T for i in range(order)]) for t in times}
+        cross = sum(matrices[t] @ lagged[t].T for t in times)
+        a = cross @ inverse(sum(lagged[t] @ lagged[t].T for t in times), ridge_a)
+        a = [a[:, i * d : (i + 1) * d] for i in range(order)]
+        moved = {t: np.hstack([a[i] @ matrices[t - i - 1] for i in range(order)]) for t in times}
+        cross = sum(matrices[t].T @ moved[t] for t in times)
+        joint = cross @ inverse(sum(moved[t].T @ moved[t] for t in times), ridge_b)
+        b = [joint[:, i * h : (i + 1) * h] for i in range(order)]
+    return sum(a[i] @ matrices[-i - 1] @ b[i].T for i in range(order))
+
+
+def fitted(matrices, order=1, **settings):
+    found = mar.fit(matrices, order=order, **settings)
+    return np.hstack(matrices[order:]) @ found.coefficients, found
+
+
+def fitted_from_gram(matrices, order=1, **settings):
+    stacked = np.hstack(matrices)
+    basis = mar.coordinates(stacked.T @ stacked)
+    h = matrices[0].shape[1]
+    reduced = [basis[:, i * h : (i + 1) * h] for i in range(len(matrices))]
+    found = mar.fit(reduced, order=order, **settings)
+    return np.hstack(matrices[order:]) @ found.coefficients
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+@pytest.mark.parametrize("ridge", [0.0, 0.3])
+@pytest.mark.parametrize("parameters", [7, 60])
+def test_the_fit_and_its_gram_form_equal_direct_als(order, ridge, parameters, rng):
+    """With 7 parameters the fit is not exact and ALS works; with 60 it is."""
+    h, length = 5, order + 3
+    matrices = [rng.normal(size=(parameters, h)) for _ in range(length)]
+    expected = direct_als(matrices, order, 6, ridge, ridge)
+    settings = {"iterations": 6, "tolerance": 0.0, "ridge_a": ridge, "ridge_b": ridge}
+    if order > 1 and ridge == 0.0:
+        settings["iterations"] = 1  # later solves are rank-deficient: normal equations square their condition
+        expected = direct_als(matrices, order, 1)
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(fitted(matrices, order, **settings)[0], expected, atol=1e-8 * scale)
+    np.testing.assert_allclose(fitted_from_gram(matrices, order, **settings), expected, atol=1e-8 * scale)
+
+
+def test_one_pair_is_fitted_exactly_and_forecast_in_closed_form(rng):
+    first, second = rng.normal(size=(2, 40, 6))
+    forecast, found = fitted([first, second])
+    np.testing.assert_allclose(forecast, second @ np.linalg.pinv(first) @ second, atol=1e-10)
+    assert found.converged
+    assert found.iterations == 1
+
+
+def test_a_series_that_follows_the_model_is_forecast(rng):
+    a, b = rng.normal(size=(4, 4)) / 2, rng.normal(size=(6, 6)) / 2
+    series = [rng.normal(size=(4, 6))]
+    for _ in range(12):
+        series.append(a @ series[-1] @ b.T)
+    scale = [np.linalg.norm(x) for x in series]
+    series = [x / scale[0] for x in series]
+    forecast, found = fitted(series[:-1], iterations=3000, tolerance=1e-12)
+    assert np.linalg.norm(forecast - series[-1]) < 1e-3 * np.linalg.norm(series[-1])
+    assert found.iterations > 1
+
+
+def test_fewer_matrices_than_a_pair_forecast_the_newest(rng):
+    only = rng.normal(size=(3, 5))
+    np.testing.assert_array_equal(mar.forecast([only]), only)
+
+
+def test_coordinates_reproduce_inner_products_of_columns_of_very_different_length(rng):
+    columns = rng.normal(size=(30, 8)) * 10.0 ** np.arange(-4, 4)
+    columns[:, 5] = columns[:, 2]
+    gram = columns.T @ columns
+    basis = mar.coordinates(gram)
+    lengths = np.sqrt(np.diag(gram))
+    np.testing.assert_allclose(
+        (basis.T @ basis) / np.outer(lengths, lengths), gram / np.outer(lengths, lengths), atol=1e-13
+    )
+    assert basis.shape[0] == 7
+
+
+def naive_reference(tensor, start, iterations):
+    """The published code's formulas on an (m, n, T) tensor, with t from 0 and so index t - 1 = -1."""
+    scaled = (tensor - tensor.min()) / tensor.max()
+    m, n, length = scaled.shape
+    b = start
+    for _ in range(iterations):
+        left, right = np.zeros((m, m)), np.zeros((m, m))
+        for t in range(length):
+            now, before = scaled[:, :, t], scaled[:, :, t - 1]
+            left += now @ b @ before.T
+            right += before @ b.T @ b @ before.T
+        a = left @ np.linalg.inv(right + np.eye(m))
+        left, right = np.zeros((n, n)), np.zeros((n, n))
+        for t in range(length):
+            now, before = scaled[:, :, t], scaled[:, :, t - 1]
+            left += now.T @ a @ before
+            right += before.T @ a.T @ a @ before
+        b = left @ np.linalg.inv(right + np.eye(n))
+    return a @ tensor[:, :, -1] @ b.T
+
+
+@pytest.mark.parametrize(("clients", "parameters"), [(6, 20), (12, 8), (20, 60)])
+def test_the_reference_forecast_equals_a_naive_transcription(clients, parameters, rng):
+    newest = rng.normal(scale=0.1, size=(clients, parameters))
+    start = rng.normal(size=(parameters, parameters))
+    expected = naive_reference(newest[:, :, None], start, 100)
+    found = mar.reference_forecast(newest, start, iterations=100)
+    np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-8 * np.abs(expected).max())

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+import torch
+
+from flanders import Defense, Flanders, InputError, load_state, save_state
+from flanders import state as module
+
+
+@pytest.fixture
+def state(rng):
+    defense = Defense(Flanders(keep=3), seed=0)
+    for _ in range(3):
+        outcome = defense(rng.normal(size=(4, 5)), ("a", "b", "c", 7))
+    return outcome.state
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_litter(state, tmp_path, monkeypatch):
+    path = tmp_path / "memory.npz"
+    save_state(path, state)
+    before = path.read_bytes()
+    monkeypatch.setattr(os, "fsync", lambda fd: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(OSError, match="No space left"):
+        save_state(path, state)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["memory.npz"]
+
+
+def test_a_damaged_or_missing_file_is_named(tmp_path, state):
+    with pytest.raises(InputError, match=r"no state file at .*missing"):
+        load_state(tmp_path / "missing.npz")
+    path = tmp_path / "memory.npz"
+    save_state(path, state)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(InputError, match=r"not a readable state file.*Restore it"):
+        load_state(path)
+
+
+def test_another_format_is_refused(tmp_path, state, monkeypatch):
+    monkeypatch.setattr(module, "FORMAT", "flanders-state-9")
+    save_state(tmp_path / "memory.npz", state)
+    monkeypatch.undo()
+    with pytest.raises(InputError, match="flanders-state-9"):
+        load_state(tmp_path / "memory.npz")
+
+
+def test_tensors_need_a_place_to_go(tmp_path):
+    save_state(tmp_path / "s.npz", {"x": torch.ones(2), 3: (1.5, None, True)})
+    with pytest.raises(InputError, match="saved from torch arrays"):
+        load_state(tmp_path / "s.npz")
+    loaded = load_state(tmp_path / "s.npz", like=torch.zeros(1))
+    assert loaded["x"].dtype == torch.float32
+    assert loaded[3] == (1.5, None, True)
+
+
+def test_what_cannot_be_saved_says_so(tmp_path):
+    with pytest.raises(InputError, match="got function"):
+        save_state(tmp_path / "s.npz", {"f": lambda: 0})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_floats_come_back_exactly(tmp_path):
+    values = (0.1, 1e-320, np.pi, float("inf"))
+    save_state(tmp_path / "s.npz", values)
+    assert load_state(tmp_path / "s.npz") == values
