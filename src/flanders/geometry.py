@@ -46,6 +46,12 @@ def like(values: Any, array: Array, dtype: Any = None) -> Array:
     return xp.asarray(values, dtype=array.dtype if dtype is None else dtype, device=array_api_compat.device(array))
 
 
+def index_like(index: Any, array: Array) -> Array:
+    """Put row or column numbers where `array` is, as the integers its library indexes by."""
+    xp = array_api_compat.array_namespace(array)
+    return like(index, array, xp.__array_namespace_info__().default_dtypes()["indexing"])
+
+
 def widest(xp: Any) -> Any:
     """Return float64, or float32 on the libraries that have no float64 (JAX unless x64 is enabled)."""
     real = xp.__array_namespace_info__().dtypes(kind="real floating")
@@ -68,6 +74,27 @@ def centred_block(matrix: Array, center: Array | None, columns: slice) -> Array:
     return block if center is None else block - xp.astype(center[..., columns], widest(xp), copy=False)
 
 
+def centred_blocks(pieces: Sequence[Array], center: Array | None) -> Iterator[Array]:
+    """Yield blocks of columns of stacked matrices, less a center, in the widest float.
+
+    On the host every block is written over the last one: use it before asking for the next.
+    """
+    columns = list(column_blocks(*pieces))
+    if not array_api_compat.is_numpy_array(pieces[0]):
+        xp = array_api_compat.array_namespace(*pieces)
+        for c in columns:
+            blocks = [centred_block(piece, center, c) for piece in pieces]
+            yield blocks[0] if len(blocks) == 1 else xp.concat(blocks)
+        return
+    space = np.empty((sum(piece.shape[0] for piece in pieces), columns[0].stop))
+    for c in columns:
+        block = space[:, : c.stop - c.start]
+        np.concatenate([piece[:, c] for piece in pieces], out=block)
+        if center is not None:
+            block -= center[..., c]
+        yield block
+
+
 def inner_products(pieces: Sequence[Array], center: Array | None = None, *, tail: int = 0) -> FloatMatrix:
     """Return inner products of stacked rows around `center`, accumulated in float64.
 
@@ -78,15 +105,14 @@ def inner_products(pieces: Sequence[Array], center: Array | None = None, *, tail
     models: the products of the raw float32 rows lose them.
     """
     pieces = [on_host(piece) for piece in pieces]
-    center = None if center is None else on_host(center)
-    xp = array_api_compat.array_namespace(*pieces)
     skipped = sum(piece.shape[0] for piece in pieces[:tail])
-    total: Any = 0.0
-    for columns in column_blocks(*pieces):
-        blocks = [centred_block(piece, center, columns) for piece in pieces]
-        rows = blocks[0] if len(blocks) == 1 else xp.concat(blocks)
-        total = total + rows[skipped:, :] @ rows.T
-    return np.asarray(to_numpy(total), dtype=np.float64)
+    with_old: Any = 0.0
+    with_new: Any = 0.0
+    for rows in centred_blocks(pieces, None if center is None else on_host(center)):
+        old, new = rows[:skipped, :], rows[skipped:, :]
+        with_old = with_old + new @ old.T
+        with_new = with_new + new @ new.T  # a matrix by itself: BLAS takes half the time
+    return np.hstack([to_numpy(with_old), to_numpy(with_new)]).astype(np.float64, copy=False)
 
 
 def projections(matrix: Array, directions: Array, center: Array | None = None) -> FloatMatrix:
@@ -124,15 +150,11 @@ def distances_of_gram(products: FloatMatrix) -> FloatMatrix:
 
 def squared_norms(matrix: Array, center: Array | None = None) -> FloatVector:
     """Return the `(m,)` squared norms of the rows around `center`, accumulated in float64."""
-    matrix, center = on_host(matrix), None if center is None else on_host(center)
+    matrix = on_host(matrix)
     xp = array_api_compat.array_namespace(matrix)
     total: Any = 0.0
-    for columns in column_blocks(matrix):
-        block = centred_block(matrix, center, columns)
-        if xp is np or array_api_compat.is_numpy_namespace(xp):
-            total = total + np.einsum("ij,ij->i", block, block)  # one pass, no temporary
-        else:
-            total = total + xp.sum(block * block, axis=1)
+    for block in centred_blocks([matrix], None if center is None else on_host(center)):
+        total = total + xp.vecdot(block, block)
     return np.asarray(to_numpy(total), dtype=np.float64)
 
 
@@ -172,10 +194,16 @@ def sorted_columns(matrix: Array, rows: IntVector | None = None) -> Iterator[Arr
     """
     source = on_host(matrix)
     xp = array_api_compat.array_namespace(source)
-    chosen = None if rows is None else like(rows, source, xp.int64)
+    chosen = None if rows is None else index_like(rows, source)
     for columns in column_blocks(source):
         block = source[:, columns]
-        yield xp.sort((block if chosen is None else xp.take(block, chosen, axis=0)).T, axis=1)
+        block = (block if chosen is None else xp.take(block, chosen, axis=0)).T
+        if array_api_compat.is_numpy_array(block):
+            block = block.copy(order="C")  # what is sorted lies side by side
+            block.sort(axis=1)
+            yield block
+        else:
+            yield xp.sort(block, axis=1, stable=False)
 
 
 def join(pieces: Sequence[Array], matrix: Array) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import array_api_compat
 import numpy as np
 
-from flanders.geometry import gram, like
+from flanders.geometry import gram, index_like
 from flanders.types import Array, FloatVector
 
 
@@ -36,7 +36,7 @@ def divide_and_conquer(
             products = whole
         else:
             columns = np.sort(rng.choice(d, size=sample, replace=False))
-            part = xp.take(updates, like(columns, updates, xp.int64), axis=1)
+            part = xp.take(updates, index_like(columns, updates), axis=1)
             products = gram(part, part[0, :])
         # Centring the rows in the space of their inner products: J K J.
         centred = products - products.mean(axis=0) - products.mean(axis=1)[:, None] + products.mean()
@@ -51,7 +51,7 @@ def relative_to_cut(scores: FloatVector, num_dropped: int) -> FloatVector:
     order = np.argsort(scores, kind="stable")
     kept = scores.size - num_dropped
     ranked = np.concatenate([[0.0], scores[order], [scores.max()]])  # the ends have a neighbour too
-    cut = (ranked[kept] + ranked[kept + 1]) / 2
-    relative = scores / (cut if cut > np.finfo(np.float64).tiny else 1.0)
+    cut = max((ranked[kept] + ranked[kept + 1]) / 2, 1e-300 * ranked[-1]) or 1.0
+    relative = scores / cut
     relative[order[kept:]] = np.maximum(relative[order[kept:]], np.nextafter(1.0, 2.0))
     return relative

@@ -251,8 +251,7 @@ def test_a_poisoner_outside_the_fixed_sample_is_seen_by_all_parameters_and_by_sk
             if t == 3:
                 blind = np.ones(d, dtype=bool)
                 if filter_.sample:
-                    seed = np.random.default_rng([state.seed, 0])
-                    blind[seed.choice(d, size=filter_.sample, replace=False)] = False
+                    blind[filter_.visible_columns(state, d)] = False
                 models[0, blind] += 0.5
             round_ = Round(models)
             found = filter_.score(state, round_)

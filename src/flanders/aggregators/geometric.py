@@ -51,12 +51,12 @@ class GeometricMedian(Rule):
         for _ in range(self.iterations):
             squared = norms - 2 * products @ beta + beta @ products @ beta
             distances = np.sqrt(np.maximum(squared, 0.0))
-            nu = max(self.smoothing * float(np.median(distances)), 1e-150)
-            pull = n / np.maximum(distances, nu)
+            middle = float(np.median(distances))
+            pull = n / np.maximum(distances, max(self.smoothing * middle, 1e-150))
             new = pull / pull.sum()
-            moved = np.abs(new - beta).sum()
+            moved = np.abs(new - beta) @ distances  # z itself moves by no more than this
             beta = new
-            if moved <= self.tolerance:
+            if moved <= self.tolerance * middle:
                 break
         return combine(beta, round_.updates)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from flanders.attacks.attack import Attack, View
 from flanders.attacks.rows import detached
-from flanders.geometry import FloatMatrix, like
+from flanders.geometry import FloatMatrix, index_like, like
 from flanders.mar import forecast
 from flanders.state import saveable
 from flanders.types import Array, ClientId, InputError, IntVector, check_number, to_numpy
@@ -30,7 +30,7 @@ class SeenRound:
     def rows(self, clients: Sequence[ClientId], columns: IntVector) -> FloatMatrix:
         """Return these clients' models on these columns, on the host; the global model for who was absent."""
         xp = array_api_compat.array_namespace(self.models)
-        gather = like(columns, self.models, xp.int64)
+        gather = index_like(columns, self.models)
         models = to_numpy(xp.take(self.models, gather, axis=1))
         absent = to_numpy(xp.take(self.global_model, gather, axis=0))
         row_of = {client: row for row, client in enumerate(self.clients)}
@@ -116,6 +116,6 @@ def with_columns(models: Array, columns: IntVector, values: FloatMatrix, rows: N
     d = models.shape[1]
     place, inside = np.zeros(d, dtype=np.int64), np.zeros(d, dtype=bool)
     place[columns], inside[columns] = np.arange(columns.size), True
-    spread = xp.take(like(values, models), like(place, models, xp.int64), axis=1)
+    spread = xp.take(like(values, models), index_like(place, models), axis=1)
     replaced = like(rows, models, xp.bool)[:, None] & like(inside, models, xp.bool)[None, :]
     return xp.where(replaced, spread, models)

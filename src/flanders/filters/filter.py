@@ -54,6 +54,10 @@ class Filter(ABC, Generic[S]):
         Passing the round's `scores` saves computing again what they rest on.
         """
 
+    def visible_columns(self, state: S, d: int) -> IntVector | None:
+        """Return the parameters the filter looks at, if they are fixed and not all; for studying attackers."""
+        return None
+
 
 def check_keep(caller: str, keep: float | None) -> None:
     """Complain unless `keep` is a positive number of clients or a fraction in (0, 1]."""

@@ -244,12 +244,21 @@ class Flanders(Filter[FlandersState]):
     def _reference(self) -> Reference:
         return Reference(500 if self.sample is None else self.sample, self.iterations)
 
+    def visible_columns(self, state: FlandersState, d: int) -> IntVector | None:
+        """Return the parameters the filter looks at in every round, if they are fixed and not all.
+
+        For studying attackers who know them; a server never tells.
+        """
+        if self.method == "reference":
+            return self._reference.columns(state.seed, d)
+        if self.sample is None or self.redraws:
+            return None
+        return sample_columns(d, self.sample, np.random.default_rng([state.seed, 0]))
+
     def _visible(self, state: FlandersState, round_: Round) -> Round:
         """Return the round as the filter sees it: whole, or through the run's fixed sample."""
-        if self.sample is None:
-            return round_
-        fixed = np.random.default_rng([state.seed, 0])
-        return take_of_round(round_, sample_columns(round_.updates.shape[1], self.sample, fixed))
+        columns = self.visible_columns(state, round_.updates.shape[1])
+        return round_ if columns is None else take_of_round(round_, columns)
 
     def _secret_views(self, layout: Layout, rng: np.random.Generator) -> Iterator[Layout]:
         """Yield the layout through this round's own sample or sketches."""

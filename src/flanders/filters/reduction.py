@@ -6,7 +6,7 @@ import array_api_compat
 import numpy as np
 
 from flanders.filters.history import Layout, Snapshot
-from flanders.geometry import column_blocks, is_on_host, like, on_host
+from flanders.geometry import column_blocks, index_like, is_on_host, like, on_host
 from flanders.types import Array, IntVector, Round, to_numpy
 
 
@@ -20,7 +20,7 @@ def sample_columns(d: int, count: int, rng: np.random.Generator, *, replace: boo
 def take_columns(matrix: Array, columns: IntVector) -> Array:
     """Return some columns of a matrix."""
     xp = array_api_compat.array_namespace(matrix)
-    return xp.take(matrix, like(columns, matrix, xp.int64), axis=1)
+    return xp.take(matrix, index_like(columns, matrix), axis=1)
 
 
 def take_of_round(round_: Round, columns: IntVector) -> Round:

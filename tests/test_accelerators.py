@@ -1,0 +1,132 @@
+"""Every entry of every registry on CUDA tensors, CuPy and JAX arrays, against NumPy; each where it is installed.
+
+JAX runs with its default settings, without float64, so its tolerance is that of float32.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+import numpy as np
+import pytest
+import torch
+
+from flanders import AGGREGATORS, ATTACKS, FILTERS, PREAGGREGATORS, Defense, Round, View
+from flanders.types import to_numpy
+
+M, B, D = 12, 2, 3000
+
+
+def backends():
+    found = []
+    if torch.cuda.is_available():
+        found.append(pytest.param(lambda a: torch.asarray(a, device="cuda"), 1e-4, id="cuda"))
+        if importlib.util.find_spec("cupy"):
+            found.append(pytest.param(importlib.import_module("cupy").asarray, 1e-4, id="cupy"))
+    if importlib.util.find_spec("jax"):
+        found.append(pytest.param(importlib.import_module("jax.numpy").asarray, 5e-3, id="jax"))
+    return found or [pytest.param(None, 0, marks=pytest.mark.skip("no CUDA device, no JAX"))]
+
+
+on_every_accelerator = pytest.mark.parametrize(("convert", "tolerance"), backends())
+
+
+@pytest.fixture
+def models(rng):
+    g = rng.normal(size=D).astype(np.float32)
+    updates = (g + rng.normal(size=(M, D))).astype(np.float32)
+    updates[0] += 3
+    return g, updates
+
+
+def as_round(updates, g, convert):
+    root = convert((updates[5] - g).astype(np.float32))
+    return Round(convert(updates), tuple(range(M)), np.arange(1.0, M + 1), convert(g), root)
+
+
+def close(found, expected, tolerance):
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(to_numpy(found), expected, atol=tolerance * scale)
+
+
+@on_every_accelerator
+@pytest.mark.parametrize("name", list(AGGREGATORS))
+def test_rules_agree_with_numpy(name, convert, tolerance, models):
+    g, updates = models
+    parameters = {"num_malicious": B} if "num_malicious" in AGGREGATORS.describe(name).parameters else {}
+    for extra in [{}, {"weighted": True}] if "weighted" in AGGREGATORS.describe(name).parameters else [{}]:
+        rule = AGGREGATORS.make(name, **parameters, **extra)
+        expected = rule.aggregate(as_round(updates, g, np.asarray), np.random.default_rng(0))
+        found = rule.aggregate(as_round(updates, g, convert), np.random.default_rng(0))
+        assert type(found) is type(convert(g))
+        assert getattr(found, "device", None) == getattr(convert(g), "device", None)
+        close(found, expected, tolerance)
+
+
+@on_every_accelerator
+@pytest.mark.parametrize("name", list(PREAGGREGATORS))
+def test_preaggregators_agree_with_numpy(name, convert, tolerance, models):
+    g, updates = models
+    pre = PREAGGREGATORS.make(name)
+    expected = pre.prepare(as_round(updates, g, np.asarray), np.random.default_rng(0)).updates
+    found = pre.prepare(as_round(updates, g, convert), np.random.default_rng(0)).updates
+    assert type(found) is type(convert(g))
+    close(found, expected, tolerance)
+
+
+@on_every_accelerator
+@pytest.mark.parametrize("name", list(ATTACKS))
+def test_attacks_agree_with_numpy(name, convert, tolerance, models):
+    g, updates = models
+    parameters = {"mar": {"omniscient": True}}.get(name, {})
+    attack = ATTACKS.make(name, **parameters)
+    results = []
+    for make in (np.asarray, convert):
+        memory = None
+        for t in range(3):
+            view = View(
+                make(updates[:B] * np.float32(0.9**t)),
+                make(g),
+                num_clients=M,
+                benign=make(updates[B:] * np.float32(0.9**t)),
+                benign_clients=tuple(range(B, M)),
+                memory=memory,
+                server_columns=np.arange(0, D, 7),
+                last_layer=slice(D - 50, D),
+            )
+            rows = attack(view, np.random.default_rng(t))
+            memory = attack.remember(view, rows)
+        results.append(rows)
+    assert type(results[1]) is type(convert(g))
+    close(results[1], results[0], tolerance)
+
+
+@on_every_accelerator
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [(name, {"keep": 10} if name == "flanders" else {}) for name in FILTERS]
+    + [
+        ("flanders", p)
+        for p in (
+            {"keep": 10, "sample": 200},
+            {"keep": 10, "sketch": 512},
+            {"keep": 10, "distance": "l1"},
+            {"keep": 10, "method": "reference", "sample": 60, "iterations": 20},
+            {"threshold": 0.5},
+        )
+    ],
+    ids=str,
+)
+def test_filters_decide_as_on_numpy(name, parameters, convert, tolerance, models):
+    _, updates = models
+    noise = np.random.default_rng(1)
+    ours, theirs = (Defense(FILTERS.make(name, **parameters), seed=0) for _ in range(2))
+    for t in range(5):
+        now = updates * 0.9**t + 0.1 * noise.normal(size=updates.shape)
+        if t == 4:
+            now[:2] += 2 * noise.normal(size=(2, D))
+        now = now.astype(np.float32)
+        expected, found = ours(now), theirs(convert(now))
+        assert found.dropped == expected.dropped
+        assert type(found.model) is type(convert(now))
+        close(found.model, expected.model, tolerance)
