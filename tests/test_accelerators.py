@@ -32,7 +32,8 @@ on_every_accelerator = pytest.mark.parametrize(("convert", "tolerance"), backend
 
 
 @pytest.fixture
-def models(rng):
+def models():
+    rng = np.random.default_rng(20260101)
     g = rng.normal(size=D).astype(np.float32)
     updates = (g + rng.normal(size=(M, D))).astype(np.float32)
     updates[0] += 3

@@ -86,6 +86,12 @@ def test_when_the_filter_keeps_nobody_the_global_model_stays_and_it_says_so():
     assert outcome.dropped == (0, 1, 2)
 
 
+def test_kept_clients_of_weight_zero_count_alike_and_masks_choose_rows():
+    round_ = Round(np.arange(6.0).reshape(3, 2), weights=[0, 0, 5])
+    assert round_.take([0, 1]).weights.tolist() == [1, 1]
+    assert round_.take(np.array([False, True, True])).clients == (1, 2)
+
+
 def test_the_first_round_goes_to_the_fallback_the_user_names(rng):
     models = rng.normal(size=(7, 3))
     models[6] += 1e6

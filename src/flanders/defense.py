@@ -17,6 +17,9 @@ from flanders.types import Array, ClientId, InputError, IntVector, Round, check_
 S = TypeVar("S")
 log = logging.getLogger("flanders")
 
+LARGEST_SQUARE = 1e300
+"""Rows of a larger squared norm are unusable; float32 cannot hold one."""
+
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
@@ -76,12 +79,13 @@ def defend(
 def finite_rows(round_: Round) -> tuple[IntVector, tuple[ClientId, ...]]:
     """Return the rows that can be used, and the clients whose rows cannot.
 
-    Unusable is a row with a NaN, an infinity, or numbers whose squares overflow float64.
+    Unusable is a row with a NaN, an infinity, or numbers so large that squared distances would overflow float64.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         sizes = squared_norms(round_.updates)
-    usable = np.flatnonzero(np.isfinite(sizes))
-    unusable = tuple(round_.clients[i] for i in np.flatnonzero(~np.isfinite(sizes)))
+    fine = sizes < LARGEST_SQUARE  # false for NaN
+    usable = np.flatnonzero(fine)
+    unusable = tuple(round_.clients[i] for i in np.flatnonzero(~fine))
     if unusable:
         log.warning("dropped before scoring, values not finite: clients %s", ", ".join(map(str, unusable)))
     return usable, unusable

@@ -19,7 +19,7 @@ FloatMatrix = NDArray[np.float64]
 
 HOST_BLOCK = 400_000
 """Numbers in a block on the CPU: a few megabytes, so that a block stays in the cache."""
-DEVICE_BLOCK = 2**25
+DEVICE_BLOCK = 2**22
 """Numbers in a block on an accelerator, where launches cost more than memory."""
 
 
@@ -183,8 +183,8 @@ def move(center: Array, coefficients: FloatVector, matrix: Array) -> Array:
     at, rows = on_host(center), on_host(matrix)
     xp = array_api_compat.array_namespace(rows)
     a = like(coefficients, rows, widest(xp))
-    pieces = [a @ centred_block(rows, at, c) + xp.astype(at[c], widest(xp)) for c in column_blocks(rows)]
-    return join(pieces, matrix)
+    blocks = zip(column_blocks(rows), centred_blocks([rows], at), strict=True)
+    return join([a @ block + xp.astype(at[c], widest(xp)) for c, block in blocks], matrix)
 
 
 def sorted_columns(matrix: Array, rows: IntVector | None = None) -> Iterator[Array]:

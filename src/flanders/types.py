@@ -72,8 +72,11 @@ class Round:
         return np.array(sorted(range(len(key)), key=key.__getitem__), dtype=np.int64)
 
     def take(self, rows: Sequence[int] | IntVector) -> Round:
-        """Return the round of these rows alone, in this order; the round itself if that is all of them."""
-        index = np.asarray(rows, dtype=np.int64)
+        """Return the round of these rows alone, in this order; the round itself if that is all of them.
+
+        Should only clients of weight zero be left, they count alike.
+        """
+        index = np.flatnonzero(rows) if np.asarray(rows).dtype == bool else np.asarray(rows, dtype=np.int64)
         if index.shape == (len(self.clients),) and bool(np.all(index == np.arange(index.size))):
             return self
         xp = array_api_compat.array_namespace(self.updates)
@@ -81,7 +84,7 @@ class Round:
         return self.replace(
             updates=xp.take(self.updates, gather, axis=0),
             clients=tuple(self.clients[i] for i in index),
-            weights=self.weights[index],
+            weights=self.weights[index] if self.weights[index].any() else np.ones(index.size),
         )
 
     def replace(

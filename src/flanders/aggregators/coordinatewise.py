@@ -133,21 +133,22 @@ def median_of_sorted(values: Array) -> Array:
 def mean_around_median(updates: Array, count: int, rows: IntVector | None = None) -> Array:
     """Average the `count` values of each column nearest to the column's median, all in `rows` if given.
 
-    In sorted order they are a run of `count` neighbours. Sliding that run one step up pays
-    while the value it gains is nearer to the median than the one it loses, which holds up to
-    some step and never after; so the number of steps that pay is where the run starts.
+    In sorted order they are a run of `count` neighbours. Sliding that run one step up swaps
+    value j for value j + count, and pays while the new one is nearer to the median than the
+    old, which holds up to some step and never after: so each swap can be judged by itself.
     """
     pieces = []
     for values in sorted_columns(updates, rows):
         xp = array_api_compat.array_namespace(values)
-        m = values.shape[1]
+        steps = values.shape[1] - count
         middle = median_of_sorted(values)[:, None]
-        pays = middle - values[:, : m - count] > values[:, count:] - middle
-        start = xp.count_nonzero(pays, axis=1)[:, None]
-        place = xp.arange(m, device=array_api_compat.device(values))[None, :]
-        chosen = (place >= start) & (place < start + count)
-        zero = xp.zeros((), dtype=values.dtype, device=array_api_compat.device(values))
-        pieces.append(xp.sum(xp.where(chosen, values, zero), axis=1) / count)
+        pays = middle - values[:, :steps] > values[:, count:] - middle
+        run = values[:, :count]
+        for first in range(0, steps, count):  # swaps of different places, at most `count` at a time
+            last = min(first + count, steps)
+            moved = xp.where(pays[:, first:last], values[:, first + count : last + count], run[:, : last - first])
+            run = xp.concat([moved, run[:, last - first :]], axis=1)
+        pieces.append(run @ like(np.full(count, 1 / count), run))
     return join(pieces, updates)
 
 

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from flanders import AGGREGATORS, ATTACKS, FILTERS, PREAGGREGATORS
+from flanders.registry import REQUIRED, Registry
+from flanders.types import InputError
+
+
+@dataclass(frozen=True)
+class Tea:
+    """Steep leaves
+    in water.
+
+    More about it.
+    """
+
+    leaves: str
+    minutes: int = 3
+    extras: tuple[str, ...] = field(default_factory=tuple)
+
+
+@dataclass(frozen=True)
+class Water:
+    """Pour."""
+
+
+DRINKS: Registry[object] = Registry("drink", {"tea": Tea, "water": Water})
+
+
+def test_an_entry_is_made_by_its_name_and_parameters() -> None:
+    assert DRINKS.make("tea", leaves="green") == Tea("green")
+    assert DRINKS.make("water") == Water()
+
+
+def test_a_registry_is_a_mapping_in_the_order_of_its_entries() -> None:
+    assert list(DRINKS) == ["tea", "water"]
+    assert len(DRINKS) == 2
+    assert "tea" in DRINKS
+    assert "coffee" not in DRINKS
+    assert DRINKS["tea"] is Tea
+    assert dict(DRINKS) == {"tea": Tea, "water": Water}
+
+
+@pytest.mark.parametrize("ask", [DRINKS.__getitem__, DRINKS.make, DRINKS.describe])
+def test_an_unknown_name_is_answered_with_a_guess_and_what_there_is(ask) -> None:
+    with pytest.raises(InputError) as caught:
+        ask("watr")
+    assert str(caught.value) == "There is no drink named 'watr'. Did you mean 'water'? Known: tea, water."
+    with pytest.raises(InputError) as caught:
+        ask("xyz")
+    assert str(caught.value) == "There is no drink named 'xyz'. Known: tea, water."
+
+
+def test_an_unknown_parameter_is_an_error_and_never_dropped() -> None:
+    with pytest.raises(InputError) as caught:
+        DRINKS.make("tea", leaves="green", minute=2)
+    assert str(caught.value) == (
+        "'tea' has no parameter 'minute'. Did you mean 'minutes'? It has: leaves, minutes, extras."
+    )
+    with pytest.raises(InputError, match=r"'water' has no parameter 'temperature'\. It has none\."):
+        DRINKS.make("water", temperature=90)
+
+
+def test_a_parameter_without_a_default_must_be_given() -> None:
+    with pytest.raises(InputError, match="'tea' needs a value for leaves"):
+        DRINKS.make("tea", minutes=2)
+
+
+def test_a_description_holds_the_summary_on_one_line_and_every_default() -> None:
+    entry = DRINKS.describe("tea")
+    assert (entry.name, entry.summary) == ("tea", "Steep leaves in water.")
+    assert entry.parameters == {"leaves": REQUIRED, "minutes": 3, "extras": ()}
+
+
+def test_the_name_of_an_entry_is_that_of_its_exact_class() -> None:
+    class Chai(Tea):
+        pass
+
+    assert DRINKS.name_of(Tea("black")) == "tea"
+    with pytest.raises(InputError, match="Chai is not a registered drink"):
+        DRINKS.name_of(Chai("black"))
+
+
+@pytest.mark.parametrize("registry", [AGGREGATORS, PREAGGREGATORS, FILTERS, ATTACKS], ids=lambda r: r.kind)
+def test_every_entry_of_the_package_describes_itself(registry) -> None:
+    classes = [registry[name] for name in registry]
+    assert len(set(classes)) == len(classes)
+    for name in registry:
+        assert name == name.lower().replace("_", "-")
+        assert len(registry.describe(name).summary) > 10
