@@ -1,0 +1,598 @@
+"""Speed and memory of the rules and of the filter, next to the fastest peer on this machine.
+
+    python benchmarks/core.py [--json FILE] [--device cpu|cuda] [--clients 100] [--parameters 1000000]
+                              [--repeats 5] [--only RULE ...] [--keep-memory] [--check]
+
+How it measures
+---------------
+- One thread. On the CPU the clock is the process's own CPU time, which neighbours on a shared machine
+  disturb least; on an accelerator it is the wall clock between two synchronisations.
+- Each rule is compared with one peer: the fastest, in a short probe, of what is installed of ByzFL
+  (NumPy and PyTorch), Flower and ByzPy. Both are called once to warm up, then in turns (ours, peer, ours,
+  peer ...); the ratio is the median of the ratios of the pairs. Inputs are built beforehand: Flower's
+  strategies get replies that hold plain arrays, so nothing of theirs is timed but the aggregation.
+- What the system takes to hand out fresh memory counts, as it does for users, and the peers ask for most:
+  `peer_system` in the JSON says how much of the peer's time it is. In a virtual machine it can be
+  large and vary; `--keep-memory` leaves freed memory with the process, so that almost nobody pays for it.
+- Extra memory is how far the resident set (on an accelerator: the allocated memory) rises above what
+  it was before the call, the result included, in a fresh process for each number.
+- A peer that is not installed is left out; a row without any peer still has our own numbers.
+- `ratio` is peer / ours, so more is better, except where the row says otherwise.
+"""
+
+# ruff: noqa: E402 (the number of threads has to be set before NumPy is imported)
+from __future__ import annotations
+
+import os
+
+for _library in ("OMP", "OPENBLAS", "MKL"):
+    os.environ[f"{_library}_NUM_THREADS"] = "1"
+
+import argparse
+import ctypes
+import functools
+import importlib
+import importlib.metadata
+import importlib.util
+import json
+import platform
+import re
+import statistics
+import subprocess
+import sys
+import time
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from flanders import aggregators as rules
+from flanders.filters import Flanders
+from flanders.filters.history import Layout
+from flanders.geometry import inner_products
+from flanders.types import Array, Round, to_numpy
+
+Call = Callable[[], Any]
+Peers = dict[str, Callable[["Setting"], Call]]
+SAMPLE, ITERATIONS = 500, 100
+NNM_SMALL = 50_000
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The data of a run: models near a global one, a fifth of them malicious and far away."""
+
+    clients: int
+    parameters: int
+    device: str
+
+    @property
+    def malicious(self) -> int:
+        """How many clients are malicious."""
+        return self.clients // 5
+
+    def draw(self, seed: int) -> Round:
+        """Return a round of float32 models."""
+        shape = (self.clients, self.parameters)
+        if self.device == "cpu":
+            rng = np.random.default_rng(seed)
+            updates: Array = rng.standard_normal(shape, dtype=np.float32)
+            model: Array = rng.standard_normal(self.parameters, dtype=np.float32)
+        else:
+            torch = importlib.import_module("torch")
+            generator = torch.Generator(self.device).manual_seed(seed)
+            updates = torch.randn(shape, device=self.device, generator=generator)
+            model = torch.randn(self.parameters, device=self.device, generator=generator)
+        updates *= 0.01
+        updates[: self.malicious] *= 5
+        updates += model
+        return Round(updates, global_model=model)
+
+    @functools.cached_property
+    def round_(self) -> Round:
+        """The round the rules aggregate."""
+        return self.draw(0)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row of the table: what is called, what it is compared with, and what it should reach."""
+
+    rule: str
+    ours: Callable[[Setting], Call]
+    peers: Peers = field(default_factory=dict)
+    target: float | None = None
+    at_most: bool = False
+    """The ratio is ours / peer and should be at most `target`, instead of peer / ours and at least that."""
+    memory_target: float | None = None
+    """Extra memory should stay below this share of the matrix."""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was measured: times in seconds, memory in MB (1e6 bytes)."""
+
+    rule: str
+    clients: int
+    parameters: int
+    device: str
+    ours: float
+    peer: float | None
+    peer_system: float | None
+    peer_name: str
+    ratio: float | None
+    ratio_is: str
+    target: str
+    met: bool | None
+    extra_memory: float | None
+    extra_memory_share: float | None
+    peer_extra_memory: float | None
+    memory_target: str
+    memory_met: bool | None
+    unit: str
+    note: str
+
+
+def ours(rule: Callable[[int], Any]) -> Callable[[Setting], Call]:
+    """Call a rule of this package, made for the number of malicious clients, on the round."""
+
+    def build(setting: Setting) -> Call:
+        built, round_ = rule(setting.malicious), setting.round_
+        return lambda: built(round_.updates, global_model=round_.global_model, rng=np.random.default_rng(0))
+
+    return build
+
+
+def byzfl(name: str, module: str = "aggregators", **options: Any) -> Peers:
+    """Call ByzFL on NumPy arrays and on tensors."""
+
+    def build(setting: Setting, library: str) -> Call:
+        if "byzfl" not in sys.modules:  # its __init__ needs torchvision, which no aggregation does
+            found = importlib.util.find_spec("byzfl")
+            if found is None:
+                raise ImportError("byzfl is not installed")
+            package = types.ModuleType("byzfl")
+            package.__path__ = list(found.submodule_search_locations or ())
+            sys.modules["byzfl"] = package
+        kind = getattr(importlib.import_module(f"byzfl.aggregators.{module}"), name)
+        arguments = {k: setting.malicious if v == "f" else v for k, v in options.items()}
+        built, data = kind(**arguments), as_library(setting, library)
+        return lambda: built(data)
+
+    return {f"ByzFL {library}": functools.partial(build, library=library) for library in ("numpy", "torch")}
+
+
+def flower(name: str, **options: Any) -> Peers:
+    """Call the aggregation of one of Flower's strategies on replies that hold plain arrays."""
+
+    def build(setting: Setting) -> Call:
+        if setting.device != "cpu":
+            raise ImportError("Flower aggregates on the CPU")
+        strategy = getattr(importlib.import_module("flwr.serverapp.strategy"), name)
+        arguments = {k: v(setting) if callable(v) else v for k, v in options.items()}
+        built = strategy(**arguments, train_metrics_aggr_fn=lambda *_: None)
+        built._check_and_log_replies = lambda replies, is_train: (replies, [])
+        rows = list(setting.round_.updates)
+        return lambda: built.aggregate_train(1, [Reply(row) for row in rows])
+
+    return {"Flower": build}
+
+
+class Records(dict[str, Any]):
+    """Stands for Flower's ArrayRecord, without its serialisation."""
+
+    def to_numpy_ndarrays(self, *, keep_input: bool = True) -> list[Any]:
+        """Return the arrays."""
+        return [array.numpy() for array in self.values()]
+
+
+class Reply:
+    """Stands for Flower's Message and RecordDict."""
+
+    def __init__(self, row: Array) -> None:
+        array = types.SimpleNamespace(numpy=lambda: row)
+        self.content = self
+        self.array_records = {"arrays": Records(layer=array)}
+        self.metric_records = {"metrics": {"num-examples": 1.0}}
+
+    def __getitem__(self, key: str) -> Records:
+        return self.array_records[key]
+
+
+def byzpy_nnm(setting: Setting) -> Call:
+    """Call ByzPy's nearest-neighbour mixing."""
+    module = importlib.import_module("byzpy.pre_aggregators.nnm")
+    built, data = module.NearestNeighborMixing(f=setting.malicious), list(as_library(setting, "torch"))
+    return lambda: built.pre_aggregate(data)
+
+
+def byzfl_nnm() -> Peers:
+    """Call ByzFL's mixing, where the m (m - f) d numbers it forms fit."""
+
+    def build(setting: Setting, of: Callable[[Setting], Call]) -> Call:
+        if setting.parameters > NNM_SMALL:
+            raise ImportError("ByzFL's NNM needs (m - f) times the matrix in memory")
+        return of(setting)
+
+    known = byzfl("NNM", "preaggregators", f="f")
+    return {name: functools.partial(build, of=of) for name, of in known.items()}
+
+
+def as_library(setting: Setting, library: str) -> Array:
+    """Return the round's matrix for NumPy or PyTorch, on the setting's device."""
+    if library == "torch":
+        torch = importlib.import_module("torch")
+        torch.set_num_threads(1)
+        return torch.as_tensor(setting.round_.updates)
+    if setting.device != "cpu":
+        raise ImportError("NumPy does not run on an accelerator")
+    return setting.round_.updates
+
+
+def filter_step(setting: Setting, sample: int | None) -> tuple[Flanders, Any, Round]:
+    """Return the filter, its memory after three rounds, and the round that comes next."""
+    filter_ = Flanders(keep=setting.clients - setting.malicious, window=2, sample=sample)
+    state = filter_.init(np.random.default_rng(0))
+    for t in range(3):
+        round_ = setting.draw(t)
+        scores = filter_.score(state, round_)
+        kept = np.arange(setting.clients) if scores is None else filter_.select(scores)
+        state = filter_.amend(state, round_, kept, round_.global_model, scores)
+    return filter_, state, setting.draw(3)
+
+
+def flanders_step(setting: Setting, sample: int | None) -> Call:
+    filter_, state, round_ = filter_step(setting, sample)
+
+    def step() -> Any:
+        scores = filter_.score(state, round_)
+        assert scores is not None
+        return filter_.amend(state, round_, filter_.select(scores), round_.global_model, scores)
+
+    return step
+
+
+def flanders_product(setting: Setting) -> Call:
+    """The one product in a step: the newest block with all (l + 1) m columns, centred, in float64."""
+    _, state, round_ = filter_step(setting, None)
+    snapshots = Layout(state.snapshots, round_).snapshots
+    vectors = [v for s in snapshots for v in (s.rows, s.global_model[None, :])]
+    pieces = [*vectors, round_.updates, round_.global_model[None, :] * 0]
+    return lambda: inner_products(pieces, round_.global_model, tail=len(vectors) - 1)
+
+
+def naive_step(setting: Setting) -> Call:
+    """One step as the published code takes it: an (m, n, T) tensor, 100 iterations, n x n inverses."""
+    columns = np.sort(np.random.default_rng(0).choice(setting.parameters, min(SAMPLE, setting.parameters)))
+    last, round_ = to_numpy(setting.draw(2).updates[:, columns]).astype(np.float64), setting.round_
+    keep = setting.clients - setting.malicious
+
+    def step() -> Any:
+        sent = to_numpy(round_.updates[:, columns]).astype(np.float64)
+        tensor = np.stack([last, sent], axis=2)
+        scores = np.linalg.norm(sent - naive_forecast(tensor[:, :, :-1], np.random.default_rng(0)), axis=1)
+        flagged = np.argsort(scores)[keep:]
+        tensor[flagged, :, -1] = to_numpy(round_.global_model[columns])
+        return tensor
+
+    return step
+
+
+def naive_forecast(x: Any, rng: np.random.Generator) -> Any:
+    """Forecast the next (m, n) matrix from an (m, n, T) tensor by the formulas as they are published."""
+    m, n, rounds = x.shape
+    scaled = (x - x.min()) / x.max()
+    a, b = rng.standard_normal((m, m)), rng.standard_normal((n, n))
+    for _ in range(ITERATIONS):
+        pairs = [(scaled[:, :, t], scaled[:, :, t - 1]) for t in range(rounds)]
+        left = sum(new @ b @ old.T for new, old in pairs)
+        right = sum(old @ b.T @ b @ old.T for _, old in pairs)
+        a = left @ np.linalg.inv(right + np.eye(m))
+        left = sum(new.T @ a @ old for new, old in pairs)
+        right = sum(old.T @ a.T @ a @ old for _, old in pairs)
+        b = left @ np.linalg.inv(right + np.eye(n))
+    return a @ x[:, :, -1] @ b.T
+
+
+def malicious(setting: Setting) -> int:
+    return setting.malicious
+
+
+def honest(setting: Setting) -> int:
+    return setting.clients - setting.malicious
+
+
+PRODUCT, NAIVE = "its Gram product", "published algorithm, NumPy"
+CASES = (
+    Case("fedavg", ours(lambda f: rules.FedAvg()), byzfl("Average") | flower("FedAvg"), memory_target=0.1),
+    Case("median", ours(lambda f: rules.Median()), byzfl("Median") | flower("FedMedian"), 4, memory_target=0.1),
+    Case(
+        "trimmed-mean",
+        ours(lambda f: rules.TrimmedMean(f)),
+        byzfl("TrMean", f="f") | flower("FedTrimmedAvg", beta=0.2),
+        1,
+        memory_target=0.1,
+    ),
+    Case("mean-around-median", ours(lambda f: rules.MeanAroundMedian(f)), byzfl("Meamed", f="f")),
+    Case(
+        "krum",
+        ours(lambda f: rules.Krum(f)),
+        byzfl("Krum", f="f") | flower("Krum", num_malicious_nodes=malicious),
+    ),
+    Case(
+        "multi-krum",
+        ours(lambda f: rules.MultiKrum(f)),
+        byzfl("MultiKrum", f="f") | flower("MultiKrum", num_malicious_nodes=malicious, num_nodes_to_select=honest),
+        1.5,
+    ),
+    Case("bulyan", ours(lambda f: rules.Bulyan(f)), flower("Bulyan", num_malicious_nodes=malicious), 5),
+    Case(
+        "geometric-median",
+        ours(lambda f: rules.GeometricMedian()),
+        byzfl("GeometricMedian"),
+        2,
+        note="ours until it converges, ByzFL for its default of 3 steps",
+    ),
+    Case(
+        "centered-clipping",
+        ours(lambda f: rules.CenteredClipping(iterations=3)),
+        byzfl("CenteredClipping", L=3),
+        note="3 steps each",
+    ),
+    Case("dnc", ours(lambda f: rules.DnC(f)), note="5 samples of 500 parameters"),
+    Case(
+        "nnm",
+        ours(lambda f: rules.Nnm(f)),
+        {"ByzPy torch": byzpy_nnm} | byzfl_nnm(),
+        2,
+        note=f"ByzFL's forms m (m - f) d numbers: it joins at up to {NNM_SMALL} parameters, where ByzPy is missing",
+    ),
+    Case(
+        "flanders step, all parameters",
+        functools.partial(flanders_step, sample=None),
+        {PRODUCT: flanders_product},
+        2,
+        at_most=True,
+        note="score, select and amend with l = 2",
+    ),
+    Case(
+        "flanders step, paper's setting",
+        functools.partial(flanders_step, sample=SAMPLE),
+        {NAIVE: naive_step},
+        50,
+        note=f"{SAMPLE} sampled parameters, l = 2; the published algorithm with N = {ITERATIONS}",
+    ),
+)
+
+
+def keep_freed_memory() -> None:
+    """Tell glibc's allocator to neither map nor return large blocks one by one; elsewhere do nothing."""
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError):
+        return
+    mallopt(-4, 0)  # M_MMAP_MAX
+    mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
+
+
+def seconds(call: Call, device: str) -> float:
+    """Time one call: CPU time on the host, wall clock on an accelerator."""
+    if device == "cpu":
+        start = time.process_time()
+        call()
+        return time.process_time() - start
+    torch = importlib.import_module("torch")
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    call()
+    torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+def system_seconds(call: Call) -> float:
+    """Return how much CPU time of one call is the system's."""
+    start = os.times().system
+    call()
+    return os.times().system - start
+
+
+def fastest_peer(case: Case, setting: Setting) -> tuple[str, Call | None]:
+    """Return the peer that a short probe finds fastest, and its name; or why there is none."""
+    best: tuple[float, str, Call] | None = None
+    for name, build in case.peers.items():
+        try:
+            call = build(setting)
+            taken = seconds(call, setting.device)
+            if best is None or taken < 2 * best[0]:  # the first call warmed it up
+                taken = min(taken, seconds(call, setting.device))
+        except (ImportError, MemoryError, RuntimeError):  # not installed, or does not fit
+            continue
+        if best is None or taken < best[0]:
+            best = (taken, name, call)
+    return ("no peer here", None) if best is None else (best[1], best[2])
+
+
+def measure(case: Case, setting: Setting, repeats: int) -> Row:
+    """Time our call and the peer's in turns, then ask for the memory of each."""
+    if case.rule == "nnm" and importlib.util.find_spec("byzpy") is None:
+        setting = replace(setting, parameters=min(setting.parameters, NNM_SMALL))
+    call = case.ours(setting)
+    peer_name, peer = fastest_peer(case, setting)
+    call()
+    pairs = []
+    for _ in range(repeats):
+        mine = seconds(call, setting.device)
+        pairs.append((mine, None if peer is None else seconds(peer, setting.device)))
+    ratios = [(a / b if case.at_most else b / a) for a, b in pairs if b is not None and a > 0 and b > 0]
+    theirs = [b for _, b in pairs if b is not None]
+    ratio = statistics.median(ratios) if ratios else None
+    met = None
+    if case.target is not None and ratio is not None:
+        met = ratio <= case.target if case.at_most else ratio >= case.target
+    matrix = setting.clients * setting.parameters * 4 / 1e6
+    memory = extra_memory(case, setting, "ours")
+    share = None if memory is None else memory / matrix
+    sign = "<=" if case.at_most else ">="
+    return Row(
+        rule=case.rule,
+        clients=setting.clients,
+        parameters=setting.parameters,
+        device=setting.device,
+        ours=statistics.median(a for a, _ in pairs),
+        peer=statistics.median(theirs) if theirs else None,
+        peer_system=None if peer is None else system_seconds(peer),
+        peer_name=peer_name,
+        ratio=ratio,
+        ratio_is="ours / peer" if case.at_most else "peer / ours",
+        target="" if case.target is None else f"{sign} {case.target:g}",
+        met=met,
+        extra_memory=memory,
+        extra_memory_share=share,
+        peer_extra_memory=None if peer is None else extra_memory(case, setting, peer_name),
+        memory_target="" if case.memory_target is None else f"< {case.memory_target:.0%} of the matrix",
+        memory_met=None if case.memory_target is None or share is None else share < case.memory_target,
+        unit="s of CPU time" if setting.device == "cpu" else "s of wall clock",
+        note=case.note,
+    )
+
+
+def extra_memory(case: Case, setting: Setting, side: str) -> float | None:
+    """Return, in MB, what one call adds to the memory of a fresh process; None where nothing can tell."""
+    size = f"{setting.clients},{setting.parameters},{setting.device}"
+    command = [sys.executable, __file__, "--memory", case.rule, side, size]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    found = re.search(r"extra MB: ([\d.]+)", done.stdout)
+    return float(found[1]) if found else None
+
+
+def print_extra_memory(rule: str, side: str, size: str) -> None:
+    """Measure in this process what `extra_memory` asked for."""
+    m, d, device = size.split(",")
+    setting = Setting(int(m), int(d), device)
+    case = next(c for c in CASES if c.rule == rule)
+    build = case.ours if side == "ours" else case.peers[side]
+    build(replace(setting, parameters=1000))()  # whatever is imported or compiled on first use
+    call = build(setting)
+    if device == "cpu":
+        Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts again from here
+        before = resident("VmRSS")
+        call()
+        peak = resident("VmHWM")
+    else:
+        torch = importlib.import_module("torch")
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        call()
+        peak = torch.cuda.max_memory_allocated()
+    print(f"extra MB: {max(0, peak - before) / 1e6:.3f}")
+
+
+def resident(name: str) -> int:
+    """Return a line of /proc/self/status in bytes."""
+    found = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    return 0 if found is None else 1024 * int(found[1])
+
+
+def table(measured: Iterator[Row], parameters: int) -> list[Row]:
+    """Print the rows as they come."""
+    heads = (
+        "rule",
+        "ours s",
+        "peer s",
+        "system",
+        "ratio",
+        "target",
+        "",
+        "extra MB",
+        "of matrix",
+        "peer's MB",
+        "peer",
+    )
+    layout = "{:<31} {:>8} {:>8} {:>7} {:>7} {:>7} {:<6} {:>8} {:>9} {:>9}  {}"
+    print(layout.format(*heads))
+
+    def show(value: float | None, form: str) -> str:
+        return "-" if value is None else format(value, form)
+
+    done = []
+    for row in measured:
+        verdict = {None: "", True: "met", False: "missed"}[row.met]
+        size = f" (both at d = {row.parameters})" if row.parameters != parameters else ""
+        print(
+            layout.format(
+                row.rule,
+                show(row.ours, ".4f"),
+                show(row.peer, ".4f"),
+                show(row.peer_system, ".2f"),
+                show(row.ratio, ".2f"),
+                row.target,
+                verdict,
+                show(row.extra_memory, ".0f"),
+                show(row.extra_memory_share, ".1%"),
+                show(row.peer_extra_memory, ".0f"),
+                row.peer_name + size,
+            ),
+            flush=True,
+        )
+        done.append(row)
+    return done
+
+
+def machine(device: str) -> str:
+    """Say what the numbers were measured on."""
+    processor = platform.processor() or platform.machine()
+    if Path("/proc/cpuinfo").exists():
+        model = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+        processor = model[1] if model else processor
+    if device != "cpu":
+        processor = importlib.import_module("torch").cuda.get_device_name()
+    versions = [f"Python {platform.python_version()}", f"NumPy {np.__version__}"]
+    for name in ("torch", "byzfl", "flwr", "byzpy"):
+        try:
+            versions.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            versions.append(f"{name} not installed" if importlib.util.find_spec(name) is None else name)
+    return f"{processor}; {platform.system()}; {', '.join(versions)}"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Speed and memory next to other libraries; see the file's head.")
+    parser.add_argument("--json", type=Path, help="write the rows here, too")
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--clients", type=int, default=100)
+    parser.add_argument("--parameters", type=int, default=1_000_000)
+    parser.add_argument("--repeats", type=int, default=5, help="pairs of calls a row")
+    parser.add_argument("--only", nargs="+", choices=[c.rule for c in CASES], metavar="RULE", help="these alone")
+    parser.add_argument("--check", action="store_true", help="fail if a target is missed")
+    parser.add_argument("--keep-memory", action="store_true", help="let nobody pay for fresh memory")
+    parser.add_argument("--memory", nargs=3, help=argparse.SUPPRESS)
+    chosen = parser.parse_args(arguments)
+    if chosen.memory:
+        print_extra_memory(*chosen.memory)
+        return 0
+    if chosen.keep_memory:
+        keep_freed_memory()
+    m, d, device = chosen.clients, chosen.parameters, chosen.device
+    print(f"{m} clients, {m // 5} malicious, {d} parameters, float32, one thread, {chosen.repeats} pairs a row")
+    cases = [c for c in CASES if not chosen.only or c.rule in chosen.only]
+    done = table((measure(case, Setting(m, d, device), chosen.repeats) for case in cases), d)
+    print(f"\n{machine(device)}")
+    missed = []
+    for row in done:
+        for target, met in ((row.target, row.met), (row.memory_target, row.memory_met)):
+            if target:
+                kind = "ratio" if target == row.target else "extra memory"
+                word = {None: "not measured", True: "met", False: "missed"}[met]
+                print(f"{row.rule}: {kind} {target}: {word}")
+                missed += [row.rule] if met is False else []
+    if chosen.json:
+        chosen.json.write_text(json.dumps([asdict(row) for row in done], indent=1) + "\n")
+    return 1 if chosen.check and missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
