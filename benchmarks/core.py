@@ -1,7 +1,7 @@
 """Speed and memory of the rules and of the filter, next to the fastest peer on this machine.
 
     python benchmarks/core.py [--json FILE] [--device cpu|cuda] [--clients 100] [--parameters 1000000]
-                              [--repeats 5] [--only RULE ...] [--keep-memory] [--check]
+                              [--repeats 5] [--only RULE ...] [--check]
 
 How it measures
 ---------------
@@ -11,9 +11,8 @@ How it measures
   (NumPy and PyTorch), Flower and ByzPy. Both are called once to warm up, then in turns (ours, peer, ours,
   peer ...); the ratio is the median of the ratios of the pairs. Inputs are built beforehand: Flower's
   strategies get replies that hold plain arrays, so nothing of theirs is timed but the aggregation.
-- What the system takes to hand out fresh memory counts, as it does for users, and the peers ask for most:
-  `peer_system` in the JSON says how much of the peer's time it is. In a virtual machine it can be
-  large and vary; `--keep-memory` leaves freed memory with the process, so that almost nobody pays for it.
+- What the system takes to hand out fresh memory is part of the CPU time, as it is for users; peers ask for
+  most of it, and in a virtual machine its price varies. `user_ratio` leaves the system's time out.
 - Extra memory is how far the resident set (on an accelerator: the allocated memory) rises above what
   it was before the call, the result included, in a fresh process for each number.
 - A peer that is not installed is left out; a row without any peer still has our own numbers.
@@ -29,7 +28,6 @@ for _library in ("OMP", "OPENBLAS", "MKL"):
     os.environ[f"{_library}_NUM_THREADS"] = "1"
 
 import argparse
-import ctypes
 import functools
 import importlib
 import importlib.metadata
@@ -122,9 +120,9 @@ class Row:
     device: str
     ours: float
     peer: float | None
-    peer_system: float | None
     peer_name: str
     ratio: float | None
+    user_ratio: float | None
     ratio_is: str
     target: str
     met: bool | None
@@ -369,35 +367,19 @@ CASES = (
 )
 
 
-def keep_freed_memory() -> None:
-    """Tell glibc's allocator to neither map nor return large blocks one by one; elsewhere do nothing."""
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError):
-        return
-    mallopt(-4, 0)  # M_MMAP_MAX
-    mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
-
-
-def seconds(call: Call, device: str) -> float:
-    """Time one call: CPU time on the host, wall clock on an accelerator."""
+def seconds(call: Call, device: str) -> tuple[float, float]:
+    """Time one call: CPU time on the host and the user's part of it, wall clock on an accelerator."""
     if device == "cpu":
-        start = time.process_time()
+        start, user = time.process_time(), os.times().user
         call()
-        return time.process_time() - start
+        return time.process_time() - start, os.times().user - user
     torch = importlib.import_module("torch")
     torch.cuda.synchronize()
     start = time.perf_counter()
     call()
     torch.cuda.synchronize()
-    return time.perf_counter() - start
-
-
-def system_seconds(call: Call) -> float:
-    """Return how much CPU time of one call is the system's."""
-    start = os.times().system
-    call()
-    return os.times().system - start
+    taken = time.perf_counter() - start
+    return taken, taken
 
 
 def fastest_peer(case: Case, setting: Setting) -> tuple[str, Call | None]:
@@ -406,14 +388,22 @@ def fastest_peer(case: Case, setting: Setting) -> tuple[str, Call | None]:
     for name, build in case.peers.items():
         try:
             call = build(setting)
-            taken = seconds(call, setting.device)
+            taken = seconds(call, setting.device)[0]
             if best is None or taken < 2 * best[0]:  # the first call warmed it up
-                taken = min(taken, seconds(call, setting.device))
+                taken = min(taken, seconds(call, setting.device)[0])
         except (ImportError, MemoryError, RuntimeError):  # not installed, or does not fit
             continue
         if best is None or taken < best[0]:
             best = (taken, name, call)
     return ("no peer here", None) if best is None else (best[1], best[2])
+
+
+def median_ratio(
+    times: list[tuple[float, float]], peer_times: list[tuple[float, float]], part: int, at_most: bool
+) -> float | None:
+    """Return the median ratio of the pairs, by CPU time (part 0) or the user's part of it (part 1)."""
+    pairs = [(a[part], b[part]) for a, b in zip(times, peer_times, strict=False) if a[part] > 0 and b[part] > 0]
+    return statistics.median(a / b if at_most else b / a for a, b in pairs) if pairs else None
 
 
 def measure(case: Case, setting: Setting, repeats: int) -> Row:
@@ -423,16 +413,16 @@ def measure(case: Case, setting: Setting, repeats: int) -> Row:
     call = case.ours(setting)
     peer_name, peer = fastest_peer(case, setting)
     call()
-    pairs = []
+    times, peer_times = [], []
     for _ in range(repeats):
-        mine = seconds(call, setting.device)
-        pairs.append((mine, None if peer is None else seconds(peer, setting.device)))
-    ratios = [(a / b if case.at_most else b / a) for a, b in pairs if b is not None and a > 0 and b > 0]
-    theirs = [b for _, b in pairs if b is not None]
-    ratio = statistics.median(ratios) if ratios else None
+        times.append(seconds(call, setting.device))
+        if peer is not None:
+            peer_times.append(seconds(peer, setting.device))
+    ratio, user_ratio = (median_ratio(times, peer_times, part, case.at_most) for part in (0, 1))
+    target = case.target if setting.device == "cpu" or case.at_most else None  # what peers reach on a CPU
     met = None
-    if case.target is not None and ratio is not None:
-        met = ratio <= case.target if case.at_most else ratio >= case.target
+    if target is not None and ratio is not None:
+        met = ratio <= target if case.at_most else ratio >= target
     matrix = setting.clients * setting.parameters * 4 / 1e6
     memory = extra_memory(case, setting, "ours")
     share = None if memory is None else memory / matrix
@@ -442,13 +432,13 @@ def measure(case: Case, setting: Setting, repeats: int) -> Row:
         clients=setting.clients,
         parameters=setting.parameters,
         device=setting.device,
-        ours=statistics.median(a for a, _ in pairs),
-        peer=statistics.median(theirs) if theirs else None,
-        peer_system=None if peer is None else system_seconds(peer),
+        ours=statistics.median(total for total, _ in times),
+        peer=statistics.median(total for total, _ in peer_times) if peer_times else None,
         peer_name=peer_name,
         ratio=ratio,
+        user_ratio=user_ratio,
         ratio_is="ours / peer" if case.at_most else "peer / ours",
-        target="" if case.target is None else f"{sign} {case.target:g}",
+        target="" if target is None else f"{sign} {target:g}",
         met=met,
         extra_memory=memory,
         extra_memory_share=share,
@@ -499,19 +489,7 @@ def resident(name: str) -> int:
 
 def table(measured: Iterator[Row], parameters: int) -> list[Row]:
     """Print the rows as they come."""
-    heads = (
-        "rule",
-        "ours s",
-        "peer s",
-        "system",
-        "ratio",
-        "target",
-        "",
-        "extra MB",
-        "of matrix",
-        "peer's MB",
-        "peer",
-    )
+    heads = ("rule", "ours s", "peer s", "ratio", "user", "target", "", "new MB", "of matrix", "peer's MB", "peer")
     layout = "{:<31} {:>8} {:>8} {:>7} {:>7} {:>7} {:<6} {:>8} {:>9} {:>9}  {}"
     print(layout.format(*heads))
 
@@ -527,8 +505,8 @@ def table(measured: Iterator[Row], parameters: int) -> list[Row]:
                 row.rule,
                 show(row.ours, ".4f"),
                 show(row.peer, ".4f"),
-                show(row.peer_system, ".2f"),
                 show(row.ratio, ".2f"),
+                show(row.user_ratio, ".2f"),
                 row.target,
                 verdict,
                 show(row.extra_memory, ".0f"),
@@ -555,7 +533,8 @@ def machine(device: str) -> str:
         try:
             versions.append(f"{name} {importlib.metadata.version(name)}")
         except importlib.metadata.PackageNotFoundError:
-            versions.append(f"{name} not installed" if importlib.util.find_spec(name) is None else name)
+            here = name in sys.modules or importlib.util.find_spec(name) is not None
+            versions.append(name if here else f"{name} not installed")
     return f"{processor}; {platform.system()}; {', '.join(versions)}"
 
 
@@ -568,14 +547,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--repeats", type=int, default=5, help="pairs of calls a row")
     parser.add_argument("--only", nargs="+", choices=[c.rule for c in CASES], metavar="RULE", help="these alone")
     parser.add_argument("--check", action="store_true", help="fail if a target is missed")
-    parser.add_argument("--keep-memory", action="store_true", help="let nobody pay for fresh memory")
     parser.add_argument("--memory", nargs=3, help=argparse.SUPPRESS)
     chosen = parser.parse_args(arguments)
     if chosen.memory:
         print_extra_memory(*chosen.memory)
         return 0
-    if chosen.keep_memory:
-        keep_freed_memory()
     m, d, device = chosen.clients, chosen.parameters, chosen.device
     print(f"{m} clients, {m // 5} malicious, {d} parameters, float32, one thread, {chosen.repeats} pairs a row")
     cases = [c for c in CASES if not chosen.only or c.rule in chosen.only]

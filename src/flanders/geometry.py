@@ -19,8 +19,8 @@ FloatMatrix = NDArray[np.float64]
 
 HOST_BLOCK = 400_000
 """Numbers in a block on the CPU: a few megabytes, so that a block stays in the cache."""
-DEVICE_BLOCK = 2**22
-"""Numbers in a block on an accelerator, where launches cost more than memory."""
+DEVICE_BLOCK = 2**24
+"""Most numbers in a block on an accelerator, where launches cost more than memory."""
 
 
 def is_on_host(array: Array) -> bool:
@@ -61,7 +61,8 @@ def widest(xp: Any) -> Any:
 def column_blocks(*matrices: Array) -> Iterator[slice]:
     """Cut the columns of matrices of equal width into slices that suit the memory they lie in."""
     m, d = sum(matrix.shape[0] for matrix in matrices), matrices[0].shape[1]
-    width = max(64, (HOST_BLOCK if is_on_host(matrices[0]) else DEVICE_BLOCK) // m)
+    numbers = HOST_BLOCK if is_on_host(matrices[0]) else min(DEVICE_BLOCK, max(2**20, m * d // 64))
+    width = max(64, numbers // m)
     width += width & (width - 1) == 0  # rows a power of two apart share cache lines
     for start in range(0, d, width):
         yield slice(start, min(start + width, d))
@@ -77,19 +78,23 @@ def centred_block(matrix: Array, center: Array | None, columns: slice) -> Array:
 def centred_blocks(pieces: Sequence[Array], center: Array | None) -> Iterator[Array]:
     """Yield blocks of columns of stacked matrices, less a center, in the widest float.
 
-    On the host every block is written over the last one: use it before asking for the next.
+    Where arrays can be written to, every block is written over the last one: use it before asking
+    for the next.
     """
+    xp = array_api_compat.array_namespace(*pieces)
     columns = list(column_blocks(*pieces))
-    if not array_api_compat.is_numpy_array(pieces[0]):
-        xp = array_api_compat.array_namespace(*pieces)
+    if not (array_api_compat.is_numpy_array(pieces[0]) or array_api_compat.is_torch_array(pieces[0])):
         for c in columns:
-            blocks = [centred_block(piece, center, c) for piece in pieces]
-            yield blocks[0] if len(blocks) == 1 else xp.concat(blocks)
+            yield xp.concat([centred_block(piece, center, c) for piece in pieces])
         return
-    space = np.empty((sum(piece.shape[0] for piece in pieces), columns[0].stop))
+    m, device = sum(piece.shape[0] for piece in pieces), array_api_compat.device(pieces[0])
+    space = xp.empty((m, columns[0].stop), dtype=widest(xp), device=device)
     for c in columns:
         block = space[:, : c.stop - c.start]
-        np.concatenate([piece[:, c] for piece in pieces], out=block)
+        first = 0
+        for piece in pieces:
+            block[first : first + piece.shape[0], :] = piece[:, c]
+            first += piece.shape[0]
         if center is not None:
             block -= center[..., c]
         yield block
