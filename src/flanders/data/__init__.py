@@ -1,0 +1,50 @@
+"""Datasets and the ways to spread them over clients. NumPy only.
+
+Nothing is shipped but what scikit-learn carries (`digits`) and what can be drawn (`synthetic`); the other
+datasets are read from files in their original formats, see `flanders.data.files`.
+"""
+
+from flanders.data.cifar import Cifar10, Cifar100
+from flanders.data.dataset import Dataset, Loader, from_arrays, stratified_split
+from flanders.data.digits import Digits
+from flanders.data.dirichlet import Dirichlet, DirichletEqual
+from flanders.data.mnist import FashionMnist, Mnist
+from flanders.data.partition import Iid, Partition, Shards
+from flanders.data.synthetic import Synthetic
+from flanders.registry import Registry
+
+DATASETS: Registry[Loader] = Registry(
+    "dataset",
+    {
+        "digits": Digits,
+        "synthetic": Synthetic,
+        "mnist": Mnist,
+        "fashion-mnist": FashionMnist,
+        "cifar10": Cifar10,
+        "cifar100": Cifar100,
+    },
+)
+
+PARTITIONS: Registry[Partition] = Registry(
+    "partition", {"iid": Iid, "dirichlet": Dirichlet, "dirichlet-equal": DirichletEqual, "shards": Shards}
+)
+
+__all__ = [
+    "DATASETS",
+    "PARTITIONS",
+    "Cifar10",
+    "Cifar100",
+    "Dataset",
+    "Digits",
+    "Dirichlet",
+    "DirichletEqual",
+    "FashionMnist",
+    "Iid",
+    "Loader",
+    "Mnist",
+    "Partition",
+    "Shards",
+    "Synthetic",
+    "from_arrays",
+    "stratified_split",
+]

@@ -1,0 +1,183 @@
+"""CIFAR-10 and CIFAR-100, from their original binary or python files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flanders.data.dataset import Dataset, Loader, as_images, normalise
+from flanders.data.files import Labelled, Source, check_md5, download, find_files, read_bytes
+from flanders.data.unpickling import unpickle
+from flanders.types import InputError
+
+PIXELS = 3 * 32 * 32
+
+
+class CifarLoader(Loader):
+    """Reads a dataset in CIFAR's binary format, or in its python format."""
+
+    verify: bool
+    source: ClassVar[Source]
+    mean: ClassVar[tuple[float, ...]]
+    std: ClassVar[tuple[float, ...]]
+    binary: ClassVar[Mapping[str, str | int]]
+    """The MD5 sum of each binary file, or its size where no sum was published."""
+    python: ClassVar[Mapping[str, str]]
+    label_bytes: ClassVar[int]
+    """In front of each binary record; the last of them is the class."""
+    label_key: ClassVar[str]
+    num_classes: ClassVar[int]
+
+    def load(self, data_dir: Path | str | None = None) -> Dataset:
+        """Read the files, or download them; the official training and test sets stay as they are."""
+        train, test = self.read_all(data_dir)
+        x_train, x_test = as_images(train[0]), as_images(test[0])
+        normalise(x_train, self.mean, self.std)
+        if self.normalise_test:
+            normalise(x_test, self.mean, self.std)
+        y_train, y_test = train[1].astype(np.int64), test[1].astype(np.int64)
+        return Dataset(self.source.name, x_train, y_train, x_test, y_test, self.num_classes)
+
+    def read_all(self, data_dir: Path | str | None) -> tuple[Labelled, Labelled]:
+        """Return the training and the test set from wherever they are."""
+        binary = find_files(self.source, {file: (file,) for file in self.binary}, data_dir)
+        if binary is not None:
+            parts = [self.read_binary(binary[file], expected) for file, expected in self.binary.items()]
+        else:
+            python = find_files(self.source, {file: (file,) for file in self.python}, data_dir)
+            if python is None:
+                return download(self.source)
+            parts = [self.read_python(python[file], expected) for file, expected in self.python.items()]
+        images, labels = zip(*parts, strict=True)
+        return (list(images[:-1]), np.concatenate(labels[:-1])), ([images[-1]], labels[-1])
+
+    def read_binary(self, path: Path, expected: str | int) -> tuple[NDArray[np.uint8], NDArray[Any]]:
+        """Return the images and classes of one binary file."""
+        content = read_bytes(path)
+        width = self.label_bytes + PIXELS
+        if self.verify and isinstance(expected, str):
+            check_md5(path, content, expected)
+        if self.verify and isinstance(expected, int) and len(content) != expected:
+            raise InputError(
+                f"{path} is not the published file: it has {len(content):,} bytes "
+                f"({len(content) // width:,} images), expected {expected:,} ({expected // width:,} images). "
+                "Get the file again, or set `verify=False` on the dataset to use the images that are there."
+            )
+        if not content or len(content) % width:
+            raise InputError(
+                f"{path} must hold records of {width:,} bytes, got {len(content):,} in all. Get the file again."
+            )
+        records = np.frombuffer(content, dtype=np.uint8).reshape(-1, width)
+        return records[:, self.label_bytes :].reshape(-1, 3, 32, 32), records[:, self.label_bytes - 1]
+
+    def read_python(self, path: Path, expected: str) -> tuple[NDArray[np.uint8], NDArray[Any]]:
+        """Return the images and classes of one pickled file."""
+        content = read_bytes(path)
+        if self.verify:
+            check_md5(path, content, expected)
+        batch = unpickle(path, content)
+        images, labels = batch.get("data"), batch.get(self.label_key)
+        if (
+            not isinstance(images, np.ndarray)
+            or images.shape[1:] != (PIXELS,)
+            or not isinstance(labels, list)
+            or len(labels) != len(images)
+            or not all(isinstance(label, int) and 0 <= label < self.num_classes for label in labels)
+        ):
+            raise InputError(
+                f"{path} must hold 'data' (n, {PIXELS}) and {self.label_key!r}, n classes from 0 to "
+                f"{self.num_classes - 1}. Get the file again."
+            )
+        return images.reshape(-1, 3, 32, 32), np.array(labels)
+
+
+@dataclass(frozen=True)
+class Cifar10(CifarLoader):
+    """CIFAR-10: 50,000 + 10,000 photographs of 10 kinds of things, 32 x 32 in colour.
+
+    The paper says that it shuffles all images and splits them 80/20; its code, like everyone, uses the
+    official training and test sets, and so does this loader. Files: the unpacked folder of the binary
+    version (`cifar-10-batches-bin/`) or of the python version (`cifar-10-batches-py/`, read by an unpickler
+    that builds arrays and nothing else), in the data directory or in `cifar10/` there; their content is
+    checked against the published sums unless `verify=False`.
+
+    References
+    ----------
+    Krizhevsky, "Learning multiple layers of features from tiny images", 2009 (please cite when using the data).
+    """
+
+    normalise_test: bool = True
+    verify: bool = True
+
+    source: ClassVar = Source(
+        "cifar10",
+        tuple(
+            f"{parent}{folder}"
+            for parent in ("", "cifar10/")
+            for folder in ("cifar-10-batches-bin", "cifar-10-batches-py", "")
+        ),
+        "the unpacked folder cifar-10-batches-bin/ or cifar-10-batches-py/ in a directory",
+        "uoft-cs/cifar10",
+        ("img", "label"),
+    )
+    mean: ClassVar = (0.4914, 0.4822, 0.4465)
+    std: ClassVar = (0.2470, 0.2435, 0.2616)
+    binary: ClassVar = {
+        "data_batch_1.bin": "5dd7e06a14cb22eb9f671a540d1b7c25",
+        "data_batch_2.bin": "5ea93a67294ea407fff1d09f752e9692",
+        "data_batch_3.bin": "942cd6a4bcdd0dd3c604fbe906cb4421",
+        "data_batch_4.bin": "ae636b3ba5c66a11e91e8cb52e771fcb",
+        "data_batch_5.bin": "53f37980c15c3d472c316c40844f3f0d",
+        "test_batch.bin": "803d5f7f4d78ea53de84dbe85f74fb6d",
+    }
+    python: ClassVar = {
+        "data_batch_1": "c99cafc152244af753f735de768cd75f",
+        "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+        "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+        "data_batch_4": "634d18415352ddfa80567beed471001a",
+        "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+        "test_batch": "40351d587109b95175f43aff81a1287e",
+    }
+    label_bytes: ClassVar = 1
+    label_key: ClassVar = "labels"
+    num_classes: ClassVar = 10
+
+
+@dataclass(frozen=True)
+class Cifar100(CifarLoader):
+    """CIFAR-100: 50,000 + 10,000 photographs of 100 kinds of things, 32 x 32 in colour; the fine classes.
+
+    As `Cifar10`, with the folders `cifar-100-binary/` and `cifar-100-python/` and `cifar100/`. No sums of
+    the binary files are published, so of those the size is checked.
+
+    References
+    ----------
+    Krizhevsky, "Learning multiple layers of features from tiny images", 2009 (please cite when using the data).
+    """
+
+    normalise_test: bool = True
+    verify: bool = True
+
+    source: ClassVar = Source(
+        "cifar100",
+        tuple(
+            f"{parent}{folder}"
+            for parent in ("", "cifar100/")
+            for folder in ("cifar-100-binary", "cifar-100-python", "")
+        ),
+        "the unpacked folder cifar-100-binary/ or cifar-100-python/ in a directory",
+        "uoft-cs/cifar100",
+        ("img", "fine_label"),
+    )
+    mean: ClassVar = (0.5071, 0.4865, 0.4409)
+    std: ClassVar = (0.2673, 0.2564, 0.2762)
+    binary: ClassVar = {"train.bin": 50_000 * (2 + PIXELS), "test.bin": 10_000 * (2 + PIXELS)}
+    python: ClassVar = {"train": "16019d7e3df5f24257cddd939b257f8d", "test": "f0ef6b0ae62326f3e7ffdfab6717acfc"}
+    label_bytes: ClassVar = 2
+    label_key: ClassVar = "fine_labels"
+    num_classes: ClassVar = 100

@@ -1,0 +1,193 @@
+"""What a dataset is, how one is loaded, and how to bring your own arrays."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flanders.types import InputError, IntVector, check_number
+
+Images = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Examples with their classes, split into what the clients train on and what the server tests on.
+
+    Parameters
+    ----------
+    name
+        What to call it in reports.
+    x_train, x_test
+        float32, `(n, *input_shape)`; images are channels-first, `(n, C, H, W)`.
+    y_train, y_test
+        int64 class numbers from 0 to `num_classes - 1`, `(n,)`.
+    num_classes
+        How many classes there are, whether or not each of them occurs.
+    """
+
+    name: str
+    x_train: Images
+    y_train: IntVector
+    x_test: Images
+    y_test: IntVector
+    num_classes: int
+
+    def __post_init__(self) -> None:
+        check_number("Dataset", "num_classes", self.num_classes, 2, whole=True)
+        for part, x, y in (("train", self.x_train, self.y_train), ("test", self.x_test, self.y_test)):
+            if x.dtype != np.float32 or y.dtype != np.int64:
+                raise InputError(
+                    f"Dataset needs float32 x_{part} and int64 y_{part}, got {x.dtype} and {y.dtype}. "
+                    "`from_arrays` converts."
+                )
+            if x.ndim < 2 or y.shape != x.shape[:1] or x.size == 0:
+                raise InputError(
+                    f"Dataset needs x_{part} of shape (n, ...) and y_{part} of shape (n,) with n > 0, "
+                    f"got {x.shape} and {y.shape}."
+                )
+            if y.min() < 0 or y.max() >= self.num_classes:
+                raise InputError(
+                    f"y_{part} must hold classes from 0 to {self.num_classes - 1}, got {y.min()} to {y.max()}. "
+                    "Number the classes with numpy.unique(y, return_inverse=True), or raise `num_classes`."
+                )
+            if not (np.isfinite(x.min()) and np.isfinite(x.max())):
+                raise InputError(f"x_{part} holds NaN or infinite values. Drop or fill those examples.")
+        if self.x_test.shape[1:] != self.x_train.shape[1:]:
+            raise InputError(
+                f"Training and test examples must have one shape, got {self.x_train.shape[1:]} "
+                f"and {self.x_test.shape[1:]}."
+            )
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape of one example."""
+        return self.x_train.shape[1:]
+
+
+class Loader(ABC):
+    """Knows where a dataset comes from and turns it into arrays.
+
+    A new dataset is a frozen dataclass with `load`, and one line in the registry. Every loader has the
+    parameter `normalise_test`: whether the test examples are normalised like the training ones. `False`
+    leaves them as they are (pixels from 0 to 1), which is what the paper's published code tests on.
+    """
+
+    normalise_test: bool
+
+    @abstractmethod
+    def load(self, data_dir: Path | str | None = None) -> Dataset:
+        """Read the dataset; `data_dir` falls back on the environment variable `FLANDERS_DATA`."""
+
+
+def from_arrays(
+    x: Any,
+    y: Any,
+    x_test: Any = None,
+    y_test: Any = None,
+    *,
+    test_fraction: float = 0.2,
+    num_classes: int | None = None,
+    name: str = "arrays",
+    seed: int = 0,
+) -> Dataset:
+    """Make a dataset of your own arrays.
+
+    The values are taken as they are, only cast to float32: normalise them first, and put channels before
+    height and width if a convolutional model is to read them.
+
+    Parameters
+    ----------
+    x, y
+        Examples `(n, ...)` and their classes `(n,)`, whole numbers from 0.
+    x_test, y_test
+        Test examples. Without them a share `test_fraction` of every class is set aside, at random by `seed`.
+    num_classes
+        Default: the largest class, plus one.
+
+    Examples
+    --------
+    >>> data = from_arrays(np.arange(20.).reshape(10, 2), [0, 1] * 5)
+    >>> data.x_train.shape, data.x_test.shape, data.num_classes
+    ((8, 2), (2, 2), 2)
+    """
+    x, y = as_examples(x, y, "x, y")
+    if (x_test is None) != (y_test is None):
+        raise InputError("from_arrays needs both `x_test` and `y_test`, or neither of them. Got one.")
+    if x_test is None:
+        train, test = stratified_split(y, test_fraction, np.random.default_rng(seed))
+        x, y, x_test, y_test = x[train], y[train], x[test], y[test]
+    else:
+        x_test, y_test = as_examples(x_test, y_test, "x_test, y_test")
+    classes = max(2, int(max(y.max(), y_test.max())) + 1) if num_classes is None else num_classes
+    return Dataset(name, x, y, x_test, y_test, classes)
+
+
+def as_examples(x: Any, y: Any, names: str) -> tuple[Images, IntVector]:
+    """Return float32 examples and int64 classes of the same length, or complain."""
+    try:
+        values = np.ascontiguousarray(x, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"from_arrays({names}) needs an array of numbers, all examples of one shape.") from error
+    labels = np.asarray(y)
+    if values.ndim < 2 or labels.shape != values.shape[:1] or values.size == 0:
+        raise InputError(
+            f"from_arrays({names}) needs examples (n, ...) and classes (n,), got {values.shape} and {labels.shape}."
+        )
+    if labels.dtype.kind not in "iu":
+        raise InputError(
+            f"from_arrays({names}) needs whole numbers as classes, got {labels.dtype}. "
+            "Number them with numpy.unique(y, return_inverse=True)[1]."
+        )
+    return values, labels.astype(np.int64)
+
+
+def stratified_split(y: IntVector, test_fraction: float, rng: np.random.Generator) -> tuple[IntVector, IntVector]:
+    """Return the rows to train on and to test on, in order, with that share of each class in the test.
+
+    A class of at least two examples has one in each part; where a share is not whole it is rounded.
+    """
+    check_number("stratified_split", "test_fraction", test_fraction, 0, 1)
+    chosen = []
+    for rows in rows_by_class(y):
+        count = round(test_fraction * rows.size)
+        if rows.size > 1 and 0 < test_fraction < 1:
+            count = min(max(count, 1), rows.size - 1)
+        chosen.append(rng.permutation(rows)[:count])
+    in_test = np.zeros(y.size, dtype=bool)
+    in_test[np.concatenate(chosen)] = True
+    if in_test.all() or not in_test.any():
+        raise InputError(
+            f"A test_fraction of {test_fraction} of {y.size} examples leaves nothing to train or to test on. "
+            "Choose one between 0 and 1, or pass the test examples themselves."
+        )
+    return np.flatnonzero(~in_test), np.flatnonzero(in_test)
+
+
+def rows_by_class(y: IntVector, order: IntVector | None = None) -> list[IntVector]:
+    """Return the rows of each class that occurs, in `order` (default: ascending)."""
+    order = np.arange(y.size) if order is None else order
+    by_class = order[np.argsort(y[order], kind="stable")]
+    return np.split(by_class, np.unique(y[by_class], return_index=True)[1][1:])
+
+
+def as_images(pieces: Sequence[NDArray[np.uint8]]) -> Images:
+    """Join byte images into one float32 array with values from 0 to 1, the only copy made of them."""
+    images = np.empty((sum(map(len, pieces)), *pieces[0].shape[1:]), dtype=np.float32)
+    start = 0
+    for piece in pieces:
+        np.divide(piece, np.float32(255), out=images[start : start + len(piece)])
+        start += len(piece)
+    return images
+
+
+def normalise(images: Images, mean: Sequence[float], std: Sequence[float]) -> None:
+    """Subtract the mean of each channel and divide by its standard deviation, in place."""
+    images -= np.array(mean, dtype=np.float32).reshape(-1, 1, 1)
+    images /= np.array(std, dtype=np.float32).reshape(-1, 1, 1)

@@ -1,0 +1,47 @@
+"""The handwritten digits that scikit-learn carries: a dataset that needs no files."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from flanders.data.dataset import Dataset, Loader, normalise, stratified_split
+from flanders.types import InputError
+
+MEAN, STD = 0.3055, 0.3761
+
+
+@dataclass(frozen=True)
+class Digits(Loader):
+    """Digits: 1,438 + 359 handwritten digits, 8 x 8, from inside scikit-learn.
+
+    A fixed fifth of each class is the test set.
+
+    References
+    ----------
+    Alpaydin and Kaynak, "Optical recognition of handwritten digits", UCI machine learning repository 1998.
+    Licence of the data: CC BY 4.0.
+    """
+
+    normalise_test: bool = True
+
+    def load(self, data_dir: Path | str | None = None) -> Dataset:
+        """Take the images out of scikit-learn; `data_dir` is not needed."""
+        try:
+            datasets = importlib.import_module("sklearn.datasets")
+        except ModuleNotFoundError as error:
+            raise InputError(
+                "The dataset 'digits' comes with scikit-learn, which is missing: pip install \"flanders-fl[sim]\"."
+            ) from error
+        x, y = datasets.load_digits(return_X_y=True)
+        images = np.asarray(x, dtype=np.float32).reshape(-1, 1, 8, 8) / np.float32(16)
+        classes = np.asarray(y, dtype=np.int64)
+        train, test = stratified_split(classes, 0.2, np.random.default_rng(0))
+        x_train, x_test = images[train], images[test]
+        normalise(x_train, [MEAN], [STD])
+        if self.normalise_test:
+            normalise(x_test, [MEAN], [STD])
+        return Dataset("digits", x_train, classes[train], x_test, classes[test], num_classes=10)

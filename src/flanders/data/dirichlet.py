@@ -1,0 +1,144 @@
+"""Label skew from a Dirichlet distribution: with uneven clients (the paper) or equal ones (its code)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from flanders.data.dataset import rows_by_class
+from flanders.data.partition import Partition
+from flanders.types import FloatVector, InputError, IntVector, check_number
+
+
+@dataclass(frozen=True)
+class Dirichlet(Partition):
+    r"""Give each client its own mix of classes, and split all examples of each class accordingly.
+
+    Client c draws :math:`q_c \sim \text{Dir}(\alpha p)`, p being the shares of the classes in the data, and gets
+    the share :math:`q_{ck} / \sum_j q_{jk}` of the examples of class k. All examples are given away and sizes are
+    uneven; a client left with fewer than `min_samples` takes the rest, at random, from the largest ones.
+
+    `alpha` is the concentration of the whole vector, as in the reference and in the FLANDERS paper. Much code,
+    the paper's own and `DirichletEqual` among it, means the concentration of each class: there, 0.5 with 10
+    classes is 5 here.
+
+    References
+    ----------
+    Hsu et al., "Measuring the effects of non-identical data distribution for federated visual
+    classification", 2019.
+    """
+
+    alpha: float = 0.5
+    min_samples: int = 1
+
+    def __post_init__(self) -> None:
+        check_number("Dirichlet", "alpha", self.alpha, 1e-6, 1e9)
+        check_number("Dirichlet", "min_samples", self.min_samples, 1, whole=True)
+
+    def assign(self, labels: IntVector, num_clients: int, rng: np.random.Generator) -> IntVector:
+        """Cut the examples of each class at the running sum of its shares."""
+        if labels.size < num_clients * self.min_samples:
+            raise InputError(
+                f"Dirichlet(min_samples={self.min_samples}) needs {num_clients * self.min_samples} examples for "
+                f"{num_clients} clients, got {labels.size}. Lower `min_samples` to at most "
+                f"{labels.size // num_clients}."
+            )
+        p = np.bincount(labels) / labels.size
+        q = draw_mixes(self.alpha * p, num_clients, rng)
+        owners = np.empty(labels.size, dtype=np.int64)
+        for k, rows in enumerate(rows_by_class(labels)):
+            total = q[:, k].sum()
+            shares = q[:, k] / total if total > 0 else np.full(num_clients, 1 / num_clients)
+            cuts = np.rint(np.cumsum(shares) * rows.size)[:-1]
+            owners[rows] = np.searchsorted(cuts, np.arange(rows.size), side="right")
+        return level_up(owners, num_clients, self.min_samples)
+
+
+@dataclass(frozen=True)
+class DirichletEqual(Partition):
+    r"""Give each client its own mix of classes and the same number of examples, as the paper's code does.
+
+    In turn each client draws :math:`q \sim \text{Dir}(\alpha, \ldots, \alpha)` and takes `samples_per_client`
+    examples (default: as many as there are for everyone) of classes drawn from q, without replacement. A class
+    that runs out is left out of q from then on, so the last clients take what is left. On MNIST with 100 clients
+    that is 600 examples each. What remains goes to nobody.
+
+    References
+    ----------
+    Hsu et al., "Measuring the effects of non-identical data distribution for federated visual
+    classification", 2019.
+    """
+
+    alpha: float = 0.5
+    samples_per_client: int | None = None
+
+    def __post_init__(self) -> None:
+        check_number("DirichletEqual", "alpha", self.alpha, 1e-6, 1e9)
+        if self.samples_per_client is not None:
+            check_number("DirichletEqual", "samples_per_client", self.samples_per_client, 1, whole=True)
+
+    def assign(self, labels: IntVector, num_clients: int, rng: np.random.Generator) -> IntVector:
+        """Count how many of each class each client takes, then hand them out."""
+        size = labels.size // num_clients if self.samples_per_client is None else self.samples_per_client
+        if size * num_clients > labels.size:
+            raise InputError(
+                f"DirichletEqual(samples_per_client={size}) needs {size * num_clients} examples for {num_clients} "
+                f"clients, got {labels.size}. Lower `samples_per_client` to at most {labels.size // num_clients}."
+            )
+        left = np.bincount(labels)
+        q = draw_mixes(np.full(left.size, float(self.alpha)), num_clients, rng)
+        counts = rng.multinomial(size, q)
+        for mix, taken in zip(q, counts, strict=True):
+            limit_to(left, mix, taken, rng)
+            left -= taken
+        owners = np.full(labels.size, -1, dtype=np.int64)
+        for k, rows in enumerate(rows_by_class(labels)):
+            given = np.repeat(np.arange(num_clients), counts[:, k])
+            owners[rows[: given.size]] = given
+        return owners
+
+
+def draw_mixes(concentration: FloatVector, count: int, rng: np.random.Generator) -> FloatVector:
+    """Draw `count` vectors from a Dirichlet distribution, also where its concentration is very small.
+
+    There NumPy may return rows without a sum of one; in the limit such a client has a single class.
+    """
+    q = np.nan_to_num(rng.dirichlet(concentration, size=count), nan=0.0)
+    only = rng.choice(concentration.size, size=count, p=concentration / concentration.sum())
+    lost = ~(q.sum(axis=1) > 0.5)
+    q[lost] = np.eye(concentration.size)[only[lost]]
+    return np.asarray(q / q.sum(axis=1, keepdims=True))
+
+
+def limit_to(left: IntVector, mix: FloatVector, taken: IntVector, rng: np.random.Generator) -> None:
+    """Redraw in place what was taken beyond what is left of a class, from the classes that have some left.
+
+    Each draw either suffices or uses up another class, so there are at most as many draws as classes.
+    """
+    while (taken > left).any():
+        short = int(np.maximum(taken - left, 0).sum())
+        np.minimum(taken, left, out=taken)
+        open_ = taken < left
+        weights = np.where(open_, mix, 0.0)
+        if not weights.sum() > 0:
+            weights = np.where(open_, left, 0).astype(np.float64)
+        taken += rng.multinomial(short, weights / weights.sum())
+
+
+def level_up(owners: IntVector, num_clients: int, least: int) -> IntVector:
+    """Give every client `least` examples, the missing ones taken from whoever has most at the time.
+
+    The examples of each client are numbered; those with the highest numbers are the ones given away.
+    """
+    sizes = np.bincount(owners, minlength=num_clients)
+    missing = np.maximum(least - sizes, 0)
+    if not missing.any():
+        return owners
+    grouped = np.argsort(owners, kind="stable")
+    number = np.empty_like(owners)
+    number[grouped] = np.arange(owners.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    given_away = np.argsort(-number, kind="stable")[: missing.sum()]
+    levelled = owners.copy()
+    levelled[given_away] = np.repeat(np.arange(num_clients), missing)
+    return levelled

@@ -1,0 +1,133 @@
+"""Finding a dataset's files, checking them, and downloading what is not there.
+
+The data directory is the `data_dir` argument (`--data-dir` on the command line), else the environment variable
+`FLANDERS_DATA`. What is not found there is downloaded with Flower Datasets if that is installed.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import importlib
+import os
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flanders.types import InputError
+
+Labelled = tuple[list[NDArray[np.uint8]], NDArray[Any]]
+"""Byte images (n, C, H, W) in pieces, and their classes."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the files of a dataset are looked for, and where they can be downloaded."""
+
+    name: str
+    folders: tuple[str, ...]
+    """Folders to look in; those that are not absolute are inside the data directory."""
+    instead: str
+    """What to put into which folder, as the error for a missing dataset says it."""
+    hub: str
+    """The name on the Hugging Face hub."""
+    columns: tuple[str, str]
+    """The hub's columns with the images and the classes."""
+
+
+def data_directory(data_dir: Path | str | None) -> Path | None:
+    """Return the directory to read from, or nothing if none is set."""
+    chosen = data_dir if data_dir is not None else os.environ.get("FLANDERS_DATA")
+    if not chosen:
+        return None
+    directory = Path(chosen).expanduser()
+    if not directory.is_dir():
+        where = "" if data_dir is not None else " (from the environment variable FLANDERS_DATA)"
+        raise InputError(f"The data directory {directory}{where} does not exist. Create it, or name another.")
+    return directory
+
+
+def find_files(
+    source: Source, spellings: Mapping[str, Sequence[str]], data_dir: Path | str | None
+) -> dict[str, Path] | None:
+    """Return the path of each file from the first folder that holds all of them, nothing if none holds any.
+
+    `spellings` maps each file to the names it may have.
+    """
+    root = data_directory(data_dir)
+    partial = ""
+    for name in source.folders:
+        if root is None and not Path(name).is_absolute():
+            continue
+        folder = Path(name) if root is None else root / name
+        found = {}
+        for file, names in spellings.items():
+            path = next((folder / n for n in names if (folder / n).is_file()), None)
+            if path is not None:
+                found[file] = path
+        if len(found) == len(spellings):
+            return found
+        if found and not partial:
+            missing = [file for file in spellings if file not in found]
+            partial = (
+                f"{folder} holds only a part of {source.name}. Missing: {', '.join(missing)}. Add what is missing."
+            )
+    if partial:
+        raise InputError(partial)
+    return None
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return the content of a file, decompressed if it ends in .gz."""
+    try:
+        content = path.read_bytes()
+        return gzip.decompress(content) if path.suffix == ".gz" else content
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{path} cannot be read ({error}). Get the file again.") from error
+
+
+def check_md5(path: Path, content: bytes, expected: str, known: Mapping[str, str] = {}) -> None:
+    """Complain unless the (decompressed) content has the published MD5 sum; `known` tells others apart."""
+    found = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    if found != expected:
+        guess = f" It is {known[found]}." if found in known else ""
+        raise InputError(
+            f"{path} is not the published file: its content has the MD5 sum {found}, expected {expected}.{guess} "
+            "Get the file again, or set `verify=False` on the dataset to use it as it is."
+        )
+
+
+def download(source: Source) -> tuple[Labelled, Labelled]:
+    """Fetch the official training and test sets with Flower Datasets, or say how else to get them."""
+    ways = (
+        f"Either put {source.instead} and name that directory with `data_dir`, --data-dir or the environment "
+        'variable FLANDERS_DATA; or `pip install "flwr-datasets[vision]"` and be online. '
+        "The dataset 'digits' needs neither."
+    )
+    try:
+        flwr_datasets = importlib.import_module("flwr_datasets")
+    except ModuleNotFoundError as error:
+        raise InputError(f"No files of {source.name} were found. {ways}") from error
+    try:
+        hub = flwr_datasets.FederatedDataset(dataset=source.hub, partitioners={}, shuffle=False)
+        train, test = (hub.load_split(split) for split in ("train", "test"))
+        return from_hub(train, source.columns), from_hub(test, source.columns)
+    except Exception as error:  # offline shows as any of a dozen kinds of error
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise InputError(
+            f"No files of {source.name} were found, and downloading {source.hub} failed ({reason}). {ways}"
+        ) from error
+
+
+def from_hub(split: Any, columns: tuple[str, str]) -> Labelled:
+    """Return the images of a Hugging Face dataset channels-first, and their classes."""
+    pieces = []
+    for rows in split.iter(batch_size=10_000):
+        images = np.stack([np.asarray(image, dtype=np.uint8) for image in rows[columns[0]]])
+        pieces.append(images[:, None] if images.ndim == 3 else images.transpose(0, 3, 1, 2))
+    return pieces, np.asarray(split[columns[1]])

@@ -1,0 +1,152 @@
+"""MNIST and Fashion-MNIST, from their original IDX files."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flanders.data.dataset import Dataset, Loader, as_images, normalise
+from flanders.data.files import Labelled, Source, check_md5, download, find_files, read_bytes
+from flanders.types import InputError
+
+FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+SPELLINGS = {
+    file: tuple(name + end for name in (file, file.replace("-idx", ".idx")) for end in ("", ".gz"))
+    for file in FILES
+}
+
+
+class IdxLoader(Loader):
+    """Reads a dataset in MNIST's format: four IDX files, compressed or not."""
+
+    verify: bool
+    source: ClassVar[Source]
+    mean: ClassVar[float]
+    std: ClassVar[float]
+    md5: ClassVar[tuple[str, ...]]
+    """Of the decompressed `FILES`, so that a recompressed copy passes."""
+
+    def load(self, data_dir: Path | str | None = None) -> Dataset:
+        """Read the four files, or download them; the official training and test sets stay as they are."""
+        paths = find_files(self.source, SPELLINGS, data_dir)
+        if paths is None:
+            train, test = download(self.source)
+        else:
+            content = [self.read(paths[file], md5) for file, md5 in zip(FILES, self.md5, strict=True)]
+            train, test = labelled(*content[:2]), labelled(*content[2:])
+        x_train, x_test = as_images(train[0]), as_images(test[0])
+        normalise(x_train, [self.mean], [self.std])
+        if self.normalise_test:
+            normalise(x_test, [self.mean], [self.std])
+        return Dataset(
+            self.source.name, x_train, train[1].astype(np.int64), x_test, test[1].astype(np.int64), num_classes=10
+        )
+
+    def read(self, path: Path, md5: str) -> NDArray[np.uint8]:
+        """Return one file as an array, checked if it is to be."""
+        content = read_bytes(path)
+        if self.verify:
+            check_md5(path, content, md5, KNOWN)
+        return parse_idx(path, content)
+
+
+def parse_idx(path: Path, content: bytes) -> NDArray[np.uint8]:
+    """Read the IDX format: two zeros, a type (8: bytes), the number of axes, their lengths, the values."""
+    start = 4 + 4 * content[3] if len(content) > 3 else 4
+    shape = np.frombuffer(content[4:start], dtype=">u4").tolist() if len(content) >= start else []
+    if content[:3] != b"\0\0\x08" or not shape or len(content) != start + math.prod(shape):
+        raise InputError(
+            f"{path} is not an IDX file of bytes, or is cut short ({len(content):,} bytes). Get it again."
+        )
+    return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
+
+
+def labelled(images: NDArray[np.uint8], labels: NDArray[Any]) -> Labelled:
+    """Give the images their one channel, and check that they fit their classes."""
+    if images.ndim != 3 or labels.shape != images.shape[:1]:
+        raise InputError(
+            f"The image and label files do not belong together: {images.shape} and {labels.shape}. Get them again."
+        )
+    return [images[:, None]], labels
+
+
+@dataclass(frozen=True)
+class Mnist(IdxLoader):
+    """MNIST: 60,000 + 10,000 handwritten digits, 28 x 28.
+
+    The paper says that it shuffles all images and splits them 80/20; its code, like everyone, uses the
+    official training and test sets, and so does this loader. Files: the four original IDX files, compressed
+    or not, in `mnist/`, in torchvision's `MNIST/raw/` or in the data directory itself; their content is
+    checked against the published sums unless `verify=False`.
+
+    References
+    ----------
+    LeCun et al., "Gradient-based learning applied to document recognition", Proceedings of the IEEE 1998.
+    Licence of the data: CC BY-SA 3.0.
+    """
+
+    normalise_test: bool = True
+    verify: bool = True
+
+    source: ClassVar = Source(
+        "mnist",
+        ("mnist", "MNIST/raw", "."),
+        "the four original files (train-images-idx3-ubyte.gz, ...) in the folder mnist/ of a directory",
+        "ylecun/mnist",
+        ("image", "label"),
+    )
+    mean: ClassVar = 0.1307
+    std: ClassVar = 0.3081
+    md5: ClassVar = (
+        "6bbc9ace898e44ae57da46a324031adb",
+        "a25bea736e30d166cdddb491f175f624",
+        "2646ac647ad5339dbf082846283269ea",
+        "27ae3e4e09519cfbb04c329615203637",
+    )
+
+
+@dataclass(frozen=True)
+class FashionMnist(IdxLoader):
+    """Fashion-MNIST: 60,000 + 10,000 pictures of clothes, 28 x 28.
+
+    Official training and test sets, see `Mnist`. Files: the four original IDX files, compressed or not, in
+    `fashion-mnist/`, in torchvision's `FashionMNIST/raw/` or in the data directory itself; or installed by
+    Debian's and Ubuntu's package `dataset-fashion-mnist`. Their content is checked against the published
+    sums unless `verify=False`.
+
+    References
+    ----------
+    Xiao et al., "Fashion-MNIST: a novel image dataset for benchmarking machine learning algorithms", 2017.
+    Licence of the data: MIT.
+    """
+
+    normalise_test: bool = True
+    verify: bool = True
+
+    source: ClassVar = Source(
+        "fashion-mnist",
+        ("fashion-mnist", "FashionMNIST/raw", ".", "/usr/share/datasets/fashion-mnist"),
+        "the four original files (train-images-idx3-ubyte.gz, ...) in the folder fashion-mnist/ of a directory",
+        "zalando-datasets/fashion_mnist",
+        ("image", "label"),
+    )
+    mean: ClassVar = 0.2860
+    std: ClassVar = 0.3530
+    md5: ClassVar = (
+        "f4a8712d7a061bf5bd6d2ca38dc4d50a",
+        "9018921c3c673c538a1fc5bad174d6f9",
+        "8181f5470baa50b63fa0f6fddb340f0a",
+        "15d484375f8d13e6eb1aabb0c3f46965",
+    )
+
+
+KNOWN = {
+    md5: f"{file} of {loader.source.name}"
+    for loader in (Mnist, FashionMnist)
+    for file, md5 in zip(FILES, loader.md5, strict=True)
+}

@@ -1,0 +1,108 @@
+"""Spreading a dataset over clients: what a partition is; evenly at random; by shards."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from flanders.types import InputError, IntVector, check_number
+
+
+class Partition(ABC):
+    """Decides which client holds which training examples.
+
+    A new partition is a frozen dataclass with `assign`, and one line in the registry. Whatever it does, every
+    client gets at least one example and no example goes to two clients.
+    """
+
+    def split(self, labels: Any, num_clients: int, rng: np.random.Generator) -> list[IntVector]:
+        """Return the rows of each client, in random order.
+
+        Parameters
+        ----------
+        labels
+            The classes of the examples, `(n,)` whole numbers.
+        num_clients
+            How many clients there are, at most n.
+        rng
+            The same state gives the same rows.
+        """
+        name = type(self).__name__
+        check_number(name, "num_clients", num_clients, 1, whole=True)
+        classes = np.asarray(labels)
+        if classes.ndim != 1 or classes.dtype.kind not in "iu":
+            raise InputError(
+                f"{name}.split needs the classes of the examples, (n,) whole numbers, "
+                f"got {classes.dtype} of shape {classes.shape}."
+            )
+        if classes.size < num_clients:
+            raise InputError(
+                f"{name}.split cannot give {num_clients} clients an example each, there are only {classes.size}. "
+                "Lower `num_clients`, or take a larger dataset."
+            )
+        order = rng.permutation(classes.size)
+        _, numbered = np.unique(classes[order], return_inverse=True)
+        owners = self.assign(numbered.astype(np.int64), num_clients, rng)
+        return rows_of_owners(order, owners, num_clients)
+
+    @abstractmethod
+    def assign(self, labels: IntVector, num_clients: int, rng: np.random.Generator) -> IntVector:
+        """Return the client of each example, -1 for none.
+
+        `labels` are the classes that occur, numbered without gaps; the examples come in random order.
+        """
+
+
+@dataclass(frozen=True)
+class Iid(Partition):
+    """Deal the examples out at random; sizes differ by one at most.
+
+    Examples
+    --------
+    >>> [rows.size for rows in Iid().split([0, 1] * 5, 3, np.random.default_rng(0))]
+    [4, 3, 3]
+    """
+
+    def assign(self, labels: IntVector, num_clients: int, rng: np.random.Generator) -> IntVector:
+        """Deal in turn: the examples are shuffled already."""
+        return np.arange(labels.size, dtype=np.int64) % num_clients
+
+
+@dataclass(frozen=True)
+class Shards(Partition):
+    """Sort the examples by class, cut them into equal shards and give each client `shards_per_client` of them.
+
+    With two shards most clients see two classes.
+
+    References
+    ----------
+    McMahan et al., "Communication-efficient learning of deep networks from decentralized data", AISTATS 2017.
+    """
+
+    shards_per_client: int = 2
+
+    def __post_init__(self) -> None:
+        check_number("Shards", "shards_per_client", self.shards_per_client, 1, whole=True)
+
+    def assign(self, labels: IntVector, num_clients: int, rng: np.random.Generator) -> IntVector:
+        """Deal whole shards; their sizes differ by one at most."""
+        n, count = labels.size, num_clients * self.shards_per_client
+        if n < count:
+            raise InputError(
+                f"Shards(shards_per_client={self.shards_per_client}) needs {count} examples for {num_clients} "
+                f"clients, got {n}. Lower `shards_per_client` to at most {n // num_clients}."
+            )
+        owner_of_shard = rng.permutation(count) % num_clients
+        owners = np.empty(n, dtype=np.int64)
+        owners[np.argsort(labels, kind="stable")] = owner_of_shard[np.arange(n) * count // n]
+        return owners
+
+
+def rows_of_owners(order: IntVector, owners: IntVector, num_clients: int) -> list[IntVector]:
+    """Return the rows of each client, given the owner (or -1) of each row in `order`."""
+    sizes = np.bincount(owners[owners >= 0], minlength=num_clients)
+    grouped = order[np.argsort(owners, kind="stable")][order.size - sizes.sum() :]
+    return np.split(grouped, np.cumsum(sizes)[:-1])

@@ -1,0 +1,101 @@
+"""Reading the python version of CIFAR without running what a pickle may ask for.
+
+A pickle can name any function and have it called. Here the few names that an array of bytes needs stand for
+harmless classes of our own, which only take bytes and a shape; every other name is refused. NumPy's own
+constructors are not called either: through them a crafted dtype can make bytes pass for object pointers.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flanders.types import InputError
+
+
+class PickledDtype:
+    """Stands for `numpy.dtype`, and remembers its name."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: Any, *_: Any) -> None:
+        self.name = name.decode("ascii") if isinstance(name, bytes) else str(name)
+
+    def __setstate__(self, state: Any) -> None:
+        """Ignore byte order and the like: bytes have none."""
+
+
+class PickledArray:
+    """Stands for `numpy.ndarray` and for the function that begins one; holds bytes with a shape."""
+
+    __slots__ = ("values",)
+
+    def __init__(self, *_: Any) -> None:
+        self.values: NDArray[np.uint8] | None = None
+
+    def __setstate__(self, state: Any) -> None:
+        _, shape, dtype, fortran, content = state
+        if not isinstance(dtype, PickledDtype) or dtype.name not in ("u1", "|u1", "uint8"):
+            raise pickle.UnpicklingError("only arrays of bytes (uint8) may be in it")
+        if not isinstance(content, bytes) or len(content) != math.prod(shape):
+            raise pickle.UnpicklingError("the shape of an array does not fit its content")
+        values = np.frombuffer(content, dtype=np.uint8)
+        self.values = values.reshape(shape, order="F" if fortran else "C")
+
+
+class PickledBytes:
+    """Stands for `_codecs.encode`, by which Python 3 writes bytes in the old protocol."""
+
+    __slots__ = ()
+
+    def __new__(cls, text: str, encoding: str = "latin1") -> bytes:  # type: ignore[misc]  # noqa: D102
+        if encoding not in ("latin1", b"latin1"):
+            raise pickle.UnpicklingError(f"an encoding {encoding!r} is not expected in it")
+        return text.encode("latin1")
+
+    def __setstate__(self, state: Any) -> None:
+        raise pickle.UnpicklingError("bytes have no state")
+
+
+STAND_INS: dict[tuple[str, str], type] = {
+    ("numpy.core.multiarray", "_reconstruct"): PickledArray,
+    ("numpy._core.multiarray", "_reconstruct"): PickledArray,
+    ("numpy", "ndarray"): PickledArray,
+    ("numpy", "dtype"): PickledDtype,
+    ("_codecs", "encode"): PickledBytes,
+}
+
+
+class RestrictedUnpickler(pickle.Unpickler):
+    """Builds byte arrays, lists, dicts, tuples, bytes, strings and numbers; nothing else."""
+
+    def find_class(self, module: str, name: str) -> type:
+        """Return what stands for the name, or refuse it."""
+        if (module, name) not in STAND_INS:
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no dataset needs")
+        return STAND_INS[module, name]
+
+
+def unpickle(path: Path, content: bytes) -> dict[str, Any]:
+    """Return the dict in a pickle, its keys as strings and its arrays as byte arrays."""
+    try:
+        found = RestrictedUnpickler(io.BytesIO(content), encoding="bytes").load()
+        if not isinstance(found, dict):
+            raise pickle.UnpicklingError("it holds no dict")
+        return {
+            key.decode("ascii") if isinstance(key, bytes) else str(key): (
+                value.values if isinstance(value, PickledArray) else value
+            )
+            for key, value in found.items()
+        }
+    except Exception as error:  # a broken pickle raises almost anything
+        raise InputError(
+            f"{path} was not read: as a pickle of a dataset it is broken or not safe ({error}). "
+            "Get the file again, or use the dataset's binary version."
+        ) from error

@@ -1,0 +1,46 @@
+"""The models the clients train: PyTorch modules that also run for many clients at once.
+
+Every module works under `torch.func.functional_call` and `torch.func.vmap`, batch normalisation included.
+"""
+
+from flanders.types import InputError
+
+try:
+    import torch  # noqa: F401
+except ModuleNotFoundError as error:
+    raise InputError('flanders.models needs PyTorch, which is missing: pip install "flanders-fl[sim]".') from error
+
+from flanders.models.convolutional import Cnn6, SmallCnn
+from flanders.models.dense import Logistic, Mlp2, Mlp4
+from flanders.models.mobilenet import BatchNorm2d, MobileNet
+from flanders.models.parameters import Layout, apply, last_layer, tensor_sizes
+from flanders.models.spec import ModelSpec
+from flanders.registry import Registry
+
+MODELS: Registry[ModelSpec] = Registry(
+    "model",
+    {
+        "mlp2": Mlp2,
+        "mlp4": Mlp4,
+        "cnn6": Cnn6,
+        "mobilenet": MobileNet,
+        "logistic": Logistic,
+        "small-cnn": SmallCnn,
+    },
+)
+
+__all__ = [
+    "MODELS",
+    "BatchNorm2d",
+    "Cnn6",
+    "Layout",
+    "Logistic",
+    "Mlp2",
+    "Mlp4",
+    "MobileNet",
+    "ModelSpec",
+    "SmallCnn",
+    "apply",
+    "last_layer",
+    "tensor_sizes",
+]

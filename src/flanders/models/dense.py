@@ -1,0 +1,72 @@
+"""Fully connected models, for examples of any shape."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import nn
+
+from flanders.models.spec import ModelSpec
+from flanders.types import check_number
+
+
+@dataclass(frozen=True)
+class Logistic(ModelSpec):
+    """Logistic regression: one linear layer."""
+
+    def make(self, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+        """Return inputs-classes."""
+        return perceptron(input_shape, [], num_classes)
+
+
+@dataclass(frozen=True)
+class Mlp2(ModelSpec):
+    """Two fully connected layers, the paper's model for MNIST: 784-128-10 with ReLU, 101,770 parameters.
+
+    Examples
+    --------
+    >>> Mlp2().build((1, 8, 8), 10)[1]
+    Linear(in_features=64, out_features=128, bias=True)
+    """
+
+    hidden: int = 128
+
+    def __post_init__(self) -> None:
+        check_number("Mlp2", "hidden", self.hidden, 1, whole=True)
+
+    def make(self, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+        """Return inputs-hidden-classes."""
+        return perceptron(input_shape, [self.hidden], num_classes)
+
+
+@dataclass(frozen=True)
+class Mlp4(ModelSpec):
+    """Four fully connected layers, the paper's model for Fashion-MNIST: 784-256-128-64-10, 242,762 parameters.
+
+    ReLU and dropout follow each hidden layer.
+    """
+
+    dropout: float = 0.2
+
+    def __post_init__(self) -> None:
+        check_number("Mlp4", "dropout", self.dropout, 0, 1)
+
+    def make(self, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+        """Return inputs-256-128-64-classes."""
+        return perceptron(input_shape, [256, 128, 64], num_classes, self.dropout)
+
+
+def perceptron(
+    input_shape: tuple[int, ...], hidden: Sequence[int], num_classes: int, dropout: float = 0.0
+) -> nn.Sequential:
+    """Return linear layers of these widths with ReLU, and dropout if there is any, between them."""
+    layers: list[nn.Module] = [nn.Flatten()]
+    before = math.prod(input_shape)
+    for width in hidden:
+        layers += [nn.Linear(before, width), nn.ReLU()]
+        if dropout:
+            layers.append(nn.Dropout(dropout))
+        before = width
+    return nn.Sequential(*layers, nn.Linear(before, num_classes))

@@ -1,0 +1,66 @@
+"""MobileNet, and a batch normalisation that many clients can run at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from flanders.models.spec import ModelSpec, check_images
+
+BLOCKS = ((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(512, 1)] * 5, (1024, 2), (1024, 1))
+"""Channels and stride of each depthwise separable convolution."""
+
+
+@dataclass(frozen=True)
+class MobileNet(ModelSpec):
+    """MobileNet for small images, the paper's model for CIFAR-100: 3,315,428 parameters, 21,915 buffer values.
+
+    The first convolution keeps the resolution, there being so little of it, and the pointwise convolutions have
+    a bias, as in the paper's code.
+
+    References
+    ----------
+    Howard et al., "MobileNets: efficient convolutional neural networks for mobile vision applications", 2017.
+    """
+
+    def make(self, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+        """Return the module; four strides shrink the sides to a sixteenth, and two pixels must be left."""
+        channels, _, _ = check_images("mobilenet", input_shape, 17, "'small-cnn' or 'mlp2'")
+        layers: list[nn.Module] = [nn.Conv2d(channels, 32, 3, padding=1, bias=False), BatchNorm2d(32), nn.ReLU()]
+        before = 32
+        for width, stride in BLOCKS:
+            layers += [
+                nn.Conv2d(before, before, 3, stride=stride, padding=1, groups=before, bias=False),
+                *(BatchNorm2d(before), nn.ReLU()),
+                nn.Conv2d(before, width, 1),
+                *(BatchNorm2d(width), nn.ReLU()),
+            ]
+            before = width
+        return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, num_classes))
+
+
+class BatchNorm2d(nn.BatchNorm2d):
+    """Batch normalisation that replaces its running statistics instead of writing into them.
+
+    PyTorch's own writes in place, which `vmap` refuses when the buffers are shared by the clients and which
+    leaves no trace of the new values under `grad`. Here they are new tensors, which `functional_call` puts
+    back into the dict it was given: see `apply`.
+    """
+
+    num_batches_tracked: Tensor | None
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Normalise by the batch when training, else by the running statistics."""
+        mean, var, momentum = self.running_mean, self.running_var, self.momentum
+        if not self.training or mean is None or var is None or momentum is None or self.num_batches_tracked is None:
+            return super().forward(input)
+        batch_mean, batch_var = input.new_zeros(input.shape[1]), input.new_zeros(input.shape[1])
+        normalised = functional.batch_norm(
+            input, batch_mean, batch_var, self.weight, self.bias, training=True, momentum=1.0, eps=self.eps
+        )
+        self.running_mean = (1 - momentum) * mean + momentum * batch_mean.detach()
+        self.running_var = (1 - momentum) * var + momentum * batch_var.detach()
+        self.num_batches_tracked = self.num_batches_tracked + 1
+        return normalised

@@ -1,0 +1,125 @@
+"""A module's parameters as one flat vector, and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from flanders.types import InputError
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the tensors of a module lie in a flat vector: in the order of `named_parameters`, buffers after them.
+
+    Leading axes are kept, so one layout serves a single model `(d,)` and the models of all clients `(m, d)`.
+
+    Examples
+    --------
+    >>> layout = Layout.of(nn.Linear(3, 2))
+    >>> layout.names, layout.shapes, layout.size
+    (('weight', 'bias'), ((2, 3), (2,)), 8)
+    >>> {name: tuple(tensor.shape) for name, tensor in layout.unflatten(torch.zeros(5, 8)).items()}
+    {'weight': (5, 2, 3), 'bias': (5, 2)}
+    """
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[torch.dtype, ...]
+
+    @classmethod
+    def of(cls, module: nn.Module, *, parameters: bool = True, buffers: bool = False) -> Layout:
+        """Return the layout of the parameters of a module, of its buffers, or of both.
+
+        `buffers=True` is what the paper's code sends: parameters and batch-norm statistics, counters and all.
+        """
+        tensors: dict[str, Tensor] = {}
+        if parameters:
+            tensors.update(module.named_parameters())
+        if buffers:
+            tensors.update(module.named_buffers())
+        shapes = tuple(tuple(tensor.shape) for tensor in tensors.values())
+        return cls(tuple(tensors), shapes, tuple(tensor.dtype for tensor in tensors.values()))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many values each tensor has."""
+        return tuple(math.prod(shape) for shape in self.shapes)
+
+    @property
+    def size(self) -> int:
+        """The length d of the vector."""
+        return sum(self.sizes)
+
+    def flatten(self, tensors: Mapping[str, Tensor] | nn.Module) -> Tensor:
+        """Return a new vector `(..., d)` of tensors `(..., *shape)`; of a module, its own without gradients."""
+        if isinstance(tensors, nn.Module):
+            own = {**dict(tensors.named_parameters()), **dict(tensors.named_buffers())}
+            tensors = {name: own[name].detach() for name in self.names if name in own}
+        missing = [name for name in self.names if name not in tensors]
+        if missing:
+            raise InputError(f"To flatten a model all its tensors are needed, but these are missing: {missing}.")
+        if not self.names:
+            raise InputError("There is nothing to flatten: the module has no such tensors.")
+        dtype = next((t for t in self.dtypes if t.is_floating_point), torch.float32)
+        pieces = []
+        for name, shape in zip(self.names, self.shapes, strict=True):
+            tensor = tensors[name]
+            leading = tensor.shape[: tensor.ndim - len(shape)]
+            if tuple(tensor.shape[len(leading) :]) != shape:
+                raise InputError(
+                    f"{name!r} must have shape (..., {', '.join(map(str, shape))}), got {tuple(tensor.shape)}."
+                )
+            pieces.append(tensor.reshape((*leading, math.prod(shape))).to(dtype))
+        return torch.cat(pieces, dim=-1)
+
+    def unflatten(self, vector: Tensor) -> dict[str, Tensor]:
+        """Return tensors `(..., *shape)` of a vector `(..., d)`: views of it, whole numbers rounded copies."""
+        if vector.shape[-1] != self.size:
+            raise InputError(f"A flat model must have shape (..., {self.size}), got {tuple(vector.shape)}.")
+        tensors = {}
+        pieces = torch.split(vector, list(self.sizes), dim=-1)
+        for name, shape, dtype, piece in zip(self.names, self.shapes, self.dtypes, pieces, strict=True):
+            tensor = piece.reshape((*vector.shape[:-1], *shape))
+            tensors[name] = tensor if dtype.is_floating_point else tensor.round().to(dtype)
+        return tensors
+
+
+def tensor_sizes(module: nn.Module) -> tuple[int, ...]:
+    """Return the number of values in each parameter tensor, in the order of the flat vector."""
+    return Layout.of(module).sizes
+
+
+def last_layer(module: nn.Module) -> slice:
+    """Return where the last layer, weights and bias, lies in the flat vector of parameters.
+
+    It is the layer registered last, which in all our models is the one that gives the logits.
+    """
+    layout = Layout.of(module)
+    if not layout.names:
+        raise InputError(f"{type(module).__name__} has no parameters, and so no last layer.")
+    owners = [name.rpartition(".")[0] for name in layout.names]
+    before = sum(size for owner, size in zip(owners, layout.sizes, strict=True) if owner != owners[-1])
+    return slice(before, layout.size)
+
+
+def apply(
+    module: nn.Module, parameters: Mapping[str, Tensor], buffers: Mapping[str, Tensor], x: Tensor
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Run a module with these tensors in place of its own; return its output and its buffers afterwards.
+
+    Nothing is changed in place and the module stays as it was, so this works under `grad` and `vmap`:
+
+        def loss(parameters, buffers, x, y):
+            logits, buffers = apply(module, parameters, buffers, x)
+            return cross_entropy(logits, y), buffers
+
+        vmap(grad(loss, has_aux=True), randomness="different")(parameters, buffers, x, y)
+    """
+    state = {**parameters, **buffers}
+    output: Tensor = torch.func.functional_call(module, state, (x,))
+    return output, {name: state[name] for name in buffers}

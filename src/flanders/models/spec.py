@@ -1,0 +1,44 @@
+"""What a model is before it is built."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from torch import nn
+
+from flanders.types import InputError, check_number
+
+
+class ModelSpec(ABC):
+    """Builds a module for whatever the examples look like.
+
+    A new model is a frozen dataclass with `make`, and one line in the registry. The module must not decide
+    by the values it sees nor change anything in place, so that `torch.func.vmap` can run it for all clients
+    at once, and its layers must be registered in the order in which they run.
+    """
+
+    def build(self, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+        """Return a freshly initialised module that turns `(n, *input_shape)` into `(n, num_classes)` logits.
+
+        The weights are drawn from PyTorch's global generator: seed it first.
+        """
+        name = type(self).__name__
+        check_number(name, "num_classes", num_classes, 2, whole=True)
+        if not input_shape or any(not isinstance(n, int) or n < 1 for n in input_shape):
+            raise InputError(f"{name} needs the shape of one example, e.g. (1, 28, 28), got {input_shape!r}.")
+        return self.make(tuple(input_shape), num_classes)
+
+    @abstractmethod
+    def make(self, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+        """Return the module; the arguments are checked."""
+
+
+def check_images(name: str, input_shape: tuple[int, ...], smallest: int, instead: str) -> tuple[int, int, int]:
+    """Return channels, height and width, or complain that these are no images of at least that size."""
+    if len(input_shape) != 3 or min(input_shape[1:]) < smallest:
+        raise InputError(
+            f"{name} needs images (channels, height, width) of at least {smallest} x {smallest}, got examples of "
+            f"shape {input_shape}. Take the model {instead}."
+        )
+    channels, height, width = input_shape
+    return channels, height, width
