@@ -1,0 +1,36 @@
+"""The simulator: federated learning with all clients of a round trained at once, under attack and defended.
+
+from flanders.attacks import AgrMinMax
+    from flanders.filters import Flanders
+from flanders.simulation import Setting, Simulation, summary
+
+setting = Setting(attack=AgrMinMax(), malicious_fraction=0.8, filter=Flanders(keep=0.2), rounds=10)
+print(summary(list(Simulation(setting).run())))
+"""
+
+from flanders.simulation.federation import Simulation
+from flanders.simulation.metrics import Confusion, auc, summary
+from flanders.simulation.poisoning import DATA_POISONS, Backdoor, DataPoison, Dba, LabelFlip
+from flanders.simulation.records import RoundRecord
+from flanders.simulation.setting import Setting
+from flanders.simulation.training import Trained, Trainer, Training
+
+POISONS = DATA_POISONS
+
+__all__ = [
+    "DATA_POISONS",
+    "POISONS",
+    "Backdoor",
+    "Confusion",
+    "DataPoison",
+    "Dba",
+    "LabelFlip",
+    "RoundRecord",
+    "Setting",
+    "Simulation",
+    "Trained",
+    "Trainer",
+    "Training",
+    "auc",
+    "summary",
+]

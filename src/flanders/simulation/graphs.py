@@ -1,0 +1,62 @@
+"""CUDA graphs: a training step recorded once and replayed, without the cost of launching its kernels one by one."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Hashable
+
+import torch
+
+WARM_UP = 2
+"""How often a step runs as it is before it is recorded; libraries set themselves up in the first runs."""
+MOST = 128
+"""How many steps to keep recordings of; others run as they are."""
+
+log = logging.getLogger("flanders")
+
+
+class Recordings:
+    """Runs functions that always do the same to the same memory, from recordings where that is possible.
+
+    On a CPU, and for functions that cannot be recorded, it just calls them.
+    """
+
+    def __init__(self, device: torch.device, *, enabled: bool = True) -> None:
+        self._enabled = enabled and device.type == "cuda"
+        self._seen: Counter[Hashable] = Counter()
+        self._graphs: dict[Hashable, torch.cuda.CUDAGraph] = {}
+        self._pool = torch.cuda.graph_pool_handle() if self._enabled else None
+
+    def clear(self) -> None:
+        """Forget all recordings, as is necessary when the memory they refer to goes away."""
+        self._seen.clear()
+        self._graphs.clear()
+
+    def run(self, name: Hashable, step: Callable[[], None]) -> None:
+        """Do `step`, which is known by `name`."""
+        if not self._enabled:
+            step()
+            return
+        if name in self._graphs:
+            self._graphs[name].replay()
+            return
+        self._seen[name] += 1
+        if self._seen[name] <= WARM_UP or len(self._graphs) >= MOST or not self._record(name, step):
+            step()
+            return
+        self._graphs[name].replay()
+
+    def _record(self, name: Hashable, step: Callable[[], None]) -> bool:
+        graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize()
+        try:
+            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+                step()
+        except RuntimeError as error:  # e.g. a module that looks at values
+            log.info("training steps run without CUDA graphs: %s", error)
+            torch.cuda.synchronize()
+            self._enabled = False
+            return False
+        self._graphs[name] = graph
+        return True

@@ -1,0 +1,47 @@
+"""Random numbers that are a function of what they are for: the same on every device, in any order, of any subset.
+
+Each client's batches and dropout masks follow from the seed, the round and the client alone, so they
+change neither with the other clients of the round nor with how many are trained at a time.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def mix64(x: Tensor) -> Tensor:
+    """Scramble int64 numbers: a bijection in which each bit of the input flips half of the output.
+
+    References
+    ----------
+    Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
+    """
+    x = (x ^ ((x >> 30) & (2**34 - 1))) * -0x40A7B892E31B1A47
+    x = (x ^ ((x >> 27) & (2**37 - 1))) * -0x6B2FB644ECCEEE15
+    return x ^ ((x >> 31) & (2**33 - 1))
+
+
+def mix32(x: Tensor) -> Tensor:
+    """Scramble int32 numbers in the same way.
+
+    References
+    ----------
+    Appleby, MurmurHash3 (the 32-bit finalizer), 2011.
+    """
+    x = (x ^ ((x >> 16) & (2**16 - 1))) * -0x7A143595
+    x = (x ^ ((x >> 13) & (2**19 - 1))) * -0x3D4D51CB
+    return x ^ ((x >> 16) & (2**16 - 1))
+
+
+def keys(seed: int, *parts: Tensor) -> Tensor:
+    """Return a key for each combination of whole numbers; the parts are broadcast against each other."""
+    key = mix64(torch.tensor(wrap(seed), dtype=torch.int64, device=parts[0].device))
+    for part in parts:
+        key = mix64(key ^ (part.to(torch.int64) * -0x61C8864680B583EB + 1))
+    return key
+
+
+def wrap(number: int) -> int:
+    """Return a whole number as the int64 with the same last 64 bits."""
+    return (number + 2**63) % 2**64 - 2**63

@@ -1,0 +1,107 @@
+"""Adam and stochastic gradient descent for many clients at once, on stacked tensors `(n, ...)`.
+
+Both are PyTorch's own fused kernels: one pass over the data on a CPU, one launch for all tensors on a GPU. All
+clients of a call have taken the same number of steps, so stacking them changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.optim.adam import adam
+from torch.optim.sgd import sgd
+
+BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
+"""Adam's constants, which are PyTorch's defaults."""
+
+
+class Optimizer(Protocol):
+    """Moves parameters along their gradients, and remembers what it needs for it."""
+
+    def reset(self) -> None:
+        """Forget everything: each round of local training starts afresh."""
+
+    def tick(self, step: int) -> None:
+        """Say how many steps the clients of the next call have taken so far."""
+
+    def update(self, parameters: Sequence[Tensor], gradients: Sequence[Tensor], clients: slice) -> None:
+        """Take one step with these clients, whose parameters and gradients are given."""
+
+
+class StackedAdam:
+    """Adam.
+
+    References
+    ----------
+    Kingma and Ba, "Adam: a method for stochastic optimization", ICLR 2015.
+    """
+
+    def __init__(self, parameters: Sequence[Tensor], learning_rate: float) -> None:
+        self._rate = learning_rate
+        self._means = [torch.zeros_like(p) for p in parameters]
+        self._squares = [torch.zeros_like(p) for p in parameters]
+        self._steps = torch.zeros(len(parameters), device=parameters[0].device)
+        self._each_step = list(self._steps.unbind())
+
+    def reset(self) -> None:
+        """Forget the moments."""
+        torch._foreach_zero_(self._means)
+        torch._foreach_zero_(self._squares)
+
+    def tick(self, step: int) -> None:
+        """Set the step from which the bias correction follows."""
+        self._steps.fill_(step)
+
+    def update(self, parameters: Sequence[Tensor], gradients: Sequence[Tensor], clients: slice) -> None:
+        """Take one step."""
+        adam(
+            list(parameters),
+            list(gradients),
+            [m[clients] for m in self._means],
+            [s[clients] for s in self._squares],
+            [],
+            self._each_step,
+            fused=True,
+            amsgrad=False,
+            beta1=BETA1,
+            beta2=BETA2,
+            lr=self._rate,
+            weight_decay=0.0,
+            eps=EPSILON,
+            maximize=False,
+        )
+
+
+class StackedSgd:
+    """Stochastic gradient descent with momentum."""
+
+    def __init__(self, parameters: Sequence[Tensor], learning_rate: float, momentum: float) -> None:
+        self._rate, self._momentum = learning_rate, momentum
+        self._velocities = [torch.zeros_like(p) for p in parameters] if momentum else []
+
+    def reset(self) -> None:
+        """Forget the velocities."""
+        if self._velocities:
+            torch._foreach_zero_(self._velocities)
+
+    def tick(self, step: int) -> None:
+        """Do nothing: the step does not matter."""
+
+    def update(self, parameters: Sequence[Tensor], gradients: Sequence[Tensor], clients: slice) -> None:
+        """Take one step."""
+        velocities: list[Tensor | None] = [v[clients] for v in self._velocities]
+        sgd(
+            list(parameters),
+            list(gradients),
+            velocities or [None] * len(parameters),
+            fused=True,
+            weight_decay=0.0,
+            momentum=self._momentum,
+            lr=self._rate,
+            dampening=0.0,
+            nesterov=False,
+            maximize=False,
+        )

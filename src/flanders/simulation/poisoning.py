@@ -1,0 +1,206 @@
+"""Clients that poison their own data: flipped labels and backdoors.
+
+A poisoned client trains as every other client does, on examples that are changed on their way into a batch, so
+nothing is copied. Backdoor clients may scale up what they have learnt, which is all they do after training.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from flanders.registry import Registry
+from flanders.simulation.hashing import keys
+from flanders.types import InputError, check_number
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What a poison needs to know of the data."""
+
+    num_classes: int
+    highest: float
+    """The largest value in the training examples: the brightest a pixel can be."""
+
+
+class DataPoison(ABC):
+    """A way to change the examples that malicious clients train on.
+
+    A new one is a frozen dataclass with `change`, and one line in the registry.
+    """
+
+    @abstractmethod
+    def change(
+        self, x: Tensor, y: Tensor, examples: Tensor, clients: Tensor, scope: Scope
+    ) -> tuple[Tensor, Tensor]:
+        """Return poisoned examples for batches of n clients, as if all of them were malicious.
+
+        `x` is `(n, B, *input_shape)`, `y` and `examples` (the numbers of the examples) are `(n, B)`, `clients`
+        `(n,)`. What stays as it is can be returned as it is; nothing may be changed in place.
+        """
+
+    def send(self, trained: Tensor, global_model: Tensor, num_clients: int) -> Tensor:
+        """Return what the malicious clients send, `(b, d)`, of what they trained. Default: just that."""
+        return trained
+
+    def aim(self, x: Tensor, y: Tensor, scope: Scope) -> tuple[Tensor, Tensor, Tensor] | None:
+        """Return test images with the trigger, the class they should be taken for, and which of them count.
+
+        None if the poison is not aimed at anything but accuracy.
+        """
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class Poisoner:
+    """A poison and the data it works on."""
+
+    poison: DataPoison
+    scope: Scope
+
+    def apply(
+        self, x: Tensor, y: Tensor, examples: Tensor, clients: Tensor, poisoned: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return the batches of n clients with those of the `poisoned` (n,) ones changed."""
+        new_x, new_y = self.poison.change(x, y, examples, clients, self.scope)
+        if new_x is not x:
+            x = torch.where(poisoned.view(-1, *[1] * (x.ndim - 1)), new_x, x)
+        return x, torch.where(poisoned[:, None], new_y, y)
+
+
+@dataclass(frozen=True)
+class LabelFlip(DataPoison):
+    """Train on labels turned round: class y becomes C - 1 - y.
+
+    References
+    ----------
+    Fang et al., "Local model poisoning attacks to Byzantine-robust federated learning", USENIX Security 2020.
+    """
+
+    def change(
+        self, x: Tensor, y: Tensor, examples: Tensor, clients: Tensor, scope: Scope
+    ) -> tuple[Tensor, Tensor]:
+        """Turn the labels round."""
+        return x, scope.num_classes - 1 - y
+
+
+@dataclass(frozen=True)
+class Backdoor(DataPoison):
+    r"""Teach the model to take whatever carries a small patch for the target class, and scale that up.
+
+    A share of each batch gets the patch, a bright square in the lower right corner (in examples that are no
+    images: the last `size`² numbers), and the target's label. The trained model is sent as
+    :math:`g + s (\theta - g)`.
+
+    Parameters
+    ----------
+    target
+        The class that triggered images should be taken for.
+    size
+        The side of the patch, in pixels.
+    share
+        The share of the malicious clients' examples that get the patch.
+    boost
+        The factor s. Default: clients in the round over malicious ones, so that a plain average is
+        replaced by what these have trained.
+
+    References
+    ----------
+    Bagdasaryan et al., "How to backdoor federated learning", AISTATS 2020.
+    Gu et al., "BadNets", 2017.
+    """
+
+    target: int = 0
+    size: int = 3
+    share: float = 0.5
+    boost: float | None = None
+
+    def __post_init__(self) -> None:
+        name = type(self).__name__
+        check_number(name, "target", self.target, 0, whole=True)
+        check_number(name, "size", self.size, 1, whole=True)
+        check_number(name, "share", self.share, 0, 1)
+        if self.boost is not None:
+            check_number(name, "boost", self.boost, 0)
+
+    def change(
+        self, x: Tensor, y: Tensor, examples: Tensor, clients: Tensor, scope: Scope
+    ) -> tuple[Tensor, Tensor]:
+        """Put the patch on some examples, always the same ones, and give them the target's label."""
+        drawn = keys(0, examples) >> 1  # from 0 to 2^62 in size, either sign
+        chosen = drawn.abs() < int(self.share * 2**62)
+        patch = self._worn(clients, x.shape[2:])
+        where = chosen.view(*chosen.shape, *[1] * (x.ndim - 2)) & patch
+        return torch.where(where, scope.highest, x), torch.where(chosen, self._aimed(scope), y)
+
+    def send(self, trained: Tensor, global_model: Tensor, num_clients: int) -> Tensor:
+        """Scale the step up."""
+        boost = num_clients / trained.shape[0] if self.boost is None else self.boost
+        return trained if boost == 1 else global_model + boost * (trained - global_model)
+
+    def aim(self, x: Tensor, y: Tensor, scope: Scope) -> tuple[Tensor, Tensor, Tensor] | None:
+        """Put the whole patch on all images; those of the target class itself do not count."""
+        target = self._aimed(scope)
+        x = torch.where(self.patch(x.shape[1:], x.device), scope.highest, x)
+        return x, torch.full_like(y, target), y != target
+
+    def patch(self, shape: torch.Size | tuple[int, ...], device: torch.device) -> Tensor:
+        """Return where the patch is, as booleans of the shape of one example."""
+        mask = torch.zeros(shape, dtype=torch.bool, device=device)
+        if len(shape) == 3:
+            mask[:, -self.size :, -self.size :] = True
+        else:
+            mask.view(-1)[-(self.size**2) :] = True
+        return mask
+
+    def _worn(self, clients: Tensor, shape: torch.Size) -> Tensor:
+        """Return which part of the patch each client uses, to be broadcast against `(n, B, *shape)`: all of it."""
+        return self.patch(shape, clients.device)
+
+    def _aimed(self, scope: Scope) -> int:
+        if self.target >= scope.num_classes:
+            raise InputError(
+                f"{type(self).__name__}(target={self.target}) needs a class from 0 to {scope.num_classes - 1}."
+            )
+        return self.target
+
+
+@dataclass(frozen=True)
+class Dba(Backdoor):
+    """Share the backdoor's patch among the malicious clients: each trains on one part, the test shows them all.
+
+    Parameters
+    ----------
+    target, size, share, boost
+        As in `Backdoor`.
+    parts
+        Into how many pieces the patch is cut, row by row; client c has piece c modulo `parts`.
+
+    References
+    ----------
+    Xie et al., "DBA: distributed backdoor attacks against federated learning", ICLR 2020.
+    """
+
+    size: int = 4
+    parts: int = 4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_number("Dba", "parts", self.parts, 1, self.size**2, whole=True)
+
+    def _worn(self, clients: Tensor, shape: torch.Size) -> Tensor:
+        whole = self.patch(shape, clients.device)
+        flat = whole.view(shape[0], -1) if len(shape) == 3 else whole.view(1, -1)
+        order = torch.cumsum(flat, dim=1) - 1  # 0, 1, 2, ... along the patch, in each channel
+        piece = (order * self.parts // math.prod([self.size, self.size])).clamp(0, self.parts - 1).view(shape)
+        mine = piece == (clients % self.parts).view(-1, *[1] * len(shape))
+        return (mine & whole).unsqueeze(1)
+
+
+DATA_POISONS: Registry[DataPoison] = Registry(
+    "data poison", {"label-flip": LabelFlip, "backdoor": Backdoor, "dba": Dba}
+)

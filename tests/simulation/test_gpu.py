@@ -1,0 +1,94 @@
+"""What must hold on a GPU; skipped where there is none."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from flanders.attacks import AgrMinMax
+from flanders.data import Dirichlet, Iid, from_arrays
+from flanders.filters import Flanders
+from flanders.models import MODELS, Layout
+from flanders.simulation import Setting, Simulation, Trainer, Training
+from flanders.simulation.batches import ClientData
+from flanders.state import load_state, save_state
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
+def images(count=600, side=32, classes=5):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((count, 3, side, side), dtype=np.float32)
+    return from_arrays(x, rng.integers(0, classes, count), num_classes=classes)
+
+
+def clients(data, sizes, device):
+    rows = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
+    return ClientData.of(torch.from_numpy(data.x_train).to(device), torch.from_numpy(data.y_train).to(device), rows)
+
+
+@pytest.mark.parametrize("name", ["mlp2", "mlp4", "cnn6", "mobilenet"])
+def test_training_on_a_gpu_equals_training_on_a_cpu(name):
+    data, sizes, training = images(), [40, 17, 64, 33], Training("sgd", 0.01, momentum=0.9, batch_size=16)
+    torch.manual_seed(0)
+    module = MODELS.make(name).build((3, 32, 32), 5)
+    model, buffers = Layout.of(module).flatten(module), {n: b.clone() for n, b in module.named_buffers()}
+    expected = Trainer(module, clients(data, sizes, "cpu"), training).train(model, buffers, range(4), seed=1)
+    module.cuda()
+    on_gpu = {n: b.cuda() for n, b in buffers.items()}
+    trainer = Trainer(module, clients(data, sizes, "cuda"), training)
+    for _ in range(4):  # the later ones from recordings
+        found = trainer.train(model.cuda(), on_gpu, range(4), seed=1)
+        torch.testing.assert_close(found.updates.cpu(), expected.updates, atol=2e-4, rtol=1e-3)
+    for n, b in expected.buffers.items():
+        torch.testing.assert_close(found.buffers[n].cpu(), b, atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["mlp4", "cnn6", "mobilenet"])
+def test_recorded_steps_give_the_same_bytes_as_steps_one_by_one(name):
+    data, sizes = images(), [40, 17, 64, 33]
+    module = MODELS.make(name).build((3, 32, 32), 5).cuda()
+    model, buffers = Layout.of(module).flatten(module), {n: b.clone() for n, b in module.named_buffers()}
+    recorded, plain = (
+        Trainer(module, clients(data, sizes, "cuda"), Training(batch_size=16), graphs=graphs)
+        for graphs in (True, False)
+    )
+    expected = plain.train(model, buffers, range(4), seed=1).updates
+    for _ in range(5):
+        assert torch.equal(recorded.train(model, buffers, range(4), seed=1).updates, expected)
+
+
+@pytest.mark.parametrize("partition", [Iid(), Dirichlet()])
+def test_a_run_on_a_gpu_repeats_and_continues_bit_for_bit(partition, tmp_path):
+    setting = Setting(
+        partition=partition,
+        num_clients=20,
+        rounds=8,
+        attack=AgrMinMax(),
+        malicious_fraction=0.4,
+        filter=Flanders(keep=0.6),
+        device="cuda",
+    )
+    whole, again, first, second = (Simulation(setting) for _ in range(4))
+    expected = list(whole.run())
+    assert [r.loss for r in again.run()] == [r.loss for r in expected]
+    rounds = first.run()
+    for _ in range(4):
+        next(rounds)
+    save_state(tmp_path / "state.npz", first.state_dict())
+    second.load_state_dict(load_state(tmp_path / "state.npz", like=second.like))
+    assert [r.loss for r in second.run()] == [r.loss for r in expected[4:]]
+    assert torch.equal(whole.model, second.model)
+
+
+def test_a_cpu_and_a_gpu_make_the_same_decisions():
+    setting = Setting(partition=Iid(), num_clients=10, rounds=4, attack=AgrMinMax(), malicious_fraction=0.3,
+                      filter=Flanders(keep=0.7), device="cpu")  # fmt: skip
+    for a, b in zip(
+        Simulation(setting).run(), Simulation(dataclasses.replace(setting, device="cuda")).run(), strict=True
+    ):
+        np.testing.assert_array_equal(a.kept, b.kept)
+        assert a.accuracy == pytest.approx(b.accuracy, abs=0.02)

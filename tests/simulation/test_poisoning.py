@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from flanders.data import Iid
+from flanders.filters import DistanceToGlobal
+from flanders.simulation import DATA_POISONS, Backdoor, Dba, LabelFlip, Setting, Simulation, Training
+from flanders.simulation.poisoning import Poisoner, Scope
+from flanders.types import InputError
+
+SCOPE = Scope(num_classes=10, highest=2.5)
+
+
+def batch(n=3, size=40, shape=(1, 6, 6)):
+    rng = np.random.default_rng(0)
+    x = torch.from_numpy(rng.standard_normal((n, size, *shape), dtype=np.float32))
+    y = torch.from_numpy(rng.integers(0, 10, (n, size)))
+    return x, y, torch.arange(n * size).view(n, size), torch.arange(n)
+
+
+def test_label_flip_turns_classes_round_for_poisoned_clients_only():
+    x, y, examples, clients = batch()
+    poisoner = Poisoner(LabelFlip(), SCOPE)
+    new_x, new_y = poisoner.apply(x, y, examples, clients, torch.tensor([False, True, False]))
+    assert new_x is x
+    assert torch.equal(new_y[1], 9 - y[1])
+    assert torch.equal(new_y[[0, 2]], y[[0, 2]])
+
+
+def test_a_backdoor_puts_the_patch_and_the_target_on_its_share_of_examples():
+    x, y, examples, clients = batch(size=400)
+    before = x.clone()
+    new_x, new_y = Poisoner(Backdoor(target=7, size=2, share=0.25), SCOPE).apply(
+        x, y, examples, clients, torch.tensor([True, False, True])
+    )
+    assert torch.equal(x, before)
+    assert torch.equal(new_x[1], x[1])
+    changed = (new_x != x).flatten(2).any(2)
+    assert float(changed[[0, 2]].float().mean()) == pytest.approx(0.25, abs=0.05)
+    assert bool((new_y[changed] == 7).all())
+    assert torch.equal(new_y[~changed], y[~changed])
+    assert bool((new_x[changed][..., -2:, -2:] == 2.5).all())
+    assert torch.equal(new_x[..., :-2, :], x[..., :-2, :])
+
+
+def test_an_example_is_triggered_in_every_round_or_in_none():
+    x, y, examples, clients = batch()
+    poison = Backdoor(share=0.5)
+    first = poison.change(x, y, examples, clients, SCOPE)
+    again = poison.change(x.flip(1), y.flip(1), examples.flip(1), clients, SCOPE)
+    assert torch.equal(first[0], again[0].flip(1))
+
+
+def test_model_replacement_scales_the_step_so_that_the_average_becomes_it():
+    g = torch.tensor([1.0, 1.0])
+    trained = torch.tensor([[2.0, 0.0]])
+    honest = torch.ones(4, 2)
+    sent = Backdoor().send(trained, g, num_clients=5)
+    torch.testing.assert_close(torch.cat([honest, sent]).mean(0), trained[0])
+    torch.testing.assert_close(Backdoor(boost=2.0).send(trained, g, 5), torch.tensor([[3.0, -1.0]]))
+    assert LabelFlip().send(trained, g, 5) is trained
+
+
+@pytest.mark.parametrize("shape", [(1, 6, 6), (3, 6, 6), (36,)])
+def test_the_parts_of_a_distributed_trigger_make_up_the_whole(shape):
+    poison = Dba(size=4, parts=4, share=1.0)
+    x = torch.zeros(6, 2, *shape)
+    new_x, _ = poison.change(
+        x, torch.zeros(6, 2, dtype=torch.int64), torch.zeros(6, 2, dtype=torch.int64), torch.arange(6), SCOPE
+    )
+    worn = (new_x != 0)[:, 0]
+    whole = poison.patch(shape, x.device)
+    assert torch.equal(worn[:4].any(0), whole)
+    assert int(worn[:4].sum()) == int(whole.sum())  # no pixel is worn twice
+    assert torch.equal(worn[0], worn[4])
+    assert (worn.flatten(1).sum(1) > 0).all()
+
+
+def test_the_test_shows_the_whole_trigger_and_leaves_out_images_of_the_target():
+    x, y = torch.zeros(5, 1, 6, 6), torch.tensor([0, 1, 2, 0, 4])
+    shown, target, counts = Dba(target=0).aim(x, y, SCOPE)
+    assert bool((shown[:, :, -4:, -4:] == 2.5).all())
+    assert target.tolist() == [0] * 5
+    assert counts.tolist() == [False, True, True, False, True]
+    assert LabelFlip().aim(x, y, SCOPE) is None
+
+
+def test_a_target_that_does_not_exist_is_named():
+    x, y, examples, clients = batch()
+    with pytest.raises(InputError, match="0 to 9"):
+        Backdoor(target=10).change(x, y, examples, clients, SCOPE)
+
+
+@pytest.mark.parametrize("name", ["backdoor", "dba"])
+def test_a_backdoor_takes_hold_without_defence_and_not_with_one(name):
+    poison = DATA_POISONS.make(name, target=3)
+    base = {
+        "partition": Iid(),
+        "training": Training(epochs=3),
+        "num_clients": 10,
+        "rounds": 5,
+        "device": "cpu",
+        "data_poison": poison,
+        "malicious_fraction": 0.4,
+        "rotating": False,
+        "attack_start": 2,
+    }
+    open_, guarded = (
+        list(Simulation(Setting(**base, **more)).run()) for more in ({}, {"filter": DistanceToGlobal(keep=0.6)})
+    )
+    assert open_[0].attack_success < 0.3
+    assert open_[-1].attack_success > 0.9
+    assert open_[-1].accuracy > 0.8
+    assert guarded[-1].attack_success < 0.3
+    assert [int(r.malicious.sum()) for r in open_] == [0, 4, 4, 4, 4]
+
+
+def test_label_flip_hurts_accuracy():
+    base = {"partition": Iid(), "training": Training(epochs=3), "num_clients": 5, "rounds": 3, "device": "cpu"}
+    clean = list(Simulation(Setting(**base)).run())
+    flipped = list(Simulation(Setting(**base, data_poison=LabelFlip(), malicious_fraction=0.6)).run())
+    assert clean[-1].accuracy > 0.85 > 0.5 > flipped[-1].accuracy
+
+
+def test_every_poison_is_registered_with_a_summary():
+    for name in DATA_POISONS:
+        assert DATA_POISONS.describe(name).summary
+        DATA_POISONS.make(name)
