@@ -1,0 +1,45 @@
+"""Where each kind of thing that a spec can name is registered; nothing is imported before it is asked for."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+from flanders.registry import Registry
+from flanders.types import InputError, did_you_mean
+
+_REGISTRIES = {
+    "attacks": ("flanders.attacks", "ATTACKS"),
+    "poisons": ("flanders.simulation", "DATA_POISONS"),
+    "filters": ("flanders.filters", "FILTERS"),
+    "aggregators": ("flanders.aggregators", "AGGREGATORS"),
+    "preaggregators": ("flanders.aggregators", "PREAGGREGATORS"),
+    "datasets": ("flanders.data", "DATASETS"),
+    "partitions": ("flanders.data", "PARTITIONS"),
+    "models": ("flanders.models", "MODELS"),
+}
+KINDS: Sequence[str] = tuple(_REGISTRIES)
+
+
+def registry(kind: str) -> Registry[Any]:
+    """Return the registry of one of `KINDS`."""
+    if kind not in _REGISTRIES:
+        raise InputError(f"There is no list of {kind!r}.{did_you_mean(kind, KINDS)} Known: {', '.join(KINDS)}.")
+    module, name = _REGISTRIES[kind]
+    found: Registry[Any] = getattr(need(module), name)
+    return found
+
+
+def need(module: str) -> Any:
+    """Import a module of this package, or say which extra brings what it lacks."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing in ("", "flanders"):
+            raise
+        extra = "report" if module.startswith("flanders.report") else "sim"
+        raise InputError(
+            f"This needs {missing}, which is not installed. Install it with: pip install 'flanders-fl[{extra}]'."
+        ) from error

@@ -1,0 +1,120 @@
+"""A spec with lists in it, taken apart: one plain spec for each point of the grid.
+
+A list is an axis, everywhere. A value that is itself a list is written as an axis of one value,
+`layer_sizes = [[784, 10]]`. A list of tables is an axis of tables, which may hold axes of their own.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from flanders.types import InputError
+
+Table = dict[str, Any]
+LARGEST = 100_000
+"""The most runs that one spec may ask for: more is a slip of the keyboard."""
+
+
+def read_toml(path: Path) -> Table:
+    """Read a spec file, or say what is wrong with it."""
+    try:
+        with open(path, "rb") as file:
+            return tomllib.load(file)
+    except FileNotFoundError:
+        raise InputError(f"There is no spec at {path}.") from None
+    except IsADirectoryError:
+        raise InputError(f"{path} is a folder. Name the spec files in it, e.g. {path}/*.toml.") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not a TOML file: it is not UTF-8 text.") from error
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path} is not valid TOML: {error}.") from error
+
+
+def expand(tree: Table, place: str = "spec") -> list[Table]:
+    """Return the points of the grid in the order of the file, the last axis changing fastest.
+
+    Examples
+    --------
+    >>> expand({"attack": [{"name": "lie"}, {"name": "gauss", "sigma": [1, 5]}], "seed": 0})
+    [{'attack': {'name': 'lie'}, 'seed': 0},
+     {'attack': {'name': 'gauss', 'sigma': 1}, 'seed': 0},
+     {'attack': {'name': 'gauss', 'sigma': 5}, 'seed': 0}]
+    >>> expand({"layer_sizes": [[784, 10]]})
+    [{'layer_sizes': [784, 10]}]
+    """
+    size = _size(tree, place)
+    if size > LARGEST:
+        raise InputError(f"{place} asks for {size:,} runs, more than {LARGEST:,}. Shorten its lists.")
+    return list(_points(tree))
+
+
+def _size(tree: Table, place: str) -> int:
+    total = 1
+    for key, value in tree.items():
+        where = f"{place}: {key}" if ": " not in place else f"{place}.{key}"
+        if isinstance(value, list):
+            if not value:
+                raise InputError(f"{where} is an empty list, so there is nothing to run. Leave it out.")
+            total *= sum(_size(v, where) if isinstance(v, dict) else 1 for v in value)
+        elif isinstance(value, dict):
+            total *= _size(value, where)
+    return total
+
+
+def _points(tree: Table) -> Iterator[Table]:
+    for values in product(*(list(_values(value)) for value in tree.values())):
+        yield dict(zip(tree, values, strict=True))
+
+
+def _values(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        yield from _points(value)
+    elif isinstance(value, list):
+        for item in value:
+            if isinstance(item, dict):
+                yield from _points(item)
+            else:
+                yield item
+    else:
+        yield value
+
+
+def parse_override(text: str) -> tuple[list[str], Any]:
+    """Read `key.path=value`; the value is TOML, and a bare word is a string.
+
+    Examples
+    --------
+    >>> parse_override("federation.seed=[0, 1]"), parse_override("attack.name=lie")
+    ((['federation', 'seed'], [0, 1]), (['attack', 'name'], 'lie'))
+    """
+    key, equals, value = text.partition("=")
+    path = [part.strip() for part in key.split(".")]
+    if not equals or not all(path):
+        raise InputError(f"--set needs key=value, e.g. --set federation.rounds=3. Got {text!r}.")
+    try:
+        return path, tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError as error:
+        if re.fullmatch(r"\s*[A-Za-z][\w.-]*\s*", value):
+            return path, value.strip()
+        raise InputError(
+            f"--set {key}: {value.strip()!r} is not a TOML value ({error}). "
+            "Quote strings twice, e.g. --set 'attack.name=\"lie\"'."
+        ) from error
+
+
+def override(tree: Table, path: list[str], value: Any) -> Table:
+    """Return the spec with one key set; a list of tables has it set in each of them."""
+    head, *rest = path
+    if not rest:
+        return {**tree, head: value}
+    below = tree.get(head, {})
+    branches = below if isinstance(below, list) else [below]
+    changed = [override(b if isinstance(b, dict) else {"name": b}, rest, value) for b in branches]
+    return {**tree, head: changed if isinstance(below, list) else changed[0]}

@@ -1,0 +1,86 @@
+"""Watching a grid: live bars in a terminal, a line for each run elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from typing import Any, TextIO
+
+from flanders.experiments.events import Event, Notify, RoundEnded, RunEnded, RunStarted
+from flanders.experiments.summary import label
+
+
+@contextlib.contextmanager
+def watching(total: int, done: int, stream: TextIO | None = None) -> Iterator[Notify]:
+    """Show progress on `stream` (standard error), of `total` runs of which `done` are done already."""
+    stream = stream or sys.stderr
+    if stream.isatty():
+        with _bars(total, done, stream) as notify:
+            yield notify
+    else:
+        yield Lines(total, done, stream)
+
+
+class Lines:
+    """One line when a run ends, for logs and pipes."""
+
+    def __init__(self, total: int, done: int, stream: TextIO) -> None:
+        self.total, self.ended, self.stream = total, done, stream
+        self._last: dict[str, RoundEnded] = {}
+        self._names: dict[str, str] = {}
+
+    def __call__(self, event: Event) -> None:
+        """Take note of an event, and print it if a run has ended."""
+        if isinstance(event, RunStarted):
+            self._names[event.run] = label(event.spec)
+            if event.after:
+                self._say(event.run, f"goes on after round {event.after}")
+        elif isinstance(event, RoundEnded):
+            self._last[event.run] = event
+        else:
+            self.ended += event.status in ("done", "failed")
+            last = self._last.pop(event.run, None)
+            so_far = f", round {last.number}, {round_line(last)}" if last else ""
+            self._say(event.run, f"{event.status}{so_far}{': ' + event.error if event.error else ''}")
+
+    def _say(self, run: str, text: str) -> None:
+        print(f"[{self.ended}/{self.total}] {run} {self._names.get(run, '')}: {text}", file=self.stream, flush=True)
+
+
+def round_line(event: RoundEnded) -> str:
+    """Return a round in a few words."""
+    return f"accuracy {event.accuracy:.3f}, kept {event.kept}, caught {event.caught}, missed {event.missed}"
+
+
+@contextlib.contextmanager
+def _bars(total: int, done: int, stream: TextIO) -> Iterator[Notify]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    progress = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[line]}"),
+        console=Console(file=stream),
+    )
+    tasks: dict[str, Any] = {}
+
+    def notify(event: Event) -> None:
+        if isinstance(event, RunStarted):
+            rounds = event.spec["federation"]["rounds"]
+            tasks[event.run] = progress.add_task(label(event.spec), total=rounds, completed=event.after, line="")
+        elif isinstance(event, RoundEnded):
+            progress.update(tasks[event.run], completed=event.number, line=round_line(event))
+        else:
+            progress.remove_task(tasks.pop(event.run))
+            if event.status in ("done", "failed"):
+                progress.advance(grid)
+            if isinstance(event, RunEnded) and event.error:
+                progress.console.print(f"{event.run} {event.status}: {event.error}", style="red", markup=False)
+
+    with progress:
+        grid = progress.add_task("runs", total=total, completed=done, line="")
+        yield notify

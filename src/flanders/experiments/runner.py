@@ -1,0 +1,129 @@
+"""Carry out the runs of a grid: skip what is done, go on where a run was left, share with other processes."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from flanders.experiments.build import Datasets, computing_with, make_simulation, num_threads
+from flanders.experiments.claims import HEARTBEAT
+from flanders.experiments.events import Notify, RoundEnded, RunEnded, RunStarted
+from flanders.experiments.schema import ResultsError
+from flanders.experiments.store import Claimed, ClaimLost, Store
+
+Stop = Callable[[], bool]
+SHARE = 0.1
+"""The most of a run's time that checkpoints may take when their spacing is left to the runner."""
+
+
+def work(path: Path, ids: Sequence[str], datasets: Datasets, notify: Notify, stop: Stop) -> None:
+    """Carry out runs until none is left that nobody else is at work on, or until `stop()`.
+
+    A run that raises is recorded as failed and the others go on; a results file that cannot be
+    written ends everything.
+    """
+    threads = num_threads()
+    with Store(path, create=False) as store:
+        while not stop():
+            claimed = store.claim(ids, threads)
+            if claimed is None:
+                break
+            run = claimed.spec.id
+            try:
+                with heartbeat(path, run), computing_with(claimed.spec.options.threads or threads):
+                    status = carry_out(store, claimed, datasets, notify, stop)
+                notify(RunEnded(run, status))
+            except ClaimLost as error:
+                notify(RunEnded(run, "lost", str(error)))
+            except ResultsError:
+                raise
+            except Exception as error:
+                message = f"{type(error).__name__}: {error}"
+                store.fail(run, message, traceback.format_exc())
+                notify(RunEnded(run, "failed", message))
+            except BaseException:
+                with contextlib.suppress(ResultsError):
+                    store.release(run)
+                raise
+
+
+def carry_out(store: Store, claimed: Claimed, datasets: Datasets, notify: Notify, stop: Stop) -> str:
+    """Carry out one run from where it was left; return `done`, or `stopped` if it was asked to."""
+    spec, run = claimed.spec, claimed.spec.id
+    rounds = spec.canonical["federation"]["rounds"]
+    notify(RunStarted(run, spec.canonical, claimed.checkpoint))
+    simulation = make_simulation(spec, datasets)
+    if claimed.checkpoint:
+        simulation.load_state_dict(store.read_checkpoint(run, like=getattr(simulation, "like", None)))
+    pace = Pace(spec.options.checkpoint_every)
+    for record in simulation.run():
+        last, stopping = record.number == rounds, stop()
+        if not last and (stopping or pace.due(record.number)):
+            with pace.timed():
+                store.write_round(run, record, state=simulation.state_dict())
+        else:
+            store.write_round(run, record, last=last)
+        notify(_summary(run, record))
+        if last:
+            return "done"
+        if stopping:
+            store.release(run)
+            return "stopped"
+    raise RuntimeError(f"the simulation ended before round {rounds}")
+
+
+class Pace:
+    """When to write a checkpoint: every so many rounds, or as often as takes a tenth of the time.
+
+    Checkpoints never change what a run decides, only how many rounds are repeated after a crash.
+    """
+
+    def __init__(self, every: int | None) -> None:
+        self.every = every
+        self._cost = 0.0
+        self._written = -float("inf")
+
+    def due(self, number: int) -> bool:
+        """Tell whether to write one after this round."""
+        if self.every is not None:
+            return number % self.every == 0
+        return time.monotonic() - self._written >= self._cost * (1 / SHARE - 1)
+
+    @contextlib.contextmanager
+    def timed(self) -> Iterator[None]:
+        """Measure the writing of one."""
+        begun = time.monotonic()
+        yield
+        self._written = time.monotonic()
+        self._cost = self._written - begun
+
+
+@contextlib.contextmanager
+def heartbeat(path: Path, run: str) -> Iterator[None]:
+    """Say every few seconds, from a thread with a connection of its own, that the run is being worked on."""
+    over = threading.Event()
+
+    def beat() -> None:
+        while not over.wait(HEARTBEAT):
+            with contextlib.suppress(ResultsError), Store(path, create=False) as store:  # the main thread will tell
+                store.beat(run)
+
+    thread = threading.Thread(target=beat, name=f"heartbeat {run}", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _summary(run: str, record: Any) -> RoundEnded:
+    kept, malicious = [bool(x) for x in record.kept], [bool(x) for x in record.malicious]
+    caught = sum(bad and not in_ for bad, in_ in zip(malicious, kept, strict=True))
+    missed = sum(bad and in_ for bad, in_ in zip(malicious, kept, strict=True))
+    return RoundEnded(run, record.number, float(record.accuracy), sum(kept), caught, missed)

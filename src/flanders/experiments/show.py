@@ -1,0 +1,151 @@
+"""Registries and results as text: rich tables in a terminal, plain columns in a pipe, JSON on request."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from flanders.experiments.catalog import registry
+from flanders.experiments.schema import connect_for_reading, explained
+from flanders.experiments.summary import Summary, attack_of, rule_of, summarise
+from flanders.registry import REQUIRED
+from flanders.types import InputError
+
+
+def listing(kinds: Sequence[str], *, as_json: bool = False) -> None:
+    """Print the entries of these registries with their parameters and what they do."""
+    entries = {}
+    for kind in kinds:
+        try:
+            entries[kind] = [registry(kind).describe(name) for name in registry(kind)]
+        except InputError as error:  # a package is missing; the rest can still be listed
+            if len(kinds) == 1:
+                raise
+            print(f"{kind}: {error}", file=sys.stderr)
+    if as_json:
+        found = {kind: [dataclasses.asdict(entry) for entry in group] for kind, group in entries.items()}
+        print(json.dumps(found if len(kinds) > 1 else found[kinds[0]], indent=2, default=str))
+        return
+    for kind, group in entries.items():
+        if len(kinds) > 1:
+            print(f"\n{kind.upper()}")
+        width = max(len(entry.name) for entry in group)
+        for entry in group:
+            print(f"{entry.name.ljust(width)}  {entry.summary}")
+            if entry.parameters:
+                text = textwrap.wrap(_parameters(entry.parameters), max(40, _columns() - width - 4))
+                print(textwrap.indent("\n".join(text), " " * (width + 4)))
+
+
+def results(path: Path, *, as_json: bool = False) -> None:
+    """Print one line for each run of a results file."""
+    found = summarise(path)
+    if as_json:
+        print(json.dumps([dataclasses.asdict(summary) for summary in found], indent=2))
+    else:
+        closing_table(found)
+
+
+def run(path: Path, beginning: str, *, as_json: bool = False) -> None:
+    """Print what a run is and what each of its rounds came to."""
+    found = [summary for summary in summarise(path) if summary.id.startswith(beginning)]
+    if len(found) != 1:
+        what = "no run" if not found else f"{len(found)} runs"
+        raise InputError(
+            f"{path} has {what} whose id begins with {beginning!r}. `flanders show {path}` lists them."
+        )
+    (summary,) = found
+    rounds = _rounds(path, summary.id)
+    if as_json:
+        print(json.dumps({**dataclasses.asdict(summary), "rounds": rounds}, indent=2))
+        return
+    print(f"{summary.id}  {summary.status}, {summary.rounds} rounds, {summary.seconds:.1f} s")
+    if summary.error:
+        print(f"error: {summary.error}")
+    print(json.dumps(summary.spec, indent=2))
+    keys = ("round", "accuracy", "loss", "attack_success", "kept", "caught", "missed", "note")
+    table([[_cell(row[key]) for key in keys] for row in rounds], keys)
+
+
+def closing_table(found: Iterable[Summary]) -> None:
+    """Print runs next to each other: what attacked, what defended, what came of it."""
+    rows = []
+    for s in found:
+        attack, fraction = attack_of(s.spec)
+        federation = s.spec["federation"]
+        rows.append(
+            {
+                "run": s.id[:8],
+                "attack": attack,
+                "r": f"{fraction:g}",
+                "filter": s.spec["filter"]["name"],
+                "aggregator": rule_of(s.spec),
+                "seed": str(federation["seed"]),
+                "status": s.status,
+                "rounds": f"{s.rounds}/{federation['rounds']}",
+                "best": _cell(s.best),
+                "final": _cell(s.final),
+                "precision": _cell(s.precision),
+                "recall": _cell(s.recall),
+            }
+        )
+    if rows:
+        table([list(row.values()) for row in rows], list(rows[0]))
+
+
+def table(rows: Sequence[Sequence[str]], columns: Sequence[str], title: str = "") -> None:
+    """Print a table on standard output, as wide as the terminal, or as its content where there is none."""
+    if sys.stdout.isatty():
+        from rich.box import SIMPLE
+        from rich.console import Console
+        from rich.table import Table
+
+        drawn = Table(*columns, title=title or None, box=SIMPLE, title_justify="left")
+        for row in rows:
+            drawn.add_row(*(cell.replace("[", "\\[") for cell in row))
+        Console(width=_columns()).print(drawn)
+        return
+    widths = [max(len(row[i]) for row in [columns, *rows]) for i in range(len(columns))]
+    if title:
+        print(f"\n{title}")
+    for row in [columns, *rows]:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _rounds(path: Path, id_: str) -> list[dict[str, Any]]:
+    connection = connect_for_reading(path)
+    try:
+        with explained(path):
+            cursor = connection.execute(
+                "SELECT round.number AS round, accuracy, loss, attack_success, "
+                "CAST(total(kept) AS INTEGER) AS kept, "
+                "CAST(total(malicious AND NOT kept) AS INTEGER) AS caught, "
+                "CAST(total(malicious AND kept) AS INTEGER) AS missed, note "
+                "FROM round LEFT JOIN client ON client.run = round.run AND client.round = round.number "
+                "WHERE round.run = ? GROUP BY round.number ORDER BY round.number",
+                (id_,),
+            )
+            names = [column[0] for column in cursor.description]
+            return [dict(zip(names, row, strict=True)) for row in cursor]
+    finally:
+        connection.close()
+
+
+def _columns() -> int:
+    return max(60, shutil.get_terminal_size((116, 24)).columns)
+
+
+def _parameters(parameters: dict[str, Any]) -> str:
+    return ", ".join(name if value is REQUIRED else f"{name}={value!r}" for name, value in parameters.items())
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.3f}" if isinstance(value, float) else str(value)

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flanders import InputError
+from flanders.experiments.grid import expand, override, parse_override, read_toml
+
+scalars = st.integers() | st.booleans() | st.text(max_size=3)
+axes = st.lists(scalars, min_size=1, max_size=3)
+tables = st.dictionaries(st.text(min_size=1, max_size=3), scalars | axes, max_size=3)
+specs = st.dictionaries(st.text(min_size=1, max_size=3), scalars | axes | tables, max_size=3)
+
+
+def size(value):
+    if isinstance(value, dict):
+        return math.prod(size(v) for v in value.values())
+    return sum(size(v) for v in value) if isinstance(value, list) else 1
+
+
+@given(specs)
+def test_a_grid_has_as_many_points_as_the_product_of_its_axes_and_none_holds_a_list(spec):
+    points = expand(spec)
+    assert len(points) == size(spec)
+    for point in points:
+        assert list(point) == list(spec)
+        assert not any(isinstance(v, list) for v in point.values())
+        for key, value in point.items():
+            axis = spec[key] if isinstance(spec[key], list) else [spec[key]]
+            assert isinstance(value, dict) or any(value is v or value == v for v in axis)
+
+
+@given(specs)
+def test_a_point_of_a_grid_is_a_grid_of_itself(spec):
+    for point in expand(spec)[:20]:
+        assert expand(point) == [point]
+
+
+@given(st.lists(st.lists(scalars, max_size=3), min_size=1, max_size=3))
+def test_a_list_inside_a_list_is_one_value(values):
+    assert expand({"sizes": values}) == [{"sizes": value} for value in values]
+
+
+def test_the_last_axis_changes_fastest():
+    points = expand({"a": [1, 2], "b": {"c": ["x", "y"]}})
+    assert [(p["a"], p["b"]["c"]) for p in points] == [(1, "x"), (1, "y"), (2, "x"), (2, "y")]
+
+
+def test_an_axis_without_values_is_named():
+    with pytest.raises(InputError, match=r"mine.toml: attack.sigma is an empty list"):
+        expand({"attack": {"sigma": []}}, "mine.toml")
+
+
+def test_a_grid_beyond_reason_is_refused_before_it_is_built():
+    with pytest.raises(InputError, match=r"asks for 1,000,000,000,000 runs, more than 100,000"):
+        expand({str(i): list(range(100)) for i in range(6)})
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("a.b=3", 3),
+        ("a.b = [0, 1]", [0, 1]),
+        ("a.b=lie", "lie"),
+        ('a.b="agr-min-max"', "agr-min-max"),
+        ("a.b=agr-min-max", "agr-min-max"),
+        ("a.b=true", True),
+        ("a.b={name='gauss', sigma=5}", {"name": "gauss", "sigma": 5}),
+    ],
+)
+def test_an_override_takes_a_toml_value_or_a_bare_word(text, value):
+    assert parse_override(text) == (["a", "b"], value)
+
+
+@pytest.mark.parametrize("text", ["rounds", "=3", "a..b=1", "a=[1,", "a="])
+def test_an_override_that_cannot_be_read_is_an_error(text):
+    with pytest.raises(InputError, match="--set"):
+        parse_override(text)
+
+
+def test_an_override_reaches_into_names_tables_and_lists_of_tables():
+    assert override({}, ["a", "b"], 1) == {"a": {"b": 1}}
+    assert override({"a": "lie"}, ["a", "fraction"], 0.2) == {"a": {"name": "lie", "fraction": 0.2}}
+    spec = {"a": [{"name": "x"}, "y"]}
+    assert override(spec, ["a", "b"], 1) == {"a": [{"name": "x", "b": 1}, {"name": "y", "b": 1}]}
+    assert spec == {"a": [{"name": "x"}, "y"]}
+
+
+@pytest.mark.parametrize(("content", "problem"), [(b"a = ", "not valid TOML"), (b"\xff\xfe", "not UTF-8")])
+def test_a_file_that_is_no_toml_is_named(tmp_path, content, problem):
+    path = tmp_path / "bad.toml"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=f"bad.toml .*{problem}"):
+        read_toml(path)
+
+
+def test_a_missing_spec_and_a_folder_are_named(tmp_path):
+    with pytest.raises(InputError, match=r"no spec at .*gone.toml"):
+        read_toml(tmp_path / "gone.toml")
+    with pytest.raises(InputError, match="is a folder"):
+        read_toml(tmp_path)

@@ -1,0 +1,273 @@
+from __future__ import annotations
+
+import contextlib
+import random
+import signal
+import sqlite3
+import time
+
+import pytest
+
+from experiments.conftest import command, decisions, finish
+from flanders.experiments import runner
+from flanders.experiments.build import Datasets, versions
+from flanders.experiments.events import RoundEnded, RunEnded, RunStarted
+from flanders.experiments.runner import Pace, work
+from flanders.experiments.schema import ResultsError
+from flanders.experiments.spec import read_specs
+from flanders.experiments.store import Store
+from flanders.experiments.summary import summarise
+from flanders.experiments.workers import Interrupt, run_grid
+
+
+def never():
+    return False
+
+
+def enter(path, spec, *overrides):
+    with Store(path) as store:
+        return store.add(read_specs([spec], overrides), versions())
+
+
+def wait_until(path, condition):
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        with contextlib.suppress(ResultsError):  # not there yet
+            if condition(summarise(path)):
+                return
+        time.sleep(0.05)
+    raise TimeoutError
+
+
+@pytest.fixture
+def uninterrupted(fake, spec, tmp_path):
+    path = tmp_path / "uninterrupted.sqlite"
+    work(path, enter(path, spec), Datasets(), lambda event: None, never)
+    return decisions(path)
+
+
+def kill_until_done(path, spec, kills, seed, **environment):
+    """Run a grid, killing it at a random statement or moment each time, and return how often it was killed."""
+    rng = random.Random(seed)
+    killed = 0
+    arguments = ["run", spec, "--out", path]
+    for attempt in range(kills):
+        if attempt % 2:
+            process = command(*arguments, FAKE_DEATH=rng.randint(1, 60), **environment)
+        else:
+            process = command(*arguments, FAKE_SECONDS=0.3, **environment)
+            time.sleep(rng.uniform(0.2, 1.4))
+            process.kill()
+        code, _, err = finish(process)
+        assert code in (0, -signal.SIGKILL), err
+        killed += code != 0
+        if path.exists() and attempt > 2:
+            arguments = ["resume", path]
+    code, _, err = finish(command(*arguments, **environment))
+    assert code == 0, err
+    return killed
+
+
+def test_a_grid_that_is_killed_again_and_again_ends_as_if_nothing_had_happened(uninterrupted, spec, results):
+    assert kill_until_done(results, spec, 8, seed=1) >= 4
+    assert decisions(results) == uninterrupted
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_a_grid_survives_a_hundred_kills(uninterrupted, spec, results, seed):
+    assert kill_until_done(results, spec, 100, seed) >= 5
+    assert decisions(results) == uninterrupted
+
+
+class Killed(BaseException):
+    pass
+
+
+class Mortal(sqlite3.Connection):
+    """A connection whose process dies before the `left`-th statement: nothing after that reaches the file."""
+
+    left = 0
+
+    def execute(self, *args):
+        Mortal.left -= 1
+        if Mortal.left <= 0:
+            raise Killed
+        return super().execute(*args)
+
+    def executemany(self, *args):
+        Mortal.left -= 1
+        if Mortal.left <= 0:
+            raise Killed
+        return super().executemany(*args)
+
+
+def test_no_statement_is_a_bad_one_to_die_at(fake, spec, tmp_path, monkeypatch):
+    small = ("federation.rounds=2", "federation.seed=0", "filter.name={name='flanders', keep=6}")
+    whole, connect = tmp_path / "whole.sqlite", sqlite3.connect
+    work(whole, enter(whole, spec, *small), Datasets(), lambda event: None, never)
+    for statement in range(1, 120, 2):
+        path = tmp_path / f"{statement}.sqlite"
+        ids = enter(path, spec, *small)
+        with monkeypatch.context() as patch:
+            patch.setattr(Mortal, "left", statement)
+            patch.setattr(sqlite3, "connect", lambda *args, **kwargs: connect(*args, factory=Mortal, **kwargs))
+            try:
+                work(path, ids, Datasets(), lambda event: None, never)
+                break
+            except Killed:
+                pass
+        connection = sqlite3.connect(path)
+        connection.execute("UPDATE run SET owner = NULL")  # its process is dead
+        connection.commit()
+        connection.close()
+        work(path, ids, Datasets(), lambda event: None, never)
+        assert decisions(path) == decisions(whole)
+    assert 30 < statement < 119
+
+
+def test_two_processes_share_a_grid_and_run_each_run_once(uninterrupted, spec, results):
+    processes = [command("run", spec, "--out", results, FAKE_SECONDS=0.1) for _ in range(2)]
+    ended = []
+    for process in processes:
+        code, _, err = finish(process)
+        assert code == 0, err
+        ended += [line.split()[1] for line in err.splitlines() if ": done" in line]
+    assert len(ended) == len(set(ended)) == 4
+    assert decisions(results) == uninterrupted
+
+
+def test_several_jobs_end_as_one(uninterrupted, spec, results):
+    code, out, err = finish(command("run", spec, "--out", results, "--jobs", 3))
+    assert code == 0, err
+    assert err.count(": done") == 4
+    assert decisions(results) == uninterrupted
+    assert f"Results: {results}" in out
+
+
+def test_jobs_stop_after_their_round_when_the_command_that_started_them_is_killed(uninterrupted, spec, results):
+    process = command("run", spec, "--out", results, "--jobs", 2, FAKE_SECONDS=0.2)
+    wait_until(results, lambda found: any(s.rounds for s in found))
+    process.kill()
+    finish(process)
+    wait_until(results, lambda found: {s.status for s in found} <= {"pending", "done"})
+    assert any(s.status == "pending" for s in summarise(results))
+    assert finish(command("resume", results))[0] == 0
+    assert decisions(results) == uninterrupted
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_ctrl_c_saves_the_round_and_says_how_to_go_on(uninterrupted, spec, results, jobs):
+    process = command("run", spec, "--out", results, "--jobs", jobs, FAKE_SECONDS=0.3)
+    wait_until(results, lambda found: any(s.rounds for s in found))
+    process.send_signal(signal.SIGINT)
+    code, _, err = finish(process)
+    assert code == 130
+    assert "Stopping after this round" in err
+    assert f"To go on: flanders resume {results}" in err
+    assert "Traceback" not in err
+    assert {s.status for s in summarise(results)} <= {"pending", "done"}
+    code, _, err = finish(command("resume", results))
+    assert code == 0
+    assert "goes on after round" in err
+    assert decisions(results) == uninterrupted
+
+
+def test_a_second_ctrl_c_stops_at_once(spec, results):
+    process = command("run", spec, "--out", results, FAKE_SECONDS=30)
+    wait_until(results, lambda found: any(s.status == "running" for s in found))
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    code, _, err = finish(process)
+    assert code == 130
+    assert "Traceback" not in err
+    assert {s.status for s in summarise(results)} == {"pending"}
+
+
+def test_a_run_that_fails_is_recorded_and_the_others_go_on(fake, spec, results):
+    ids = enter(results, spec, "federation.seed=[13, 1]")
+    events = []
+    work(results, ids, Datasets(), events.append, never)
+    found = summarise(results)
+    assert sorted(s.status for s in found) == ["done", "done", "failed", "failed"]
+    failed = next(s for s in found if s.status == "failed")
+    assert failed.error == "ArithmeticError: the thirteenth seed brings no luck"
+    assert failed.rounds == 1
+    assert RunEnded(failed.id, "failed", failed.error) in events
+
+
+def test_what_is_done_is_not_run_again(fake, spec, results):
+    ids = enter(results, spec)
+    work(results, ids, Datasets(), lambda event: None, never)
+    events = []
+    work(results, enter(results, spec), Datasets(), events.append, never)
+    assert events == []
+
+
+def test_whoever_watches_is_told_of_runs_and_rounds(fake, spec, results):
+    ids = enter(results, spec, "federation.seed=0", "federation.rounds=2", "filter.name=keep-all")
+    events = []
+    work(results, ids, Datasets(), events.append, never)
+    kinds = [type(event) for event in events]
+    assert kinds == [RunStarted, RoundEnded, RoundEnded, RunEnded]
+    assert (events[1].number, events[1].kept, events[1].caught, events[1].missed) == (1, 8, 0, 2)
+
+
+def test_a_results_file_that_cannot_be_written_ends_the_grid(fake, spec, results, monkeypatch):
+    ids = enter(results, spec)
+
+    def full(*args, **kwargs):
+        raise ResultsError("The disk is full")
+
+    monkeypatch.setattr(Store, "write_round", full)
+    with pytest.raises(ResultsError, match="disk is full"):
+        run_grid(results, ids, lambda event: None, never)
+    assert not any(s.status == "failed" for s in summarise(results))
+
+
+def test_a_dataset_is_loaded_once_for_all_runs(fake, spec, results, monkeypatch):
+    from flanders.data import DATASETS
+
+    loads = []
+    monkeypatch.setattr(DATASETS["synthetic"], "load", lambda self, folder: loads.append(folder))
+    work(results, enter(results, spec), Datasets(), lambda event: None, never)
+    assert loads == [None]
+
+
+def test_checkpoints_come_as_asked_or_take_a_tenth_of_the_time(monkeypatch):
+    assert [n for n in range(1, 10) if Pace(3).due(n)] == [3, 6, 9]
+    clock = [0.0]
+    monkeypatch.setattr(runner.time, "monotonic", lambda: clock[0])
+    pace, written = Pace(None), []
+    for number in range(1, 101):
+        clock[0] += 1.0
+        if pace.due(number):
+            written.append(number)
+            with pace.timed():
+                clock[0] += 2.0
+    assert written[0] == 1
+    assert 0.05 <= 2.0 * len(written) / clock[0] <= 0.12
+    cheap = Pace(None)
+    for _ in range(5):
+        assert cheap.due(1)
+        with cheap.timed():
+            pass
+
+
+def test_rounds_after_the_last_checkpoint_are_repeated_to_the_same_bytes(uninterrupted, spec, results):
+    code, _, _ = finish(command("run", spec, "--out", results, "--set", "run.checkpoint_every=4", FAKE_DEATH=120))
+    assert code == -signal.SIGKILL
+    assert finish(command("resume", results))[0] == 0
+    assert decisions(results) == uninterrupted
+
+
+def test_signals_are_handled_only_while_listening():
+    before = signal.getsignal(signal.SIGINT)
+    interrupt = Interrupt()
+    with interrupt.listening():
+        signal.raise_signal(signal.SIGINT)
+        assert interrupt()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before

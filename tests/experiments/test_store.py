@@ -1,0 +1,318 @@
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from flanders import InputError
+from flanders.experiments import claims, schema, store
+from flanders.experiments.export import export_csv, export_parquet
+from flanders.experiments.schema import ResultsError, connect_for_reading
+from flanders.experiments.spec import Options, RunSpec
+from flanders.experiments.store import ClaimLost, Store
+from flanders.experiments.summary import summarise
+
+
+def spec(seed=0):
+    parts = {
+        "attack": None,
+        "poison": None,
+        "filter": {"name": "keep-all"},
+        "data": {"dataset": {"name": "digits"}},
+    }
+    rule = {"name": "fedavg", "preaggregators": []}
+    return RunSpec({**parts, "aggregator": rule, "federation": {"rounds": 3, "seed": seed}})
+
+
+def record(number=1, **changes):
+    values = {
+        "number": number,
+        "accuracy": np.float32(0.1) * number,
+        "loss": 1 / 3,
+        "attack_success": float("nan"),
+        "seconds": {"train": 0.5},
+        "clients": (3, 4, 7),
+        "malicious": np.array([True, True, False]),
+        "kept": np.array([False, True, True]),
+        "scores": np.array([0.1 + 0.2, float("nan"), float("inf")]),
+        "probabilities": None,
+        "unusable": (4,),
+        "note": "",
+        "threshold": 2.0,
+    }
+    return SimpleNamespace(**{**values, **changes})
+
+
+@pytest.fixture
+def opened(results):
+    with Store(results) as found:
+        found.add([spec(0), spec(1)], {"flanders": "test"})
+        yield found
+
+
+@pytest.fixture
+def ids():
+    return [spec(0).id, spec(1).id]
+
+
+def rows(path, query):
+    connection = sqlite3.connect(path)
+    try:
+        return connection.execute(query).fetchall()
+    finally:
+        connection.close()
+
+
+def test_a_round_is_read_back_to_the_last_bit(opened, ids, results):
+    opened.claim(ids)
+    opened.write_round(ids[0], record())
+    assert rows(results, "SELECT accuracy, loss, attack_success, train, attack FROM round") == [
+        (float(np.float32(0.1)), 1 / 3, None, 0.5, None)
+    ]
+    assert rows(results, "SELECT client, malicious, kept, unusable, score, probability FROM client") == [
+        (3, 1, 0, 0, 0.1 + 0.2, None),
+        (4, 1, 1, 1, None, None),
+        (7, 0, 1, 0, float("inf"), None),
+    ]
+
+
+def test_a_checkpoint_is_kept_in_pieces_and_only_the_last_one(opened, ids, results, monkeypatch):
+    monkeypatch.setattr(store, "PIECE", 1000)
+    opened.claim(ids)
+    state = {"model": np.arange(700.0), "rng": np.random.default_rng(0).bit_generator.state}
+    opened.write_round(ids[0], record(1), state={"model": np.zeros(5000)})
+    opened.write_round(ids[0], record(2), state=state)
+    assert rows(results, "SELECT count(*) > 5, min(round), max(round) FROM checkpoint") == [(1, 2, 2)]
+    found = opened.read_checkpoint(ids[0])
+    assert found["rng"] == state["rng"]
+    np.testing.assert_array_equal(found["model"], state["model"])
+
+
+def test_a_run_is_done_with_its_last_round_and_leaves_no_checkpoint(opened, ids, results):
+    opened.claim(ids)
+    opened.write_round(ids[0], record(1), state={"x": 1})
+    opened.write_round(ids[0], record(2), last=True)
+    assert rows(results, "SELECT status, owner FROM run ORDER BY position") == [("done", None), ("pending", None)]
+    assert rows(results, "SELECT * FROM checkpoint") == []
+    assert opened.claim(ids).spec.id == ids[1]
+    assert opened.claim(ids) is None
+
+
+def test_a_round_that_cannot_be_written_in_full_is_not_written_at_all(opened, ids, results):
+    opened.claim(ids)
+    opened.write_round(ids[0], record(1), state={"round": 1})
+    with pytest.raises(ResultsError):
+        opened.write_round(ids[0], record(2, clients=(3, 3, 7)), state={"round": 2})
+    assert rows(results, "SELECT number FROM round") == [(1,)]
+    assert opened.read_checkpoint(ids[0]) == {"round": 1}
+
+
+def test_a_repeated_round_replaces_the_one_that_is_there(opened, ids, results):
+    opened.claim(ids)
+    opened.write_round(ids[0], record(1))
+    again = {"malicious": [True], "kept": [True], "scores": None, "unusable": ()}
+    opened.write_round(ids[0], record(1, clients=(9,), loss=2.0, **again))
+    assert rows(results, "SELECT loss FROM round") == [(2.0,)]
+    assert rows(results, "SELECT client FROM client") == [(9,)]
+
+
+def test_who_has_lost_its_claim_writes_nothing(opened, ids, results):
+    opened.claim(ids)
+    opened._connection.execute("UPDATE run SET owner = 'somebody else'")
+    with pytest.raises(ClaimLost):
+        opened.write_round(ids[0], record())
+    assert rows(results, "SELECT * FROM round") == []
+
+
+def test_readers_read_while_a_round_is_being_written(opened, ids, results):
+    opened.claim(ids)
+    opened.write_round(ids[0], record(1))
+    with schema.transaction(opened._connection):
+        opened._write_rows(ids[0], record(2))
+        assert summarise(results)[0].rounds == 1
+    assert summarise(results)[0].rounds == 2
+
+
+def test_precision_and_recall_count_clients_over_all_rounds(opened, ids, results):
+    opened.claim(ids)
+    opened.write_round(ids[0], record(1))  # one caught, one missed
+    opened.write_round(ids[0], record(2, kept=[False, False, False]))  # two caught, one wronged
+    found = summarise(results)[0]
+    assert (found.precision, found.recall) == (3 / 4, 3 / 4)
+    assert (found.best, found.final) == (float(np.float32(0.1) * 2),) * 2
+    assert summarise(results)[1].best is None
+
+
+def owner(**changes):
+    return json.dumps({**json.loads(claims.me()), **changes})
+
+
+def test_a_claim_lives_as_long_as_its_process_and_elsewhere_as_its_heartbeat():
+    assert claims.is_alive(claims.me(), 0)
+    assert not claims.is_alive(None, None)
+    child = subprocess.Popen([sys.executable, "-c", "pass"])
+    child.wait()
+    assert not claims.is_alive(owner(pid=child.pid, started=None), time.time())
+    assert not claims.is_alive(owner(started="1"), time.time())  # the number of the process was given out again
+    assert claims.is_alive(owner(machine="far away"), time.time() - claims.LEASE / 2)
+    assert not claims.is_alive(owner(machine="far away"), time.time() - 2 * claims.LEASE)
+
+
+def test_the_claim_of_a_dead_process_is_taken_over_with_its_checkpoint(opened, ids):
+    opened.claim(ids)
+    opened.write_round(ids[0], record(1), state={"x": 1})
+    opened._connection.execute("UPDATE run SET owner = ? WHERE owner IS NOT NULL", (owner(started="1"),))
+    claimed = opened.claim(ids)
+    assert (claimed.spec.id, claimed.checkpoint) == (ids[0], 1)
+
+
+def test_a_failed_run_waits_until_it_is_tried_again(opened, ids):
+    opened.claim(ids)
+    opened.fail(ids[0], "ValueError: no", "Traceback")
+    assert opened.claim(ids).spec.id == ids[1]
+    assert opened.claim(ids) is None
+    opened.retry(ids, {"device": "cuda"})
+    claimed = opened.claim(ids)
+    assert (claimed.spec.id, claimed.spec.options.device) == (ids[0], "cuda")
+
+
+def test_a_run_keeps_the_threads_it_began_with_unless_told_otherwise(opened, ids):
+    assert opened.claim(ids, threads=3).spec.options.threads == 3
+    opened.release(ids[0])
+    opened.add([spec(0)], {})
+    assert opened.claim(ids, threads=8).spec.options.threads == 3
+    opened.release(ids[0])
+    opened.add([RunSpec(spec(0).canonical, Options(threads=5))], {})
+    assert opened.claim(ids, threads=8).spec.options.threads == 5
+
+
+def test_a_run_entered_twice_is_one_run_with_the_newest_options(opened, ids, results):
+    opened.add([RunSpec(spec(0).canonical, Options(chunk=4))], {})
+    assert rows(results, "SELECT id FROM run ORDER BY position") == [(i,) for i in ids]
+    assert opened.claim(ids).spec.options.chunk == 4
+
+
+@pytest.mark.parametrize(
+    ("message", "meaning"),
+    [
+        ("database or disk is full", "The disk is full"),
+        ("database is locked", "locked by another program"),
+        ("attempt to write a readonly database", "cannot be opened for writing"),
+        ("file is not a database", "not a readable results file"),
+        ("disk I/O error", "could not be used: disk I/O error"),
+    ],
+)
+def test_what_sqlite_complains_about_is_explained(results, message, meaning):
+    with pytest.raises(ResultsError, match=meaning), schema.explained(results):
+        raise sqlite3.OperationalError(message)
+
+
+def test_a_full_disk_under_a_checkpoint_leaves_the_last_round_whole(opened, ids, monkeypatch):
+    opened.claim(ids)
+    opened.write_round(ids[0], record(1), state={"round": 1})
+    full = OSError(28, "No space left on device")
+    monkeypatch.setattr(os, "fsync", lambda file: (_ for _ in ()).throw(full))
+    with pytest.raises(ResultsError, match=r"The disk is full.*flanders resume"):
+        opened.write_round(ids[0], record(2), state={"round": 2})
+    assert opened.read_checkpoint(ids[0]) == {"round": 1}
+
+
+def test_a_database_that_is_full_ends_with_what_was_saved_before(opened, ids, results):
+    opened.claim(ids)
+    opened.write_round(ids[0], record(1), state={"x": np.zeros(10)})
+    pages = opened._connection.execute("PRAGMA page_count").fetchone()[0]
+    opened._connection.execute(f"PRAGMA max_page_count={pages + 2}")
+    with pytest.raises(ResultsError, match="The disk is full"):
+        opened.write_round(ids[0], record(2), state={"x": np.zeros(100_000)})
+    assert rows(results, "SELECT number FROM round") == [(1,)]
+    opened._connection.execute("PRAGMA max_page_count=1000000")
+    opened.write_round(ids[0], record(2), state={"x": 2})
+    assert opened.read_checkpoint(ids[0]) == {"x": 2}
+
+
+def test_files_that_are_no_results_are_refused_and_left_alone(tmp_path, results):
+    with pytest.raises(ResultsError, match="no results at"):
+        connect_for_reading(results)
+    with pytest.raises(ResultsError, match="no results at"):
+        Store(results, create=False)
+    assert not results.exists()
+    with pytest.raises(ResultsError, match="is a folder"):
+        Store(tmp_path)
+    with pytest.raises(ResultsError, match="there is no folder"):
+        Store(tmp_path / "gone" / "results.sqlite")
+    results.write_text("these are my notes" * 100)
+    with pytest.raises(ResultsError, match="not a readable results file"):
+        Store(results)
+    assert results.read_text().startswith("these are my notes")
+    other = tmp_path / "other.sqlite"
+    connection = sqlite3.connect(other)
+    connection.execute("CREATE TABLE mine (x)")
+    connection.close()
+    with pytest.raises(ResultsError, match="not one of results"):
+        Store(other)
+
+
+def test_a_file_that_was_made_but_not_filled_is_empty_to_readers_and_new_to_writers(results):
+    results.touch()  # a process that was killed a moment after it began
+    with pytest.raises(ResultsError, match="is empty"):
+        connect_for_reading(results)
+    with Store(results, create=False) as store_:
+        assert store_.unfinished() == []
+
+
+def test_a_results_file_of_another_format_is_refused(opened, results):
+    opened._connection.execute("PRAGMA user_version=99")
+    with pytest.raises(ResultsError, match="has the format 99"):
+        connect_for_reading(results)
+
+
+def test_old_checkpoints_give_their_space_back(opened, ids, results):
+    opened.claim(ids)
+    opened.write_round(ids[0], record(1), state={"x": np.zeros(500_000)})
+    opened.write_round(ids[0], record(2), last=True)
+    opened.compact()
+    opened.close()
+    assert results.stat().st_size < 200_000
+
+
+def test_csv_has_every_row_and_the_spec_as_columns(opened, ids, results, tmp_path):
+    opened.claim(ids)
+    opened.write_round(ids[0], record(1))
+    written = export_csv(results, tmp_path / "csv")
+    runs, rounds, clients = (path.read_text().splitlines() for path in written)
+    assert [path.name for path in written] == ["run.csv", "round.csv", "client.csv"]
+    assert runs[0].startswith("id,status,")
+    assert "federation.seed" in runs[0]
+    assert len(runs) == 3
+    assert rounds[1].startswith(f"{ids[0]},1,0.10000000149011612,")
+    assert clients[1] == f"{ids[0]},1,3,1,0,0,0.30000000000000004,"
+    assert sorted(p.name for p in (tmp_path / "csv").iterdir()) == ["client.csv", "round.csv", "run.csv"]
+
+
+def test_parquet_has_typed_columns(opened, ids, results, tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    opened.claim(ids)
+    opened.write_round(ids[0], record(1))
+    _, rounds, clients = (parquet.read_table(path) for path in export_parquet(results, tmp_path / "parquet"))
+    assert rounds["accuracy"].to_pylist() == [float(np.float32(0.1))]
+    assert clients["malicious"].to_pylist() == [True, True, False]
+    assert clients["client"].to_pylist() == ["3", "4", "7"]
+
+
+def test_parquet_without_pyarrow_names_what_to_install(opened, results, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(InputError, match=r"pip install .*flanders-fl\[parquet\]"):
+        export_parquet(results, tmp_path)
+
+
+def test_an_export_to_where_nothing_can_be_written_is_an_error(opened, results, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot be written"):
+        export_csv(results, tmp_path / "file" / "csv")

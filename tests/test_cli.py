@@ -1,0 +1,333 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import threading
+import types
+from pathlib import Path
+
+import pytest
+
+import flanders
+from experiments import fake_simulation
+from experiments.conftest import SCRIPT, SPEC
+from flanders import ATTACKS, FILTERS
+from flanders.cli import KINDS, main
+from flanders.experiments import catalog, show
+from flanders.experiments.progress import watching
+
+
+@pytest.fixture
+def cli(monkeypatch, tmp_path, capsys):
+    """Runs the command in an empty folder with the small simulator; returns exit code, output, errors."""
+    for name, module in fake_simulation.modules().items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.delenv("FLANDERS_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "spec.toml").write_text(SPEC)
+
+    def run(*arguments):
+        code = main([str(a) for a in arguments])
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+        return code, out, err
+
+    return run
+
+
+def test_a_run_ends_with_a_table_and_where_the_results_lie(cli, tmp_path):
+    code, out, err = cli("run", "spec.toml")
+    assert code == 0
+    header, *rows = out.splitlines()
+    columns = ["run", "attack", "r", "filter", "aggregator", "seed", "status", "rounds", "best", "final"]
+    assert header.split() == [*columns, "precision", "recall"]
+    assert len(rows) == 5
+    assert re.match(r"\w{8}  gauss   0.25  flanders  fedavg      0     done    6/6  ", rows[0])
+    assert rows[-1] == "Results: results.sqlite"
+    assert "[4/4]" in err.splitlines()[-1]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["results.sqlite", "spec.toml"]
+
+
+def test_a_second_run_of_the_same_spec_runs_nothing(cli):
+    cli("run", "spec.toml")
+    code, out, err = cli("run", "spec.toml")
+    assert (code, err) == (0, "")
+    assert out.count("done") == 4
+    code, _, err = cli("run", "spec.toml", "--set", "federation.seed=[1, 2]")
+    assert code == 0
+    assert len(err.splitlines()) == 2
+
+
+def test_a_dry_run_lists_the_runs_and_touches_nothing(cli, tmp_path):
+    code, out, _ = cli("run", "spec.toml", "--dry-run", "--set", "federation.seed=7")
+    assert code == 0
+    assert [line.split("  ")[1] for line in out.splitlines()] == [
+        "synthetic, gauss r=0.25, flanders + fedavg, seed 7",
+        "synthetic, gauss r=0.25, keep-all + fedavg, seed 7",
+    ]
+    assert not (tmp_path / "results.sqlite").exists()
+
+
+def test_a_failing_run_makes_the_exit_code_one_and_is_tried_again_on_resume(cli, monkeypatch):
+    code, out, err = cli("run", "spec.toml", "--set", "federation.seed=[13, 2]")
+    assert code == 1
+    assert out.count("failed") == out.count("done") == 2
+    assert "ArithmeticError: the thirteenth seed brings no luck" in err
+    assert "2 of 4 runs failed. To try them again: flanders resume results.sqlite" in err
+    step = fake_simulation.Simulation.step
+    monkeypatch.setattr(fake_simulation.Simulation, "step", lambda self: step(mended(self)))
+    code, out, err = cli("resume")
+    assert code == 0
+    assert out.count("done") == 4
+    assert "goes on after round 1" in err
+
+
+def mended(simulation):
+    simulation.setting = fake_simulation.Setting(**{**simulation.setting.__dict__, "seed": 14})
+    return simulation
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["run", "gone.toml"], "There is no spec at gone.toml"),
+        (["run", "spec.toml", "--set", "attack.name=gaus"], "Did you mean 'gauss'?"),
+        (["run", "spec.toml", "--set", "rounds"], "--set needs key=value"),
+        (["run", "spec.toml", "--device", "cuda"], "There is no GPU here"),
+        (["run", "spec.toml", "--jobs", "0"], "--jobs must be at least 1"),
+        (["run", "spec.toml", "--out", "gone/results.sqlite"], "there is no folder"),
+        (["run", "spec.toml", "--out", "."], "is a folder"),
+        (["run", "spec.toml", "--out", "/proc/results.sqlite"], "cannot be "),
+        (["run", "spec.toml", "--out", "spec.toml"], "not a readable results file"),
+        (["resume"], "There are no results at results.sqlite"),
+        (["show", "gone.sqlite"], "There are no results at gone.sqlite"),
+        (["show", "spec.toml"], "not a readable results file"),
+        (["export", "gone.sqlite", "--csv", "csv"], "There are no results at gone.sqlite"),
+    ],
+)
+def test_wrong_input_is_one_line_on_standard_error_and_exit_code_two(cli, tmp_path, arguments, problem):
+    code, out, err = cli(*arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("flanders: ")
+    assert problem in err
+    assert len(err.splitlines()) == 1
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["spec.toml"]
+
+
+def test_missing_data_is_found_before_anything_is_run(cli, tmp_path):
+    code, _, err = cli("run", "spec.toml", "--set", "data.dataset=mnist", "--data-dir", tmp_path)
+    assert code == 2
+    assert "No files of mnist were found" in err
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["spec.toml"]
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="needs a file system of its own")
+def test_a_full_disk_is_explained_and_nothing_is_lost(tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    (tmp_path / "spec.toml").write_text(SPEC)
+    flanders_ = f"{shlex.quote(sys.executable)} {shlex.quote(str(SCRIPT))}"
+    script = f"""
+        mount -t tmpfs -o size=12m tmpfs disk || exit 77
+        head -c 12100k /dev/zero > disk/filler
+        {flanders_} run spec.toml --out disk/results.sqlite --set federation.rounds=40; echo code $? >&2
+        rm disk/filler
+        {flanders_} resume disk/results.sqlite > /dev/null || exit 1
+        cp disk/results.sqlite .
+    """
+    environment = {**os.environ, "PYTHONPATH": str(Path(flanders.__file__).parents[1])}
+    result = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, env=environment
+    )
+    if result.returncode == 77 or "unshare" in result.stderr:
+        pytest.skip("no file system of its own here")
+    assert result.returncode == 0, result.stderr
+    assert "flanders: The disk is full: disk/results.sqlite could not be written. Make room." in result.stderr
+    assert "code 2" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert [s["status"] for s in json.loads(shown(tmp_path / "results.sqlite"))] == ["done"] * 4
+
+
+def shown(path):
+    command = [sys.executable, "-m", "flanders", "show", str(path), "--json"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_is_listed_with_parameters_and_a_description(cli, kind):
+    code, out, _ = cli("list", kind, "--json")
+    assert code == 0
+    entries = json.loads(out)
+    assert [entry["name"] for entry in entries] == list(catalog.registry(kind))
+    assert all(entry["summary"].endswith((".", ")")) for entry in entries)
+    code, out, _ = cli("list", kind)
+    assert code == 0
+    assert all(entry["name"] in out and entry["summary"] in out for entry in entries)
+
+
+def test_the_list_shows_defaults(cli):
+    _, out, _ = cli("list", "attacks")
+    assert re.search(r"gauss +Add independent Gaussian noise.*\n +sigma=10.0", out)
+
+
+def test_what_is_not_installed_is_named_and_the_rest_is_listed(cli, monkeypatch):
+    real = catalog.registry
+
+    def registry(kind):
+        if kind == "models":
+            raise flanders.InputError("This needs torch")
+        return real(kind)
+
+    monkeypatch.setattr(show, "registry", registry)
+    code, out, err = cli("list")
+    assert code == 0
+    assert "FILTERS\n" in out
+    assert err == "models: This needs torch\n"
+    assert cli("list", "models")[0] == 2
+
+
+def test_the_command_line_knows_every_registry():
+    assert tuple(KINDS) == tuple(catalog.KINDS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "absent"),
+    [
+        (["--help"], ["torch", "rich", "sqlite3", "flanders.experiments"]),
+        (["--version"], ["torch", "rich", "sqlite3", "flanders.experiments"]),
+        (["list", "attacks"], ["torch", "sklearn"]),
+        (["list", "filters"], ["torch", "sklearn"]),
+        (["list", "aggregators"], ["torch", "sklearn"]),
+    ],
+)
+def test_nothing_heavy_is_imported_before_it_is_needed(arguments, absent):
+    code = (
+        "import sys; from flanders.cli import main\n"
+        f"try: main({arguments})\nexcept SystemExit: pass\n"
+        f"print([m for m in {absent} if m in sys.modules], file=sys.stderr)"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stderr.strip() == "[]"
+
+
+def test_the_version_is_the_packages(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main(["--version"])
+    assert capsys.readouterr().out == f"flanders {flanders.__version__}\n"
+
+
+def test_show_has_the_runs_and_each_of_their_rounds(cli):
+    cli("run", "spec.toml")
+    code, out, _ = cli("show", "results.sqlite", "--json")
+    assert code == 0
+    runs = json.loads(out)
+    assert {run["status"] for run in runs} == {"done"}
+    code, out, _ = cli("show", "results.sqlite", runs[0]["id"][:6])
+    assert code == 0
+    assert out.splitlines()[0].startswith(f"{runs[0]['id']}  done, 6 rounds")
+    assert len([line for line in out.splitlines() if re.match(r"\d ", line)]) == 6
+    code, out, _ = cli("show", "results.sqlite", runs[0]["id"], "--json")
+    assert [r["round"] for r in json.loads(out)["rounds"]] == [1, 2, 3, 4, 5, 6]
+    code, _, err = cli("show", "results.sqlite", "xyz")
+    assert code == 2
+    assert "no run whose id begins with 'xyz'" in err
+    assert "4 runs" in cli("show", "results.sqlite", "")[2]
+
+
+def test_export_names_the_files_it_has_written(cli, tmp_path):
+    cli("run", "spec.toml")
+    code, out, _ = cli("export", "results.sqlite", "--csv", "tables")
+    assert code == 0
+    assert out.splitlines() == ["tables/run.csv", "tables/round.csv", "tables/client.csv"]
+    assert len((tmp_path / "tables" / "client.csv").read_text().splitlines()) == 1 + 4 * 6 * 8
+
+
+def test_report_and_plot_hand_over_to_the_report(cli, monkeypatch):
+    asked = []
+    fake = types.ModuleType("flanders.report")
+    fake.write_html = lambda *args: asked.append(args)
+    fake.write_figures = lambda *args: asked.append(args)
+    monkeypatch.setitem(sys.modules, "flanders.report", fake)
+    assert cli("report", "r.sqlite")[1] == "r.html\n"
+    assert cli("report", "r.sqlite", "--html", "x.html")[1] == "x.html\n"
+    assert cli("plot", "r.sqlite", "--out", "figures", "--format", "svg")[1] == "figures\n"
+    assert [tuple(map(str, args)) for args in asked] == [
+        ("r.sqlite", "r.html"),
+        ("r.sqlite", "x.html"),
+        ("r.sqlite", "figures", "svg"),
+    ]
+
+
+def test_a_missing_package_is_named_with_the_extra_that_brings_it(cli, monkeypatch):
+    monkeypatch.setitem(sys.modules, "flanders.report", None)
+    monkeypatch.delitem(sys.modules, "flanders.report")
+    monkeypatch.setattr(catalog.importlib, "import_module", absent)
+    code, _, err = cli("report", "r.sqlite")
+    assert code == 2
+    assert "This needs matplotlib" in err
+    assert "flanders-fl[report]" in err
+
+
+def absent(name):
+    raise ModuleNotFoundError("No module named 'matplotlib'", name="matplotlib.pyplot")
+
+
+def drain(terminal, seen):
+    """Read what is written to a terminal until it is closed."""
+    try:
+        while piece := os.read(terminal, 10_000):
+            seen += piece
+    except OSError:  # Linux's way of saying so
+        pass
+
+
+def test_in_a_terminal_there_is_a_bar_for_the_grid_and_a_line_for_the_round(monkeypatch, cli):
+    pty = pytest.importorskip("pty")
+    master, slave = pty.openpty()
+    for name, value in (("COLUMNS", "160"), ("TERM", "xterm"), ("FAKE_SECONDS", "0.1")):
+        monkeypatch.setenv(name, value)
+    seen = bytearray()
+    reader = threading.Thread(target=drain, args=(master, seen))
+    reader.start()
+    with os.fdopen(slave, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        code, _, _ = cli("run", "spec.toml", "--set", "federation.seed=[13, 1]", "--set", "filter.name=keep-all")
+        monkeypatch.undo()
+    reader.join()
+    os.close(master)
+    seen = seen.decode()
+    assert code == 1
+    assert "runs" in seen
+    assert "2/2" in seen
+    assert re.search(r"accuracy 0\.\d{3}, kept 8, caught 0, missed 2", seen)
+    assert "failed: ArithmeticError" in seen
+
+
+def test_in_a_pipe_progress_is_a_line_a_run(capsys):
+    with watching(3, 1) as notify:
+        assert notify.ended == 1
+    assert capsys.readouterr().err == ""
+
+
+def test_a_table_in_a_terminal_shows_brackets_as_they_are(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    show.table([["[0, 1]"]], ["seeds"])
+    assert "[0, 1]" in capsys.readouterr().out
+
+
+def test_every_attack_and_filter_can_be_named_in_a_spec(cli):
+    names = json.dumps(list(ATTACKS))
+    code, out, err = cli("run", "spec.toml", "--dry-run", "--set", f"attack.name={names}")
+    assert code == 0, err
+    assert len(out.splitlines()) == 4 * len(ATTACKS)
+    filters = [{"name": name, "keep": "m-b"} for name in FILTERS if "keep" in FILTERS.describe(name).parameters]
+    text = ", ".join(f"{{name = '{f['name']}', keep = 'm-b'}}" for f in filters)
+    code, out, err = cli("run", "spec.toml", "--dry-run", "--set", f"filter.name=[{text}]")
+    assert code == 0, err
+    assert len(out.splitlines()) == 2 * len(filters)
