@@ -1,0 +1,64 @@
+// All runs in a table that sorts by any column and filters by any words.
+
+const table = { key: null, down: false, words: [] };
+const FORMATS = { percent, number: figure, text: (x) => (x === null || x === undefined ? "–" : String(x)) };
+
+function cellText(run, column) {
+  const value = run.cells[column.key];
+  return column.kind === "text" ? FORMATS.text(value) : FORMATS[column.kind](value);
+}
+
+function drawHead() {
+  const sortable = (key, title, kind) => el("th", {
+    scope: "col", class: kind === "text" ? null : "figure", "data-key": key,
+    "aria-sort": table.key === key ? (table.down ? "descending" : "ascending") : null,
+  }, el("button", { type: "button", text: title, onclick: () => sortBy(key, kind) }));
+  document.querySelector("#runs thead").replaceChildren(el("tr", {},
+    el("th", { scope: "col" }, el("span", { class: "visually-hidden", text: "Compare" })),
+    sortable("label", "Run", "text"),
+    ...report.columns.map((c) => sortable(c.key, c.title, c.kind))));
+}
+
+function sortBy(key, kind) {
+  if (table.key === key) table.down = !table.down;
+  else { table.key = key; table.down = kind !== "text"; }
+  for (const th of document.querySelectorAll("#runs th[data-key]")) {
+    if (th.dataset.key === key) th.setAttribute("aria-sort", table.down ? "descending" : "ascending");
+    else th.removeAttribute("aria-sort");
+  }
+  drawBody();
+}
+
+function sortedRuns() {
+  const order = runs.map((_, i) => i);
+  if (table.key === null) return order;
+  const value = (i) => (table.key === "label" ? runs[i].label : runs[i].cells[table.key]);
+  const gone = (x) => x === null || x === undefined;
+  return order.sort((i, j) => {
+    const a = value(i), b = value(j);
+    if (gone(a) || gone(b)) return gone(a) - gone(b) || i - j; // what is missing comes last, either way round
+    const apart = typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true });
+    return (table.down ? -apart : apart) || i - j;
+  });
+}
+
+function drawBody() {
+  const text = (run) => [run.id, run.label, ...report.columns.map((c) => cellText(run, c))].join(" ").toLowerCase();
+  const shown = sortedRuns().filter((i) => table.words.every((word) => text(runs[i]).includes(word)));
+  $("matches").textContent = shown.length === runs.length ? plural(runs.length, "run") : `${shown.length.toLocaleString("en")} of ${plural(runs.length, "run")}`;
+  const rows = shown.map((i) => el("tr", { class: i === state.run ? "chosen" : null, "data-run": i },
+    el("td", { class: "tick" }, el("input", {
+      type: "checkbox", "aria-label": `Compare ${runs[i].label}`, checked: state.compare.includes(i),
+      onchange: (event) => compareRun(i, event.target.checked),
+    })),
+    el("td", { class: "name" }, el("button", { type: "button", text: runs[i].label, onclick: () => { chooseRun(i); $("report").scrollIntoView(); } })),
+    ...report.columns.map((c) => el("td", { class: c.kind === "text" ? null : "figure" },
+      c.key === "status" ? el("span", { class: `state ${runs[i].status}`, text: runs[i].status, title: runs[i].message || null }) : cellText(runs[i], c)))));
+  const none = el("tr", {}, el("td", { colspan: report.columns.length + 2 }, empty("No run matches these words.")));
+  document.querySelector("#runs tbody").replaceChildren(...(rows.length ? rows : [none]));
+}
+
+$("filter").addEventListener("input", (event) => {
+  table.words = event.target.value.toLowerCase().split(/\s+/).filter(Boolean);
+  drawBody();
+});

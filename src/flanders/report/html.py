@@ -1,0 +1,82 @@
+"""One HTML file that shows a results file and needs nothing else: no server, no network."""
+
+from __future__ import annotations
+
+import html as markup
+import json
+import os
+import tempfile
+from datetime import datetime
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from flanders.report.data import read_results
+from flanders.report.payload import build
+from flanders.types import InputError
+
+SCRIPTS = ("page.js", "lines.js", "heatmap.js", "distributions.js", "bars.js", "table.js", "main.js")
+
+
+def write_html(results: Path, html: Path) -> None:
+    """Write the report of a results file: one self-contained page that opens offline.
+
+    Parameters
+    ----------
+    results
+        The results file of `flanders run`. It may still be written to: the page shows the rounds finished so far.
+    html
+        Where to write the page. An existing file is replaced once the new one is complete.
+    """
+    page = render(build(read_results(Path(results))), Path(results).name)
+    write_text(Path(html), page)
+
+
+def render(payload: dict[str, Any], source: str) -> str:
+    """Put the data, the style and the scripts into the page."""
+    assets = files("flanders.report") / "assets"
+    written = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M")
+    parts = {
+        "SOURCE": markup.escape(source),
+        "SUMMARY": markup.escape(payload["summary"]),
+        "WRITTEN": written,
+        "STYLE": (assets / "report.css").read_text(encoding="utf-8"),
+        "SCRIPT": "\n".join((assets / name).read_text(encoding="utf-8") for name in SCRIPTS),
+        "DATA": embed(payload),
+    }
+    template = (assets / "report.html").read_text(encoding="utf-8")
+    pieces = template.split("{{")
+    return pieces[0] + "".join(parts[name] + rest for name, _, rest in (p.partition("}}") for p in pieces[1:]))
+
+
+def embed(value: Any) -> str:
+    r"""Return JSON that is safe inside a script element.
+
+    Examples
+    --------
+    >>> embed({"note": "</script><!--"})
+    '{"note":"\\u003c/script>\\u003c!--"}'
+    """
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all, or say why it cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+                file.write(text)
+            mask = os.umask(0)
+            os.umask(mask)
+            os.chmod(name, 0o666 & ~mask)
+            os.replace(name, path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise InputError(
+            f"The report cannot be written to {path}: {error.strerror or error}. Name another file with --html."
+        ) from error

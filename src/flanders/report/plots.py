@@ -1,0 +1,290 @@
+"""The figures themselves: the only module that imports matplotlib."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm, Normalize
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+from flanders.report.data import BoolMatrix, RunData
+from flanders.report.naming import DEFENCE, Names
+from flanders.types import FloatVector
+
+COLUMN = 3.35
+"""Inches: the width of one column in the usual two-column styles."""
+TALL = 100
+"""Clients of a heat map at most: more would be thinner than print shows."""
+BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, GREY = (
+    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#777777"),
+)
+DRAWABLE = 1e30
+"""The largest score told apart from others, and one over the smallest."""
+MISSED, WRONGED = "#FF5A36", "#FF9DE1"  # as on the page: no colour of viridis is near
+SERIES = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, "black")
+DASHES: Sequence[Any] = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 1.5, 1.5, 1.5)), "-", (0, (6, 2)), (0, (2, 1.5)))
+PHASE_COLORS = (SKY, VERMILLION, BLUE, GREEN, ORANGE, PURPLE, GREY)
+STYLE: Any = {
+    "font.size": 8,
+    "axes.labelsize": 8,
+    "axes.titlesize": 8,
+    "legend.fontsize": 7,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "font.family": "sans-serif",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.6,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "lines.linewidth": 1.3,
+    "legend.frameon": False,
+    "grid.linewidth": 0.4,
+    "grid.color": "#dddddd",
+    "axes.axisbelow": True,
+    "pdf.fonttype": 42,
+    "ps.fonttype": 42,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "flanders",
+    "savefig.dpi": 300,
+    "savefig.bbox": "tight",
+    "savefig.pad_inches": 0.02,
+}
+
+
+def draw(names: Names, group: Sequence[int]) -> Iterator[tuple[str, Figure]]:
+    """Draw all figures of one setting, each with its name."""
+    defences: dict[str, list[int]] = {}
+    for i in group:
+        defences.setdefault(_defence(names, i), []).append(i)
+    every = {label: [names.runs[i] for i in runs] for label, runs in defences.items()}
+    twin = next((names.twin(i) for i in group if names.twin(i) is not None), None)
+    free = None if twin is None or twin in group else names.runs[twin]
+    judged = [(label, run) for label, runs in every.items() for run in runs if run.judged]
+    shown: dict[str, RunData | None] = dict(reversed(judged)) or {"": None}  # the first run of each defence
+    yield "accuracy", _figure(2.3, lambda ax: _accuracy(ax, every, free))
+    for label, run in shown.items():
+        end = f"-{label.replace(' + ', '-').replace(' ', '-')}" if len(shown) > 1 else ""
+        height = 1.0 + 2.9 * min(1, max(0.25, min(len(run.clients), TALL) / TALL)) if run else 1.5
+        yield f"scores_heatmap{end}", _figure(height, lambda ax, run=run: _heatmap(ax, run))  # type: ignore[misc]
+        yield f"score_distributions{end}", _figure(2.1, lambda ax, run=run: _distributions(ax, run))  # type: ignore[misc]
+    rows = max(1, len(every))
+    yield "precision_recall", _figure(0.9 + 0.42 * rows, lambda ax: _rates(ax, every))
+    yield "time_by_phase", _figure(0.9 + 0.32 * rows, lambda ax: _time(ax, every))
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure in the format of its file name; the same figure gives the same bytes."""
+    dates: dict[str, dict[str, Any]] = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
+    with mpl.rc_context(STYLE):
+        figure.savefig(path, metadata=dates.get(path.suffix, {}))
+
+
+def _figure(height: float, fill: Callable[[Axes], None]) -> Figure:
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(COLUMN, height), layout="constrained")
+        ax = figure.add_subplot()
+        try:
+            fill(ax)
+        except _Nothing as nothing:
+            ax.set_axis_off()
+            ax.text(0.5, 0.5, str(nothing), ha="center", va="center", transform=ax.transAxes, color="#555555")
+    return figure
+
+
+class _Nothing(Exception):
+    """There is nothing to draw; the figure says so instead."""
+
+
+def _defence(names: Names, i: int) -> str:
+    """Name a defence among those of its setting: its parts, and the parameters in which it varies."""
+    extra = [k for k in names.varying if k.partition(".")[0] in DEFENCE]
+    flat = names.flat[i]
+    words = [f"{k.rpartition('.')[2]} {flat[k]}" for k in extra if k in flat and not k.endswith(".name")]
+    return " ".join([names.defence(i), *words])
+
+
+def _accuracy(ax: Axes, defences: dict[str, list[RunData]], free: RunData | None) -> None:
+    drawn = False
+    for n, (label, runs) in enumerate(defences.items()):
+        curves = [run for run in runs if np.isfinite(run.accuracy).any()]
+        if not curves:
+            continue
+        drawn = True
+        rounds = np.unique(np.concatenate([run.rounds for run in curves]))
+        table = np.full((len(curves), rounds.size), np.nan)
+        for row, run in zip(table, curves, strict=True):
+            row[np.searchsorted(rounds, run.rounds)] = run.accuracy
+        known = np.isfinite(table).any(axis=0)
+        rounds, table = rounds[known], table[:, known]
+        mean, color = np.nanmean(table, axis=0), SERIES[n % len(SERIES)]
+        words = f"{label} ({len(curves)} runs)" if len(curves) > 1 else label
+        marker = "o" if rounds.size == 1 else None
+        ax.plot(rounds, mean, color=color, linestyle=DASHES[n % len(DASHES)], label=words, marker=marker, ms=3)
+        if len(curves) > 1:
+            low, high = np.nanmin(table, axis=0), np.nanmax(table, axis=0)
+            ax.fill_between(rounds, low, high, color=color, alpha=0.18, linewidth=0)
+    if free is not None:
+        drawn = True
+        ax.plot(free.rounds, free.accuracy, color="black", linestyle=":", linewidth=1.1, label="attack-free")
+    if not drawn:
+        raise _Nothing("No finished round yet.")
+    ax.set(xlabel="Round", ylabel="Test accuracy", ylim=(0, 1.02))
+    ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
+    ax.grid(axis="y")
+    _legend(ax, "outside lower center", ncols=2, handlelength=2.6, columnspacing=1.2)
+
+
+def _heatmap(ax: Axes, run: RunData | None) -> None:
+    if run is None or not np.isfinite(run.score).any():
+        raise _Nothing("No clients were scored.")
+    total = len(run.clients)
+    chosen = np.unique(np.linspace(0, total - 1, min(total, TALL)).round().astype(int))
+    norm = score_norm(run.score[np.isfinite(run.score)])
+    scores = run.score[chosen].clip(norm.vmin, norm.vmax)
+    colors = mpl.colormaps["viridis"].with_extremes(bad="#d9d9d9")
+    shown = np.ma.masked_invalid(scores)
+    image = ax.imshow(shown, aspect="auto", cmap=colors, norm=norm, interpolation="nearest", rasterized=True)
+    present, bad, dropped = run.present[chosen], run.malicious[chosen], ~run.kept[chosen]
+    size = min(7.0, 240 / chosen.size, 170 / max(1, run.rounds.size))
+    dot: dict[str, Any] = {"marker": "o", "s": (0.3 * size) ** 2, "color": "black", "linewidths": 0}
+    stroke: dict[str, Any] = {"marker": "_", "s": size**2, "color": "black", "linewidths": 0.25, "alpha": 0.7}
+    frame: dict[str, Any] = {"marker": "s", "s": (1.05 * size) ** 2, "facecolor": "none", "linewidths": 0.7}
+    scored = present & ~np.isnan(scores)
+    marks: tuple[tuple[str, BoolMatrix, dict[str, Any]], ...] = (
+        ("malicious", present & bad, dot),
+        ("dropped", present & dropped, stroke),
+        ("missed", scored & bad & ~dropped, {**frame, "edgecolor": MISSED}),
+        ("wronged", scored & ~bad & dropped, {**frame, "edgecolor": WRONGED}),
+    )
+    for label, where, style in marks:
+        row, column = np.nonzero(where)
+        if row.size:
+            ax.scatter(column, row, label=label, rasterized=True, **style)
+    ax.set(xlim=(-0.5, run.rounds.size - 0.5), ylim=(chosen.size - 0.5, -0.5))
+    columns, rows = _spaced(run.rounds.tolist()), _spaced(range(chosen.size))
+    ax.set_xticks(columns, [str(run.rounds[t]) for t in columns])
+    ax.set_yticks(rows, [str(run.clients[chosen[i]]) for i in rows])
+    ax.set(xlabel="Round", ylabel="Client" if chosen.size == total else f"Client ({chosen.size} of {total:,})")
+    bar = ax.figure.colorbar(image, ax=ax, pad=0.02, fraction=0.05, aspect=30)
+    bar.set_label("Anomaly score")
+    _legend(ax, "outside upper center", ncols=4, markerscale=1.8, handletextpad=0.1)
+
+
+def _legend(ax: Axes, place: Any, **style: Any) -> None:
+    if ax.get_legend_handles_labels()[0]:
+        ax.figure.legend(loc=place, **style)
+
+
+def _spaced(values: Sequence[int]) -> list[int]:
+    """Return about six places, at whole multiples of a round number."""
+    step = next(s for k in range(12) for s in (10**k, 2 * 10**k, 5 * 10**k) if len(values) <= 6 * s)
+    return [i for i, value in enumerate(values) if value % step == 0] or [0]
+
+
+def _distributions(ax: Axes, run: RunData | None) -> None:
+    if run is None or not np.isfinite(run.score).any():
+        raise _Nothing("No clients were scored.")
+    usable = run.present & np.isfinite(run.score)
+    norm = score_norm(run.score[usable])
+    low, high = float(norm.vmin or 0), float(norm.vmax or 1)
+    log = isinstance(norm, LogNorm)
+    edges = np.geomspace(low, high, 41) if log else np.linspace(low, high, 41)
+    groups = (("honest", ~run.malicious, BLUE, 1, ""), ("malicious", run.malicious, VERMILLION, -1, "////"))
+    for label, mask, color, sign, hatch in groups:
+        scores = run.score[usable & mask].clip(low, high)
+        if scores.size:
+            share, _ = np.histogram(scores, edges)
+            style: dict[str, Any] = {"color": color, "edgecolor": "white", "linewidth": 0.2, "hatch": hatch}
+            ax.bar(edges[:-1], sign * share / scores.size, np.diff(edges), align="edge", label=label, **style)
+    cuts = run.threshold[np.isfinite(run.threshold)].clip(low, high)
+    if cuts.size:
+        ax.axvspan(cuts.min(), cuts.max(), color="black", alpha=0.08, linewidth=0)
+        ax.axvline(float(np.median(cuts)), color="black", linewidth=1, label="threshold (median, range)")
+    ax.axhline(0, color="black", linewidth=0.5)
+    if log:
+        ax.set_xscale("log")
+    ax.yaxis.set_major_formatter(lambda value, _: f"{abs(100 * value):g}%")
+    ax.yaxis.set_major_locator(MaxNLocator(5))
+    ax.set(xlabel="Anomaly score", ylabel="Share of group")
+    _legend(ax, "outside lower center", ncols=3, columnspacing=1.0, handlelength=1.6)
+
+
+def _rates(ax: Axes, defences: dict[str, list[RunData]]) -> None:
+    finished = {label: [run for run in runs if run.rounds.size] for label, runs in defences.items()}
+    rows = [(label, runs) for label, runs in finished.items() if runs]
+    if not rows:
+        raise _Nothing("No finished round yet.")
+    kinds = (
+        ("Precision", "precision", BLUE, ""),
+        ("Recall", "recall", GREEN, "////"),
+        ("False-positive rate", "false_positive_rate", ORANGE, "...."),
+    )
+    for k, (label, name, color, hatch) in enumerate(kinds):
+        for y, (_, runs) in enumerate(rows):
+            values = np.array([getattr(run.detection, name) for run in runs])
+            values, at = values[np.isfinite(values)], y + (k - 1) * 0.27
+            if not values.size:
+                ax.text(0.01, at, "–", va="center", fontsize=7, color="#555555")
+                continue
+            mean = float(values.mean())
+            ax.barh(at, mean, 0.25, color=color, hatch=hatch, edgecolor="white", linewidth=0.2)
+            ax.text(mean + 0.015, at, f"{100 * mean:.1f}%", va="center", fontsize=6)
+            if values.size > 1:
+                ax.plot(values, np.full(values.size, at), "k.", markersize=2)
+        ax.barh(0, 0, 0, color=color, hatch=hatch, edgecolor="white", linewidth=0.2, label=label)
+    _rows(ax, [label for label, _ in rows])
+    ax.set_xlim(0, 1.13)
+    ax.set_xticks(np.arange(0, 1.1, 0.25))
+    ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    _legend(ax, "outside upper center", ncols=3, columnspacing=1.0, handlelength=1.4)
+
+
+def _time(ax: Axes, defences: dict[str, list[RunData]]) -> None:
+    rows = [(label, _per_round(runs)) for label, runs in defences.items()]
+    rows = [(label, spent) for label, spent in rows if sum(spent.values()) > 0]
+    if not rows:
+        raise _Nothing("No finished round has been timed yet.")
+    phases = list(dict.fromkeys(phase for _, spent in rows for phase in spent))
+    left: FloatVector = np.zeros(len(rows))
+    for n, phase in enumerate(phases):
+        width = np.array([spent.get(phase, 0.0) for _, spent in rows])
+        ax.barh(range(len(rows)), width, 0.6, left=left, label=phase, color=PHASE_COLORS[n % len(PHASE_COLORS)])
+        left = left + width
+    _rows(ax, [label for label, _ in rows])
+    ax.set_xlabel("Seconds a round")
+    _legend(ax, "outside upper center", ncols=5, columnspacing=0.8, handlelength=0.8)
+
+
+def _rows(ax: Axes, labels: Sequence[str]) -> None:
+    ax.set_yticks(range(len(labels)), [label.replace(" + ", " +\n") for label in labels])
+    ax.set_ylim(len(labels) - 0.5, -0.5)
+    ax.grid(axis="x")
+    ax.tick_params(axis="y", length=0)
+
+
+def _per_round(runs: Sequence[RunData]) -> dict[str, float]:
+    """Return the mean seconds of a round, phase by phase, over all rounds of all runs."""
+    rounds = sum(run.rounds.size for run in runs)
+    totals: dict[str, float] = {}
+    for run in runs:
+        for phase, values in run.seconds.items():
+            totals[phase] = totals.get(phase, 0.0) + float(np.nansum(values))
+    return {phase: total / rounds for phase, total in totals.items()} if rounds else {}
+
+
+def score_norm(scores: FloatVector) -> Normalize:
+    """Return the scale for scores: logarithmic where they are positive and spread wide, as on the page."""
+    scores = scores.clip(-DRAWABLE, DRAWABLE)
+    positive = scores[scores > 1 / DRAWABLE]
+    low, high = float(scores.min()), float(scores.max())
+    if positive.size > 0.9 * scores.size and low >= 0 and high > 20 * positive.min():
+        return LogNorm(float(positive.min()), high)
+    return Normalize(low, high) if high > low else Normalize(low - 0.5, high + 0.5)

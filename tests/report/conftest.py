@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import copy
+import shutil
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from flanders.experiments.schema import PHASES
+from flanders.experiments.spec import RunSpec
+from flanders.experiments.store import Store
+
+QUIET = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+SPEC = {
+    "data": {
+        "dataset": {"name": "digits", "normalise_test": True},
+        "partition": {"name": "dirichlet", "alpha": 0.5},
+    },
+    "model": {"name": "mlp2"},
+    "training": {"optimizer": "sgd", "learning_rate": 0.1, "batch_size": 32, "epochs": 1},
+    "federation": {"clients": 100, "per_round": 100, "rounds": 50, "seed": 0},
+    "attack": None,
+    "poison": None,
+    "filter": {"name": "keep-all"},
+    "aggregator": {"name": "fedavg", "preaggregators": []},
+    "fallback": None,
+}
+LIE = {"name": "lie", "fraction": 0.8, "start": 1, "rotating": True, "omniscient": True}
+SHARES = (0.25, 0.03, 0.07, 0.008, 0.025)
+FLANDERS = {"name": "flanders", "keep": 20, "window": 2}
+
+
+def canonical(**changes):
+    """A canonical spec with some tables replaced; `seed`, `clients` and `rounds` go to the federation."""
+    spec = copy.deepcopy(SPEC)
+    for key in ("seed", "clients", "rounds"):
+        if key in changes:
+            spec["federation"][key] = changes.pop(key)
+    spec.update(changes)
+    return spec
+
+
+def played(rng, *, clients=100, rounds=50, malicious=0.8, filtered=True, top=0.93, chosen=1.0, backdoor=False):
+    """Rounds that look like those of a real run: malicious scores far above honest ones, few mistakes."""
+    b = int(np.ceil(malicious * clients))
+    for number in range(1, rounds + 1):
+        selected = np.sort(rng.choice(clients, max(1, int(chosen * clients)), replace=False))
+        m = selected.size
+        bad = np.isin(selected, rng.choice(clients, b, replace=False))
+        scores = np.where(bad, rng.lognormal(3.2, 0.9, m), rng.lognormal(0, 0.5, m)) * 3 * 0.97**number
+        kept = np.ones(m, dtype=bool)
+        if filtered and number > 1:
+            kept = np.zeros(m, dtype=bool)
+            kept[np.argsort(scores)[: max(1, m - int(bad.sum()) - (b > 0) * (number % 3 == 0))]] = True
+        elif filtered:
+            scores = np.full(m, np.nan)
+        else:
+            scores = np.zeros(m)
+        scored = np.isfinite(scores).any() and filtered
+        yield SimpleNamespace(
+            number=number,
+            accuracy=float(np.clip(0.1 + (top - 0.1) * (1 - np.exp(-number / 7)) + rng.normal(0, 0.008), 0, 1)),
+            loss=float(2.3 * np.exp(-number / 9) + 0.2 + (3e4 * number if top < 0.2 else 0)),
+            attack_success=0.05 + 0.001 * number if backdoor else float("nan"),
+            threshold=float(scores[kept].max()) if scored else float("nan"),
+            seconds={phase: share * rng.uniform(0.8, 1.2) for phase, share in zip(PHASES, SHARES, strict=True)},
+            clients=tuple(int(c) for c in selected),
+            malicious=bad,
+            kept=kept,
+            scores=scores,
+            probabilities=np.clip(scores / 60, 0, 1) if scored else None,
+            unusable=(),
+            note="" if scored or not filtered else "no scores yet: everyone was aggregated",
+        )
+
+
+def write_results(path, runs):
+    """Write `(spec, rounds, end)` triples with the real store; `end` is done, running, failed or pending."""
+    with Store(path) as store:
+        for spec, rounds, end in runs:
+            [id_] = store.add([RunSpec(spec)], {"flanders": "0"})
+            if end == "pending":
+                continue
+            store.claim([id_])
+            rounds = list(rounds)
+            for n, record in enumerate(rounds, start=1):
+                store.write_round(id_, record, last=end == "done" and n == len(rounds))
+            if end == "failed":
+                store.fail(id_, "InputError: the data </script><b>vanished</b>", "")
+    return path
+
+
+def demo_runs(rng, **size):
+    """Attack-free, FedAvg alone, FedAvg behind FLANDERS."""
+    share = {key: value for key, value in size.items() if key in ("clients", "rounds")}
+    flanders = {**FLANDERS, "keep": size.get("clients", 100) // 5}
+    return [
+        (canonical(**share), played(rng, malicious=0, filtered=False, top=0.96, **size), "done"),
+        (canonical(attack=LIE, **share), played(rng, filtered=False, top=0.11, **size), "done"),
+        (canonical(attack=LIE, filter=flanders, **share), played(rng, **size), "done"),
+    ]
+
+
+@pytest.fixture
+def results(tmp_path, rng):
+    """A results file of three small runs."""
+    return write_results(tmp_path / "results.sqlite", demo_runs(rng, clients=20, rounds=6))
+
+
+@pytest.fixture
+def make_spec():
+    return canonical
+
+
+@pytest.fixture
+def make_rounds():
+    return played
+
+
+@pytest.fixture
+def write():
+    return write_results
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Debian's Chromium, without its own traffic."""
+    api = pytest.importorskip(
+        "playwright.sync_api", reason="the browser tests need playwright (pip install playwright)"
+    )
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("the browser tests need chromium (apt-get install chromium)")
+    with api.sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=chromium, args=QUIET)
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def open_page(browser):
+    """Opens a file at a width; returns the page and the list its errors and outside requests are added to."""
+    contexts = []
+
+    def open_(path, width, scheme="light"):
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        contexts.append(context)
+        page, problems = context.new_page(), []
+        page.on("console", lambda message: problems.append(message.text))
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on(
+            "request", lambda r: problems.append(r.url) if r.url != path.as_uri() and r.url != "data:," else None
+        )
+        page.goto(path.as_uri())
+        return page, problems
+
+    yield open_
+    for context in contexts:
+        context.close()

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import sqlite3
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from flanders.experiments.schema import PHASES
+from flanders.report.data import read_results
+from flanders.report.detection import count
+from flanders.types import InputError
+
+
+def one_round(number, clients, malicious, kept, scores, **other):
+    values = {
+        "accuracy": 0.5, "loss": 1.0, "attack_success": float("nan"), "threshold": float("nan"),
+        "seconds": dict.fromkeys(PHASES, 0.1), "probabilities": None, "unusable": (), "note": "",
+    }  # fmt: skip
+    asked = {"number": number, "clients": clients, "malicious": malicious, "kept": kept, "scores": scores}
+    return SimpleNamespace(**{**values, **asked, **other})
+
+
+@pytest.fixture
+def tiny(write, make_spec, tmp_path):
+    """Two rounds with other clients in each, one of them a string."""
+    rounds = [
+        one_round(1, (0, 7), [True, False], [True, True], None, note="no scores yet: everyone was aggregated"),
+        one_round(2, (7, "late"), [False, True], [True, False], [1.5, np.nan], probabilities=[0.1, 0.9]),
+        one_round(3, (0, 7, "late"), [True, False, True], [False, True, True], [9.0, 2.0, 3.0]),
+    ]
+    return write(tmp_path / "tiny.sqlite", [(make_spec(), rounds, "done")])
+
+
+def test_clients_become_rows_and_rounds_columns(tiny):
+    [run] = read_results(tiny)
+    assert run.clients == (0, 7, "late")
+    assert run.rounds.tolist() == [1, 2, 3]
+    assert run.present.tolist() == [[True, False, True], [True, True, True], [False, True, True]]
+    assert run.malicious.tolist() == [[True, False, True], [False, False, False], [False, True, True]]
+    np.testing.assert_array_equal(run.score, [[np.nan, np.nan, 9], [np.nan, 1.5, 2], [np.nan, np.nan, 3]])
+    np.testing.assert_array_equal(run.probability[:, 1], [np.nan, 0.1, 0.9])
+    assert run.notes == {1: "no scores yet: everyone was aggregated"}
+    assert run.seconds["train"].tolist() == [0.1, 0.1, 0.1]
+
+
+def test_threshold_is_the_largest_kept_score_of_rounds_that_dropped_someone_by_score(tiny):
+    [run] = read_results(tiny)
+    np.testing.assert_array_equal(run.threshold, [np.nan, np.nan, 3])
+
+
+def test_precision_and_recall_count_every_round_together(tiny):
+    [run] = read_results(tiny)
+    found = run.detection
+    assert (found.caught, found.wronged, found.missed, found.passed) == (2, 0, 2, 3)
+    assert (found.precision, found.recall, found.false_positive_rate) == (1.0, 0.5, 0.0)
+
+
+def test_detection_agrees_with_the_sets_of_the_papers_appendix(rng):
+    malicious, kept = rng.random((2, 30, 12)) < 0.4
+    present = rng.random((30, 12)) < 0.7
+    tp = fp = fn = 0
+    for t in range(12):
+        selected = set(np.flatnonzero(present[:, t]))
+        bad = selected & set(np.flatnonzero(malicious[:, t]))
+        called = selected - set(np.flatnonzero(kept[:, t]))
+        tp, fp, fn = tp + len(bad & called), fp + len(called - bad), fn + len(bad - called)
+    found = count(present, malicious, kept)
+    assert (found.precision, found.recall) == (tp / (tp + fp), tp / (tp + fn))
+
+
+def test_ratios_of_nothing_are_nan():
+    nobody = np.zeros((0, 0), dtype=bool)
+    found = count(nobody, nobody, nobody)
+    assert np.isnan([found.precision, found.recall, found.false_positive_rate]).all()
+
+
+def test_a_filter_that_keeps_everyone_has_not_judged(results):
+    free, alone, flanders = read_results(results)
+    assert (free.judged, alone.judged, flanders.judged) == (False, False, True)
+
+
+def test_missing_and_foreign_files_are_explained(tmp_path):
+    with pytest.raises(InputError, match="no results at"):
+        read_results(tmp_path / "missing.sqlite")
+    with pytest.raises(InputError, match="is a folder"):
+        read_results(tmp_path)
+    text = tmp_path / "notes.txt"
+    text.write_text("no database " * 100)
+    with pytest.raises(InputError, match="not a readable results file"):
+        read_results(text)
+    other = tmp_path / "other.sqlite"
+    connection = sqlite3.connect(other)
+    connection.execute("CREATE TABLE run (id)")
+    connection.close()
+    with pytest.raises(InputError, match="not one of results"):
+        read_results(other)
+
+
+def test_results_that_are_being_written_can_be_read(results):
+    writer = sqlite3.connect(results, isolation_level=None)
+    writer.execute("BEGIN IMMEDIATE")
+    writer.execute("UPDATE run SET status = 'running'")
+    assert {run.status for run in read_results(results)} == {"done"}
+    writer.execute("ROLLBACK")
+    writer.close()

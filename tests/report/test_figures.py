@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+pytest.importorskip("matplotlib", reason="figures need matplotlib")
+
+from flanders.report import write_figures
+from flanders.types import InputError
+
+FIVE = ["accuracy", "precision_recall", "score_distributions", "scores_heatmap", "time_by_phase"]
+STARTS = {"pdf": b"%PDF", "svg": b"<?xml", "png": b"\x89PNG"}
+
+
+@pytest.mark.parametrize("format_", STARTS)
+def test_five_figures_are_written_in_each_format(results, tmp_path, format_):
+    written = write_figures(results, tmp_path / "new" / "figures", format_)
+    assert sorted(path.stem for path in written) == FIVE
+    assert all(path.read_bytes().startswith(STARTS[format_]) for path in written)
+
+
+def test_fonts_travel_with_a_pdf(results, tmp_path):
+    for path in write_figures(results, tmp_path, "pdf"):
+        assert b"/FontFile2" in path.read_bytes()  # TrueType, as journals ask
+        assert b"/Type3" not in path.read_bytes()
+
+
+def test_the_same_results_give_the_same_bytes(results, tmp_path):
+    first = [path.read_bytes() for path in write_figures(results, tmp_path / "a", "svg")]
+    assert [path.read_bytes() for path in write_figures(results, tmp_path / "b", "svg")] == first
+
+
+def test_an_unknown_format_is_an_error_with_a_guess(results, tmp_path):
+    with pytest.raises(InputError, match="Did you mean 'pdf'"):
+        write_figures(results, tmp_path, "pdff")
+
+
+def test_without_matplotlib_the_error_names_the_extra(results, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.delitem(sys.modules, "flanders.report.plots", raising=False)
+    monkeypatch.delattr("flanders.report.plots", raising=False)
+    with pytest.raises(InputError, match=r"flanders-fl\[report\]"):
+        write_figures(results, tmp_path, "pdf")
+
+
+def test_several_settings_have_a_folder_each_and_seeds_share_one(write, make_spec, make_rounds, tmp_path, rng):
+    attacks = [
+        {"name": name, "fraction": share, "start": 1}
+        for name, share in (("lie", 0.2), ("lie", 0.8), ("gauss", 0.8))
+    ]
+    runs = [
+        (make_spec(attack=attack, seed=seed), make_rounds(rng, clients=6, rounds=2 + seed, filtered=False), "done")
+        for attack in attacks
+        for seed in (0, 1)
+    ]
+    written = write_figures(write(tmp_path / "grid.sqlite", runs), tmp_path / "figures", "svg")
+    assert {path.parent.name for path in written} == {"lie-20", "lie-80", "gauss-80"}
+    assert len(written) == 15
+
+
+def test_two_filters_have_their_own_heat_maps(write, make_spec, make_rounds, tmp_path, rng):
+    lie = {"name": "lie", "fraction": 0.8}
+    runs = [
+        (make_spec(attack=lie, filter={"name": name}), make_rounds(rng, clients=6, rounds=3), "done")
+        for name in ("flanders", "dnc")
+    ]
+    written = write_figures(write(tmp_path / "two.sqlite", runs), tmp_path, "svg")
+    names = {path.stem for path in written}
+    assert {"scores_heatmap-flanders-fedavg", "scores_heatmap-dnc-fedavg"} <= names
+
+
+def test_a_folder_that_cannot_be_made_is_explained(results, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot be written"):
+        write_figures(results, tmp_path / "file" / "figures", "svg")
