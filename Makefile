@@ -6,7 +6,9 @@ CORES := $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
 .PHONY: demo test lint slow bench clean
 
 demo: $(VENV)/demo.done  ## A poisoned federation, with and without the filter
-	$(BIN)/python examples/quickstart.py
+	@mkdir -p demo
+	$(BIN)/flanders run examples/demo.toml --out demo/results.sqlite
+	$(BIN)/flanders report demo/results.sqlite --html demo/report.html
 
 test: lint  ## Everything that must hold: style, types, layers, tests
 	$(BIN)/python -m pytest -q -n $(CORES) -m "not slow"
@@ -28,7 +30,7 @@ $(BIN)/python:
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
 $(VENV)/demo.done: $(BIN)/python pyproject.toml constraints.txt
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[sim]"
 	@touch $@
 
 $(VENV)/dev.done: $(BIN)/python pyproject.toml constraints.txt
