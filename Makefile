@@ -8,7 +8,8 @@ CORES := $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
 demo: $(VENV)/demo.done  ## A poisoned federation, with and without the filter
 	@mkdir -p demo
 	$(BIN)/flanders run examples/demo.toml --out demo/results.sqlite
-	$(BIN)/flanders report demo/results.sqlite --html demo/report.html
+	@$(BIN)/flanders report demo/results.sqlite --html demo/report.html >/dev/null
+	@echo "Report: demo/report.html (open it in a browser)"
 
 test: lint  ## Everything that must hold: style, types, layers, tests
 	$(BIN)/python -m pytest -q -n $(CORES) -m "not slow"
