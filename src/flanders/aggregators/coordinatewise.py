@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import array_api_compat
 import numpy as np
 
-from flanders.aggregators.rule import Rule
+from flanders.aggregators.rule import Rule, minority
 from flanders.geometry import column_blocks, join, like, on_host, sorted_columns, widest
-from flanders.types import Array, FloatVector, InputError, IntVector, Round, check_number, resolve_count
+from flanders.types import Array, FloatVector, InputError, IntVector, Round, check_number
 
 
 @dataclass(frozen=True)
@@ -106,13 +106,7 @@ class MeanAroundMedian(Rule):
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
         """Return the mean of the values kept in each column."""
         m = round_.updates.shape[0]
-        b = resolve_count(self.num_malicious, m)
-        if 2 * b >= m:
-            raise InputError(
-                f"MeanAroundMedian(num_malicious={self.num_malicious}) needs more than {2 * b} updates, got {m}. "
-                f"Lower `num_malicious` to at most {(m - 1) // 2}, or keep more clients in the filter."
-            )
-        return mean_around_median(round_.updates, m - b)
+        return mean_around_median(round_.updates, m - minority("MeanAroundMedian", self.num_malicious, m))
 
 
 def is_uniform(weights: FloatVector) -> bool:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import array_api_compat
 import numpy as np
 
-from flanders.aggregators.rule import PreAggregator
+from flanders.aggregators.rule import PreAggregator, minority
 from flanders.geometry import clip_factors, column_blocks, combine, like, squared_distances, squared_norms
 from flanders.neighbours import nearest_rows
-from flanders.types import InputError, Round, check_number, resolve_count
+from flanders.types import Round, check_number
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,7 @@ class Nnm(PreAggregator):
     def prepare(self, round_: Round, rng: np.random.Generator) -> Round:
         """Return the mixed models."""
         m = round_.updates.shape[0]
-        b = resolve_count(self.num_malicious, m)
-        if 2 * b >= m:
-            raise InputError(
-                f"Nnm(num_malicious={self.num_malicious}) needs more than {2 * b} updates, got {m}. "
-                f"Lower `num_malicious` to at most {(m - 1) // 2}, or keep more clients in the filter."
-            )
+        b = minority("Nnm", self.num_malicious, m)
         order = round_.by_client()  # so that a tie falls to the lower client id
         distances = squared_distances(round_.updates, round_.global_model)[np.ix_(order, order)]
         mixing = np.zeros((m, m))

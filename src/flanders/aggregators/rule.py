@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flanders.types import Array, FloatVector, Round
+from flanders.types import Array, FloatVector, InputError, Round, resolve_count
 
 
 class Rule(ABC):
@@ -67,3 +67,14 @@ class Chain(Rule):
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
         """Prepare, then aggregate."""
         return self.then.aggregate(self.first.prepare(round_, rng), rng)
+
+
+def minority(caller: str, num_malicious: float, m: int) -> int:
+    """Return b, or say that the honest clients are no majority."""
+    b = resolve_count(num_malicious, m)
+    if 2 * b >= m:
+        raise InputError(
+            f"{caller}(num_malicious={num_malicious}) needs more than {2 * b} updates, got {m}. "
+            f"Lower `num_malicious` to at most {(m - 1) // 2}, or keep more clients in the filter."
+        )
+    return b
