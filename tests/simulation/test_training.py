@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from flanders.models import MODELS, BatchNorm2d, Layout
 from flanders.simulation.batches import ClientData, schedule
 from flanders.simulation.layers import dropout_mask
 from flanders.simulation.stacking import is_sequence, stacked
+from flanders.simulation.threads import side_by_side
 from flanders.simulation.training import Trainer, Training
 from flanders.types import InputError
 
@@ -317,6 +319,24 @@ def test_threads_train_chunks_side_by_side_to_the_same_bytes():
     for _ in range(3):
         assert torch.equal(threaded.train(model, buffers, range(8), seed=1).updates, expected)
     assert threaded.chunk_of(8) == 2
+
+
+def test_every_item_is_worked_on_once_and_results_keep_their_order():
+    threads = torch.get_num_threads()
+    in_use = {"a": 0, "b": 0}
+
+    def work(tool, item):
+        in_use[tool] += 1
+        assert in_use[tool] == 1
+        time.sleep(0.001 * (item % 3))
+        in_use[tool] -= 1
+        return item * item
+
+    assert side_by_side(work, ["a", "b"], list(range(30))) == [i * i for i in range(30)]
+    assert side_by_side(work, ["a"], [3]) == [9]
+    with pytest.raises(ZeroDivisionError):
+        side_by_side(lambda tool, item: 1 // item, ["a", "b"], [1, 0, 1])
+    assert torch.get_num_threads() == threads
 
 
 def test_a_module_that_draws_numbers_itself_trains_in_one_thread():

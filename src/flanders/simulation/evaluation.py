@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from flanders.models import Layout
-from flanders.simulation.stacking import stacked
+from flanders.simulation.stacking import Stackable, stacked
+from flanders.simulation.threads import count_for, side_by_side
 
-BATCH = 2048
+BATCH = 1000
 
 
 class Evaluator:
@@ -20,7 +21,7 @@ class Evaluator:
     Parameters
     ----------
     module
-        The model; a copy is used in evaluation mode, with the tensors that `evaluate` is given.
+        The model; copies are used in evaluation mode, with the tensors that `evaluate` is given.
     x, y
         Test examples and their classes, on the device.
     aimed
@@ -30,7 +31,8 @@ class Evaluator:
     def __init__(
         self, module: nn.Module, x: Tensor, y: Tensor, aimed: tuple[Tensor, Tensor, Tensor] | None = None
     ) -> None:
-        self._run, self._layout = stacked(module, training=False), Layout.of(module)
+        self._layout = Layout.of(module)
+        self._runs = [stacked(module, training=False) for _ in range(count_for(x.device))]
         self._x, self._y = x, y
         self._aimed = None
         if aimed is not None:
@@ -48,13 +50,15 @@ class Evaluator:
         parameters = self._layout.unflatten(model[None])
         own = {name: b[None] for name, b in buffers.items()}
         key = torch.zeros(1, dtype=torch.int32, device=model.device)
-        right = torch.zeros((), dtype=torch.float64, device=model.device)
-        loss = torch.zeros((), dtype=torch.float64, device=model.device)
-        with torch.no_grad():
-            for start in range(0, len(y), BATCH):
-                part = slice(start, start + BATCH)
-                logits = self._run(parameters, own, key, x[None, part])[0]
-                right += (logits.argmax(1) == y[part]).sum()
-                loss += functional.cross_entropy(logits, y[part], reduction="sum")
-        count = max(len(y), 1)
-        return float(right) / count, float(loss) / count
+
+        def count(run: Stackable, part: slice) -> Tensor:
+            with torch.no_grad():
+                logits = run(parameters, own, key, x[None, part])[0]
+                right = (logits.argmax(1) == y[part]).sum().double()
+                return torch.stack([right, functional.cross_entropy(logits, y[part], reduction="sum").double()])
+
+        parts = [slice(start, start + BATCH) for start in range(0, len(y), BATCH)]
+        if not parts:
+            return float("nan"), float("nan")
+        right, loss = torch.stack(side_by_side(count, self._runs, parts)).sum(0).tolist()
+        return right / len(y), loss / len(y)

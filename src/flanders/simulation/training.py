@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from queue import SimpleQueue
 
 import numpy as np
 import torch
@@ -26,6 +24,7 @@ from flanders.simulation.optimizers import Optimizer, StackedAdam, StackedSgd
 from flanders.simulation.poisoning import Poisoner
 from flanders.simulation.stack import Stack, bytes_per_client
 from flanders.simulation.stacking import DROPOUT, mixes_examples
+from flanders.simulation.threads import count_for, side_by_side
 from flanders.types import IntVector, check_choice, check_number
 
 BoolVector = NDArray[np.bool_]
@@ -33,8 +32,6 @@ log = logging.getLogger("flanders")
 
 CACHE = 32 * 2**20
 """Bytes that the clients trained at a time may use on a CPU: about what its cache holds."""
-MOST_WORKERS = 8
-"""Threads that train at the same time on a CPU; more would wait for each other in Python."""
 
 
 @dataclass(frozen=True)
@@ -127,8 +124,8 @@ class Trainer:
         self._graphs, self._given = graphs, chunk
         self._apart = mixes_examples(module)
         self._most = chunk or self._fitting(module)
-        alone = self.device.type != "cpu" or draws_numbers(module, data.x[:1])
-        self.workers = 1 if alone else min(torch.get_num_threads(), MOST_WORKERS)
+        threads = count_for(self.device)
+        self.workers = 1 if threads > 1 and draws_numbers(module, data.x[:1]) else threads
         self._stacks: list[Stack] = []
 
     def train(
@@ -170,40 +167,20 @@ class Trainer:
         return schedule(self.data, who, seed, shuffle=t.shuffle, **options)
 
     def _share_out(self, order: IntVector, train_some: Callable[[Stack, IntVector], None]) -> None:
-        """Train clients in chunks: one after the other, or on a CPU one in each of several threads.
-
-        Threads that each compute on one core lose less to waiting than one computation on all cores does.
-        """
+        """Train clients in chunks, on a CPU several at a time; in smaller ones if a GPU's memory does not do."""
         chunks = cut(order, self.chunk_of(len(order)))
         workers = min(self.workers, len(chunks))
-        if workers == 1:
-            while chunks:
-                try:
-                    train_some(self._room(1, len(chunks[0]))[0], chunks[0])
-                    del chunks[0]
-                except torch.OutOfMemoryError:
-                    if len(chunks[0]) == 1:
-                        raise
-                    chunks = cut(np.concatenate(chunks), self._shrink(len(chunks[0])))
+        if workers > 1:
+            side_by_side(train_some, self._room(workers, len(chunks[0])), chunks)
             return
-        free: SimpleQueue[Stack] = SimpleQueue()
-        for stack in self._room(workers, len(chunks[0])):
-            free.put(stack)
-
-        def work(rows: IntVector) -> None:
-            stack = free.get()
+        while chunks:
             try:
-                train_some(stack, rows)
-            finally:
-                free.put(stack)
-
-        threads = torch.get_num_threads()
-        with ThreadPoolExecutor(
-            workers, initializer=torch.set_num_threads, initargs=(max(1, threads // workers),)
-        ) as pool:
-            for future in [pool.submit(work, rows) for rows in chunks]:
-                future.result()
-        torch.set_num_threads(threads)
+                train_some(self._room(1, len(chunks[0]))[0], chunks[0])
+                del chunks[0]
+            except torch.OutOfMemoryError:
+                if len(chunks[0]) == 1:
+                    raise
+                chunks = cut(np.concatenate(chunks), self._shrink(len(chunks[0])))
 
     def chunk_of(self, count: int) -> int:
         """Return how many of so many clients are trained at a time."""
