@@ -15,11 +15,8 @@ from flanders.simulation.records import RoundRecord
 from flanders.simulation.setting import Setting
 from flanders.simulation.training import Trained, Trainer, Training
 
-POISONS = DATA_POISONS
-
 __all__ = [
     "DATA_POISONS",
-    "POISONS",
     "Backdoor",
     "Confusion",
     "DataPoison",
