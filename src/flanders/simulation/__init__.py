@@ -1,11 +1,9 @@
 """The simulator: federated learning with all clients of a round trained at once, under attack and defended.
 
-from flanders.attacks import AgrMinMax
-    from flanders.filters import Flanders
-from flanders.simulation import Setting, Simulation, summary
+A setting says what to simulate, a simulation carries it out round by round::
 
-setting = Setting(attack=AgrMinMax(), malicious_fraction=0.8, filter=Flanders(keep=0.2), rounds=10)
-print(summary(list(Simulation(setting).run())))
+    setting = Setting(attack=AgrMinMax(), malicious_fraction=0.8, filter=Flanders(keep=0.2), rounds=10)
+    print(summary(list(Simulation(setting).run())))
 """
 
 from flanders.simulation.federation import Simulation
