@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flanders.experiments.spec import read_specs
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def test_the_quickstart_shows_who_is_dropped_and_what_it_saves():
+    command = [sys.executable, str(EXAMPLES / "quickstart.py")]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    *_, with_filter, without = lines[-1].split()
+    assert "0, 1, 2" in lines[-1]
+    assert float(with_filter) < 0.3 < 10 < float(without)
+
+
+@pytest.mark.parametrize(("name", "runs"), [("demo.toml", 4), ("mnist.toml", 1)])
+def test_the_example_specs_are_understood(name, runs):
+    assert len(read_specs([EXAMPLES / name], [])) == runs
