@@ -135,12 +135,12 @@ def fit_pair(
     while step < iterations and not converged:
         step += 1
         before = (c, e, f)
-        e_new, f_new, old = shrink_e * e, shrink_f * f, c
+        e_new, f_new = shrink_e * e, shrink_f * f
         c = c + e_new.T @ (e @ c)
         c = c - e_new.T @ np.linalg.solve(np.eye(len(e)) + e_new @ e_new.T, e_new @ c)
         c = c + (c @ f.T) @ f
         c = c - (c @ f_new.T) @ np.linalg.solve(np.eye(len(f)) + f @ f_new.T, f)
-        moved = sum(float(np.linalg.norm(x)) for x in (c - old, e_new - e, f_new - f))
+        moved = sum(float(np.linalg.norm(x)) for x in (c - before[0], e_new - e, f_new - f))
         converged = moved <= tolerance * float(np.linalg.norm(c))
         e, f = e_new, f_new
     last, final = (np.vstack([c, e @ c]) @ np.hstack([np.eye(r), f.T]) for c, e, f in (before, (c, e, f)))

@@ -68,8 +68,7 @@ class Round:
 
     def by_client(self) -> IntVector:
         """Return the rows in the order of their clients' ids, whoever came first."""
-        key = [(type(client).__name__, client) for client in self.clients]
-        return np.array(sorted(range(len(key)), key=key.__getitem__), dtype=np.int64)
+        return by_name(self.clients)
 
     def take(self, rows: Sequence[int] | IntVector) -> Round:
         """Return the round of these rows alone, in this order; the round itself if that is all of them.
@@ -110,6 +109,12 @@ def to_numpy(array: Array) -> NDArray[Any]:
     if array_api_compat.is_cupy_array(array):
         return np.asarray(array.get())
     return np.asarray(array)
+
+
+def by_name(clients: Sequence[ClientId]) -> IntVector:
+    """Return the positions of client ids in the order of the ids, ints before strings."""
+    key = [(type(client).__name__, client) for client in clients]
+    return np.array(sorted(range(len(key)), key=key.__getitem__), dtype=np.int64)
 
 
 def check_matrix(updates: Array) -> tuple[Any, Any]:

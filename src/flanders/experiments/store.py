@@ -180,14 +180,6 @@ class Store:
                     )
                     self._connection.execute("DELETE FROM checkpoint WHERE run = ?", (id_,))
 
-    def write_checkpoint(self, id_: str, number: int, state: Any) -> None:
-        """Write the state after a round that is already there."""
-        with explained(self.path):
-            pieces = _pieces(state)
-            with transaction(self._connection):
-                self._check_claim(id_)
-                self._write_checkpoint(id_, number, pieces)
-
     def read_checkpoint(self, id_: str, like: Array = None) -> Any:
         """Return the last state of a run; see `flanders.state.load_state` for `like`."""
         with explained(self.path), tempfile.TemporaryDirectory() as folder:

@@ -9,7 +9,16 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from flanders.types import ClientId, FloatVector, InputError, IntVector, Round, check_number, resolve_count
+from flanders.types import (
+    ClientId,
+    FloatVector,
+    InputError,
+    IntVector,
+    Round,
+    by_name,
+    check_number,
+    resolve_count,
+)
 
 S = TypeVar("S")
 
@@ -81,9 +90,7 @@ def lowest(scores: Scores, keep: float) -> IntVector:
             f"The filter was asked to keep {k} clients, but the round has {m}. "
             f"Lower `keep` to at most {m}, or give it as a fraction."
         )
-    names = sorted(range(m), key=lambda row: (str(type(scores.clients[row])), scores.clients[row]))
-    rank = np.empty(m, dtype=np.int64)
-    rank[names] = np.arange(m)
+    rank = np.argsort(by_name(scores.clients))
     values = np.where(np.isnan(scores.values), np.inf, scores.values)
     return np.sort(np.lexsort((rank, values))[:k]).astype(np.int64)
 

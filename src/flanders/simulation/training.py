@@ -1,8 +1,9 @@
 """Local training of all selected clients at once: stacked parameters, one call of the model a step.
 
-The clients' models are stacked into one tensor a parameter, `(n, *shape)`. A step runs the module under
-`torch.func.vmap` on a batch of each client, sums the clients' losses, and differentiates: as no client's loss
-depends on another's parameters, the gradient of the sum holds each client's own.
+The clients' models are stacked into one tensor a parameter, `(n, *shape)`. A step runs the module on a batch of
+each client (layer by layer where it is a plain sequence, else under `torch.func.vmap`), sums the clients' losses,
+and differentiates: as no client's loss depends on another's parameters, the gradient of the sum holds each
+client's own.
 """
 
 from __future__ import annotations
