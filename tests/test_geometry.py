@@ -32,7 +32,7 @@ WIDTHS = [1, 63, 64, 65, 128, 200, 1000]
 def _small_blocks(monkeypatch):
     """Blocks of the least width, 65 columns, so that small matrices are cut as large ones are."""
     monkeypatch.setattr(geometry, "HOST_BLOCK", 64)
-    monkeypatch.setattr(geometry, "DEVICE_BLOCK", 64)
+    monkeypatch.setattr(geometry, "DEVICE_BLOCK", (64, 64))
 
 
 def random_rows(m: int, d: int, dtype: str = "float64", seed: int = 0) -> np.ndarray:

@@ -151,3 +151,24 @@ def test_the_reference_forecast_equals_a_naive_transcription(clients, parameters
     expected = naive_reference(newest[:, :, None], start, 100)
     found = mar.reference_forecast(newest, start, iterations=100)
     np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-8 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("failures", [0, 1, 2])
+@pytest.mark.parametrize("shape", [(7, 4), (4, 7)])
+def test_a_decomposition_that_lapack_gives_up_on_is_found_another_way(rng, monkeypatch, failures, shape):
+    matrix, left = rng.normal(size=shape), failures
+    svd = np.linalg.svd
+
+    def fails_at_first(a, full_matrices=True):
+        nonlocal left
+        left -= 1
+        if left >= 0:
+            raise np.linalg.LinAlgError("SVD did not converge")
+        return svd(a, full_matrices=full_matrices)
+
+    monkeypatch.setattr(np.linalg, "svd", fails_at_first)
+    u, s, vt = mar.singular_vectors(matrix)
+    assert u.shape == (shape[0], 4)
+    assert vt.shape == (4, shape[1])
+    np.testing.assert_allclose((u * s) @ vt, matrix, atol=1e-12)
+    np.testing.assert_allclose(u.T @ u, np.eye(4), atol=1e-12)

@@ -19,8 +19,8 @@ FloatMatrix = NDArray[np.float64]
 
 HOST_BLOCK = 400_000
 """Numbers in a block on the CPU: a few megabytes, so that a block stays in the cache."""
-DEVICE_BLOCK = 2**24
-"""Most numbers in a block on an accelerator, where launches cost more than memory."""
+DEVICE_BLOCK = 2**22, 2**24
+"""Least and most numbers in a block on an accelerator, where launches cost more than memory."""
 
 
 def is_on_host(array: Array) -> bool:
@@ -61,7 +61,7 @@ def widest(xp: Any) -> Any:
 def column_blocks(*matrices: Array) -> Iterator[slice]:
     """Cut the columns of matrices of equal width into slices that suit the memory they lie in."""
     m, d = sum(matrix.shape[0] for matrix in matrices), matrices[0].shape[1]
-    numbers = HOST_BLOCK if is_on_host(matrices[0]) else min(DEVICE_BLOCK, max(2**20, m * d // 64))
+    numbers = HOST_BLOCK if is_on_host(matrices[0]) else int(np.clip(m * d // 64, *DEVICE_BLOCK))
     width = max(64, numbers // m)
     width += width & (width - 1) == 0  # rows a power of two apart share cache lines
     for start in range(0, d, width):

@@ -42,6 +42,10 @@ class Fit:
     """M, `(pairs * h, h)`."""
     iterations: int
     converged: bool
+    a: tuple[FloatMatrix, ...] = ()
+    """A_1 .. A_w, where the fit forms them."""
+    b: tuple[FloatMatrix, ...] = ()
+    """B_1 .. B_w, where the fit forms them."""
 
 
 def fit(
@@ -86,6 +90,7 @@ def fit_by_als(
     b = [np.eye(h)] * order
     step, converged = 0, False
     solve_a = np.empty((0, 0))
+    a: list[FloatMatrix] = []
     while step < iterations and not converged:
         step += 1
         solve_a = pseudo_inverse(np.hstack([_below(lags, b) for lags in lagged]), ridge_a)
@@ -97,7 +102,7 @@ def fit_by_als(
         size = sum(float(np.linalg.norm(n)) for n in new)
         converged = change <= tolerance * size
         b = new
-    return Fit(solve_a @ _below(newest, b), step, converged)
+    return Fit(solve_a @ _below(newest, b), step, converged, tuple(a), tuple(b))
 
 
 def fit_pair(
@@ -112,8 +117,9 @@ def fit_pair(
     leading r (a) and the rest (b), the iteration is
 
     .. math:: E' = \Sigma_{0b}^2 E\, \Sigma_{0a}^{-2}, \quad F' = \Sigma_{1b}^2 F\, \Sigma_{1a}^{-2}, \quad
-              C' = (I + E'^T E')^{-1}(I + E'^T E)\, C\, (I + F^T F)(I + F'^T F)^{-1}.
+              C' = (I + E'^T E')^{-1}(I + E'^T E)\, C\, (I + F^T F)(I + F'^T F)^{-1},
 
+    where :math:`(I + E'^T E')^{-1}(I + E'^T E) = I + E'^T (I + E' E'^T)^{-1} (E - E')`, and alike for F.
     That is the power method on the squared singular values of both matrices, and a step costs r^2 times the
     number of left-over values. Returns None where the leading part of G has no inverse; the long way serves then.
     """
@@ -136,10 +142,8 @@ def fit_pair(
         step += 1
         before = (c, e, f)
         e_new, f_new = shrink_e * e, shrink_f * f
-        c = c + e_new.T @ (e @ c)
-        c = c - e_new.T @ np.linalg.solve(np.eye(len(e)) + e_new @ e_new.T, e_new @ c)
-        c = c + (c @ f.T) @ f
-        c = c - (c @ f_new.T) @ np.linalg.solve(np.eye(len(f)) + f @ f_new.T, f)
+        c = c + e_new.T @ np.linalg.solve(np.eye(len(e)) + e_new @ e_new.T, (e - e_new) @ c)
+        c = c + (c @ (f - f_new).T) @ np.linalg.solve(np.eye(len(f)) + f @ f_new.T, f)
         moved = sum(float(np.linalg.norm(x)) for x in (c - before[0], e_new - e, f_new - f))
         converged = moved <= tolerance * float(np.linalg.norm(c))
         e, f = e_new, f_new
@@ -149,7 +153,7 @@ def fit_pair(
 
 def _truncated(matrix: FloatMatrix) -> tuple[FloatMatrix, FloatVector, FloatMatrix]:
     """Return the singular vectors and values of a matrix that count as more than zero."""
-    u, s, vt = np.linalg.svd(matrix, full_matrices=False)
+    u, s, vt = singular_vectors(matrix)
     real = s > RANK_TOLERANCE * s[0]
     return u[:, real], s[real], vt[real].T
 
@@ -196,12 +200,32 @@ def pseudo_inverse(matrix: FloatMatrix, ridge: float = 0.0) -> FloatMatrix:
     singular values dropped as zero lie well above rounding and well below anything that matters
     in a forecast.
     """
-    u, s, vt = np.linalg.svd(matrix, full_matrices=False)
+    u, s, vt = singular_vectors(matrix)
     if ridge > 0:
         inverse = s / (s**2 + ridge)
     else:
         inverse = np.divide(1.0, s, out=np.zeros_like(s), where=s > RANK_TOLERANCE * s[0])
     return np.asarray((vt.T * inverse) @ u.T)
+
+
+def singular_vectors(matrix: FloatMatrix) -> tuple[FloatMatrix, FloatVector, FloatMatrix]:
+    """Return the reduced singular value decomposition.
+
+    LAPACK's divide and conquer gives up on a few harmless matrices of low rank, of the many that one fit to several
+    rounds decomposes. It then gets the transpose, or else the triangular factor.
+    """
+    try:
+        u, s, vt = np.linalg.svd(matrix, full_matrices=False)
+        return u, s, vt
+    except np.linalg.LinAlgError:
+        pass
+    try:
+        v, s, ut = np.linalg.svd(matrix.T, full_matrices=False)
+        return ut.T, s, v.T
+    except np.linalg.LinAlgError:
+        q, r = np.linalg.qr(matrix)
+        u, s, vt = np.linalg.svd(r, full_matrices=False)
+        return q @ u, s, vt
 
 
 def reference_forecast(
