@@ -20,7 +20,7 @@ from flanders.registry import Registry
 from flanders.types import InputError, Round, to_numpy
 
 NOT_ROBUST = {"fedavg"}
-ALWAYS_WEIGHTED = {"fedavg", "bucketing"}
+ALWAYS_WEIGHTED = {"fedavg", "bucketing", "multi-krum-reference"}
 RANDOM = [("dnc", {"sample": 8}), ("bucketing", {})]
 
 M, B, D = 15, 3, 37  # 15 clients suit every rule's default of a fifth malicious, Bulyan's 4b + 3 too
@@ -89,6 +89,8 @@ def test_the_registered_names_are_these() -> None:
         "geometric-median",
         "centered-clipping",
         "fltrust",
+        "multi-krum-reference",
+        "bulyan-reference",
     ]
     assert list(PREAGGREGATORS) == ["nnm", "bucketing", "norm-clipping"]
 

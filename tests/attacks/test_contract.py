@@ -181,7 +181,8 @@ def test_an_entry_describes_itself_in_one_sentence(name: str) -> None:
 def test_the_names_are_those_of_the_documentation() -> None:
     assert list(ATTACKS) == [
         "gauss", "sign-flip", "lie", "ipm", "opt", "opt-trmean", "agr-min-max", "agr-min-sum", "agr-tailored",
-        "mimic", "mar", "blind-spot", "static", "budget", "lie-reference", "opt-reference", "agr-min-max-reference",
+        "mimic", "kept-signature", "noisy-clones", "slow-drift", "on-off", "mar", "blind-spot", "static", "budget",
+        "lie-reference", "opt-reference", "agr-min-max-reference",
     ]  # fmt: skip
 
 
@@ -198,6 +199,14 @@ def test_the_names_are_those_of_the_documentation() -> None:
         ("agr-min-sum", {"direction": "up"}),
         ("agr-tailored", {"target": "median"}),
         ("agr-tailored", {"direction": "up"}),
+        ("kept-signature", {"z": -0.1}),
+        ("noisy-clones", {"noise": -0.1}),
+        ("noisy-clones", {"base": "agr-mix-max"}),
+        ("slow-drift", {"rate": -0.1}),
+        ("slow-drift", {"cap": -1}),
+        ("on-off", {"on": 0}),
+        ("on-off", {"off": 1.5}),
+        ("on-off", {"base": "agr-mix-max"}),
         ("mar", {"window": 0}),
         ("mar", {"window": 1.5}),
         ("blind-spot", {"scale": -1}),

@@ -99,3 +99,10 @@ def test_agr_searches_upwards_where_its_test_passes() -> None:
     found = AgrMinMaxReference()(view)[0, 0]
     assert found >= -1
     assert found == pytest.approx(-1.0, abs=1e-4)
+
+
+def test_opt_can_step_from_the_rounds_own_global_model_instead() -> None:
+    g = np.array([2.0, -3.0, 4.0])
+    view = opt_view(global_model=g, memory=np.array([-1.0, 1.0, -1.0]))
+    moved = OptReference(stale=False).craft(view, RNG) - g
+    np.testing.assert_array_equal(np.sign(moved), np.tile(-np.sign(g), (2, 1)))

@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 
-from flanders.data import FashionMnist, Mnist
+from flanders.data import FashionMnist, FashionMnistReference, Mnist, MnistReference
 from flanders.data.mnist import FILES
 from flanders.types import InputError
 
@@ -144,3 +144,16 @@ def test_images_without_their_labels_are_an_error(tmp_path, contents):
     write(tmp_path, [contents[0], contents[3], *contents[2:]])
     with pytest.raises(InputError, match="belong together"):
         Mnist(verify=False).load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("loader", "folder"), [(MnistReference, "mnist"), (FashionMnistReference, "fashion-mnist")]
+)
+def test_the_papers_code_scales_from_minus_one_to_one_and_may_leave_the_test_images_alone(
+    tmp_path, contents, loader, folder
+):
+    write(tmp_path / folder, contents)
+    data = loader(verify=False, normalise_test=False).load(tmp_path)
+    assert np.allclose(data.x_train[:, 0], contents[0] / 127.5 - 1, atol=1e-5)
+    assert np.allclose(data.x_test[:, 0], contents[2] / 255, atol=1e-6)
+    assert np.allclose(loader(verify=False).load(tmp_path).x_test[:, 0], contents[2] / 127.5 - 1, atol=1e-5)

@@ -69,6 +69,18 @@ def test_a_clients_examples_come_in_random_order(partition):
 
 
 @every_partition
+def test_a_clients_classes_do_not_come_one_after_the_other(partition):
+    labels = np.random.default_rng(3).integers(0, 4, 4000)
+    for rows in split(partition, labels, 20):
+        own = labels[rows]
+        if own.size < 50:
+            continue
+        shares = np.bincount(own, minlength=4) / own.size
+        changes = np.mean(np.diff(own) != 0)
+        assert changes > 0.7 * (1 - np.sum(shares**2)) - 0.05
+
+
+@every_partition
 def test_ten_thousand_clients_take_less_than_two_seconds(partition):
     labels = np.random.default_rng(0).integers(0, 100, 60_000)
     start = time.process_time()

@@ -5,6 +5,7 @@ from flanders.aggregators.geometric import CenteredClipping, FLTrust, GeometricM
 from flanders.aggregators.krum import Bulyan, Krum, MultiKrum
 from flanders.aggregators.mean import FedAvg
 from flanders.aggregators.preaggregators import Bucketing, Nnm, NormClipping
+from flanders.aggregators.reference import BulyanReference, MultiKrumReference
 from flanders.aggregators.rule import Chain, PreAggregator, Rule
 from flanders.aggregators.spectral import DnC
 from flanders.registry import Registry
@@ -23,6 +24,8 @@ AGGREGATORS: Registry[Rule] = Registry(
         "geometric-median": GeometricMedian,
         "centered-clipping": CenteredClipping,
         "fltrust": FLTrust,
+        "multi-krum-reference": MultiKrumReference,
+        "bulyan-reference": BulyanReference,
     },
 )
 
@@ -35,6 +38,7 @@ __all__ = [
     "PREAGGREGATORS",
     "Bucketing",
     "Bulyan",
+    "BulyanReference",
     "CenteredClipping",
     "Chain",
     "DnC",
@@ -45,6 +49,7 @@ __all__ = [
     "MeanAroundMedian",
     "Median",
     "MultiKrum",
+    "MultiKrumReference",
     "Nnm",
     "NormClipping",
     "PreAggregator",

@@ -3,6 +3,7 @@
 from flanders.attacks.adaptive import BlindSpot, Budget
 from flanders.attacks.agr import AgrMinMax, AgrMinSum, AgrTailored
 from flanders.attacks.attack import Attack, View
+from flanders.attacks.disguise import KeptSignature, NoisyClones, OnOff, SlowDrift
 from flanders.attacks.fang import Opt, OptTrimmedMean
 from flanders.attacks.forecasting import Mar
 from flanders.attacks.mimicry import Mimic, Static
@@ -24,6 +25,10 @@ ATTACKS: Registry[Attack] = Registry(
         "agr-min-sum": AgrMinSum,
         "agr-tailored": AgrTailored,
         "mimic": Mimic,
+        "kept-signature": KeptSignature,
+        "noisy-clones": NoisyClones,
+        "slow-drift": SlowDrift,
+        "on-off": OnOff,
         "mar": Mar,
         "blind-spot": BlindSpot,
         "static": Static,
@@ -45,14 +50,18 @@ __all__ = [
     "Budget",
     "Gauss",
     "Ipm",
+    "KeptSignature",
     "Lie",
     "LieReference",
     "Mar",
     "Mimic",
+    "NoisyClones",
+    "OnOff",
     "Opt",
     "OptReference",
     "OptTrimmedMean",
     "SignFlip",
+    "SlowDrift",
     "Static",
     "View",
 ]

@@ -105,6 +105,10 @@ class Attack(ABC):
     def craft(self, view: View, rng: np.random.Generator) -> Array:
         """Return the malicious models, `(b, d)`, one for each of the attacker's clients."""
 
+    def rests(self, view: View) -> bool:
+        """Tell whether the attacker is honest in this round, so that nobody in it counts as malicious."""
+        return False
+
     def remember(self, view: View, sent: Array) -> Any:
         """Return what to keep of this round for the next one's `view.memory`.
 

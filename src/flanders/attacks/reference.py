@@ -78,11 +78,14 @@ class OptReference(Attack):
     layer_sizes
         How many parameters each tensor has, in order. Without them the model counts as one piece in the
         sum over l.
+    stale
+        False takes the round's global model as w, to show what the staleness does.
     """
 
     tau: float = 1e-5
     num_tensors: int | None = None
     layer_sizes: tuple[int, ...] | None = None
+    stale: bool = True
 
     def __post_init__(self) -> None:
         check_number("OptReference", "tau", self.tau, 0)
@@ -102,6 +105,8 @@ class OptReference(Attack):
     def craft(self, view: View, rng: np.random.Generator) -> Array:
         """Return b copies of the stale model moved against its own signs."""
         w = view.honest[0, :] if view.memory is None else view.memory
+        if not self.stale:
+            w = view.global_model
         signs = array_api_compat.array_namespace(w).sign(w)
         n, b = view.honest.shape[0], view.num_malicious
         c = max(b, 2)

@@ -8,7 +8,7 @@ from flanders.data.cifar import Cifar10, Cifar100
 from flanders.data.dataset import Dataset, Loader, from_arrays, stratified_split
 from flanders.data.digits import Digits
 from flanders.data.dirichlet import Dirichlet, DirichletEqual
-from flanders.data.mnist import FashionMnist, Mnist
+from flanders.data.mnist import FashionMnist, FashionMnistReference, Mnist, MnistReference
 from flanders.data.partition import Iid, Partition, Shards
 from flanders.data.synthetic import Synthetic
 from flanders.registry import Registry
@@ -22,6 +22,8 @@ DATASETS: Registry[Loader] = Registry(
         "fashion-mnist": FashionMnist,
         "cifar10": Cifar10,
         "cifar100": Cifar100,
+        "mnist-reference": MnistReference,
+        "fashion-mnist-reference": FashionMnistReference,
     },
 )
 
@@ -39,9 +41,11 @@ __all__ = [
     "Dirichlet",
     "DirichletEqual",
     "FashionMnist",
+    "FashionMnistReference",
     "Iid",
     "Loader",
     "Mnist",
+    "MnistReference",
     "Partition",
     "Shards",
     "Synthetic",

@@ -46,7 +46,9 @@ class Partition(ABC):
         order = rng.permutation(classes.size)
         _, numbered = np.unique(classes[order], return_inverse=True)
         owners = self.assign(numbered.astype(np.int64), num_clients, rng)
-        return rows_of_owners(order, owners, num_clients)
+        # Who cuts each class into runs leaves a client's classes one after the other: mix them again.
+        mixed = rng.permutation(classes.size)
+        return rows_of_owners(order[mixed], owners[mixed], num_clients)
 
     @abstractmethod
     def assign(self, labels: IntVector, num_clients: int, rng: np.random.Generator) -> IntVector:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from flanders.aggregators import Rule
 from flanders.attacks import View
 from flanders.data import Dataset
 from flanders.defense import defend
+from flanders.filters import Oracle
 from flanders.models import Layout, last_layer
 from flanders.simulation.batches import ClientData
 from flanders.simulation.evaluation import Evaluator
@@ -116,12 +118,17 @@ class Simulation:
                 poisoned=malicious,
             )
         with clock.timing("attack"), one_blas_thread():
-            updates = self._poison(trained.updates, clients, controlled, malicious)
-        round_ = Round(updates, tuple(clients.tolist()), self._data.sizes[clients].astype(float), self.model)
+            updates, malicious = self._poison(trained.updates, clients, controlled, malicious)
+        ids = np.where(malicious, s.num_clients * number + clients, clients) if s.sybils else clients
+        round_ = Round(updates, tuple(ids.tolist()), self._data.sizes[clients].astype(float), self.model)
+        truth = malicious if s.informed else None
         notes: list[str] = []
         with clock.timing("filter"), one_blas_thread():
             fallback = None if s.fallback is None else self._by(s.fallback, round_, clock, notes)
-            outcome = defend(s.filter, self._state, round_, self._by(s.aggregator, round_, clock, notes), fallback)
+            rule = self._by(s.aggregator, round_, clock, notes, truth)
+            told = isinstance(s.filter, Oracle)
+            filter_ = Oracle(tuple(ids[malicious].tolist())) if told else s.filter
+            outcome = defend(filter_, self._state, round_, rule, fallback)
         with clock.timing("aggregate"):
             self.buffers = averaged(self.buffers, trained.buffers, outcome.kept, round_.weights)
         self.model, self._state, self.round_number = outcome.model, outcome.state, number
@@ -172,14 +179,16 @@ class Simulation:
             self._attackers = self._draw_attackers()
         return clients, np.isin(clients, self._attackers)
 
-    def _poison(self, updates: Tensor, clients: IntVector, controlled: BoolVector, malicious: BoolVector) -> Tensor:
-        """Return what the server receives: the attacker's clients send what it likes.
+    def _poison(
+        self, updates: Tensor, clients: IntVector, controlled: BoolVector, malicious: BoolVector
+    ) -> tuple[Tensor, BoolVector]:
+        """Return what the server receives, and who sent poison: the attacker's clients send what it likes.
 
         The attacker also watches the rounds before it starts. Without a client in a round it sees nothing.
         """
         s = self.setting
         if not controlled.any():
-            return updates
+            return updates, malicious
         mine = torch.from_numpy(np.flatnonzero(controlled)).to(self.device)
         own = updates[mine]
         if s.data_poison is not None and malicious.any():
@@ -200,10 +209,12 @@ class Simulation:
             )
             if malicious.any():
                 sent = s.attack.craft(view, self._streams["attack"])
+                if s.data_poison is None and s.attack.rests(view):
+                    malicious = np.zeros_like(malicious)
             self._memory = s.attack.remember(view, sent)
         if malicious.any():
             updates[mine] = sent.to(updates.dtype)
-        return updates
+        return updates, malicious
 
     def _watched(self) -> IntVector:
         """Return the parameters the filter looks at: all of them, if it does not always look at the same few."""
@@ -211,10 +222,17 @@ class Simulation:
         columns = self.setting.filter.visible_columns(self._state, d)
         return np.arange(d) if columns is None else columns
 
-    def _by(self, rule: Rule, round_: Round, clock: Clock, notes: list[str]) -> Callable[[IntVector], Tensor]:
+    def _by(
+        self, rule: Rule, round_: Round, clock: Clock, notes: list[str], truth: BoolVector | None = None
+    ) -> Callable[[IntVector], Tensor]:
+        """Return how a rule aggregates rows of the round; with `truth` it is told how many are malicious."""
+
         def aggregate(rows: IntVector) -> Tensor:
+            chosen = rule
+            if truth is not None:
+                chosen = replace(rule, num_malicious=int(truth[rows].sum()))  # type: ignore[type-var]
             with clock.timing("aggregate"):
-                model: Tensor = rule.aggregate(round_.take(rows), self._streams["rule"])
+                model: Tensor = chosen.aggregate(round_.take(rows), self._streams["rule"])
             if bool(torch.isfinite(model).all()):
                 return model
             notes.append("the aggregate was not finite: the global model stays")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -42,6 +42,8 @@ class RoundRecord:
     """Clients whose models were not finite."""
     note: str
     """What was out of the ordinary."""
+    reasons: Mapping[ClientId, str] = field(default_factory=dict)
+    """What speaks against dropped clients, in words, where the filter can tell."""
 
 
 class Clock:
@@ -103,4 +105,5 @@ def record(
         threshold,
         outcome.unusable,
         note,
+        {} if outcome.scores is None else outcome.scores.told(outcome.dropped),
     )

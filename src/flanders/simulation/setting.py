@@ -46,10 +46,16 @@ class Setting:
         The first round with poison in it, from 1.
     rotating
         Whether the attacker's clients are drawn afresh each round, as in the paper, or once.
+    sybils
+        Whether malicious clients appear under ids never seen before in every poisoned round, so that the server
+        has no history of them: client c is `K t + c` in round t. Who is selected and trains on what stays the same.
     omniscient
         Whether the attacker sees the benign models and the parameters the filter looks at, or only its own.
     filter, aggregator, fallback
         Whom to keep, how to aggregate them, and how while the filter cannot judge yet (default: the same).
+    informed
+        Tell the aggregator the truth: each round its `num_malicious` is the number of malicious clients among
+        those that the filter kept. No server knows it; the paper's code hands it to the rules behind its filter.
     seed
         All randomness follows from it.
     device
@@ -72,10 +78,12 @@ class Setting:
     malicious_fraction: float = 0.0
     attack_start: int = 1
     rotating: bool = True
+    sybils: bool = False
     omniscient: bool = True
     filter: Filter[Any] = field(default_factory=KeepAll)
     aggregator: Rule = field(default_factory=FedAvg)
     fallback: Rule | None = None
+    informed: bool = False
     seed: int = 0
     device: str = "auto"
     chunk: int | None = None
@@ -110,6 +118,11 @@ class Setting:
             raise InputError(
                 f"The server cannot select {self.clients_per_round!r} of {self.num_clients} clients a round. "
                 f"Give `clients_per_round` as a number from 1 to {self.num_clients}, or as a fraction above 0."
+            )
+        if self.informed and not hasattr(self.aggregator, "num_malicious"):
+            raise InputError(
+                "Setting(informed=True) needs an aggregator with the parameter `num_malicious`. "
+                f"Got {self.aggregator}."
             )
         if self.num_malicious and self.attack is None and self.data_poison is None:
             raise InputError(

@@ -1,0 +1,243 @@
+"""Attacks that blend in: slowly, now and then, behind the client's own update, or as clones that differ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import array_api_compat
+import numpy as np
+
+from flanders.attacks.adaptive import direction_against
+from flanders.attacks.attack import Attack, View
+from flanders.attacks.rows import detached, moments
+from flanders.attacks.statistical import little_is_enough_z
+from flanders.geometry import like, squared_norms
+from flanders.state import saveable
+from flanders.types import Array, check_number
+
+
+@saveable
+@dataclass(frozen=True, eq=False)
+class Drift:
+    """What the slow drift keeps: its direction, and for how many rounds it has pulled."""
+
+    direction: Array | None = None
+    rounds: int = 0
+
+
+@dataclass(frozen=True)
+class SlowDrift(Attack):
+    r"""Add to each honest update a pull in one direction that grows a little from round to round.
+
+    .. math:: x_c = \theta_c + \min(t \rho, \kappa)\,\|\theta_c - g\|\, v
+
+    t counts the attacker's poisoned rounds from 1. v is the unit vector against the honest mean
+    displacement of the first round the attacker saw, fixed from then on. No round differs much from the
+    one before, which is all that a filter sees that learns from what it has accepted.
+
+    Parameters
+    ----------
+    rate
+        How much the pull grows a round, :math:`\rho`, in lengths of the honest update.
+    cap
+        Where it stops growing, :math:`\kappa`, in lengths of the honest update.
+
+    Examples
+    --------
+    >>> attack, rng = SlowDrift(rate=0.1, cap=1.0), np.random.default_rng(0)
+    >>> first = View(own=np.array([[10.0, 0.0]]), global_model=np.zeros(2), num_clients=4)
+    >>> attack.craft(first, rng)
+    array([[9., 0.]])
+    >>> memory = attack.remember(first, attack.craft(first, rng))
+    >>> second = View(own=np.array([[0.0, 10.0]]), global_model=np.zeros(2), num_clients=4, memory=memory)
+    >>> attack.craft(second, rng)
+    array([[-2., 10.]])
+    """
+
+    rate: float = 0.1
+    cap: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_number("SlowDrift", "rate", self.rate, 0)
+        check_number("SlowDrift", "cap", self.cap, 0)
+
+    def craft(self, view: View, rng: np.random.Generator) -> Array:
+        """Return the honest models with this round's pull."""
+        past = view.memory or Drift()
+        v = direction_against(view) if past.direction is None else past.direction
+        if v is None:
+            return detached(view.own)
+        pull = min((past.rounds + 1) * self.rate, self.cap)
+        lengths = like(pull * np.sqrt(squared_norms(view.own, view.global_model)), view.own)
+        return view.own + lengths[:, None] * v[None, :]
+
+    def remember(self, view: View, sent: Array) -> Any:
+        """Keep the direction once there is one, and count the poisoned rounds."""
+        past = view.memory or Drift()
+        v = direction_against(view) if past.direction is None else past.direction
+        return Drift(v, past.rounds + (not is_honest(view, sent)))
+
+
+@saveable
+@dataclass(frozen=True, eq=False)
+class Phase:
+    """What the on-off attack keeps: the rounds since its first poison, and what its base attack keeps."""
+
+    rounds: int = 0
+    base: Any = None
+
+
+@dataclass(frozen=True)
+class OnOff(Attack):
+    r"""Attack for some rounds, behave for some, and so on, so that good rounds pay for bad ones.
+
+    .. math:: x_c = \begin{cases} \text{what the base attack crafts} & t \bmod (n_1 + n_0) < n_1 \\
+              \theta_c & \text{otherwise} \end{cases}
+
+    t counts the rounds in which the attacker has a client, from 0 in the first one it poisons.
+
+    Parameters
+    ----------
+    on
+        How many rounds to attack, :math:`n_1`.
+    off
+        How many rounds to be honest after that, :math:`n_0`.
+    base
+        The name of the attack, with its default parameters.
+
+    Examples
+    --------
+    >>> attack, rng = OnOff(on=1, off=1, base="sign-flip"), np.random.default_rng(0)
+    >>> view = View(own=np.array([[3.0, 1.0]]), global_model=np.zeros(2), num_clients=4)
+    >>> attack.craft(view, rng)
+    array([[-3., -1.]])
+    >>> attack.craft(replace(view, memory=attack.remember(view, attack.craft(view, rng))), rng)
+    array([[3., 1.]])
+    """
+
+    on: int = 2
+    off: int = 2
+    base: str = "agr-min-max"
+
+    def __post_init__(self) -> None:
+        check_number("OnOff", "on", self.on, 1, whole=True)
+        check_number("OnOff", "off", self.off, 0, whole=True)
+        make_base(self.base)
+
+    def craft(self, view: View, rng: np.random.Generator) -> Array:
+        """Return the base attack's rows, or the honest models."""
+        if self.rests(view):
+            return detached(view.own)
+        return make_base(self.base).craft(replace(view, memory=(view.memory or Phase()).base), rng)
+
+    def rests(self, view: View) -> bool:
+        """Tell whether this is one of the honest rounds."""
+        return bool((view.memory or Phase()).rounds % (self.on + self.off) >= self.on)
+
+    def remember(self, view: View, sent: Array) -> Any:
+        """Count the round, if the attack has begun, and let the base attack remember it."""
+        past = view.memory or Phase()
+        begun = past.rounds > 0 or not is_honest(view, sent)
+        return Phase(past.rounds + begun, make_base(self.base).remember(replace(view, memory=past.base), sent))
+
+
+@dataclass(frozen=True)
+class KeptSignature(Attack):
+    r"""Add LIE's shift to each client's own honest update, so that it still looks like that client's.
+
+    .. math:: x_c = \theta_c - z \sigma
+
+    with the coordinate-wise population standard deviation of the honest models the attacker knows, and
+    LIE's z. Where LIE sends the same shifted mean for all, here each client keeps what its data makes of
+    its update: a filter that compares a client with its own past finds it.
+
+    Parameters
+    ----------
+    z
+        The number of standard deviations; None for LIE's formula (1.5 from half of the clients on).
+    rescale
+        Whether to bring the shifted update back to the length of the honest one,
+        :math:`x_c = g + \|u_c\|\,(u_c - z\sigma) / \|u_c - z\sigma\|` with :math:`u_c = \theta_c - g`.
+
+    Examples
+    --------
+    >>> view = View(
+    ...     own=np.array([[3.0, 5.0]]),
+    ...     global_model=np.zeros(2),
+    ...     num_clients=3,
+    ...     benign=np.array([[1.0, 5.0], [3.0, 5.0]]),
+    ... )
+    >>> KeptSignature(z=2.0)(view)
+    array([[1., 5.]])
+    """
+
+    z: float | None = None
+    rescale: bool = False
+
+    def __post_init__(self) -> None:
+        if self.z is not None:
+            check_number("KeptSignature", "z", self.z, 0)
+
+    def craft(self, view: View, rng: np.random.Generator) -> Array:
+        """Return the shifted honest models."""
+        z = little_is_enough_z(view.num_clients, view.num_malicious) if self.z is None else self.z
+        _, sigma = moments(view.honest, view.global_model)
+        shifted = view.own - z * sigma[None, :]
+        if not self.rescale:
+            return shifted
+        g = view.global_model
+        honest, now = np.sqrt(squared_norms(view.own, g)), np.sqrt(squared_norms(shifted, g))
+        factors = np.divide(honest, now, out=np.ones_like(now), where=now > 0)
+        return g[None, :] + like(factors, shifted)[:, None] * (shifted - g[None, :])
+
+
+@dataclass(frozen=True)
+class NoisyClones(Attack):
+    r"""Add some noise of its own to every row of an attack, so that no two of them are alike.
+
+    .. math:: x_c = y_c + \nu\,\|y_c - g\|\, n_c
+
+    with what the base attack crafts, :math:`y_c`, and independent random unit vectors :math:`n_c`. In many
+    dimensions they are nearly orthogonal: two clones of a step of length 1 are about
+    :math:`\sqrt{2}\,\nu` apart.
+
+    Parameters
+    ----------
+    noise
+        The length of the noise, :math:`\nu`, in lengths of the poisoned step.
+    base
+        The name of the attack, with its default parameters; one that sends the same row for all clients.
+    """
+
+    noise: float = 0.1
+    base: str = "agr-min-max"
+
+    def __post_init__(self) -> None:
+        check_number("NoisyClones", "noise", self.noise, 0)
+        make_base(self.base)
+
+    def craft(self, view: View, rng: np.random.Generator) -> Array:
+        """Return the base attack's rows, each with noise of its own."""
+        rows = make_base(self.base).craft(view, rng)
+        single = rows.dtype == array_api_compat.array_namespace(rows).float32
+        noise = rng.standard_normal(rows.shape, dtype=np.float32 if single else np.float64)
+        steps, lengths = squared_norms(rows, view.global_model), squared_norms(noise)
+        scales = like(self.noise * np.sqrt(steps / lengths), rows)
+        return rows + scales[:, None] * like(noise, rows)
+
+    def remember(self, view: View, sent: Array) -> Any:
+        """Let the base attack remember."""
+        return make_base(self.base).remember(view, sent)
+
+
+def is_honest(view: View, sent: Array) -> bool:
+    """Tell whether the attacker's clients sent what they had honestly trained."""
+    return bool(array_api_compat.array_namespace(sent).all(sent == view.own))
+
+
+def make_base(name: str) -> Attack:
+    """Return the attack of that name with its default parameters."""
+    from flanders.attacks import ATTACKS  # the table lists these classes, too, so it cannot come first
+
+    return ATTACKS.make(name)
