@@ -46,6 +46,16 @@ class Outcome:
         kept = set(self.kept.tolist())
         return tuple(c for row, c in enumerate(self.clients) if row not in kept)
 
+    @property
+    def reasons(self) -> dict[ClientId, str]:
+        """Why each dropped client was dropped, in words."""
+        why = dict.fromkeys(self.dropped, self.note)
+        if self.scores is not None:
+            values = zip(self.scores.clients, self.scores.values, strict=True)
+            why |= {client: f"score {value:.4g}" for client, value in values if client in why}
+            why |= self.scores.told(self.dropped)
+        return why | dict.fromkeys(self.unusable, "values not finite")
+
 
 def defend(
     filter_: Filter[S],

@@ -14,6 +14,7 @@ VARIANTS = {
     "flanders": [
         {"keep": 0.7},
         {"threshold": 0.5},
+        {"keep": "auto"},
         {"keep": 0.7, "method": "reference", "sample": 20, "iterations": 20},
         {"keep": 0.7, "order": 2, "window": 3},
         {"keep": 0.7, "sample": 20},
@@ -23,6 +24,7 @@ VARIANTS = {
         {"keep": 0.7, "amend_with": "global"},
     ],
     "fldetector": [{}, {"keep": 0.7, "window": 3}],
+    "fldetector-lagged": [{}, {"keep": 0.7, "window": 3}],
     "dnc": [{}, {"keep": 0.7, "sample": 20}],
     "kmeans": [{}, {"keep": 0.7}],
 }
@@ -184,7 +186,8 @@ def test_an_unknown_parameter_is_an_error_with_a_guess(name):
 
 def test_the_filters_of_the_paper_and_the_controls_are_there():
     assert list(FILTERS) == [
-        "flanders", "fldetector", "dnc", "kmeans", "keep-all", "distance-to-global", "persistence",
+        "flanders", "fldetector", "dnc", "kmeans", "keep-all", "oracle", "distance-to-global", "persistence",
+        "fldetector-lagged",
     ]  # fmt: skip
     with pytest.raises(InputError, match="Did you mean 'fldetector'"):
         FILTERS.make("fldetektor")

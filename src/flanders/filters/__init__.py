@@ -2,12 +2,13 @@
 
 from typing import Any
 
-from flanders.filters.controls import DistanceToGlobal, KeepAll, Persistence
+from flanders.filters.controls import DistanceToGlobal, KeepAll, Oracle, Persistence
 from flanders.filters.dnc import DnCFilter
 from flanders.filters.filter import Filter, Scores
 from flanders.filters.flanders import Flanders
 from flanders.filters.fldetector import FLDetector
 from flanders.filters.kmeans import KMeans
+from flanders.filters.lagged import FLDetectorLagged
 from flanders.registry import Registry
 
 FILTERS: Registry[Filter[Any]] = Registry(
@@ -18,8 +19,10 @@ FILTERS: Registry[Filter[Any]] = Registry(
         "dnc": DnCFilter,
         "kmeans": KMeans,
         "keep-all": KeepAll,
+        "oracle": Oracle,
         "distance-to-global": DistanceToGlobal,
         "persistence": Persistence,
+        "fldetector-lagged": FLDetectorLagged,
     },
 )
 
@@ -28,10 +31,12 @@ __all__ = [
     "DistanceToGlobal",
     "DnCFilter",
     "FLDetector",
+    "FLDetectorLagged",
     "Filter",
     "Flanders",
     "KMeans",
     "KeepAll",
+    "Oracle",
     "Persistence",
     "Scores",
 ]

@@ -37,6 +37,44 @@ class KeepAll(Filter[None]):
 
 
 @dataclass(frozen=True)
+class Oracle(Filter[None]):
+    """Drop exactly the clients that it is told to: the best that any filter could do.
+
+    A simulation tells it each round who is malicious, which no server knows.
+
+    Parameters
+    ----------
+    malicious
+        The ids of the clients to drop.
+
+    Examples
+    --------
+    >>> told = Oracle(malicious=(1,))
+    >>> told.select(told.score(None, Round(np.eye(3))))
+    array([0, 2])
+    """
+
+    malicious: tuple[ClientId, ...] = ()
+
+    def init(self, rng: np.random.Generator | None = None) -> None:
+        """Return the state, of which there is none."""
+
+    def score(self, state: None, round_: Round) -> Scores | None:
+        """Score who is to be dropped 1, and everybody else 0."""
+        bad = np.array([c in self.malicious for c in round_.clients])
+        return Scores(round_.clients, bad.astype(float), suspects=bad)
+
+    def select(self, scores: Scores) -> IntVector:
+        """Keep the others."""
+        return np.flatnonzero(scores.values == 0)
+
+    def amend(
+        self, state: None, round_: Round, kept: IntVector, model: Array, scores: Scores | None = None
+    ) -> None:
+        """Remember nothing."""
+
+
+@dataclass(frozen=True)
 class DistanceToGlobal(Filter[None]):
     """Keep the clients whose models moved least from the global model: a control without memory.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -33,8 +34,15 @@ class Scores:
     """Probability of being malicious, where the filter can tell."""
     suspects: NDArray[np.bool_] | None = None
     """The filter's own verdict, where it has one that is not a matter of `keep`."""
+    reasons: tuple[str, ...] = ()
+    """What speaks against each client, in words; empty where nothing does. Only some filters can tell."""
     evidence: Any = None
     """What `amend` would otherwise compute again; not for users."""
+
+    def told(self, clients: Iterable[ClientId]) -> dict[ClientId, str]:
+        """Return what speaks against these clients, for those of whom there is something to tell."""
+        reasons = dict(zip(self.clients, self.reasons, strict=False))
+        return {client: reasons[client] for client in clients if reasons.get(client)}
 
 
 class Filter(ABC, Generic[S]):

@@ -1,13 +1,15 @@
-"""Looking at fewer numbers than there are parameters: random samples and secret sketches."""
+"""Looking at fewer numbers than there are parameters: samples and secret sketches."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import array_api_compat
 import numpy as np
 
 from flanders.filters.history import Layout, Snapshot
 from flanders.geometry import column_blocks, index_like, is_on_host, like, on_host
-from flanders.types import Array, IntVector, Round, to_numpy
+from flanders.types import Array, InputError, IntVector, Round, to_numpy
 
 
 def sample_columns(d: int, count: int, rng: np.random.Generator, *, replace: bool = False) -> IntVector:
@@ -15,6 +17,45 @@ def sample_columns(d: int, count: int, rng: np.random.Generator, *, replace: boo
     if not replace and count >= d:
         return np.arange(d)
     return np.sort(rng.choice(d, size=count, replace=replace)).astype(np.int64)
+
+
+def sample_of_layers(
+    d: int, count: int, layers: Sequence[int], rng: np.random.Generator, *, last_only: bool
+) -> IntVector:
+    """Draw `count` parameters from the last layer alone, or an equal share from each layer, in rising order.
+
+    `layers` are the layers' numbers of parameters, in the order in which they lie in the flat model. A layer with
+    fewer than its share gives all it has, and the others make up for it.
+
+    Examples
+    --------
+    >>> sample_of_layers(10, 4, (7, 1, 2), np.random.default_rng(0), last_only=False)
+    array([3, 6, 7, 9])
+    >>> sample_of_layers(10, 4, (7, 1, 2), np.random.default_rng(0), last_only=True)
+    array([8, 9])
+    """
+    if sum(layers) != d:
+        raise InputError(
+            f"The `layers` {tuple(layers)} have {sum(layers)} parameters in all, but the models have {d}. "
+            "Give the number of parameters of each layer."
+        )
+    ends = np.cumsum(layers)
+    if last_only:
+        return np.asarray(ends[-1] - layers[-1] + sample_columns(layers[-1], count, rng))
+    drawn: list[IntVector] = []
+    left = min(count, d)
+    for position, layer in enumerate(np.argsort(layers, kind="stable")):
+        share = min(layers[layer], left // (len(layers) - position))
+        drawn.append(ends[layer] - layers[layer] + sample_columns(layers[layer], share, rng))
+        left -= share
+    return np.sort(np.concatenate(drawn))
+
+
+def most_varied_columns(matrix: Array, count: int) -> IntVector:
+    """Return the `count` parameters in which the rows differ most, by their variance, in rising order."""
+    xp = array_api_compat.array_namespace(matrix)
+    variance = to_numpy(xp.var(matrix - matrix[:1, :], axis=0))
+    return np.sort(np.argsort(-variance, kind="stable")[:count]).astype(np.int64)
 
 
 def take_columns(matrix: Array, columns: IntVector) -> Array:

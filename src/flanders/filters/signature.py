@@ -1,0 +1,297 @@
+r"""Whether an update looks like its sender's own: the evidence behind `Flanders(keep="auto")`.
+
+A client's data leave a mark on everything it sends. With :math:`u_c` the displacement of client c's model from
+the global model, and :math:`\bar u` the mean of the unit displacements of the clients accepted in that round, its
+mark is the direction in which it differed from them when it was last accepted,
+
+.. math:: e_c \propto \frac{u_c}{\|u_c\|} - \frac{\langle u_c, \bar u\rangle}{\|u_c\|\,\|\bar u\|^2}\, \bar u,
+          \qquad \|e_c\| = 1.
+
+Five things are asked of a new update:
+
+- *fingerprint*: is it more like its sender's mark than like the other clients'? The inner product with its own
+  mark, in standard deviations above those with the others' marks. Whoever sends what was not learnt from this
+  client's data has no reason to score above zero here, however many others do the same.
+- *likeness*: is it as like its sender's mark as accepted updates are?
+- *length* and *heading*: is it as long as its sender's usually are, and does it go with the crowd (the mean
+  direction of the clients accepted last) as far as its sender usually does, next to what is typical of the round?
+  Typical is where most of those lie who pass the first two, near the last round's.
+- *originality*: does somebody with a clearer fingerprint send nearly the same? Of clients that all send one crafted
+  model, or copy an honest client, at most the one whom it fits best passes.
+
+A client without a mark is asked whether its length and its heading are usual for anyone, and whether anybody sends
+nearly the same.
+
+Each answer is compared with those of the clients accepted in the last rounds, in robust standard deviations (median
+and median deviation, which do not notice that the filter has cut off a tail). The largest deviation is the client's
+score, and its p-value follows from the heavy tails of Student's t with 5 degrees of freedom.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import array_api_compat
+import numpy as np
+from numpy.typing import NDArray
+
+from flanders.calibration import local_false_discovery_rate
+from flanders.filters.filter import Scores
+from flanders.geometry import FloatMatrix, gram, index_like, like, projections
+from flanders.state import saveable
+from flanders.types import Array, ClientId, FloatVector, IntVector, Round
+
+MEMORY = 5
+"""Rounds whose accepted clients are the reference."""
+REMEMBERED = 10
+"""Clients are forgotten when so many rounds' worth of others were accepted since: ids may be free."""
+CHANNELS = ("fingerprint", "likeness", "length", "heading", "originality", "any length", "any heading")
+FINGERPRINT, LIKENESS, LENGTH, HEADING, ORIGINALITY, ANY_LENGTH, ANY_HEADING = range(7)
+OF_THE_KNOWN = np.array([True, True, True, True, True, False, False])
+"""What clients with a mark are asked; the others are asked the rest, and for their originality."""
+OWN, ANY = np.array([LENGTH, HEADING]), np.array([ANY_LENGTH, ANY_HEADING])
+"""The same two, compared with the client's own past and with everybody's."""
+SIDES = np.array([-1, -1, 0, -1, -1, 0, -1])
+"""On which side an answer is suspicious: below, or on both."""
+LEAST_SPREAD = (0.3, 0.02, 0.02, 0.02, 0.2, 0.02, 0.02)
+"""Standard deviations are taken to be at least this: few clients cannot show less."""
+PACE = 0.1
+"""How far typical log lengths and headings move in a round, as a rule."""
+NEAR = 2.0
+"""Who is so many standard deviations from the most typical client is of its kind."""
+LARGEST_FALL, LARGEST_RISE = -0.4, 0.3
+PATIENCE = 1.5
+"""How much wider the limits get with each round in a row that kept too few: things may have changed for good."""
+SAME = 1e-6
+"""Directions whose cosine is this close to 1 count as the same."""
+FEWEST_OTHERS = 3
+"""A fingerprint stands out from at least so many others'."""
+
+
+@saveable
+@dataclass(frozen=True, eq=False)
+class Signatures:
+    """What is remembered of the clients accepted so far."""
+
+    clients: tuple[ClientId, ...] = ()
+    marks: Array = None
+    """`(K, d)`, unit vectors."""
+    usual: FloatMatrix | None = None
+    """`(K, 2)`: each client's usual log length and heading, relative to its round's typical ones."""
+    crowd: Array = None
+    """`(d,)`: the mean direction of the clients accepted last, a unit vector."""
+    typical: tuple[float, float] = (0.0, 0.0)
+    """The log length and the heading of the last round's typical update."""
+    past: tuple[FloatMatrix, ...] = ()
+    """What the clients accepted in the last rounds answered, `(n, channels)` each."""
+    failures: int = 0
+    """How many rounds in a row kept too few."""
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What a round's clients answer."""
+
+    values: FloatMatrix
+    """`(m, channels)`; NaN where there is no answer. Lengths (logarithms) and headings are not yet relative."""
+    asked: NDArray[np.bool_]
+    """`(m, channels)`: which of them a client is judged by."""
+    products: FloatMatrix
+    """`(m, m)`: inner products of the displacements."""
+    typical: tuple[float, float] = (math.nan, math.nan)
+    """The round's typical log length and heading; NaN while they are not known."""
+
+    @property
+    def relative(self) -> FloatMatrix:
+        """The values, with lengths and headings relative to the round's typical ones."""
+        length, heading = self.typical
+        return np.asarray(self.values - np.array([0.0, 0.0, length, heading, 0.0, length, heading]))
+
+
+def ask(known: Signatures, round_: Round) -> Answers:
+    """Measure a round's updates against what is remembered."""
+    m, products = len(round_.clients), gram(round_.updates, round_.global_model)
+    lengths = lengths_of(products)
+    values, known_rows = np.full((m, len(CHANNELS)), np.nan), np.zeros(m, dtype=bool)
+    values[:, ANY_LENGTH] = np.log(lengths)
+    if known.marks is None:
+        return Answers(values, values > np.inf, products)
+    assert known.usual is not None
+    row_of = {client: row for row, client in enumerate(known.clients)}
+    rows = np.array([i for i, c in enumerate(round_.clients) if c in row_of], dtype=np.int64)
+    places = np.array([row_of[round_.clients[i]] for i in rows], dtype=np.int64)
+    xp = array_api_compat.array_namespace(round_.updates)
+    marks = xp.take(known.marks, index_like(places, known.marks), axis=0)
+    along = projections(round_.updates, xp.concat([marks, known.crowd[None, :]]), round_.global_model)
+    along /= lengths[:, None]
+    among = along[rows, :-1]
+    values[:, ANY_HEADING] = along[:, -1]
+    values[rows, FINGERPRINT] = standing_out(among)
+    values[rows, LIKENESS] = np.diagonal(among)
+    values[np.ix_(rows, OWN)] = values[np.ix_(rows, ANY)] - known.usual[places]
+    values[:, ORIGINALITY] = apartness(products / np.outer(lengths, lengths), values[:, FINGERPRINT])
+    known_rows[rows] = True
+    of_the_new = ~OF_THE_KNOWN
+    of_the_new[ORIGINALITY] = True
+    asked = np.where(known_rows[:, None], OF_THE_KNOWN, of_the_new)
+    return Answers(values, asked & ~np.isnan(values), products)
+
+
+def judge(known: Signatures, round_: Round, max_false_positive_rate: float) -> Scores | None:
+    """Score the clients of a round by their largest deviation; None while there is nothing to compare with."""
+    if not known.past:
+        return None
+    answers = ask(known, round_)
+    middle, spread = robust_normal(np.concatenate(known.past))
+    spread = spread * PATIENCE**known.failures
+    away = deviations(answers.values, answers.asked, middle, spread)
+    alike = t_tail(away[:, [FINGERPRINT, LIKENESS]].max(axis=1)) >= max_false_positive_rate / 4
+    own, any_ = answers.values[:, OWN] - middle[OWN], answers.values[:, ANY] - middle[ANY]
+    levels = np.where(answers.asked[:, OWN], own, any_)
+    answers = replace(answers, typical=typical_level(levels, alike, known.typical, spread[OWN]))
+    away = deviations(answers.relative, answers.asked, middle, spread)
+    scores = away.max(axis=1)
+    tails = (answers.asked * np.where(SIDES == 0, 2, 1)).sum(axis=1)
+    p = np.minimum(1.0, tails * t_tail(scores))
+    chance = 1.0 - local_false_discovery_rate(np.maximum(p, 1e-300))
+    spoken = tails[:, None] * t_tail(away) < max_false_positive_rate
+    reasons = tuple(in_words(*client) for client in zip(answers.relative - middle, away, spoken, strict=True))
+    return Scores(round_.clients, scores, chance, p < max_false_positive_rate, reasons, evidence=answers)
+
+
+def deviations(
+    values: FloatMatrix, asked: NDArray[np.bool_], middle: FloatVector, spread: FloatVector
+) -> FloatMatrix:
+    """Return how far each answer is on the suspicious side, in standard deviations of accepted clients' answers."""
+    away = (values - middle) / spread
+    return np.where(asked, np.where(SIDES == 0, np.abs(away), SIDES * away), -np.inf)
+
+
+def in_words(from_middle: FloatVector, away: FloatVector, spoken: NDArray[np.bool_]) -> str:
+    """Say which answers speak against a client, the strongest first, and how far off they are."""
+    texts = (
+        "not its own fingerprint",
+        "unlike its own past",
+        f"{math.exp(min(from_middle[LENGTH], 700.0)):.2g} times its usual length" if spoken[LENGTH] else "",
+        "heading away from the others",
+        "nearly a copy of another client's",
+        f"{math.exp(min(from_middle[ANY_LENGTH], 700.0)):.2g} times the usual length" if spoken[ANY_LENGTH] else "",
+        "heading away from the others",
+    )
+    order = sorted(np.flatnonzero(spoken), key=lambda i: -away[i])
+    return ", ".join(f"{texts[i]} ({away[i]:.1f} sd)" for i in order)
+
+
+def learn(known: Signatures, round_: Round, kept: IntVector, answers: Answers | None) -> Signatures:
+    """Return what is known after a round whose `kept` clients were accepted."""
+    if kept.size < 2:
+        return replace(known, failures=known.failures + 1)
+    if answers is None:
+        answers = ask(known, round_)
+    if math.isnan(answers.typical[0]):  # nobody was judged: the middle of all
+        own, any_ = answers.values[np.ix_(kept, OWN)], answers.values[np.ix_(kept, ANY)]
+        length, heading = np.median(np.nan_to_num(np.where(np.isnan(own), any_, own)), axis=0).tolist()
+        answers = replace(answers, typical=(length, heading))
+    marks, crowd = new_marks(round_, kept, answers.products)
+    senders, relative = [round_.clients[i] for i in kept], answers.relative[kept]
+    now = np.nan_to_num(relative[:, ANY])
+    if known.marks is None:
+        return Signatures(tuple(senders), marks, now, crowd, answers.typical)
+    assert known.usual is not None
+    usual = dict(zip(known.clients, known.usual, strict=True))
+    place = {client: i for i, client in enumerate(known.clients)}
+    for i, client in enumerate(senders):
+        usual[client] = (usual.pop(client, now[i]) + now[i]) / 2  # to the end: accepted last
+        place[client] = len(known.clients) + i
+    for client in list(usual)[: -REMEMBERED * len(round_.clients)]:
+        del usual[client]
+    xp = array_api_compat.array_namespace(marks)
+    index = index_like([place[client] for client in usual], marks)
+    return Signatures(
+        tuple(usual),
+        xp.take(xp.concat([known.marks, marks]), index, axis=0),
+        np.stack(list(usual.values())),
+        crowd,
+        answers.typical,
+        (*known.past, relative)[-MEMORY:],
+    )
+
+
+def new_marks(round_: Round, kept: IntVector, products: FloatMatrix) -> tuple[Array, Array]:
+    """Return the marks that the kept clients' updates leave, and the mean of their directions, as unit vectors."""
+    lengths = lengths_of(products)[kept]
+    cosines = products[np.ix_(kept, kept)] / np.outer(lengths, lengths)
+    with_mean, mean_square = cosines.mean(axis=1), max(float(cosines.mean()), 1e-12)
+    left = np.sqrt(np.maximum(1.0 - with_mean**2 / mean_square, 1e-12))
+    xp = array_api_compat.array_namespace(round_.updates)
+    steps = xp.take(round_.updates, index_like(kept, round_.updates), axis=0) - round_.global_model[None, :]
+    mean = like(1.0 / lengths / kept.size, steps) @ steps
+    share = like(with_mean / mean_square / left, steps)
+    marks = like(1.0 / lengths / left, steps)[:, None] * steps - share[:, None] * mean[None, :]
+    return marks, mean / mean_square**0.5
+
+
+def lengths_of(products: FloatMatrix) -> FloatVector:
+    """Return the lengths of vectors, a little above zero at least, from their inner products."""
+    return np.sqrt(np.maximum(np.diagonal(products), 1e-200))
+
+
+def standing_out(among: FloatMatrix) -> FloatVector:
+    """Return how far each number on the diagonal is above the others of its row, in their standard deviations."""
+    n = among.shape[0]
+    if n <= FEWEST_OTHERS:
+        return np.full(n, np.nan)
+    others = among[~np.eye(n, dtype=bool)].reshape(n, n - 1)
+    above: FloatVector = (np.diagonal(among) - others.mean(axis=1)) / np.maximum(others.std(axis=1, ddof=1), 1e-12)
+    return above
+
+
+def apartness(cosines: FloatMatrix, fingerprints: FloatVector) -> FloatVector:
+    """Return how far each client is from the nearest one of a clearer fingerprint (without one, from anybody).
+
+    As log(1 - cosine): copies are told from clients who are merely alike by orders of magnitude.
+    """
+    clearer = fingerprints[None, :] > fingerprints[:, None]
+    clearer[np.isnan(fingerprints)] = True
+    np.fill_diagonal(clearer, False)
+    nearest = np.where(clearer, np.log(np.maximum(1.0 - cosines, SAME)), np.inf).min(axis=1)
+    return np.where(clearer.any(axis=1), nearest, np.nan)
+
+
+def robust_normal(values: FloatMatrix) -> tuple[FloatVector, FloatVector]:
+    """Return middle and spread of each channel: median, and median deviation scaled to a standard deviation."""
+    middle, spread = np.zeros(len(CHANNELS)), np.array(LEAST_SPREAD)
+    for i in range(len(CHANNELS)):
+        column = values[~np.isnan(values[:, i]), i]
+        if column.size:
+            middle[i] = np.median(column)
+            spread[i] = max(spread[i], 1.4826 * float(np.median(np.abs(column - middle[i]))))
+    return middle, spread
+
+
+def typical_level(
+    levels: FloatMatrix, alike: NDArray[np.bool_], last: tuple[float, float], spread: FloatVector
+) -> tuple[float, float]:
+    """Return the round's typical length and heading: near the last, where most lie who look like themselves.
+
+    Attackers in the majority may agree on anything; to be taken for typical it must be what
+    honest clients could have come to in a round.
+    """
+    x = levels[alike] if alike.any() else levels
+    apart = (((x[:, None] - x[None, :]) / spread) ** 2).sum(axis=2)
+    moved = ((x - last) / PACE) ** 2
+    best = np.argmax(np.exp(-0.5 * apart).sum(axis=1) * np.exp(-0.5 * moved.sum(axis=1)))
+    step = np.median(x[apart[best] <= 2 * NEAR**2], axis=0) - last
+    length, heading = last + np.clip(step, LARGEST_FALL, LARGEST_RISE)
+    return float(length), float(heading)
+
+
+def t_tail(x: FloatVector) -> FloatVector:
+    """Return the probability that Student's t with 5 degrees of freedom is above x."""
+    # with tan(angle) = sqrt(5) / x: no difference of nearly equal numbers far out
+    angle = np.arctan2(math.sqrt(5.0), x)
+    sine, cosine = np.sin(angle), np.cos(angle)
+    tail = (angle - sine * cosine * (1 + 2 / 3 * sine**2)) / math.pi
+    far = 8 * 25 * math.sqrt(5) / (15 * math.pi) / np.maximum(np.abs(x), 1.0) ** 5
+    return np.where(x > 1e3, far, tail)

@@ -1,0 +1,253 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from flanders import Defense, FedAvg, Flanders, Median
+from flanders.filters.signature import apartness, standing_out, t_tail, typical_level
+from flanders.state import load_state, save_state
+from flanders.types import InputError
+
+D = 400
+
+
+class Federation:
+    """Clients that move the way everyone does, their own way, and a little at random."""
+
+    def __init__(self, clients=40, seed=0):
+        self.rng = np.random.default_rng(seed)
+        self.crowd = self.rng.normal(size=D)
+        self.own = self.rng.normal(size=(clients, D))
+        self.model = np.zeros(D)
+        self.number = 0
+
+    def updates(self):
+        self.number += 1
+        common = self.crowd + 0.3 * self.rng.normal(size=D)
+        noise = 0.5 * self.rng.normal(size=self.own.shape)
+        return self.model + 0.95**self.number * (common + self.own + noise)
+
+
+def attacked(attack, rounds=8, fraction=0.8, clients=40, filter_=None, seed=0):
+    """Run rounds with attackers from the third on, other ones each time; return dropped and malicious, by round."""
+    federation, found = Federation(clients, seed), []
+    defense = Defense(filter_ or Flanders(keep="auto"), seed=0)
+    for number in range(1, rounds + 1):
+        updates, bad = federation.updates(), np.zeros(clients, dtype=bool)
+        if number >= 3 and attack is not None:
+            bad[federation.rng.choice(clients, int(fraction * clients), replace=False)] = True
+            updates = attack(updates.copy(), bad, federation)
+        outcome = defense(updates, global_model=federation.model)
+        dropped = np.isin(np.arange(clients), outcome.dropped)
+        federation.model = outcome.model
+        found.append((dropped, bad))
+    return found
+
+
+def rates(found):
+    dropped, bad = (np.concatenate(part) for part in zip(*found, strict=True))
+    return (dropped & bad).sum() / max(1, bad.sum()), (dropped & ~bad).sum() / (~bad).sum()
+
+
+def everyone_sends_the_reversed_mean(updates, bad, federation):
+    updates[bad] = federation.model - (updates[~bad].mean(axis=0) - federation.model)
+    return updates
+
+
+def everyone_sends_the_honest_mean(updates, bad, federation):
+    updates[bad] = updates[~bad].mean(axis=0)
+    return updates
+
+
+def everyone_turns_their_own_step(updates, bad, federation):
+    updates[bad] = 2 * federation.model - updates[bad]
+    return updates
+
+
+def everyone_adds_noise(updates, bad, federation):
+    updates[bad] += federation.rng.normal(0, 10, updates[bad].shape)
+    return updates
+
+
+def everyone_sends_somebody_elses(updates, bad, federation):
+    updates[bad] = updates[np.roll(np.flatnonzero(bad), 1)]
+    return updates
+
+
+def everyone_boosts_their_own_step(updates, bad, federation):
+    updates[bad] = federation.model + 3 * (updates[bad] - federation.model)
+    return updates
+
+
+@pytest.mark.parametrize("fraction", [0.1, 0.5, 0.8])
+@pytest.mark.parametrize(
+    "attack",
+    [
+        everyone_sends_the_reversed_mean,
+        everyone_sends_the_honest_mean,
+        everyone_turns_their_own_step,
+        everyone_adds_noise,
+        everyone_sends_somebody_elses,
+        everyone_boosts_their_own_step,
+    ],
+)
+def test_attackers_are_dropped_without_knowing_how_many_there_are(attack, fraction):
+    caught, honest_lost = rates(attacked(attack, fraction=fraction))
+    assert caught >= 0.95
+    assert honest_lost <= 0.02
+
+
+def test_without_attackers_hardly_anybody_is_dropped():
+    assert rates(attacked(None, rounds=25))[1] <= 0.01
+
+
+def test_a_client_that_attackers_copy_is_kept():
+    def all_copy_client_0(updates, bad, federation):
+        bad[0] = False
+        updates[bad] = updates[0]
+        return updates
+
+    found = attacked(all_copy_client_0, fraction=0.5)
+    assert not any(dropped[0] for dropped, _ in found)
+    assert rates(found)[0] >= 0.95
+
+
+def test_a_smaller_allowed_rate_drops_fewer():
+    def slightly_off(updates, bad, federation):
+        updates[bad] += 0.5 * federation.rng.normal(size=updates[bad].shape)
+        return updates
+
+    strict, lax = (
+        sum(d.sum() for d, _ in attacked(slightly_off, filter_=Flanders(keep="auto", max_false_positive_rate=rate)))
+        for rate in (1e-6, 0.2)
+    )
+    assert strict < lax
+
+
+def test_too_few_survivors_leave_the_model_as_it_is_and_say_so(caplog):
+    federation, defense = Federation(), Defense(Flanders(keep="auto"), seed=0)
+    for _ in range(4):
+        federation.model = defense(federation.updates(), global_model=federation.model).model
+    outcome = defense(federation.model + 100 * federation.rng.normal(size=(40, D)), global_model=federation.model)
+    assert outcome.kept.size == 0
+    assert np.array_equal(outcome.model, federation.model)
+    assert "the global model stays" in outcome.note
+    assert outcome.state.signatures.failures == 1
+
+
+def test_when_the_clients_have_changed_for_good_they_are_accepted_again_after_a_while():
+    federation, defense = Federation(), Defense(Flanders(keep="auto"), seed=0)
+    for _ in range(4):
+        federation.model = defense(federation.updates(), global_model=federation.model).model
+    federation.own = 3 * federation.rng.normal(size=federation.own.shape)
+    kept = [defense(federation.updates(), global_model=federation.model).kept.size for _ in range(30)]
+    assert kept[0] < 10
+    assert kept[-1] >= 36
+
+
+def test_a_newcomer_is_judged_by_the_crowd():
+    federation, defense = Federation(), Defense(Flanders(keep="auto"), seed=0)
+    for _ in range(4):
+        federation.model = defense(federation.updates()[:30], global_model=federation.model).model
+    updates = federation.updates()
+    updates[30:35] = 2 * federation.model - updates[30:35]
+    outcome = defense(updates, global_model=federation.model)
+    assert set(outcome.dropped) == set(range(30, 35))
+
+
+def test_everyone_is_kept_in_the_first_two_rounds_and_the_fallback_rule_serves():
+    federation, defense = Federation(), Defense(Flanders(keep="auto"), FedAvg(), fallback=Median(), seed=0)
+    for _ in range(2):
+        updates = federation.updates()
+        outcome = defense(updates, global_model=federation.model)
+        assert outcome.scores is None
+        np.testing.assert_allclose(outcome.model, np.median(updates, axis=0))
+
+
+def test_the_memory_can_be_saved_and_goes_on_to_the_same_decisions(tmp_path):
+    federation, defense = Federation(), Defense(Flanders(keep="auto"), seed=0)
+    for _ in range(4):
+        defense(federation.updates(), global_model=federation.model)
+    save_state(tmp_path / "state.npz", defense.state)
+    again = Defense(Flanders(keep="auto"), seed=0)
+    again.state = load_state(tmp_path / "state.npz")
+    updates = federation.updates()
+    updates[:10] = -updates[:10]
+    first, second = (d(updates, global_model=federation.model) for d in (defense, again))
+    np.testing.assert_array_equal(first.scores.values, second.scores.values)
+    assert first.dropped == second.dropped == tuple(range(10))
+
+
+def test_probabilities_go_with_the_verdict():
+    federation, defense = Federation(), Defense(Flanders(keep="auto"), seed=0)
+    for _ in range(4):
+        defense(federation.updates(), global_model=federation.model)
+    updates = federation.updates()
+    updates[:10] = -updates[:10]
+    chance = defense(updates, global_model=federation.model).scores.probabilities
+    assert chance[:10].min() > 0.95
+    assert np.median(chance[10:]) < 0.2
+
+
+def test_parameters_of_the_paper_s_filter_are_refused():
+    with pytest.raises(InputError, match=r"keep='auto'.*fixes `window`"):
+        Flanders(keep="auto", window=5)
+    with pytest.raises(InputError, match="must be a number or 'auto'"):
+        Flanders(keep="automatic")
+
+
+def test_the_tail_is_that_of_student_s_t():
+    x = np.array([-3.0, 0.0, 2.0150483733330233, 20.0, 1e6])  # the third: the published 95% quantile
+    expected = [0.9849503760512687, 0.5, 0.05, 2.887758186612087e-06, 9.490167245460681e-30]
+    np.testing.assert_allclose(t_tail(x), expected, rtol=1e-6)
+
+
+def test_standing_out_counts_deviations_above_the_others_of_the_row():
+    among = np.array([[9.0, 1.0, 2.0, 3.0], [0.0, 0.0, 1.0, 2.0], [1.0, 1.0, 1.0, 1.0], [1.0, 2.0, 3.0, 2.0]])
+    np.testing.assert_allclose(standing_out(among), [7.0, -1.0, 0.0, 0.0])
+    assert np.isnan(standing_out(np.eye(3))).all()
+
+
+def test_only_clients_with_a_clearer_fingerprint_make_a_copy_of_one():
+    cosines = np.array([[1.0, 0.9, 0.2], [0.9, 1.0, 0.1], [0.2, 0.1, 1.0]])
+    expected = [np.nan, np.log(0.1), np.log(0.8)]
+    np.testing.assert_allclose(apartness(cosines, np.array([5.0, 1.0, 3.0])), expected)
+    np.testing.assert_allclose(apartness(cosines, np.array([5.0, np.nan, 3.0])), expected)
+
+
+def test_what_is_typical_follows_the_honest_minority_when_the_majority_jumps():
+    rng, spread = np.random.default_rng(0), np.array([0.03, 0.03])
+    honest, jumped = rng.normal([-0.05, 0.0], 0.01, (20, 2)), rng.normal([0.4, -0.4], 0.01, (80, 2))
+    everyone = np.vstack([honest, jumped])
+    length, heading = typical_level(everyone, np.ones(100, dtype=bool), (0.0, 0.0), spread)
+    assert (length, heading) == pytest.approx((-0.05, 0.0), abs=0.01)
+    forced = typical_level(everyone, everyone[:, 0] > 0, (0.0, 0.0), spread)
+    assert forced == pytest.approx((0.3, -0.4), abs=0.01)  # no faster than this
+
+
+def test_the_outcome_says_why_a_client_was_dropped():
+    federation, defense = Federation(), Defense(Flanders(keep="auto"), seed=0)
+    for _ in range(4):
+        defense(federation.updates(), global_model=federation.model)
+    updates = federation.updates()
+    updates[0] *= 4
+    updates[1] = -updates[1]
+    updates[2] = updates[3]
+    updates[4] = np.nan
+    reasons = defense(updates, global_model=federation.model).reasons
+    assert set(reasons) == {0, 1, 2, 4}
+    assert "4.1 times its usual length" in reasons[0]  # and the noise is not the same each time
+    for reason in ("heading away from the others", "unlike its own past", "not its own fingerprint"):
+        assert reason in reasons[1]
+    assert "nearly a copy of another client's" in reasons[2]
+    assert reasons[4] == "values not finite"
+
+
+def test_the_memory_is_bounded_however_many_ids_appear():
+    federation, defense = Federation(), Defense(Flanders(keep="auto"), seed=0)
+    for number in range(30):
+        names = [f"client-{number}-{i}" if i < 20 else f"client-{i}" for i in range(40)]
+        outcome = defense(federation.updates(), names, global_model=federation.model)
+    signatures = outcome.state.signatures
+    assert len(signatures.clients) == len(signatures.usual) == signatures.marks.shape[0] == 400
+    assert set(names) - set(outcome.dropped) <= set(signatures.clients)
