@@ -15,6 +15,17 @@ import flanders
 from flanders.types import InputError
 
 RESULTS = Path("results.sqlite")
+STUDIES = (
+    "predictability",
+    "sampled-parameters",
+    "refit",
+    "distance",
+    "window",
+    "order",
+    "alpha",
+    "selection",
+    "fldetector",
+)
 KINDS = ("attacks", "poisons", "filters", "aggregators", "preaggregators", "datasets", "partitions", "models")
 
 
@@ -57,12 +68,45 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--out", type=Path, default=RESULTS, metavar="FILE", help="results file (default: %(default)s)"
     )
+    run.add_argument("--engine", choices=("simulator", "flower"), default="simulator",
+                     help="what carries the runs out (default: %(default)s)")  # fmt: skip
     run.add_argument("--dry-run", action="store_true", help="list the runs without running them")
     resume = add("resume", _resume, "Go on with everything in a results file that is not done.")
     resume.add_argument(
         "results", nargs="?", type=Path, default=RESULTS, help="results file (default: %(default)s)"
     )
-    for sub in (run, resume):
+    again = add("reproduce", _reproduce, "Run the paper's experiments and show ours beside what was published.")
+    again.add_argument(
+        "names", metavar="NAME", help="a table or figure by its label (tab:pr-20), several with commas, or all"
+    )
+    again.add_argument("--variant", choices=("reference", "textbook"), default="reference",
+                       help="settings of the published code, or of the paper (default: %(default)s)")  # fmt: skip
+    again.add_argument("--dataset", metavar="NAMES", help="only these datasets, e.g. mnist,fashion-mnist")
+    again.add_argument("--where", action="append", default=[], metavar="KEY=VALUES",
+                       help="only these cells, e.g. aggregator=fedavg,multikrum (may be repeated)")  # fmt: skip
+    again.add_argument("--seeds", type=int, default=3, metavar="N", help="seeds 0 to N-1 (default: %(default)s)")
+    again.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
+                       help="change a value of every run, e.g. federation.rounds=3")  # fmt: skip
+    again.add_argument(
+        "--out", type=Path, default=RESULTS, metavar="FILE", help="results file (default: %(default)s)"
+    )
+    again.add_argument("--dry-run", action="store_true", help="list the runs that are missing")
+    again.add_argument("--table-only", action="store_true", help="show what there is, run nothing")
+    again.add_argument("--format", choices=("markdown", "latex", "csv"), default="markdown")
+    again.add_argument("--tables", type=Path, metavar="DIR", help="also write all tables there, in every format")
+    again.add_argument("--figures", type=Path, metavar="DIR", help="also draw the figures there, as SVG")
+    study = add("study", _study, "Answer a question of the paper or of its future work with a table and a figure.")
+    study.add_argument("name", choices=STUDIES, metavar="NAME", help=f"one of {', '.join(STUDIES)}")
+    study.add_argument("--dataset", default="digits", metavar="NAME", help="default: digits, which needs no files")
+    study.add_argument("--attacks", metavar="NAMES", help="instead of the study's own, e.g. gauss,lie")
+    study.add_argument("--rounds", type=int, metavar="N", help="instead of the study's own")
+    study.add_argument("--seeds", type=int, default=1, metavar="N", help="seeds 0 to N-1 (default: %(default)s)")
+    study.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
+                       help="change a value of every run, e.g. federation.clients=20")  # fmt: skip
+    study.add_argument("--out", type=Path, default=Path("studies"), metavar="DIR",
+                       help="folder for results, tables and figures (default: %(default)s)")  # fmt: skip
+    study.add_argument("--format", choices=("pdf", "svg", "png"), default="png")
+    for sub in (run, resume, again, study):
         sub.add_argument(
             "--data-dir", type=Path, metavar="DIR", help="where the datasets are (else $FLANDERS_DATA)"
         )
@@ -101,7 +145,7 @@ def _parser() -> argparse.ArgumentParser:
 def _run(options: argparse.Namespace) -> int:
     from flanders.experiments.spec import read_specs
 
-    specs = read_specs(options.specs, options.overrides)
+    specs = [spec.on(options.engine) for spec in read_specs(options.specs, options.overrides)]
     if options.dry_run:
         from flanders.experiments.summary import label
 
@@ -117,6 +161,48 @@ def _resume(options: argparse.Namespace) -> int:
     from flanders.experiments.session import resume
 
     return resume(options.results, _changes(options), options.jobs)
+
+
+def _reproduce(options: argparse.Namespace) -> int:
+    from flanders.experiments.paper import reproduction
+
+    limits = [*options.where, *([f"dataset={options.dataset}"] if options.dataset else [])]
+    asked = reproduction.Reproduction.of(
+        options.names, options.variant, options.seeds, reproduction.parse_where(limits), options.overrides
+    )
+    if options.dry_run:
+        reproduction.show_missing(asked, options.out)
+        return 0
+    code = 0
+    if not options.table_only:
+        code = reproduction.carry_out(asked.runs(), options.out, _changes(options), options.jobs)
+    compared = asked.compare(options.out)
+    reproduction.show(compared, options.variant, options.format)
+    if options.tables:
+        reproduction.write_tables(options.tables, asked, options.out)
+    if options.figures:
+        from flanders.experiments.catalog import need
+
+        need("flanders.report.paper").write_paper_figures(asked, options.out, options.figures)
+    return code
+
+
+def _study(options: argparse.Namespace) -> int:
+    from flanders.experiments.catalog import need
+
+    rounds = [] if options.rounds is None else [f"federation.rounds={options.rounds}"]
+    code: int = need("flanders.report.studies").conduct(
+        options.name,
+        options.out,
+        dataset=options.dataset,
+        seeds=options.seeds,
+        attacks=options.attacks.split(",") if options.attacks else (),
+        overrides=[*rounds, *options.overrides],
+        changes=_changes(options),
+        jobs=options.jobs,
+        format=options.format,
+    )
+    return code
 
 
 def _changes(options: argparse.Namespace) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import sqlite3
 import sys
 import time
 import types
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -57,8 +57,10 @@ class Setting:
     attack_start: int = 1
     rotating: bool = True
     omniscient: bool = True
+    sybils: bool = False
     data_poison: Any = None
     fallback: Any = None
+    informed: bool = False
     seed: int = 0
     device: str = "auto"
     chunk: int | None = None
@@ -80,6 +82,7 @@ class RoundRecord:
     unusable: tuple[int, ...]
     note: str
     threshold: float
+    reasons: dict[int, str] = field(default_factory=dict)
 
 
 class Simulation:

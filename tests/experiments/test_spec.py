@@ -191,3 +191,45 @@ def test_every_parameter_that_is_a_count_or_a_fraction_is_known_as_one():
     )
     assert asked
     assert asked <= COUNT_OR_FRACTION
+
+
+def test_a_rule_that_is_told_the_truth_is_another_run_and_others_keep_their_ids():
+    rule = {"name": "multi-krum", "num_malicious": 1}
+    plain, told = (parse_spec({"aggregator": {**rule, "informed": told}})[0] for told in (False, True))
+    assert plain.id == parse_spec({"aggregator": rule})[0].id
+    assert plain.id != told.id
+    assert "informed" not in plain.canonical["aggregator"]
+    assert make_setting(told).informed is True
+    assert make_setting(plain).informed is False
+
+
+def test_sybils_are_another_run_and_others_keep_their_ids():
+    attack = {"name": "lie", "fraction": 0.2}
+    plain, sybils = (parse_spec({"attack": {**attack, "sybils": sybils}})[0] for sybils in (False, True))
+    assert plain.canonical["attack"] == {**attack, "z": None, "start": 1, "rotating": True, "omniscient": True}
+    assert plain.id != sybils.id
+    assert make_setting(plain).sybils is False
+    assert make_setting(RunSpec(json.loads(sybils.text))).sybils is True
+    (poisoned,) = parse_spec({"poison": "label-flip", "attack": {"fraction": 0.2, "sybils": True}})
+    assert make_setting(poisoned).sybils is True
+
+
+def test_attackers_can_be_the_same_from_the_first_round_on():
+    text = "attack = {name = 'on-off', base = 'lie', fraction = 0.2, start = 1, rotating = false}"
+    setting = make_setting(one(text))
+    assert (setting.attack_start, setting.rotating) == (1, False)
+    assert setting.attack == flanders.ATTACKS.make("on-off", base="lie")
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        {"aggregator": {"name": "fedavg", "informed": True}},
+        {"aggregator": {"name": "krum", "informed": True, "preaggregators": "nnm"}},
+        {"aggregator": {"name": "krum", "informed": "yes"}},
+        {"fallback": {"name": "krum", "informed": True}},
+    ],
+)
+def test_only_the_aggregator_itself_can_be_told_the_truth(tree):
+    with pytest.raises(InputError, match="informed"):
+        parse_spec(tree)

@@ -45,6 +45,7 @@ def record(number=1, **changes):
         "probabilities": None,
         "unusable": (4,),
         "note": "",
+        "reasons": {},
         "threshold": 2.0,
     }
     return SimpleNamespace(**{**values, **changes})
@@ -284,7 +285,7 @@ def test_old_checkpoints_give_their_space_back(opened, ids, results):
 
 def test_csv_has_every_row_and_the_spec_as_columns(opened, ids, results, tmp_path):
     opened.claim(ids)
-    opened.write_round(ids[0], record(1))
+    opened.write_round(ids[0], record(1, reasons={3: "twice its usual length"}))
     written = export_csv(results, tmp_path / "csv")
     runs, rounds, clients = (path.read_text().splitlines() for path in written)
     assert [path.name for path in written] == ["run.csv", "round.csv", "client.csv"]
@@ -292,7 +293,7 @@ def test_csv_has_every_row_and_the_spec_as_columns(opened, ids, results, tmp_pat
     assert "federation.seed" in runs[0]
     assert len(runs) == 3
     assert rounds[1].startswith(f"{ids[0]},1,0.10000000149011612,")
-    assert clients[1] == f"{ids[0]},1,3,1,0,0,0.30000000000000004,"
+    assert clients[1] == f"{ids[0]},1,3,1,0,0,0.30000000000000004,,twice its usual length"
     assert sorted(p.name for p in (tmp_path / "csv").iterdir()) == ["client.csv", "round.csv", "run.csv"]
 
 

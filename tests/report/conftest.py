@@ -74,6 +74,7 @@ def played(rng, *, clients=100, rounds=50, malicious=0.8, filtered=True, top=0.9
             scores=scores,
             probabilities=np.clip(scores / 60, 0, 1) if scored else None,
             unusable=(),
+            reasons={},
             note="" if scored or not filtered else "no scores yet: everyone was aggregated",
         )
 

@@ -15,7 +15,7 @@ from flanders.types import InputError
 def one_round(number, clients, malicious, kept, scores, **other):
     values = {
         "accuracy": 0.5, "loss": 1.0, "attack_success": float("nan"), "threshold": float("nan"),
-        "seconds": dict.fromkeys(PHASES, 0.1), "probabilities": None, "unusable": (), "note": "",
+        "seconds": dict.fromkeys(PHASES, 0.1), "probabilities": None, "unusable": (), "note": "", "reasons": {},
     }  # fmt: skip
     asked = {"number": number, "clients": clients, "malicious": malicious, "kept": kept, "scores": scores}
     return SimpleNamespace(**{**values, **asked, **other})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
+import os
 import platform
 import sys
 from collections.abc import Iterator
@@ -14,8 +15,9 @@ from typing import Any
 import flanders
 from flanders.experiments.catalog import need
 from flanders.experiments.grid import Table
-from flanders.experiments.spec import CHAIN, Malice, RunSpec, make, split_attack
+from flanders.experiments.spec import CHAIN, FLOWER, INFORMED, Malice, RunSpec, make, split_attack
 from flanders.experiments.values import fill
+from flanders.types import InputError
 
 
 class Datasets:
@@ -59,9 +61,11 @@ def make_setting(spec: RunSpec) -> Any:
         attack_start=malice.start,
         rotating=malice.rotating,
         omniscient=malice.omniscient,
+        sybils=malice.sybils,
         data_poison=poison,
         filter=make("filters", c["filter"]),
         aggregator=_rule(c["aggregator"]),
+        informed=c["aggregator"].get(INFORMED, False),
         fallback=None if c["fallback"] is None else _rule(c["fallback"]),
         device=o.device,
         chunk=o.chunk,
@@ -70,13 +74,17 @@ def make_setting(spec: RunSpec) -> Any:
 
 
 def make_simulation(spec: RunSpec, datasets: Datasets) -> Any:
-    """Return the `flanders.simulation.Simulation` of a run, at its start."""
+    """Return the `flanders.simulation.Simulation` of a run, at its start, or what takes its place on Flower."""
+    if spec.engine == FLOWER:
+        return _flower().FlowerSimulation(make_setting(spec), datasets.of(spec))
     return need("flanders.simulation").Simulation(make_setting(spec), datasets.of(spec))
 
 
 def check(spec: RunSpec, datasets: Datasets) -> None:
     """Find out before the first round whether a run has its data and its device, and load the data."""
     need("flanders.simulation.federation").find_device(spec.options.device)
+    if spec.engine == FLOWER:
+        _flower().need_ray()
     make_setting(spec)
     datasets.of(spec)
 
@@ -115,8 +123,20 @@ def versions() -> dict[str, str]:
     return found
 
 
+def _flower() -> Any:
+    """Import the Flower engine. Flower and Ray tell their makers of each start unless told not to, as here."""
+    for switch in ("FLWR_TELEMETRY_ENABLED", "RAY_USAGE_STATS_ENABLED"):
+        os.environ.setdefault(switch, "0")
+    try:
+        return need("flanders.flower.engine")
+    except ModuleNotFoundError as error:
+        raise InputError(
+            "Runs on Flower need Flower and Ray. Install them with: pip install 'flanders-fl[flower-sim]'."
+        ) from error
+
+
 def _rule(chosen: Table) -> Any:
-    rule = make("aggregators", {key: value for key, value in chosen.items() if key != CHAIN})
+    rule = make("aggregators", {key: value for key, value in chosen.items() if key not in (CHAIN, INFORMED)})
     for link in reversed(chosen[CHAIN]):
         rule = make("preaggregators", link) | rule
     return rule

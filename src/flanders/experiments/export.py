@@ -35,6 +35,7 @@ CLIENT = {
     "unusable": "bool",
     "score": "float64",
     "probability": "float64",
+    "reason": "string",
 }
 Rows = Iterator[list[tuple[Any, ...]]]
 

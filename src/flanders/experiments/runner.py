@@ -61,19 +61,20 @@ def carry_out(store: Store, claimed: Claimed, datasets: Datasets, notify: Notify
     if claimed.checkpoint:
         simulation.load_state_dict(store.read_checkpoint(run, like=getattr(simulation, "like", None)))
     pace = Pace(spec.options.checkpoint_every)
-    for record in simulation.run():
-        last, stopping = record.number == rounds, stop()
-        if not last and (stopping or pace.due(record.number)):
-            with pace.timed():
-                store.write_round(run, record, state=simulation.state_dict())
-        else:
-            store.write_round(run, record, last=last)
-        notify(_summary(run, record))
-        if last:
-            return "done"
-        if stopping:
-            store.release(run)
-            return "stopped"
+    with contextlib.closing(simulation.run()) as records:  # what the rounds were started with ends with them
+        for record in records:
+            last, stopping = record.number == rounds, stop()
+            if not last and (stopping or pace.due(record.number)):
+                with pace.timed():
+                    store.write_round(run, record, state=simulation.state_dict())
+            else:
+                store.write_round(run, record, last=last)
+            notify(_summary(run, record))
+            if last:
+                return "done"
+            if stopping:
+                store.release(run)
+                return "stopped"
     raise RuntimeError(f"the simulation ended before round {rounds}")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from flanders.types import InputError
 
-FORMAT = 1
+FORMAT = 2
 APPLICATION = 0x464C4452  # "FLDR"
 PHASES = ("train", "attack", "filter", "aggregate", "evaluate")
 BUSY = 30.0
@@ -48,10 +48,11 @@ CREATE TABLE client (
     run TEXT NOT NULL,
     round INTEGER NOT NULL,
     client NOT NULL,
-    malicious INTEGER NOT NULL,
+    malicious INTEGER,             -- NULL where nobody knows
     kept INTEGER NOT NULL,
     unusable INTEGER NOT NULL,     -- sent NaN or infinite values
     score REAL, probability REAL,  -- NULL where there was none
+    reason TEXT,                   -- what speaks against the client, in words, where the filter can tell
     PRIMARY KEY (run, round, client),
     FOREIGN KEY (run, round) REFERENCES round (run, number)
 ) WITHOUT ROWID;
@@ -135,7 +136,10 @@ def _check_format(connection: sqlite3.Connection, path: Path) -> None:
     if application != APPLICATION:
         raise ResultsError(f"{path} is a database, but not one of results. Name another file.")
     if version != FORMAT:
-        raise ResultsError(f"{path} has the format {version}; this version of flanders reads {FORMAT}.")
+        raise ResultsError(
+            f"{path} has the format {version}; this version of flanders reads {FORMAT}. Name another file, "
+            "or use the version that wrote it."
+        )
 
 
 @contextlib.contextmanager

@@ -12,10 +12,11 @@ from typing import Any
 from flanders.experiments.build import Datasets, check, versions
 from flanders.experiments.progress import watching
 from flanders.experiments.show import closing_table
-from flanders.experiments.spec import Options, RunSpec
+from flanders.experiments.spec import FLOWER, Options, RunSpec
 from flanders.experiments.store import Store
 from flanders.experiments.summary import summarise
 from flanders.experiments.workers import Interrupt, run_grid
+from flanders.types import InputError
 
 
 def run_specs(path: Path, specs: Sequence[RunSpec], changes: dict[str, Any], jobs: int) -> int:
@@ -45,6 +46,10 @@ def _carry_on(path: Path, ids: Sequence[str], changes: dict[str, Any], jobs: int
         left = [spec for spec, _ in store.unfinished(ids)]
     for spec in left:
         check(spec, datasets)
+    if jobs > 1 and any(spec.engine == FLOWER for spec in left):
+        raise InputError(
+            f"--jobs {jobs} cannot share runs on Flower: each of them takes all cores already. Leave it out."
+        )
     jobs = max(1, min(jobs, len(left)))
     stop, died = Interrupt(), 0
     try:

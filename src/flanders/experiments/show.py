@@ -13,7 +13,7 @@ from typing import Any
 
 from flanders.experiments.catalog import registry
 from flanders.experiments.schema import connect_for_reading, explained
-from flanders.experiments.summary import Summary, attack_of, rule_of, summarise
+from flanders.experiments.summary import Summary, attack_of, is_live, rule_of, summarise
 from flanders.registry import REQUIRED
 from flanders.types import InputError
 
@@ -69,13 +69,15 @@ def run(path: Path, beginning: str, *, as_json: bool = False) -> None:
     if summary.error:
         print(f"error: {summary.error}")
     print(json.dumps(summary.spec, indent=2))
-    keys = ("round", "accuracy", "loss", "attack_success", "kept", "caught", "missed", "note")
+    keys = ("round", "accuracy", "loss", "attack_success", "kept", "unused", "caught", "missed", "note")
     table([[_cell(row[key]) for key in keys] for row in rounds], keys)
 
 
 def closing_table(found: Iterable[Summary]) -> None:
     """Print runs next to each other: what attacked, what defended, what came of it."""
     rows = []
+    found = list(found)
+    engines = any("engine" in s.spec for s in found)
     for s in found:
         attack, fraction = attack_of(s.spec)
         federation = s.spec["federation"]
@@ -83,12 +85,13 @@ def closing_table(found: Iterable[Summary]) -> None:
             {
                 "run": s.id[:8],
                 "attack": attack,
-                "r": f"{fraction:g}",
+                "r": "-" if is_live(s.spec) else f"{fraction:g}",
                 "filter": s.spec["filter"]["name"],
                 "aggregator": rule_of(s.spec),
-                "seed": str(federation["seed"]),
+                **({"engine": s.spec.get("engine", "simulator")} if engines else {}),
+                "seed": _cell(federation["seed"]),
                 "status": s.status,
-                "rounds": f"{s.rounds}/{federation['rounds']}",
+                "rounds": str(s.rounds) if is_live(s.spec) else f"{s.rounds}/{federation['rounds']}",
                 "best": _cell(s.best),
                 "final": _cell(s.final),
                 "precision": _cell(s.precision),
@@ -125,8 +128,8 @@ def _rounds(path: Path, id_: str) -> list[dict[str, Any]]:
             cursor = connection.execute(
                 "SELECT round.number AS round, accuracy, loss, attack_success, "
                 "CAST(total(kept) AS INTEGER) AS kept, "
-                "CAST(total(malicious AND NOT kept) AS INTEGER) AS caught, "
-                "CAST(total(malicious AND kept) AS INTEGER) AS missed, note "
+                "CAST(total(NOT kept) AS INTEGER) AS unused, "
+                "sum(malicious * NOT kept) AS caught, sum(malicious * kept) AS missed, note "
                 "FROM round LEFT JOIN client ON client.run = round.run AND client.round = round.number "
                 "WHERE round.run = ? GROUP BY round.number ORDER BY round.number",
                 (id_,),

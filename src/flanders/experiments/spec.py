@@ -27,6 +27,7 @@ name and its parameters. A list is an axis of the grid (see `flanders.experiment
     name = "multi-krum"
     num_malicious = "b"
     preaggregators = "nnm"                  # in front of the rule; a chain of them is [["bucketing", "nnm"]]
+    informed = false                        # true: the rule is told how many malicious clients the filter kept
     [fallback]
     name = "median"
     [run]                                   # how, not what: no part of a run's id, and no axis
@@ -48,7 +49,7 @@ from typing import Any
 
 from flanders.experiments.catalog import need, registry
 from flanders.experiments.grid import Table, expand, override, parse_override, read_toml
-from flanders.experiments.values import fields_of, fill
+from flanders.experiments.values import convert, fields_of, fill
 from flanders.types import InputError, check_number, did_you_mean, resolve_count
 
 SECTIONS = (
@@ -64,7 +65,10 @@ SECTIONS = (
     "run",
 )
 CHAIN = "preaggregators"
+INFORMED = "informed"
 NONE = "none"
+SIMULATOR, FLOWER = "simulator", "flower"
+"""The engines that carry out runs."""
 
 
 @dataclass(frozen=True)
@@ -101,11 +105,16 @@ class Malice:
     start: int = 1
     rotating: bool = True
     omniscient: bool = True
+    sybils: bool = False
 
     def __post_init__(self) -> None:
         if self.fraction is not None:
             check_number("attack", "fraction", self.fraction, 0, 1)
         check_number("attack", "start", self.start, 1, whole=True)
+
+    def written(self) -> Table:
+        """Return all fields for the canonical form; `sybils` only if true, so that other runs keep their ids."""
+        return {key: value for key, value in dataclasses.asdict(self).items() if key != "sybils" or value}
 
 
 @dataclass(frozen=True)
@@ -143,6 +152,16 @@ class RunSpec:
     def id(self) -> str:
         """The first 16 hexadecimal digits of the SHA-256 of the canonical JSON."""
         return hashlib.sha256(self.text.encode()).hexdigest()[:16]
+
+    @property
+    def engine(self) -> str:
+        """What carries the run out: `"simulator"` or `"flower"`."""
+        return str(self.canonical.get("engine", SIMULATOR))
+
+    def on(self, engine: str) -> RunSpec:
+        """Return the same run on an engine; only another one than the simulator is written down, and in the id."""
+        rest = {key: value for key, value in self.canonical.items() if key != "engine"}
+        return RunSpec(rest if engine == SIMULATOR else {**rest, "engine": engine}, self.options)
 
 
 def read_specs(paths: Iterable[Path], overrides: Sequence[str] = ()) -> list[RunSpec]:
@@ -208,8 +227,8 @@ def resolve(point: Table, place: str = "spec") -> RunSpec:
         "model": _chosen("models", section("model", "mlp2"), f"{place}: model"),
         "training": fields_of(training, "training"),
         "federation": {**dataclasses.asdict(federation), "per_round": m},
-        "attack": None if attack is None else {**attack, **dataclasses.asdict(malice)},
-        "poison": poison if poison is None or attack is not None else {**poison, **dataclasses.asdict(malice)},
+        "attack": None if attack is None else {**attack, **malice.written()},
+        "poison": poison if poison is None or attack is not None else {**poison, **malice.written()},
         "filter": _chosen("filters", section("filter", "keep-all"), f"{place}: filter", counts),
         "aggregator": _rule(section("aggregator", "fedavg"), f"{place}: aggregator", counts),
         "fallback": _rule(section("fallback", NONE), f"{place}: fallback", counts),
@@ -217,6 +236,8 @@ def resolve(point: Table, place: str = "spec") -> RunSpec:
     for part in ("filter", "aggregator", "model"):
         if canonical[part] is None:
             raise InputError(f"{place}: {part}.name may not be {NONE!r}. Leave the table out for the default.")
+    if INFORMED in (canonical["fallback"] or {}):
+        raise InputError(f"{place}: fallback.{INFORMED}: only the aggregator can be told the truth.")
     options = fill(Options, _table(point.get("run", {}), f"{place}: run"), f"{place}: run")
     return RunSpec(canonical, options)
 
@@ -260,10 +281,14 @@ def _rule(table: Table, where: str, counts: Mapping[str, int]) -> Table | None:
     before = [
         _chosen("preaggregators", _section(link, f"{where}.{CHAIN}"), f"{where}.{CHAIN}", counts) for link in links
     ]
+    informed = convert(table.pop(INFORMED, False), bool, f"{where}.{INFORMED}")
     rule = _chosen("aggregators", table, where, counts)
     if rule is None and before:
         raise InputError(f"{where}: {CHAIN} need a rule behind them. Give it a name.")
-    return None if rule is None else {**rule, CHAIN: before}
+    if informed and (before or rule is None or "num_malicious" not in rule):
+        raise InputError(f"{where}.{INFORMED} needs a rule with num_malicious, and no {CHAIN} in front of it.")
+    # Only what is out of the ordinary is written down, so that other runs keep their ids.
+    return None if rule is None else {**rule, CHAIN: before} | ({INFORMED: True} if informed else {})
 
 
 def _data(table: Table, where: str) -> Table:

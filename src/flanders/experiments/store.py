@@ -21,6 +21,7 @@ from typing import Any
 from flanders.experiments.claims import is_alive, me
 from flanders.experiments.schema import PHASES, connect, explained, transaction
 from flanders.experiments.spec import Options, RunSpec
+from flanders.experiments.summary import is_live
 from flanders.state import load_state, save_state
 from flanders.types import Array
 
@@ -100,19 +101,28 @@ class Store:
                     "UPDATE run SET status = 'pending' WHERE id = ? AND status = 'failed'", (id_,)
                 )
 
+    def reopen(self, id_: str) -> None:
+        """Let a run that is done go on, as a live federation may."""
+        with explained(self.path):
+            self._connection.execute(
+                "UPDATE run SET status = 'pending', finished = NULL WHERE id = ? AND status = 'done'", (id_,)
+            )
+
     def unfinished(self, ids: Sequence[str] | None = None) -> list[tuple[RunSpec, str]]:
-        """Return the runs that are not done, in order, and their status."""
+        """Return the runs that are not done, in order, and their status; live federations are left out."""
         with explained(self.path):
             rows = self._connection.execute(
                 "SELECT id, spec, options, status FROM run WHERE status != 'done' ORDER BY position"
             ).fetchall()
         wanted = None if ids is None else set(ids)
-        return [(read_spec(s, o), status) for id_, s, o, status in rows if wanted is None or id_ in wanted]
+        found = [(read_spec(s, o), status) for id_, s, o, status in rows if wanted is None or id_ in wanted]
+        return [(spec, status) for spec, status in found if not is_live(spec.canonical)]
 
-    def claim(self, ids: Sequence[str], threads: int = 1) -> Claimed | None:
+    def claim(self, ids: Sequence[str], threads: int = 1, *, live: bool = False) -> Claimed | None:
         """Take the next run that nobody is at work on, or None if there is none.
 
         A run that has not been begun, and does not say otherwise, is to be computed with `threads` threads.
+        Live federations are only for those who ask for them: nothing here can carry one out.
         """
         wanted = set(ids)
         with explained(self.path), transaction(self._connection):
@@ -121,7 +131,9 @@ class Store:
                 "WHERE status IN ('pending', 'running') ORDER BY position"
             ).fetchall()
             for id_, spec, options, status, owner, heartbeat in rows:
-                if id_ not in wanted or (status == "running" and is_alive(owner, heartbeat)):
+                if id_ not in wanted or is_live(json.loads(spec)) != live:
+                    continue
+                if status == "running" and is_alive(owner, heartbeat):
                     continue
                 self._connection.execute(
                     "UPDATE run SET status = 'running', owner = ?, heartbeat = ?, error = NULL, traceback = NULL "
@@ -223,15 +235,16 @@ class Store:
         unusable = set(record.unusable)
         rows = zip(
             record.clients,
-            map(bool, record.malicious),
+            (None if truth is None else bool(truth) for truth in record.malicious),
             map(bool, record.kept),
             (client in unusable for client in record.clients),
             map(_number, [None] * m if record.scores is None else record.scores),
             map(_number, [None] * m if record.probabilities is None else record.probabilities),
+            (record.reasons.get(client) for client in record.clients),
             strict=True,
         )
         self._connection.executemany(
-            "INSERT INTO client VALUES (?, ?, ?, ?, ?, ?, ?, ?)", [(id_, record.number, *row) for row in rows]
+            "INSERT INTO client VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", [(id_, record.number, *row) for row in rows]
         )
 
     def _write_checkpoint(self, id_: str, number: int, pieces: Sequence[bytes]) -> None:

@@ -83,8 +83,15 @@ def summarise(path: Path, ids: Sequence[str] | None = None) -> list[Summary]:
     return found
 
 
+def is_live(spec: Table) -> bool:
+    """Tell whether a run is a live federation, whose clients are not simulated and whose attackers nobody knows."""
+    return "live" in spec
+
+
 def attack_of(spec: Table) -> tuple[str, float]:
-    """Return the name of a run's attack and its share of malicious clients."""
+    """Return the name of a run's attack, if one is known, and its share of malicious clients."""
+    if is_live(spec):
+        return "unknown", 0.0
     parts = [part for part in (spec["attack"], spec["poison"]) if part is not None]
     return " + ".join(part["name"] for part in parts) or "none", parts[0]["fraction"] if parts else 0.0
 
@@ -100,7 +107,9 @@ def label(spec: Table) -> str:
     name, fraction = attack_of(spec)
     attack = name if name == "none" else f"{name} r={fraction:g}"
     dataset = spec["data"]["dataset"]["name"]
-    return f"{dataset}, {attack}, {spec['filter']['name']} + {rule_of(spec)}, seed {spec['federation']['seed']}"
+    defence = f"{spec['filter']['name']} + {rule_of(spec)}"
+    engine = f", on {spec['engine']}" if "engine" in spec else ""
+    return f"{dataset}, {attack}, {defence}, seed {spec['federation']['seed']}{engine}"
 
 
 def _ratio(part: float | None, whole: float) -> float | None:

@@ -52,9 +52,9 @@ def convert(value: Any, hint: Any, where: str, counts: Mapping[str, int] | None 
     allowed = _kinds(hint)
     if Any in allowed:
         return value
+    if isinstance(value, str) and counts and value in counts and allowed.keys() & {int, float}:
+        return counts[value]
     if isinstance(value, str) and str not in allowed:
-        if counts and value in counts and allowed.keys() & {int, float}:
-            return counts[value]
         if value == "none" and type(None) in allowed:
             return None
         if Path in allowed:
@@ -68,9 +68,11 @@ def convert(value: Any, hint: Any, where: str, counts: Mapping[str, int] | None 
     if isinstance(value, list | tuple) and tuple in allowed:
         inner = allowed[tuple]
         return tuple(convert(v, inner, f"{where}[{i}]", counts) for i, v in enumerate(value))
-    if type(value) in allowed:
+    if type(value) in allowed and value in (allowed[type(value)] or [value]):
         return value
-    wanted = " or ".join(dict.fromkeys(_WORDS.get(kind, "something else") for kind in allowed))
+    words = (", ".join(map(repr, only)) if kind is str and only else _WORDS.get(kind, "something else")
+             for kind, only in allowed.items())  # fmt: skip
+    wanted = " or ".join(dict.fromkeys(words))
     also = f", or one of {', '.join(map(repr, counts))}" if counts and allowed.keys() & {int, float} else ""
     raise InputError(f"{where} must be {wanted}{also}. Got {value!r} instead.{_tip(value)}")
 
@@ -96,12 +98,12 @@ def _required(field: dataclasses.Field[Any]) -> bool:
 
 
 def _kinds(hint: Any) -> dict[Any, Any]:
-    """Return the plain types that an annotation allows; of a sequence, also what it holds."""
+    """Return the plain types that an annotation allows; of a sequence also what it holds, of words which ones."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         return {kind: inner for arg in args for kind, inner in _kinds(arg).items()}
     if origin is typing.Literal:
-        return {type(arg): None for arg in args}
+        return {type(arg): args for arg in args}
     if origin in (tuple, list, Sequence):
         return {tuple: args[0] if args else Any}
     if hint in (tuple, list):

@@ -42,6 +42,7 @@ class RunData:
     clients: tuple[ClientId, ...]
     present: BoolMatrix
     malicious: BoolMatrix
+    """Nobody, where it is not known who is."""
     kept: BoolMatrix
     score: FloatMatrix
     """Higher is more abnormal; NaN where nothing judged the client."""
@@ -50,11 +51,13 @@ class RunData:
     """Round number -> what was out of the ordinary."""
     message: str = ""
     """Why the run failed, if it did."""
+    truth: bool = True
+    """Whether it is known who is malicious; it is not in a live federation."""
 
     @cached_property
     def detection(self) -> Detection:
-        """Clients caught, missed and wronged, over all rounds."""
-        return count(self.present, self.malicious, self.kept)
+        """Clients caught, missed and wronged, over all rounds; none of them where the truth is not known."""
+        return count(self.present & self.truth, self.malicious, self.kept)
 
     @cached_property
     def judged(self) -> bool:
@@ -126,4 +129,5 @@ def _read_run(connection: sqlite3.Connection, id_: str, spec: str, status: str, 
         kept=matrix(3, bool, False),
         score=matrix(4, float, np.nan),
         probability=matrix(5, float, np.nan),
+        truth=all(row[2] is not None for row in rows),
     )

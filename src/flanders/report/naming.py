@@ -32,7 +32,7 @@ def flatten(spec: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def is_attack_free(run: RunData) -> bool:
     """Tell whether nobody attacks in this run, by its spec and by its clients."""
-    return not run.malicious.any() and not any(run.spec.get(section) for section in ATTACK)
+    return run.truth and not run.malicious.any() and not any(run.spec.get(section) for section in ATTACK)
 
 
 class Names:
@@ -66,6 +66,8 @@ class Names:
         """Return the attack in words: `lie 80%`."""
         if self.free[i]:
             return "no attack"
+        if not self.runs[i].truth:
+            return "attacks unknown"
         parts = []
         for section in ATTACK:
             if name := self.flat[i].get(f"{section}.name"):

@@ -131,6 +131,8 @@ def _describe(names: Names, i: int) -> dict[str, Any]:
         "message": run.message,
         "attack_free": names.free[i],
         "judged": run.judged,
+        "truth": run.truth,
+        "unused": number(float(np.mean(~run.kept[run.present]))) if run.present.any() else None,
         "twin": names.twin(i),
         "siblings": names.siblings(i, SIBLINGS),
         "spec": {key: str(value) for key, value in names.flat[i].items()},
@@ -176,7 +178,7 @@ def _columns(names: Names, described: Sequence[dict[str, Any]]) -> list[dict[str
     for key, title in (usual | extra).items():
         values = [_plain(flat.get(key)) for flat in names.flat]
         if key == "attack.fraction":
-            values = [_malicious(flat) for flat in names.flat]
+            values = [_malicious(f) if run.truth else None for f, run in zip(names.flat, names.runs, strict=True)]
         if all(value is None for value in values) or (len(values) > 1 and len(set(values)) == 1):
             continue
         numeric = all(value is None or isinstance(value, int | float) for value in values)

@@ -162,7 +162,7 @@ def _heatmap(ax: Axes, run: RunData | None) -> None:
         ("malicious", present & bad, dot),
         ("dropped", present & dropped, stroke),
         ("missed", scored & bad & ~dropped, {**frame, "edgecolor": MISSED}),
-        ("wronged", scored & ~bad & dropped, {**frame, "edgecolor": WRONGED}),
+        ("wronged", scored & ~bad & dropped & run.truth, {**frame, "edgecolor": WRONGED}),
     )
     for label, where, style in marks:
         row, column = np.nonzero(where)
@@ -197,7 +197,8 @@ def _distributions(ax: Axes, run: RunData | None) -> None:
     low, high = float(norm.vmin or 0), float(norm.vmax or 1)
     log = isinstance(norm, LogNorm)
     edges = np.geomspace(low, high, 41) if log else np.linspace(low, high, 41)
-    groups = (("honest", ~run.malicious, BLUE, 1, ""), ("malicious", run.malicious, VERMILLION, -1, "////"))
+    names, bad = (("honest", "malicious"), run.malicious) if run.truth else (("kept", "dropped"), ~run.kept)
+    groups = ((names[0], ~bad, BLUE, 1, ""), (names[1], bad, VERMILLION, -1, "////"))
     for label, mask, color, sign, hatch in groups:
         scores = run.score[usable & mask].clip(low, high)
         if scores.size:

@@ -1,4 +1,5 @@
 // How the scores of honest and malicious clients are spread, in one round or all: honest upwards, malicious downwards.
+// Where nobody knows who is malicious: kept upwards, dropped downwards.
 
 function chooseRound(t) {
   const T = runs[state.run].rounds.length;
@@ -22,11 +23,13 @@ function drawScores() {
   $("scores-round").classList.toggle("all", !one);
   $("all-rounds").setAttribute("aria-pressed", String(!one));
   $("round-name").textContent = one ? `round ${run.rounds[state.round]}` : "";
+  $("scores-title").textContent = run.truth ? "Honest and malicious scores" : "Scores of kept and dropped clients";
   const groups = { honest: [], malicious: [] };
+  const isBad = (flags) => (run.truth ? flags & MALICIOUS : !(flags & KEPT));
   for (let row = 0; row < c.shown; row += 1) {
     for (let t = one ? state.round : 0; t < (one ? state.round + 1 : T); t += 1) {
       const k = row * T + t;
-      if ((c.flags[k] & PRESENT) && Number.isFinite(c.score[k])) groups[c.flags[k] & MALICIOUS ? "malicious" : "honest"].push(c.score[k]);
+      if ((c.flags[k] & PRESENT) && Number.isFinite(c.score[k])) groups[isBad(c.flags[k]) ? "malicious" : "honest"].push(c.score[k]);
     }
   }
   const cuts = (one ? [run.threshold[state.round]] : run.threshold).filter(known).sort((a, b) => a - b);
@@ -34,7 +37,7 @@ function drawScores() {
   if (!groups.honest.length && !groups.malicious.length) {
     return box.replaceChildren(empty(`Nobody was scored in round ${run.rounds[state.round]}${run.notes[run.rounds[state.round]] ? ": " + run.notes[run.rounds[state.round]] : ""}.`));
   }
-  return box.replaceChildren(mirror(groups, cuts, c.scale, Math.max(260, box.clientWidth), one));
+  return box.replaceChildren(mirror(groups, cuts, c.scale, Math.max(260, box.clientWidth), one, run.truth));
 }
 
 function scoreWords(one, cuts, sampled) {
@@ -46,7 +49,8 @@ function scoreWords(one, cuts, sampled) {
   return parts.join(" ");
 }
 
-function mirror(groups, cuts, x, width, one) {
+function mirror(groups, cuts, x, width, one, truth) {
+  const words = truth ? { honest: "honest", malicious: "malicious" } : { honest: "kept", malicious: "dropped" };
   const height = 300, left = 42, right = 10, top = 22, bottom = 40, middle = top + (height - top - bottom) / 2;
   const bins = Math.max(12, Math.min(48, Math.floor((width - left - right) / 11)));
   const counted = Object.fromEntries(Object.entries(groups).map(([name, values]) => {
@@ -58,7 +62,7 @@ function mirror(groups, cuts, x, width, one) {
   const px = (value) => left + Math.min(1, Math.max(0, x(value))) * (width - left - right);
   const py = (share) => (middle - top) * (share / tallest);
   const chart = svg("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img",
-    "aria-label": `Scores of ${plural(groups.honest.length, "honest client")} above the line and ${plural(groups.malicious.length, "malicious client")} below, ${one ? "one round" : "counted once a round"}.` });
+    "aria-label": `Scores of ${plural(groups.honest.length, `${words.honest} client`)} above the line and ${plural(groups.malicious.length, `${words.malicious} client`)} below, ${one ? "one round" : "counted once a round"}.` });
   const step = ticks(0, tallest, false, 2).filter((t) => t > 0).slice(-1)[0] || tallest;
   for (const [share, sign] of [[step, -1], [step, 1]]) {
     const y = middle + sign * py(share);
@@ -71,7 +75,7 @@ function mirror(groups, cuts, x, width, one) {
       if (!share) return;
       const h = Math.max(1, py(share));
       const bar = svg("rect", { x: left + i * wide + 0.5, width: Math.max(1, wide - 1), y: sign < 0 ? middle - h : middle, height: h, rx: 1, fill: `var(--${name})` });
-      bar.addEventListener("pointermove", (event) => tip(event, el("b", { text: `${percent(share)} of ${plural(groups[name].length, `${name} score`)}` }),
+      bar.addEventListener("pointermove", (event) => tip(event, el("b", { text: `${percent(share)} of ${plural(groups[name].length, `${words[name]} score`)}` }),
         el("div", {}, el("span", { text: `score ${figure(x.at(i / bins))} to ${figure(x.at((i + 1) / bins))}` }))));
       bar.addEventListener("pointerleave", () => tip(null));
       chart.append(bar);
@@ -86,8 +90,8 @@ function mirror(groups, cuts, x, width, one) {
       svg("text", { x: at, y: top - 8, "text-anchor": anchor, class: "strong", text: "threshold" }));
   }
   chart.append(
-    svg("text", { x: width - right, y: top + 10, "text-anchor": "end", style: "fill:var(--honest);font-weight:600", text: `honest (${groups.honest.length.toLocaleString("en")})` }),
-    svg("text", { x: width - right, y: height - bottom - 6, "text-anchor": "end", style: "fill:var(--malicious);font-weight:600", text: `malicious (${groups.malicious.length.toLocaleString("en")})` }));
+    svg("text", { x: width - right, y: top + 10, "text-anchor": "end", style: "fill:var(--honest);font-weight:600", text: `${words.honest} (${groups.honest.length.toLocaleString("en")})` }),
+    svg("text", { x: width - right, y: height - bottom - 6, "text-anchor": "end", style: "fill:var(--malicious);font-weight:600", text: `${words.malicious} (${groups.malicious.length.toLocaleString("en")})` }));
   let edge = -Infinity;
   for (const t of x.ticks(width < 420 ? 4 : 6)) {
     if (px(t) - edge < 38) continue;

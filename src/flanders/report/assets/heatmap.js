@@ -118,7 +118,7 @@ function drawCell(pen, c, k, x, y, w, h, scored, none) {
   const rgb = Number.isNaN(score) ? null : viridis(c.scale(score));
   pen.fillStyle = rgb ? `rgb(${rgb})` : none;
   pen.fillRect(x, y, w, h);
-  const bad = flags & MALICIOUS, dropped = !(flags & KEPT), mistake = bad ? !dropped : dropped;
+  const bad = flags & MALICIOUS, dropped = !(flags & KEPT), mistake = c.truth && (bad ? !dropped : dropped);
   if (heat.marks === "none" || (heat.marks === "mistakes" && !mistake)) return;
   const light = rgb ? rgb[0] * 0.3 + rgb[1] * 0.59 + rgb[2] * 0.11 > 80 : !heat.dark;
   const shade = light ? "0,0,0" : "255,255,255";
@@ -146,7 +146,7 @@ function cellFacts(run, c, k, row, t) {
   if (!(flags & PRESENT)) return [name, ["not selected", ""]];
   const facts = [name, ["score", c.score && Number.isFinite(c.score[k]) ? figure(c.score[k]) : "none"]];
   if (c.probability && Number.isFinite(c.probability[k])) facts.push(["probability of malice", percent(c.probability[k])]);
-  facts.push(["malicious", flags & MALICIOUS ? "yes" : "no"], ["kept", flags & KEPT ? "yes" : "no, dropped"]);
+  facts.push(["malicious", !run.truth ? "not known" : flags & MALICIOUS ? "yes" : "no"], ["kept", flags & KEPT ? "yes" : "no, dropped"]);
   if (known(run.threshold[t])) facts.push(["threshold", figure(run.threshold[t])]);
   return facts;
 }
@@ -164,12 +164,15 @@ function drawHeatLegend(run, c, scored) {
     pen.scale(devicePixelRatio, devicePixelRatio);
     const marks = heat.marks;
     heat.marks = "all";
-    drawCell(pen, { flags: [flags], score: [score], scale: (x) => x }, 0, 0, 0, 22, 14, scored, css("--none"));
+    drawCell(pen, { flags: [flags], score: [score], scale: (x) => x, truth: run.truth }, 0, 0, 0, 22, 14, scored, css("--none"));
     heat.marks = marks;
     return el("span", { class: "item" }, cell, el("span", { text }));
   };
   const any = (test) => c.flags.some((f) => (f & PRESENT) && test(f));
-  if (scored) {
+  if (!run.truth) {
+    items.push(example(PRESENT | KEPT, scored ? 0.25 : NaN, "kept"), example(PRESENT, scored ? 0.85 : NaN, "dropped"));
+    if (scored) items.push(example(PRESENT | KEPT, NaN, "no score"));
+  } else if (scored) {
     items.push(example(PRESENT | KEPT, 0.25, "honest, kept"), example(PRESENT | MALICIOUS, 0.85, "malicious, dropped"));
     if (any((f) => (f & MALICIOUS) && (f & KEPT))) items.push(example(PRESENT | MALICIOUS | KEPT, 0.45, "malicious, kept (missed)"));
     if (any((f) => !(f & MALICIOUS) && !(f & KEPT))) items.push(example(PRESENT, 0.55, "honest, dropped (wronged)"));

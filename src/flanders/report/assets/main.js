@@ -28,6 +28,7 @@ function drawFacts() {
       : Math.abs(gap) < 0.05 ? "as without the attack" : `${Math.abs(gap).toFixed(1)} points ${gap < 0 ? "below" : "above"} attack-free`));
     if (d.caught + d.missed) facts.push(fact("Malicious dropped", percent(d.recall), `${d.missed.toLocaleString("en")} of ${(d.caught + d.missed).toLocaleString("en")} slipped through`));
     if (d.wronged + d.passed) facts.push(fact("Honest dropped", percent(d.fpr), `${d.wronged.toLocaleString("en")} of ${(d.wronged + d.passed).toLocaleString("en")}`));
+    if (!run.truth) facts.push(fact("Clients dropped", percent(run.unused), "counted once a round"));
     if (known(c.attack_success)) facts.push(fact("Attack success", percent(c.attack_success), "at the end"));
     facts.push(fact("Rounds", String(run.rounds.length), plural(run.clients.total, "client")));
     if (known(c.seconds) && c.seconds > 0) facts.push(fact("Time", seconds(c.seconds), `${seconds(c.seconds / run.rounds.length)} a round`));

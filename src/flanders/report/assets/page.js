@@ -60,6 +60,7 @@ function clientsOf(run) {
       score: unpack(c.score, Float32Array), probability: unpack(c.probability, Float32Array),
     });
     c.scale = c.score ? scoreScale(c.score) : null;
+    c.truth = run.truth;
   }
   return c;
 }

@@ -1,0 +1,174 @@
+"""What `flanders reproduce` does: choose cells, run what is missing, show ours beside the paper's."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from flanders.experiments.paper.comparison import Compared, compare, judge
+from flanders.experiments.paper.outcomes import read_curves, read_outcomes
+from flanders.experiments.paper.rendering import as_csv, render, verdict_text
+from flanders.experiments.paper.tables import KEYS, Cell, TableSpec, read_tables, table_names
+from flanders.experiments.paper.variants import Variant, read_variant, runs
+from flanders.experiments.session import run_specs
+from flanders.experiments.spec import RunSpec
+from flanders.experiments.summary import label
+from flanders.types import InputError, did_you_mean
+
+OVER_TIME = "fig:accuracy-over-time"
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A cell's accuracy in each round."""
+
+    cell: Cell
+    rounds: tuple[tuple[float, ...], ...]
+    """Of each round the value of each seed."""
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """Some tables of the paper, in one variant, for some seeds."""
+
+    variant: Variant
+    tables: tuple[TableSpec, ...]
+    seeds: tuple[int, ...]
+    overrides: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        names: str,
+        variant: str,
+        seeds: int,
+        where: Mapping[str, Sequence[str]],
+        overrides: Sequence[str] = (),
+    ) -> Reproduction:
+        """Return what was asked for: tables by name, their cells limited to those values of `KEYS`."""
+        if seeds < 1:
+            raise InputError(f"--seeds must be at least 1. Got {seeds} instead.")
+        tables = [table for table in read_tables(table_names(names)) if variant in table.variants]
+        if not tables:
+            raise InputError(f"There is no table {names!r} in the {variant} variant. Choose the other one.")
+        for key, values in where.items():
+            known = {getattr(cell, key) for table in tables for cell in table.cells}
+            for value in values:
+                if value not in known:
+                    raise InputError(
+                        f"None of these tables has the {key.replace('_', ' ')} {value!r}."
+                        f"{did_you_mean(value, known)} Known: {', '.join(sorted(known))}."
+                    )
+        chosen = [
+            replace(table, cells=tuple(c for c in table.cells if all(getattr(c, k) in v for k, v in where.items())))
+            for table in tables
+        ]
+        if not any(table.cells for table in chosen):
+            raise InputError("These limits leave nothing to reproduce: no cell has all of these values.")
+        return cls(
+            read_variant(variant),
+            tuple(table for table in chosen if table.cells),
+            tuple(range(seeds)),
+            tuple(overrides),
+        )
+
+    def runs(self) -> list[RunSpec]:
+        """Return the runs that all cells are read from, each once, one seed after the other."""
+        cells = [cell for table in self.tables for cell in table.cells]
+        return runs(self.variant, cells, self.seeds, self.overrides)
+
+    def compare(self, results: Path) -> list[tuple[TableSpec, list[Compared]]]:
+        """Return every table with ours beside the paper's, as far as its runs are done."""
+        outcomes = read_outcomes(results, self.variant.first_round)
+        return [
+            (table, compare(self.variant, table.cells, outcomes, self.seeds, self.overrides))
+            for table in self.tables
+        ]
+
+    def curves(self, results: Path, label: str = OVER_TIME) -> list[Curve]:
+        """Return the accuracy of each round behind the cells of a figure, those of them that have a run done."""
+        cells = [c for table in self.tables if table.label == label for c in table.cells if c.metric == "accuracy"]
+        ids = {
+            cell: [run.id for s in self.seeds if (run := self.variant.run(cell, s, self.overrides))]
+            for cell in cells
+        }
+        found = read_curves(results, [id_ for of_cell in ids.values() for id_ in of_cell])
+        done = {cell: [found[id_] for id_ in of_cell if id_ in found] for cell, of_cell in ids.items()}
+        return [Curve(cell, tuple(zip(*of_cell, strict=True))) for cell, of_cell in done.items() if of_cell]
+
+
+def parse_where(texts: Sequence[str]) -> dict[str, list[str]]:
+    """Read `key=value,value` limits.
+
+    Examples
+    --------
+    >>> parse_where(["aggregator=fedavg,multikrum", "attack=lie"])
+    {'aggregator': ['fedavg', 'multikrum'], 'attack': ['lie']}
+    """
+    where: dict[str, list[str]] = {}
+    for text in texts:
+        key, equals, values = text.partition("=")
+        if not equals or key not in KEYS:
+            raise InputError(
+                f"--where needs key=value,value with a key of {', '.join(KEYS)}. Got {text!r}."
+                f"{did_you_mean(key, KEYS)}"
+            )
+        where.setdefault(key, []).extend(value for value in values.split(",") if value)
+    return where
+
+
+def write_tables(folder: Path, asked: Reproduction, results: Path) -> list[Path]:
+    """Write every table as Markdown and LaTeX, all cells in one CSV file, and the verdict; return the paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    compared, variant = asked.compare(results), asked.variant.name
+    everything = [c for _, cells in compared for c in cells]
+    texts = {f"{variant}.csv": as_csv(everything), f"{variant}-verdict.md": verdict_text(judge(everything))}
+    for table, cells in compared:
+        texts[f"{variant}-{table.stem}.md"] = render(table, cells, "markdown", variant)
+        texts[f"{variant}-{table.stem}.tex"] = render(table, cells, "latex", variant)
+    if curves := asked.curves(results):
+        texts[f"{variant}-accuracy-over-time.csv"] = _curves_csv(curves)
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return [folder / name for name in texts]
+
+
+def _curves_csv(curves: Sequence[Curve]) -> str:
+    lines = ["dataset,attack,malicious_ratio,aggregator,filter,round,ours,low,high,seeds"]
+    for curve in curves:
+        who = ",".join(curve.cell.key[:-1])
+        for number, values in enumerate(curve.rounds, start=1):
+            lines.append(f"{who},{number},{fmean(values):.4f},{min(values):.4f},{max(values):.4f},{len(values)}")
+    return "\n".join(lines) + "\n"
+
+
+def show(compared: Sequence[tuple[TableSpec, list[Compared]]], variant: str, format_: str) -> None:
+    """Print every table, and how much of it agrees with what was published."""
+    if format_ == "csv":
+        print(as_csv([c for _, cells in compared for c in cells]), end="")
+        return
+    for table, cells in compared:
+        print(render(table, cells, format_, variant))
+    if format_ == "markdown":
+        print(verdict_text(judge([c for _, cells in compared for c in cells])))
+
+
+def show_missing(asked: Reproduction, results: Path) -> None:
+    """Print the runs that are not done, in the order in which they would be run, and how many there are."""
+    done = read_outcomes(results, asked.variant.first_round)
+    every = asked.runs()
+    missing = [run for run in every if run.id not in done]
+    for run in missing:
+        print(f"{run.id}  {label(run.canonical)}")
+    print(f"{len(missing)} of {len(every)} runs are missing.")
+
+
+def carry_out(specs: Sequence[RunSpec], results: Path, changes: dict[str, Any], jobs: int) -> int:
+    """Run what is not done yet and return the exit code; what is told on the way goes to the error stream."""
+    with contextlib.redirect_stdout(sys.stderr):
+        return run_specs(results, specs, changes, jobs)

@@ -1,0 +1,41 @@
+"""The paper's figures from runs of ours, and how near all cells are to what was published."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from flanders.experiments.catalog import need
+from flanders.experiments.paper.reproduction import Reproduction
+from flanders.types import InputError
+
+
+def write_paper_figures(asked: Reproduction, results: Path, folder: Path) -> list[Path]:
+    """Draw what of the paper's figures was asked for and has been run, as SVG; return the files written.
+
+    `accuracy-over-time` and `tradeoff` are the paper's; `agreement` sets every cell against its published value.
+    """
+    draw = need("flanders.report.paper_plots")
+    save = need("flanders.report.plots").save
+    compared = asked.compare(results)
+    figures = {}
+    if curves := asked.curves(results):
+        figures["accuracy-over-time"] = draw.over_time(curves)
+    tradeoff = [
+        c for table, cells in compared if table.label == "fig:tradeoff" for c in cells if c.ours is not None
+    ]
+    if tradeoff:
+        figures["tradeoff"] = draw.tradeoff(tradeoff)
+    published = [c for _, cells in compared for c in cells if c.distance is not None]
+    if published:
+        figures["agreement"] = draw.agreement(published)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        paths = []
+        for name, figure in figures.items():
+            paths.append(folder / f"{asked.variant.name}-{name}.svg")
+            save(figure, paths[-1])
+    except OSError as error:
+        raise InputError(
+            f"The figures cannot be written to {folder}: {error.strerror or error}. Name another folder."
+        ) from error
+    return paths

@@ -1,0 +1,95 @@
+r"""How many malicious clients a round has when the server draws m of K clients and b of the K are malicious.
+
+Their number X is hypergeometric: :math:`\Pr(X = x) = \binom{b}{x} \binom{K-b}{m-x} / \binom{K}{m}`.
+
+References
+----------
+Gabrielli et al., "Protecting federated learning from extreme model poisoning attacks via multidimensional time
+series anomaly detection", appendix on the impact of malicious clients at each round.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import comb
+
+from flanders.types import check_number
+
+
+def chance_of_exactly(count: int, *, clients: int, malicious: int, selected: int) -> float:
+    """Return the probability that exactly `count` of the selected clients are malicious.
+
+    Examples
+    --------
+    >>> round(chance_of_exactly(2, clients=10, malicious=4, selected=3), 4)
+    0.3
+    """
+    return float(_exactly(count, clients, malicious, selected))
+
+
+def chance_of_at_least(count: int, *, clients: int, malicious: int, selected: int) -> float:
+    """Return the probability that at least `count` of the selected clients are malicious.
+
+    Examples
+    --------
+    The paper's: one or more of 5 malicious clients among 20 of 100, "about two out of three".
+
+    >>> round(chance_of_at_least(1, clients=100, malicious=5, selected=20), 3)
+    0.681
+    """
+    _check(clients, malicious, selected)
+    below = sum((_exactly(x, clients, malicious, selected) for x in range(count)), start=Fraction(0))
+    return float(1 - below)
+
+
+def chance_of_majority(*, clients: int, malicious: int, selected: int) -> float:
+    """Return the probability that more than half of the selected clients are malicious.
+
+    Examples
+    --------
+    >>> round(chance_of_majority(clients=100, malicious=40, selected=10), 3)
+    0.154
+    """
+    return chance_of_at_least(selected // 2 + 1, clients=clients, malicious=malicious, selected=selected)
+
+
+def chance_over_rounds(count: int, rounds: int, *, clients: int, malicious: int, selected: int) -> float:
+    """Return the probability that at least one of so many rounds has at least `count` malicious clients.
+
+    Rounds are drawn independently of each other.
+
+    Examples
+    --------
+    >>> round(chance_over_rounds(1, 3, clients=100, malicious=5, selected=20), 3)
+    0.967
+    """
+    check_number("chance_over_rounds", "rounds", rounds, 0, whole=True)
+    missed = 1 - chance_of_at_least(count, clients=clients, malicious=malicious, selected=selected)
+    return 1 - missed**rounds
+
+
+def expected_malicious(*, clients: int, malicious: int, selected: int) -> float:
+    """Return how many of the selected clients are malicious on average, m b / K.
+
+    Examples
+    --------
+    >>> expected_malicious(clients=100, malicious=5, selected=20)
+    1.0
+    """
+    _check(clients, malicious, selected)
+    return selected * malicious / clients
+
+
+def _exactly(count: int, clients: int, malicious: int, selected: int) -> Fraction:
+    _check(clients, malicious, selected)
+    check_number("impact", "count", count, 0, whole=True)
+    if count > selected:
+        return Fraction(0)
+    ways = comb(malicious, count) * comb(clients - malicious, selected - count)
+    return Fraction(ways, comb(clients, selected))
+
+
+def _check(clients: int, malicious: int, selected: int) -> None:
+    check_number("impact", "clients", clients, 1, whole=True)
+    check_number("impact", "malicious", malicious, 0, clients, whole=True)
+    check_number("impact", "selected", selected, 1, clients, whole=True)

@@ -1,0 +1,179 @@
+r"""Are honest clients more predictable than malicious ones? The paper's Section 4.2, with what it leaves open.
+
+The paper averages the time-delayed mutual information of each parameter between rounds t and t + 1 over the
+parameters. Of each parameter and pair of rounds there is one observation, so pairs must be pooled to estimate
+anything, and the paper does not say how. Both ways are computed:
+
+* `"parameters"`: one estimate for each pair of rounds (t, t + 1), from the pairs of values of all parameters:
+  T - 1 values a client, which are what the paper's figure and t-test can have been made of;
+* `"time"`: one estimate for each parameter, from its T - 1 pairs of consecutive values.
+
+Both are taken of the models, as in the paper, and of their displacements from the global model of the round, from
+which what all models share is gone. Beside them stands a forecast: each round's model is predicted from the one
+before by the straight line (over the parameters) that led from that one's predecessor to it, and the squared
+error is divided by the variance of what was to be predicted.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from flanders.experiments.build import Datasets, make_setting
+from flanders.experiments.spec import RunSpec
+from flanders.geometry import FloatMatrix
+from flanders.studies.information import ESTIMATORS
+from flanders.studies.significance import compare
+from flanders.studies.trajectories import Trajectories, follow
+from flanders.types import FloatVector, InputError
+
+PUBLISHED = {"gauss": 5.67e-38, "lie": 8.33e-5, "opt": 6.70e-18, "agr-min-max": 4.20e-12}
+"""The paper's p-values (its table tab:t-test, MNIST)."""
+COORDINATES = 10_000
+"""Parameters drawn for what is slow: neighbours over parameters, and everything over time."""
+FORECAST = "forecast-error"
+Key = tuple[str, str, str]
+"""What it is of ("models" or "displacements"), pooling ("parameters" or "time"), estimator."""
+Series = dict[Key, tuple[FloatVector, FloatVector]]
+"""The values of the honest client, and those of the malicious one."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One comparison of an honest with a malicious client.
+
+    Difference, interval and p-values speak for the claim that the honest client is the more predictable: its mutual
+    information higher, its forecast error lower.
+    """
+
+    attack: str
+    seed: int
+    of: str
+    pooling: str
+    estimator: str
+    values: int
+    honest: float
+    malicious: float
+    difference: float
+    welch_p: float
+    bootstrap_p: float
+    low: float
+    high: float
+    published_p: float | None
+
+
+def measure(found: Trajectories, *, seed: int = 0, coordinates: int = COORDINATES) -> Series:
+    """Return mutual information and forecast errors of both clients, in every way."""
+    d = found.honest.shape[1]
+    some = np.sort(np.random.default_rng([seed, 1]).choice(d, min(d, coordinates), replace=False))
+    series: Series = {}
+    for of, sent in (("models", found), ("displacements", found.displacements())):
+        both = (sent.honest, sent.malicious)
+        for name, estimate in ESTIMATORS.items():
+            seen = some if name == "kraskov" else np.arange(d)
+            honest, malicious = (estimate(x[:-1, seen], x[1:, seen]) for x in both)
+            series[of, "parameters", name] = (honest, malicious)
+            honest, malicious = (estimate(x[:-1, some].T, x[1:, some].T) for x in both)
+            series[of, "time", name] = (honest, malicious)
+        series[of, "parameters", FORECAST] = (forecast_errors(both[0]), forecast_errors(both[1]))
+    return series
+
+
+def forecast_errors(models: FloatMatrix) -> FloatVector:
+    """Return the share of each model's variance that a straight line fitted to the last step leaves unexplained.
+
+    The line, slope and intercept, is fitted by least squares to the parameters of rounds t - 1 and t, and predicts
+    those of round t + 1 from those of t. 0 is perfect; a forecast by the mean has 1, and a bad one more.
+    """
+    before, last, now = models[:-2], models[1:-1], models[2:]
+    centred = before - before.mean(axis=1, keepdims=True)
+    spread = np.sum(centred**2, axis=1)
+    slope = np.divide(np.sum(centred * last, axis=1), spread, out=np.zeros_like(spread), where=spread > 0)
+    level = last.mean(axis=1) - slope * before.mean(axis=1)
+    errors = np.mean((now - slope[:, None] * last - level[:, None]) ** 2, axis=1)
+    variance = now.var(axis=1)
+    share: FloatVector = np.divide(errors, variance, out=np.ones_like(errors), where=variance > 0)
+    return share
+
+
+def measured(spec: RunSpec, folder: Path, datasets: Datasets) -> Series:
+    """Return the series of one run, from the folder if it was measured before, else by running it."""
+    path = Path(folder) / f"{spec.id}.npz"
+    if path.exists():
+        return read_series(path)
+    found = follow(make_setting(spec), datasets.of(spec))
+    series = measure(found, seed=spec.canonical["federation"]["seed"])
+    write_series(path, series)
+    return series
+
+
+def judge(spec: RunSpec, series: Series) -> list[Finding]:
+    """Return what the series of one run say, one line for each.
+
+    Blocks of the bootstrap are neighbouring rounds, or neighbouring parameters: about the square root of as many.
+    """
+    attack, seed = spec.canonical["attack"]["name"], spec.canonical["federation"]["seed"]
+    findings = []
+    for (of, pooling, estimator), (honest, malicious) in series.items():
+        rng, block = np.random.default_rng([seed, 2]), max(1, round(np.sqrt(honest.size)))
+        pair = (malicious, honest) if estimator == FORECAST else (honest, malicious)
+        found = compare(*pair, block=block, rng=rng)
+        means = float(honest.mean()), float(malicious.mean())
+        comparable = of == "models" and pooling == "parameters" and estimator != FORECAST
+        theirs = PUBLISHED.get(attack.removesuffix("-reference")) if comparable else None
+        findings.append(
+            Finding(attack, seed, of, pooling, estimator, honest.size, *means, **asdict(found), published_p=theirs)
+        )
+    return findings
+
+
+def summarise(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+    """Return one line for each attack and way of measuring: means and median p-values over the seeds."""
+    ways = list(dict.fromkeys((f.of, f.pooling, f.estimator) for f in findings))
+    groups: dict[tuple[str, str, str, str], list[Finding]] = {}
+    for f in sorted(findings, key=lambda f: ways.index((f.of, f.pooling, f.estimator))):
+        groups.setdefault((f.of, f.pooling, f.estimator, f.attack), []).append(f)
+    return [
+        {
+            "of": of,
+            "pooled over": pooling,
+            "estimator": estimator,
+            "attack": attack,
+            "honest": float(np.mean([f.honest for f in group])),
+            "malicious": float(np.mean([f.malicious for f in group])),
+            "honest ahead": f"{sum(f.difference > 0 for f in group)} of {len(group)}",
+            "Welch p": float(np.median([f.welch_p for f in group])),
+            "bootstrap p": float(np.median([f.bootstrap_p for f in group])),
+            "published p": group[0].published_p,
+        }
+        for (of, pooling, estimator, attack), group in groups.items()
+    ]
+
+
+def write_series(path: Path, series: Mapping[Key, tuple[FloatVector, FloatVector]]) -> None:
+    """Write series to a file, all of them or none."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    arrays = {"/".join(key): np.stack(pair) for key, pair in series.items()}
+    with open(part, "wb") as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+    part.replace(path)
+
+
+def read_series(path: Path) -> Series:
+    """Read series back."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            pairs = {name: file[name] for name in file.files}
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise InputError(f"{path} cannot be read ({error}). Delete it, and it will be measured again.") from error
+    series: Series = {}
+    for name, (honest, malicious) in pairs.items():
+        of, pooling, estimator = name.split("/")
+        series[of, pooling, estimator] = (honest, malicious)
+    return series

@@ -1,0 +1,91 @@
+"""The models that one honest and one malicious client send, round after round, while the global model stays clean.
+
+That is the setting of the paper's Section 4.2: as if an optimal filter dropped every malicious client.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from flanders.data import Dataset
+from flanders.filters import Filter, Scores
+from flanders.geometry import FloatMatrix
+from flanders.simulation import Setting, Simulation
+from flanders.types import Array, FloatVector, InputError, IntVector, Round, to_numpy
+
+
+@dataclass(frozen=True, eq=False)
+class Trajectories:
+    """What two clients sent, `(T, d)` each, and the global models they started from."""
+
+    honest: FloatMatrix
+    malicious: FloatMatrix
+    global_models: FloatMatrix
+
+    def displacements(self) -> Trajectories:
+        """Return the same as displacements from the global model of the round."""
+        g = self.global_models
+        return Trajectories(self.honest - g, self.malicious - g, g)
+
+
+@dataclass(frozen=True)
+class Listener(Filter[tuple[FloatMatrix, ...]]):
+    """Keeps who is known to be honest, and writes down what two clients send: for studies, not for servers."""
+
+    malicious: frozenset[int]
+    watched: tuple[int, int]
+
+    def init(self, rng: np.random.Generator | None = None) -> tuple[FloatMatrix, ...]:
+        """Return an empty notebook."""
+        return ()
+
+    def score(self, state: tuple[FloatMatrix, ...], round_: Round) -> Scores | None:
+        """Score the malicious 1 and the honest 0."""
+        return Scores(round_.clients, np.array([float(c in self.malicious) for c in round_.clients]))
+
+    def select(self, scores: Scores) -> IntVector:
+        """Keep the honest."""
+        return np.flatnonzero(scores.values == 0)
+
+    def amend(
+        self,
+        state: tuple[FloatMatrix, ...],
+        round_: Round,
+        kept: IntVector,
+        model: Array,
+        scores: Scores | None = None,
+    ) -> tuple[FloatMatrix, ...]:
+        """Write down the global model and the two clients' models."""
+        rows = [round_.updates[round_.clients.index(c), :] for c in self.watched]
+        return (*state, np.stack([numbers(row) for row in (round_.global_model, *rows)]))
+
+
+def follow(setting: Setting, dataset: Dataset | None = None) -> Trajectories:
+    """Run a federation whose filter knows the malicious clients, and return what the first of each kind sent.
+
+    The attacker's clients must be the same in all rounds, and all clients be selected.
+    """
+    k, b = setting.num_clients, setting.num_malicious
+    if setting.rotating or setting.selected < k or not 0 < b < k:
+        raise InputError(
+            "To follow an honest and a malicious client through all rounds, all clients must be selected, the "
+            f"attacker's stay the same (rotating=False), and both kinds exist. Got {b} of {k} malicious, "
+            f"{setting.selected} selected, rotating={setting.rotating}."
+        )
+    bad = frozenset(setting.streams()["attacker"].choice(k, b, replace=False).tolist())
+    watched = min(set(range(k)) - bad), min(bad)
+    simulation = Simulation(replace(setting, filter=Listener(bad, watched)), dataset)
+    for record in simulation.run():
+        truth = {c for c, m in zip(record.clients, record.malicious, strict=True) if m}
+        if truth != bad:  # the simulator draws its attackers otherwise than this study expects
+            raise RuntimeError(f"round {record.number}: {sorted(truth)} are malicious, not {sorted(bad)}")
+    g, honest, malicious = np.stack(simulation.state_dict()["filter"], axis=1)
+    return Trajectories(honest, malicious, g)
+
+
+def numbers(array: Any) -> FloatVector:
+    """Return an array as float64 on the host."""
+    return np.asarray(to_numpy(array), dtype=np.float64)

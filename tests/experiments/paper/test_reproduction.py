@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import csv
+
+import pytest
+
+from flanders.cli import main
+from flanders.experiments.paper.reproduction import Reproduction, parse_where
+from flanders.types import InputError
+
+SMALL = [
+    "--set", 'data={dataset="synthetic", partition="iid"}',
+    "--set", 'model="logistic"',
+    "--set", "federation.clients=10",
+    "--set", "federation.rounds=4",
+]  # fmt: skip
+ASKED = ["tab:pr-20", "--dataset", "mnist", "--where", "attack=gauss", "--where", "filter=flanders,persistence"]
+
+
+def test_what_is_missing_is_run_and_shown_beside_the_paper_and_not_run_again(tmp_path, capsys):
+    results, tables = tmp_path / "r.sqlite", tmp_path / "tables"
+    command = ["reproduce", *ASKED, *SMALL, "--seeds", "2", "--out", str(results)]
+    assert main([*command, "--dry-run"]) == 0
+    assert "4 of 4 runs are missing." in capsys.readouterr().out
+    assert main([*command, "--device", "cpu", "--tables", str(tables)]) == 0
+    out = capsys.readouterr().out
+    assert "### Precision and recall" in out
+    assert "| flanders | precision | 1.00 [1.00, 1.00]; 1.00 (+0.00) |" in out
+    assert "precision and recall: 2 of 2 cells agree (100.0%)." in out
+    assert main([*command, "--dry-run"]) == 0
+    assert "0 of 4 runs are missing." in capsys.readouterr().out
+    with open(tables / "reference.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {(row["filter"], row["metric"]) for row in rows} == {
+        (f, m) for f in ("flanders", "persistence") for m in ("precision", "recall")
+    }
+    assert {row["seeds"] for row in rows} == {"2"}
+    assert "agree" in (tables / "reference-verdict.md").read_text()
+    assert (tables / "reference-pr-20.tex").exists()
+    assert main([*command, "--table-only", "--format", "csv"]) == 0
+    assert capsys.readouterr().out == (tables / "reference.csv").read_text()
+
+
+def test_tables_can_be_shown_before_anything_has_run(tmp_path, capsys):
+    results = tmp_path / "none.sqlite"
+    assert main(["reproduce", *ASKED, "--table-only", "--out", str(results)]) == 0
+    out = capsys.readouterr().out
+    assert "missing; 1.00" in out
+    assert "2 published cells are missing here" in out
+    assert not results.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["tab:nothing"], "no table or figure 'tab:nothing'"),
+        (["all", "--dataset", "mnst"], "Did you mean 'mnist'"),
+        (["all", "--where", "attack"], "--where needs key=value"),
+        (["all", "--where", "rule=krum"], "--where needs key=value"),
+        (["all", "--seeds", "0"], "--seeds must be at least 1"),
+        (["all", "--jobs", "0"], "--jobs must be at least 1"),
+        (["quirks", "--variant", "textbook"], "no table"),
+    ],
+)
+def test_wrong_arguments_are_told_in_one_line_and_leave_no_file(arguments, problem, tmp_path, capsys):
+    results = tmp_path / "r.sqlite"
+    assert main(["reproduce", *arguments, "--out", str(results)]) == 2
+    err = capsys.readouterr().err
+    assert problem in err
+    assert len(err.splitlines()) == 1
+    assert not results.exists()
+
+
+def test_cells_can_be_limited_by_any_of_their_names():
+    where = parse_where(["aggregator=fedavg,multikrum", "filter=none", "malicious_ratio=0.8"])
+    asked = Reproduction.of("all", "reference", 1, where)
+    cells = [cell for table in asked.tables for cell in table.cells]
+    assert cells
+    assert {cell.aggregator for cell in cells} == {"fedavg", "multikrum"}
+    assert {(cell.filter, cell.malicious_ratio) for cell in cells} == {("none", "0.8")}
+
+
+def test_limits_that_leave_nothing_are_refused():
+    with pytest.raises(InputError, match="nothing to reproduce"):
+        Reproduction.of(
+            "tab:pr-20,tab:increment-0", "reference", 1, parse_where(["attack=none", "filter=persistence"])
+        )

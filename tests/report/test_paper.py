@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+
+from flanders.cli import main
+
+SMALL = [
+    "--set", 'data={dataset="synthetic", partition="iid"}',
+    "--set", 'model="logistic"',
+    "--set", "federation.clients=15",
+    "--set", "federation.rounds=4",
+    "--seeds", "2", "--device", "cpu",
+]  # fmt: skip
+
+
+def test_the_figures_that_have_runs_are_drawn_and_their_curves_written(tmp_path):
+    asked = [
+        "accuracy-over-time,tradeoff,increment-20",
+        "--dataset",
+        "mnist",
+        "--where",
+        "attack=none,gauss,agr-min-max",
+    ]
+    limits = ["--where", "aggregator=fedavg,bulyan", "--where", "metric=accuracy,seconds"]
+    out = ["--out", str(tmp_path / "r.sqlite"), "--tables", str(tmp_path), "--figures", str(tmp_path)]
+    assert main(["reproduce", *asked, *limits, *SMALL, *out]) == 0
+    for name in ("accuracy-over-time", "tradeoff", "agreement"):
+        ElementTree.parse(tmp_path / f"reference-{name}.svg")
+    lines = (tmp_path / "reference-accuracy-over-time.csv").read_text().splitlines()
+    assert lines[0] == "dataset,attack,malicious_ratio,aggregator,filter,round,ours,low,high,seeds"
+    assert len(lines) == 1 + 4 * 6  # four rounds of two attacks and none, with and without the filter
+    assert all(line.endswith(",2") for line in lines[1:])
+
+
+def test_without_runs_no_figure_is_drawn(tmp_path):
+    code = main(
+        ["reproduce", "tradeoff", "--table-only", "--out", str(tmp_path / "none"), "--figures", str(tmp_path)]
+    )
+    assert code == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    place = str(tmp_path / "file" / "figures")
+    assert main(["reproduce", "tradeoff", "--table-only", "--out", str(tmp_path / "none"), "--figures", place]) == 2
+    assert "cannot be written" in capsys.readouterr().err
