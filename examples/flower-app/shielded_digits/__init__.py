@@ -1,0 +1,1 @@
+"""Handwritten digits, learnt by clients of which some lie."""

@@ -1,0 +1,77 @@
+"""A list of clients that are left out for a while, because they were dropped too often."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from flanders.state import saveable
+from flanders.types import ClientId, check_number
+
+
+@dataclass(frozen=True)
+class Ban:
+    """Leave a client out for `rounds` rounds after `after` offences.
+
+    An offence is a round in which the filter drops the client while it keeps others, or in which the client's reply
+    cannot be used; to send no reply, or an error, is none. Every round in which the client is kept takes an offence
+    back. After the ban the client is on parole: it is one offence short of the next ban, and rounds in which it is
+    kept clear it.
+
+    Parameters
+    ----------
+    after
+        How many offences it takes.
+    rounds
+        For how many rounds a banned client is not asked.
+    """
+
+    after: int = 3
+    rounds: int = 5
+
+    def __post_init__(self) -> None:
+        check_number("Ban", "after", self.after, 1, whole=True)
+        check_number("Ban", "rounds", self.rounds, 1, whole=True)
+
+
+@saveable
+@dataclass(frozen=True)
+class BanList:
+    """Who has how many offences, and who is banned until which round."""
+
+    offences: dict[ClientId, int] = field(default_factory=dict)
+    until: dict[ClientId, int] = field(default_factory=dict)
+    """The last round of each ban."""
+
+    def is_banned(self, client: ClientId, number: int) -> bool:
+        """Tell whether a client is to be left out of a round."""
+        return number <= self.until.get(client, 0)
+
+    def after_round(
+        self, ban: Ban, number: int, offenders: Iterable[ClientId], kept: Iterable[ClientId]
+    ) -> BanList:
+        """Return the list as it is after a round.
+
+        Examples
+        --------
+        >>> bans = BanList()
+        >>> for number in (1, 2):
+        ...     bans = bans.after_round(Ban(after=2, rounds=3), number, offenders=["a"], kept=["b"])
+        >>> [number for number in range(1, 9) if bans.is_banned("a", number)]
+        [1, 2, 3, 4, 5]
+        >>> bans.offences
+        {'a': 1}
+        """
+        offences = dict(self.offences)
+        until = {client: last for client, last in self.until.items() if last >= number}
+        for client in kept:
+            if offences.get(client, 0) > 1:
+                offences[client] -= 1
+            else:
+                offences.pop(client, None)
+        for client in offenders:
+            offences[client] = offences.get(client, 0) + 1
+            if offences[client] >= ban.after:
+                until[client] = number + ban.rounds
+                offences[client] = ban.after - 1
+        return BanList({c: n for c, n in offences.items() if n > 0}, until)

@@ -1,0 +1,123 @@
+"""What outlives a ServerApp: the filter's memory, the ban list, the global model, and how many rounds are done."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from dataclasses import dataclass, field, replace
+from logging import ERROR
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flwr.app import Array, ArrayRecord
+from flwr.common.logger import log
+
+from flanders.filters import Filter
+from flanders.flower.bans import BanList
+from flanders.flower.plan import Piece, Plan
+from flanders.state import load_state, save_state, saveable
+from flanders.types import InputError
+
+FILE = "flanders.npz"
+FORMAT = 1
+ELSEWHERE = "To start afresh, name another `state_dir`."
+
+
+@saveable
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """All that a federation's defence remembers."""
+
+    filter_name: str
+    """The filter with its parameters: another one cannot go on from this."""
+    sketch: int | None
+    secret: int
+    """From which the sketch follows."""
+    run: str
+    """By which the results file knows this federation."""
+    state: Any
+    """The filter's own."""
+    rounds: int = 0
+    """How many are done."""
+    bans: BanList = field(default_factory=BanList)
+    pieces: tuple[tuple[str, tuple[int, ...], int], ...] = ()
+    """The plan of the model; empty before the first round."""
+    model: dict[str, Any] = field(default_factory=dict)
+    """The global model after the last round; empty if it is not saved."""
+    format: int = FORMAT
+
+    @property
+    def plan(self) -> Plan | None:
+        """Where the model's arrays stand in what the filter remembers."""
+        if not self.pieces:
+            return None
+        pieces = tuple(Piece(name, tuple(shape), start) for name, shape, start in self.pieces)
+        return Plan(pieces, sum(piece.size for piece in pieces if piece.scored))
+
+    def planned(self, plan: Plan) -> Memory:
+        """Return the memory of a federation with this model."""
+        return replace(self, pieces=tuple((p.name, p.shape, p.start) for p in plan.pieces))
+
+    @property
+    def arrays(self) -> ArrayRecord:
+        """The saved global model; without arrays if there is none."""
+        return ArrayRecord({name: Array(np.asarray(numbers)) for name, numbers in self.model.items()})
+
+
+class Notebook:
+    """A folder in which the memory is saved after each round, or none.
+
+    Parameters
+    ----------
+    folder
+        Where; None to remember only while the process runs.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str] | None) -> None:
+        self.path = None if folder is None else Path(folder) / FILE
+
+    def open(self, filter_: Filter[Any], sketch: int | None, rng: np.random.Generator) -> Memory:
+        """Return what is saved for this filter, or a fresh memory if nothing is."""
+        if self.path is None or not self.path.exists():
+            if self.path is not None:
+                _make_folder(self.path.parent)
+            run = secrets.token_hex(8)
+            secret = int(rng.integers(0, 2**63))
+            return Memory(repr(filter_), sketch, secret, run, filter_.init(rng))
+        try:
+            found = load_state(self.path)
+        except (KeyError, TypeError) as error:
+            raise InputError(f"{self.path} is of another version or kind ({error}). {ELSEWHERE}") from error
+        if not isinstance(found, Memory) or found.format != FORMAT:
+            raise InputError(f"{self.path} was not saved by FilteredStrategy. {ELSEWHERE}")
+        for what, saved, asked in (
+            ("filter", found.filter_name, repr(filter_)),
+            ("sketch", found.sketch, sketch),
+        ):
+            if saved != asked:
+                raise InputError(
+                    f"{self.path} was saved with {what}={saved}, but now {what}={asked}. "
+                    f"Go on with the one it was saved with. {ELSEWHERE}"
+                )
+        return found
+
+    def save(self, memory: Memory, arrays: ArrayRecord) -> None:
+        """Save the memory and the global model, all of it or nothing.
+
+        A federation goes on if its disk is full: what is lost then is what a restart would go on from.
+        """
+        if self.path is None:
+            return
+        model = {name: array.numpy() for name, array in arrays.items()}
+        try:
+            save_state(self.path, replace(memory, model=model))
+        except OSError as error:
+            log(ERROR, "%s cannot be written (%s): a restart would go back to an earlier round", self.path, error)
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"`state_dir` {folder} cannot be made: {error.strerror or error}.") from error

@@ -1,0 +1,104 @@
+"""Replies on disk: they are fetched one at a time and wait in files, so that memory holds one of them."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from flwr.app import Message
+from flwr.serverapp import Grid
+
+from flanders.flower.held import FileArray
+
+WAIT = 1.0
+"""Seconds between two looks for new replies."""
+
+
+class SpillingGrid(Grid):
+    """A grid that puts the arrays of the replies to training messages into files.
+
+    Parameters
+    ----------
+    grid
+        The grid that Flower gave to the ServerApp.
+    folder
+        Where to make the files; None for the system's folder for temporary files. They go away with the next
+        round's, or with the grid.
+    """
+
+    def __init__(self, grid: Grid, folder: Path | None = None) -> None:
+        self.grid, self.folder = grid, folder
+        self._files: Path | None = None
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        """Send messages and fetch the replies one by one, until all are here or time is up."""
+        self.clear()
+        self._files = Path(tempfile.mkdtemp(prefix="replies-", dir=self.folder))
+        waiting = [id_ for id_ in self.grid.push_messages(messages) if id_]
+        del messages
+        end = None if timeout is None else time.monotonic() + timeout
+        replies: list[Message] = []
+        while waiting:
+            for id_ in list(waiting):
+                for reply in self.grid.pull_messages([id_]):
+                    self._spill(reply, self._files / str(len(replies)))
+                    replies.append(reply)
+                    waiting = [other for other in waiting if other != id_]
+            if waiting:
+                if end is not None and time.monotonic() > end:
+                    break
+                time.sleep(WAIT)
+        return replies
+
+    def clear(self) -> None:
+        """Remove the files of the last round."""
+        if self._files is not None:
+            shutil.rmtree(self._files, ignore_errors=True)
+            self._files = None
+
+    @staticmethod
+    def _spill(reply: Message, path: Path) -> None:
+        if not reply.has_content():
+            return
+        with open(path, "wb") as file:
+            for record in reply.content.array_records.values():
+                for name in list(record):
+                    start, array = file.tell(), record[name]
+                    length = file.write(array.data)
+                    record[name] = FileArray(array, path, start, length)
+                    del array
+
+    # The rest is the grid's own business.
+
+    def set_run(self, run: Any) -> None:
+        """Set the run of the grid."""
+        self.grid.set_run(run)
+
+    @property
+    def run(self) -> Any:
+        """The run of the grid."""
+        return self.grid.run
+
+    def create_message(self, *arguments: Any, **options: Any) -> Message:
+        """Create a message."""
+        return self.grid.create_message(*arguments, **options)
+
+    def get_node_ids(self) -> Iterable[int]:
+        """Return the ids of the nodes."""
+        return self.grid.get_node_ids()
+
+    def get_nodes(self) -> Iterator[Any]:
+        """Return what is known of the nodes."""
+        return iter(self.grid.get_nodes())
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Send messages."""
+        return self.grid.push_messages(messages)
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """Fetch replies."""
+        return self.grid.pull_messages(message_ids)

@@ -1,0 +1,299 @@
+"""`flanders run --engine flower`: the simulator's rounds with clients on Flower."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import signal
+import sqlite3
+import time
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from experiments.conftest import command, finish
+from flanders.aggregators import Median
+from flanders.attacks import AgrMinMax, Gauss, Lie
+from flanders.cli import main
+from flanders.experiments import catalog
+from flanders.experiments.spec import FLOWER, SIMULATOR, parse_spec
+from flanders.experiments.summary import summarise
+from flanders.filters import Flanders, FLDetector
+from flanders.flower.engine import FlowerSimulation
+from flanders.flower.engine_runtime import Link
+from flanders.models import BatchNorm2d, ModelSpec, SmallCnn
+from flanders.simulation import Backdoor, LabelFlip, Setting, Simulation
+from flanders.types import InputError
+from flower.clients import nodes_running
+from flower.federation import LocalGrid
+
+MAIN = ("-m", "flanders")
+ENVIRONMENT = {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
+SPEC = """
+[federation]
+clients = 6
+rounds = {rounds}
+[attack]
+name = "agr-min-max"
+fraction = 0.3
+start = 2
+[filter]
+name = {{ name = "flanders", keep = "m-b" }}
+[run]
+device = "cpu"
+chunk = 1
+"""
+
+
+class Backwards(LocalGrid):
+    """Replies come in the reverse of the order they were asked for in."""
+
+    def pull_messages(self, message_ids):
+        return super().pull_messages(reversed(list(message_ids)))
+
+
+@pytest.fixture
+def runtime():
+    """A runtime without Ray; partitions that are put into `runtime.broken` fail from then on."""
+    broken = set()
+
+    @contextlib.contextmanager
+    def start(client_app, num_nodes, gpus):
+        start.times += 1
+        yield Link(Backwards(nodes_running(client_app, num_nodes, broken=broken)), lambda: None)
+
+    start.broken, start.times = broken, 0
+    return start
+
+
+def same_bytes(a, b):
+    assert [r.number for r in a] == [r.number for r in b]
+    for ours, theirs in zip(a, b, strict=True):
+        for name in (
+            "accuracy",
+            "loss",
+            "attack_success",
+            "clients",
+            "kept",
+            "malicious",
+            "scores",
+            "threshold",
+            "note",
+        ):
+            np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name), err_msg=name)
+
+
+@dataclass(frozen=True)
+class Normed(ModelSpec):
+    """A model with buffers."""
+
+    def make(self, input_shape, num_classes):
+        layers = (
+            nn.Conv2d(input_shape[0], 4, 3),
+            BatchNorm2d(4),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.LazyLinear(num_classes),
+        )
+        module = nn.Sequential(*layers)
+        module(torch.zeros(2, *input_shape))  # settles the size of the last layer
+        return module
+
+
+SETTINGS = {
+    "an omniscient attack on a third of the clients": Setting(
+        num_clients=9,
+        clients_per_round=7,
+        rounds=4,
+        attack=AgrMinMax(),
+        malicious_fraction=0.3,
+        attack_start=2,
+        filter=Flanders(keep=5),
+        fallback=Median(),
+    ),
+    "a blind attack and a filter with gradients": Setting(
+        num_clients=6, rounds=3, attack=Lie(), malicious_fraction=0.4, omniscient=False, filter=FLDetector()
+    ),
+    "poisoned data": Setting(
+        num_clients=5, rounds=2, data_poison=LabelFlip(), malicious_fraction=0.4, rotating=False, attack=Gauss(0.1)
+    ),
+    "a backdoor in a convolutional model": Setting(
+        num_clients=4, rounds=2, data_poison=Backdoor(), malicious_fraction=0.5, model=SmallCnn(), attack_start=2
+    ),
+    "batch normalisation": Setting(num_clients=4, rounds=2, model=Normed()),
+}
+
+
+@pytest.mark.parametrize("name", list(SETTINGS))
+def test_decisions_are_those_of_the_simulator_bit_for_bit(name, runtime):
+    setting = replace(SETTINGS[name], device="cpu", chunk=1)
+    simulated, on_flower = Simulation(setting), FlowerSimulation(setting, runtime=runtime)
+    same_bytes(list(simulated.run()), list(on_flower.run()))
+    assert torch.equal(simulated.model, on_flower.model)
+    assert all(torch.equal(b, on_flower.buffers[name]) for name, b in simulated.buffers.items())
+
+
+def test_clients_trained_one_by_one_differ_from_those_trained_together_by_rounding_alone(runtime):
+    setting = Setting(num_clients=8, rounds=3, device="cpu")
+    simulated, on_flower = Simulation(setting), FlowerSimulation(setting, runtime=runtime)
+    list(simulated.run()), list(on_flower.run())
+    torch.testing.assert_close(simulated.model, on_flower.model, rtol=0, atol=1e-6)
+
+
+def test_a_run_goes_on_from_a_saved_state_on_new_nodes(runtime):
+    setting = replace(next(iter(SETTINGS.values())), device="cpu", chunk=1)
+    whole = list(Simulation(setting).run())
+    first = FlowerSimulation(setting, runtime=runtime)
+    with contextlib.closing(first.run()) as rounds:
+        begun = [next(rounds), next(rounds)]
+    second = FlowerSimulation(setting, runtime=runtime)
+    second.load_state_dict(first.state_dict())
+    same_bytes([*begun, *second.run()], whole)
+    assert runtime.times == 2
+
+
+def test_a_node_that_fails_fails_the_run_with_its_reason(runtime):
+    simulation = FlowerSimulation(Setting(num_clients=4, rounds=3, device="cpu"), runtime=runtime)
+    rounds = simulation.run()
+    next(rounds)
+    runtime.broken.add(2)
+    with pytest.raises(RuntimeError, match="failed: out of memory"):
+        next(rounds)
+
+
+def test_a_round_outside_of_run_is_refused():
+    with pytest.raises(InputError, match=r"carried out by `run\(\)`"):
+        FlowerSimulation(Setting(num_clients=2, rounds=1, device="cpu")).step()
+
+
+def test_a_runtime_that_dies_ends_the_run_instead_of_hanging(runtime):
+    @contextlib.contextmanager
+    def dying(client_app, num_nodes, gpus):
+        with runtime(client_app, num_nodes, gpus) as link:
+            link.grid.pull_messages = lambda ids: []
+
+            def check():
+                raise RuntimeError("Flower's simulation runtime ended")
+
+            yield Link(link.grid, check)
+
+    with pytest.raises(RuntimeError, match="runtime ended"):
+        list(FlowerSimulation(Setting(num_clients=2, rounds=1, device="cpu"), runtime=dying).run())
+
+
+def test_a_run_on_flower_has_an_id_of_its_own_and_the_simulators_stays():
+    (run,) = parse_spec({"federation": {"rounds": 3}})
+    on_flower = run.on(FLOWER)
+    assert (run.engine, on_flower.engine) == (SIMULATOR, FLOWER)
+    assert "engine" not in run.canonical
+    assert on_flower.id != run.id
+    assert on_flower.on(SIMULATOR) == run.on(SIMULATOR) == run
+
+
+def test_without_flower_the_command_says_what_to_install(tmp_path, monkeypatch, capsys):
+    (tmp_path / "spec.toml").write_text(SPEC.format(rounds=1))
+
+    def missing(module):
+        if module.startswith("flanders.flower"):
+            raise ModuleNotFoundError("flanders.flower needs Flower")
+        return catalog.need(module)
+
+    monkeypatch.setattr("flanders.experiments.build.need", missing)
+    assert (
+        main(["run", str(tmp_path / "spec.toml"), "--engine", "flower", "--out", str(tmp_path / "r.sqlite")]) == 2
+    )
+    assert "pip install 'flanders-fl[flower-sim]'" in capsys.readouterr().err
+    assert not (tmp_path / "r.sqlite").exists()
+
+
+def test_without_ray_the_command_says_what_to_install(tmp_path, monkeypatch, capsys):
+    (tmp_path / "spec.toml").write_text(SPEC.format(rounds=1))
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: None if name == "ray" else find(name, *rest)
+    )
+    assert (
+        main(["run", str(tmp_path / "spec.toml"), "--engine", "flower", "--out", str(tmp_path / "r.sqlite")]) == 2
+    )
+    assert "needs Ray" in capsys.readouterr().err
+    assert not (tmp_path / "r.sqlite").exists()
+
+
+def test_runs_on_flower_are_not_shared_among_processes(tmp_path, capsys):
+    (tmp_path / "spec.toml").write_text(SPEC.format(rounds=1))
+    results = str(tmp_path / "r.sqlite")
+    assert main(["run", str(tmp_path / "spec.toml"), "--engine", "flower", "--jobs", "2", "--out", results]) == 2
+    assert "Leave it out" in capsys.readouterr().err
+
+
+def on_both_engines(path):
+    """Return the rounds and clients of the runs on the simulator and on Flower, in this order."""
+    connection = sqlite3.connect(path)
+    try:
+        engines = {"engine" in spec: run for run, spec in connection.execute("SELECT id, spec FROM run")}
+        queries = (
+            "SELECT number, accuracy, loss, threshold, note FROM round WHERE run = ? ORDER BY number",
+            "SELECT round, client, malicious, kept, score FROM client WHERE run = ? ORDER BY round, client",
+        )
+        return [[connection.execute(query, (engines[e],)).fetchall() for query in queries] for e in (False, True)]
+    finally:
+        connection.close()
+
+
+@pytest.fixture
+def offline(monkeypatch):
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def on_ray(offline, tmp_path):
+    """Runs the command on both engines; returns what came of them."""
+    spec, results = tmp_path / "spec.toml", tmp_path / "results.sqlite"
+
+    def compare(rounds, first):
+        spec.write_text(SPEC.format(rounds=rounds))
+        first(spec, results)
+        assert finish(command("run", spec, "--out", results, script=MAIN))[0] == 0
+        simulated, on_flower = on_both_engines(results)
+        assert len(simulated[0]) == rounds
+        return simulated, on_flower
+
+    return compare
+
+
+def test_a_spec_on_ray_ends_with_the_simulators_bytes_and_flower_is_quiet(on_ray, capsys):
+    def run(spec, results):
+        code, out, err = finish(command("run", spec, "--engine", "flower", "--out", results, script=MAIN))
+        assert code == 0, err
+        assert [line.split()[1] for line in err.splitlines()] == [summarise(results)[0].id]  # how the run ended
+        assert len(out.splitlines()) == 3  # the table, and where the results are
+        assert main(["show", str(results), summarise(results)[0].id]) == 0
+        assert '"engine": "flower"' in capsys.readouterr().out
+
+    simulated, on_flower = on_ray(3, run)
+    assert simulated == on_flower
+
+
+@pytest.mark.slow
+def test_a_run_on_ray_that_is_killed_and_resumed_ends_with_the_simulators_bytes(on_ray):
+    def run(spec, results):
+        process = command("run", spec, "--engine", "flower", "--out", results, script=MAIN)
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline and process.poll() is None:
+            with contextlib.suppress(InputError):
+                if any(s.rounds >= 2 for s in summarise(results)):
+                    break
+            time.sleep(0.02)
+        process.kill()
+        code, _, err = finish(process)
+        assert code == -signal.SIGKILL, err
+        code, _, err = finish(command("resume", results, script=MAIN))
+        assert code == 0, err
+        assert "goes on after round" in err
+
+    simulated, on_flower = on_ray(40, run)
+    assert simulated == on_flower

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from flanders import DistanceToGlobal, Flanders
+from flanders.flower.legacy import FilteredLegacyStrategy
+from peers import flower
+
+common = flower("common")
+legacy = flower("server.strategy")
+
+
+def result(arrays, examples=10):
+    status = common.Status(common.Code.OK, "")
+    return common.FitRes(status, common.ndarrays_to_parameters(arrays), examples, {})
+
+
+def model(seed, size=1.0):
+    rng = np.random.default_rng(seed)
+    return [(size * rng.normal(size=s)).astype(np.float32) for s in ((4, 5), (5,))]
+
+
+def strategy_after_configuring(make, filter_):
+    strategy = FilteredLegacyStrategy(make(), filter_)
+    strategy._sent = model(99)
+    return strategy
+
+
+@pytest.mark.parametrize("make", [legacy.FedAvg, legacy.FedMedian, lambda: legacy.FedTrimmedAvg(beta=0.2)])
+def test_the_aggregate_is_the_bare_strategys_of_the_kept_results(make) -> None:
+    replies = [(SimpleNamespace(cid=str(i)), result(model(i, 50.0 if i == 3 else 1.0), 5 + i)) for i in range(6)]
+    found, metrics = strategy_after_configuring(make, DistanceToGlobal(keep=5)).aggregate_fit(1, replies, [])
+    expected, _ = make().aggregate_fit(1, [r for i, r in enumerate(replies) if i != 3], [])
+    for a, b in zip(common.parameters_to_ndarrays(found), common.parameters_to_ndarrays(expected), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert (metrics["flanders-kept"], metrics["flanders-dropped"]) == (5, 1)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        result([np.full((4, 5), np.nan, dtype=np.float32), np.zeros(5, dtype=np.float32)]),
+        result([np.zeros((5, 4), dtype=np.float32), np.zeros(5, dtype=np.float32)]),
+        result([np.zeros((4, 5), dtype=np.float32)]),
+        common.FitRes(common.Status(common.Code.OK, ""), common.Parameters([b"junk"] * 2, "numpy.ndarray"), 1, {}),
+    ],
+    ids=["nan", "shape", "missing", "junk"],
+)
+def test_a_bad_result_costs_its_sender_the_round(bad, flower_log) -> None:
+    replies = [(SimpleNamespace(cid=str(i)), result(model(i))) for i in range(3)]
+    strategy = strategy_after_configuring(legacy.FedAvg, Flanders(keep=0.8))
+    found, _ = strategy.aggregate_fit(1, [*replies, (SimpleNamespace(cid="bad"), bad)], [])
+    expected, _ = legacy.FedAvg().aggregate_fit(1, replies, [])
+    assert found == expected
+    assert "refused what bad sent" in flower_log.text
+    assert strategy.aggregate_fit(2, [(SimpleNamespace(cid="bad"), bad)], []) == (None, {})
+
+
+def test_the_rest_is_the_strategys_own(monkeypatch) -> None:
+    inner = legacy.FedAvg(
+        initial_parameters=common.ndarrays_to_parameters(model(0)), evaluate_fn=lambda *a: (0.5, {})
+    )
+    strategy = FilteredLegacyStrategy(inner, Flanders(keep=0.8))
+    assert strategy.initialize_parameters(None) is not None
+    parameters = common.ndarrays_to_parameters(model(1))
+    assert strategy.evaluate(1, parameters) == (0.5, {})
+    manager = SimpleNamespace(num_available=lambda: 0, sample=lambda **_: [])
+    assert strategy.configure_fit(1, parameters, manager) == []
+    assert strategy.configure_evaluate(1, parameters, manager) == []
+    assert strategy.aggregate_evaluate(1, [], []) == (None, {})
+    np.testing.assert_array_equal(strategy._sent[0], model(1)[0])

@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import json
+import sqlite3
+
+import numpy as np
+import pytest
+
+from flanders import Flanders, KeepAll
+from flanders.cli import main
+from flanders.flower import Ban, FilteredStrategy
+from flanders.report.data import read_results
+from flanders.report.naming import Names
+from flanders.types import InputError
+from flower.federation import LocalGrid, app, grid_of, model, strategies
+
+START = model((6, 7), (7,))
+
+
+def loud(message, honest):
+    for name, array in honest["arrays"].items():
+        honest["arrays"][name] = app.Array((-9 * array.numpy()).astype(np.float32))
+    return app.Message(honest, reply_to=message)
+
+
+def nan(message, honest):
+    honest["arrays"]["layer1.weight"] = app.Array(np.full(7, np.nan, dtype=np.float32))
+    return app.Message(honest, reply_to=message)
+
+
+def live(path, rounds=5, evaluate_fn=None, fraction_evaluate=0.0, **options):
+    strategy = FilteredStrategy(
+        strategies.FedAvg(fraction_evaluate=fraction_evaluate),
+        Flanders(keep=0.8),
+        fallback=strategies.FedMedian(),
+        ban=Ban(after=2, rounds=2),
+        results=path,
+        **options,
+    )
+    return strategy.start(grid_of(8, {3: loud, 5: nan}), START, num_rounds=rounds, evaluate_fn=evaluate_fn)
+
+
+def accuracy(number, arrays):
+    return app.MetricRecord({"server_accuracy": 0.1 * number, "server_loss": 1 / (number + 1)})
+
+
+def test_show_report_and_export_work_on_a_live_federation(tmp_path, capsys) -> None:
+    results = tmp_path / "live.sqlite"
+    live(results, evaluate_fn=accuracy)
+    assert main(["show", str(results)]) == 0
+    head, line = capsys.readouterr().out.splitlines()
+    row = dict(zip(head.split(), line.split(), strict=True))
+    assert row["attack"] == "unknown"
+    assert (row["filter"], row["aggregator"], row["status"], row["rounds"]) == ("flanders", "FedAvg", "done", "5")
+    assert (row["best"], row["final"], row["precision"], row["recall"]) == ("0.500", "0.500", "-", "-")
+    assert main(["show", str(results), row["run"]]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert "2      0.200     0.333  -               6     2       -       -       refused, array" in shown[-4]
+    assert main(["show", str(results), row["run"], "--json"]) == 0
+    rounds = json.loads(capsys.readouterr().out)["rounds"]
+    assert [r["kept"] for r in rounds] == [7, 6, 6, 5, 5]  # four fifths of those who are neither refused nor banned
+    assert rounds[0]["caught"] is None
+    assert main(["report", str(results)]) == 0
+    assert "Nobody knows who is malicious" in results.with_suffix(".html").read_text()
+    assert main(["plot", str(results), "--out", str(tmp_path / "figures"), "--format", "svg"]) == 0
+    assert main(["export", str(results), "--csv", str(tmp_path)]) == 0
+    assert (tmp_path / "client.csv").read_text().splitlines()[1].split(",")[2:6] == ["100", "", "1", "0"]
+
+
+def test_a_live_run_is_no_yardstick_for_others(tmp_path) -> None:
+    """Nobody is known to be malicious in it, which is not the same as nobody being malicious."""
+    live(tmp_path / "live.sqlite")
+    (run,) = read_results(tmp_path / "live.sqlite")
+    assert not run.truth
+    assert not run.malicious.any()
+    assert np.isnan([run.detection.precision, run.detection.recall, run.detection.false_positive_rate]).all()
+    names = Names([run])
+    assert names.twin(0) is None
+    assert names.labels == ["flanders + FedAvg · attacks unknown"]
+
+
+def test_accuracy_comes_from_the_clients_where_the_server_has_no_data(tmp_path) -> None:
+    live(tmp_path / "live.sqlite", rounds=2, fraction_evaluate=1.0)
+    (run,) = read_results(tmp_path / "live.sqlite")
+    np.testing.assert_array_equal(run.accuracy, [0.75, 0.75])
+    np.testing.assert_array_equal(run.loss, [0.5, 0.5])
+
+
+def test_the_rounds_of_a_restarted_serverapp_are_in_the_same_run(tmp_path) -> None:
+    for rounds in (2, 5):
+        live(tmp_path / "live.sqlite", rounds, state_dir=tmp_path / "state")
+    (run,) = read_results(tmp_path / "live.sqlite")
+    assert run.rounds.tolist() == [1, 2, 3, 4, 5]
+    assert run.status == "done"
+
+
+def test_federations_without_a_common_state_are_runs_of_their_own(tmp_path) -> None:
+    live(tmp_path / "live.sqlite", 1)
+    live(tmp_path / "live.sqlite", 2)
+    assert [run.rounds.size for run in read_results(tmp_path / "live.sqlite")] == [1, 2]
+
+
+def test_resume_leaves_a_live_federation_alone(tmp_path, capsys) -> None:
+    class Cut(LocalGrid):
+        def push_messages(self, messages):
+            if len(self.sent) >= 8:
+                raise ConnectionError
+            return super().push_messages(messages)
+
+    results = tmp_path / "live.sqlite"
+    strategy = FilteredStrategy(strategies.FedAvg(fraction_evaluate=0.0), KeepAll(), results=results)
+    with pytest.raises(ConnectionError):
+        strategy.start(grid_of(4, kind=Cut), START, num_rounds=5)
+    (run,) = read_results(results)
+    assert (run.status, run.rounds.size) == ("pending", 2)
+    assert main(["resume", str(results)]) == 0
+    assert "pending" in capsys.readouterr().out
+
+
+def test_a_results_file_that_cannot_be_used_is_told_before_the_first_round(tmp_path) -> None:
+    grid = grid_of(3)
+    with pytest.raises(InputError, match="is a folder"):
+        FilteredStrategy(strategies.FedAvg(), KeepAll(), results=tmp_path).start(grid, START)
+    assert grid.sent == []
+
+
+def test_a_results_file_that_fails_later_costs_the_record_not_the_run(tmp_path, flower_log) -> None:
+    """Here it was made before truths could be unknown."""
+    results = tmp_path / "old.sqlite"
+    live(results, 1)
+    with sqlite3.connect(results) as db:
+        (table,) = db.execute("SELECT sql FROM sqlite_master WHERE name = 'client'").fetchone()
+        db.execute("DROP TABLE client")
+        db.execute(table.replace("malicious INTEGER,", "malicious INTEGER NOT NULL,"))
+    result = live(results, 2)
+    assert len(result.train_metrics_clientapp) == 2
+    assert "flanders: round 2 is not in the results file" in flower_log.text
+
+
+def test_a_filter_of_the_users_own_is_recorded_whatever_its_parameters(tmp_path) -> None:
+    class Mine(KeepAll):
+        def __init__(self):
+            self.__dict__["inner"] = Flanders(keep=0.5)
+
+    strategy = FilteredStrategy(strategies.FedAvg(), Mine(), results=tmp_path / "live.sqlite")
+    strategy.start(grid_of(3), START, num_rounds=1)
+    (run,) = read_results(tmp_path / "live.sqlite")
+    assert run.spec["filter"]["name"] == "Mine"
+    assert run.spec["filter"]["inner"].startswith("Flanders(keep=0.5")
+
+
+def test_a_line_of_the_log_names_some_and_counts_the_rest(flower_log) -> None:
+    silent = {i: lambda message, honest: None for i in range(50)}
+    FilteredStrategy(strategies.FedAvg(), KeepAll()).start(grid_of(50, silent), START, num_rounds=1)
+    (line,) = [r.getMessage() for r in flower_log.records if r.getMessage().startswith("flanders: round 1")]
+    assert "119 [no reply] and 30 more; no reply can be used" in line
+
+
+def test_a_result_has_no_secrets_and_no_arrays_of_clients() -> None:
+    result = FilteredStrategy(strategies.FedAvg(), Flanders(keep=0.5)).start(grid_of(4), START, num_rounds=2)
+    assert set(result.train_metrics_clientapp[2]) == {
+        "train_loss", "flanders-kept", "flanders-dropped", "flanders-refused", "flanders-silent", "flanders-banned",
+        "flanders-threshold", "flanders-unused-nodes", "flanders-nodes", "flanders-fates", "flanders-scores",
+        "flanders-probabilities",
+    }  # fmt: skip

@@ -1,0 +1,312 @@
+from __future__ import annotations
+
+import json
+import sqlite3
+
+import numpy as np
+import pytest
+
+from flanders import DistanceToGlobal, Flanders, KeepAll
+from flanders.flower import FilteredStrategy
+from flower.federation import app, content, flat, grid_of, model, play, strategies
+
+START = model((6, 7), (7,))
+
+
+def sends(change):
+    """Return a twist that changes the honest content in place."""
+
+    def twist(message, honest):
+        changed = change(honest)
+        return app.Message(honest if changed is None else changed, reply_to=message)
+
+    return twist
+
+
+def with_array(name, array):
+    def change(honest):
+        honest["arrays"][name] = array
+
+    return sends(change)
+
+
+def scaled(factor, dtype="float32"):
+    def change(honest):
+        for name, array in honest["arrays"].items():
+            honest["arrays"][name] = app.Array((factor * array.numpy()).astype(dtype))
+
+    return sends(change)
+
+
+def metric(**values):
+    def change(honest):
+        honest["metrics"].update({key.replace("_", "-"): value for key, value in values.items()})
+
+    return sends(change)
+
+
+def without(kind):
+    return sends(lambda honest: app.RecordDict({k: v for k, v in honest.items() if k != kind}))
+
+
+def claims(shape, array):
+    """Return an array that says it has another shape than it has."""
+    return app.Array(dtype=array.dtype, shape=shape, stype=array.stype, data=array.data)
+
+
+def wide_header():
+    """Return bytes whose header promises far more numbers than there are."""
+    data = app.Array(np.zeros((6, 7), dtype=np.float32)).data
+    return data.replace(b"(6, 7)", b"(99999, 99999, 99)", 1)
+
+
+FIRST = "layer0.weight"
+good = np.zeros((6, 7), dtype=np.float32)
+BAD = {
+    "wrong keys": (sends(lambda h: content(model((6, 7), (7,), names=["a", "b"]))), "missing 'layer0.weight'"),
+    "a key too many": (with_array("more", app.Array(good)), "unknown 'more'"),
+    "wrong shape": (
+        with_array(FIRST, app.Array(np.zeros((7, 6), dtype=np.float32))),
+        r"shape (7, 6) instead of (6, 7)",
+    ),
+    "a shape that is a lie": (
+        with_array(FIRST, claims((6, 7), app.Array(np.zeros(2, dtype=np.float32)))),
+        "shape (2,)",
+    ),
+    "wrong dtype": (scaled(1, "complex64"), "type complex64"),
+    "integers": (scaled(1, "int32"), "type int32"),
+    "NaN": (with_array(FIRST, app.Array(np.full((6, 7), np.nan, dtype=np.float32))), "is not finite"),
+    "infinity": (with_array(FIRST, app.Array(np.full((6, 7), np.inf, dtype=np.float32))), "is not finite"),
+    "too large for float32": (with_array(FIRST, app.Array(np.full((6, 7), 1e300))), "is not finite"),
+    "ten times the numbers": (
+        with_array(FIRST, app.Array(np.zeros((60, 700), dtype=np.float32))),
+        "is too large: 168,128 bytes",
+    ),
+    "garbage": (with_array(FIRST, app.Array("float32", (6, 7), "numpy.ndarray", b"garbage")), "is not readable"),
+    "a pickle": (
+        with_array(FIRST, app.Array("float32", (6, 7), "numpy.ndarray", b"\x80\x04K\x01.")),
+        "is not readable",
+    ),
+    "an unknown serialisation": (with_array(FIRST, app.Array("float32", (6, 7), "magic", b"")), "is not readable"),
+    "a header that promises more": (
+        with_array(FIRST, app.Array("float32", (6, 7), "numpy.ndarray", wide_header())),
+        "is not readable",
+    ),
+    "no arrays": (without("arrays"), "other names than those of most replies"),
+    "no metrics": (without("metrics"), "0 MetricRecords instead of one"),
+    "no number of examples": (
+        sends(lambda h: content(h["arrays"], **{"num-examples": None})),
+        "'num-examples' is None",
+    ),
+    "no examples": (metric(num_examples=0), "'num-examples' is 0"),
+    "minus ten examples": (metric(num_examples=-10), "'num-examples' is -10"),
+    "a list of examples": (metric(num_examples=[1, 2]), "'num-examples' is [1, 2]"),
+    "a metric that is not finite": (metric(num_examples=float("inf")), "'num-examples' is not finite"),
+    "a metric too many": (metric(extra=1.0), "other names than those of most replies"),
+    "two replies": (lambda m, h: [app.Message(h, reply_to=m), app.Message(h, reply_to=m)], "more than one reply"),
+    "an error after a reply": (
+        lambda m, h: [app.Message(h, reply_to=m), app.Message(app.Error(1, "x"), reply_to=m)],
+        "more than one reply",
+    ),
+}
+
+
+@pytest.mark.parametrize(("twist", "reason"), [pytest.param(*case, id=name) for name, case in BAD.items()])
+def test_a_bad_reply_costs_its_sender_the_round_and_nobody_else(twist, reason, flower_log, tmp_path) -> None:
+    """Its reason is in the log and in the results file, its node in the metrics."""
+    results = tmp_path / "results.sqlite"
+    strategy = FilteredStrategy(strategies.FedAvg(), KeepAll(), results=results)
+    found = play(strategy, grid_of(5, {3: twist}), START, 2)
+    told = [r.getMessage() for r in flower_log.records if r.getMessage().startswith("flanders: round 2")]
+    without_it = grid_of(5)
+    del without_it.nodes[103]
+    expected = play(FilteredStrategy(strategies.FedAvg(), KeepAll()), without_it, START, 2)
+    for (arrays, metrics), (others, _) in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(flat(arrays), flat(others))
+        assert metrics["flanders-refused"] == 1
+        assert metrics["flanders-kept"] == 4
+        assert metrics["flanders-unused-nodes"] == [103]
+    assert len(told) == 1
+    assert "refused 103 [" in told[0]
+    assert reason in told[0]
+    with sqlite3.connect(results) as db:
+        rows = db.execute("SELECT client, kept, unusable, malicious FROM client WHERE round = 2").fetchall()
+        ((note,),) = db.execute("SELECT note FROM round WHERE number = 2").fetchall()
+    assert rows == [(str(i), int(i != 103), int(i == 103), None) for i in range(100, 105)]
+    assert reason in note
+    assert note.endswith(": 103")
+
+
+def test_a_failing_and_a_silent_client_cost_nothing_but_themselves(flower_log) -> None:
+    twists = {
+        1: lambda message, honest: app.Message(app.Error(0, "out of\nmemory"), reply_to=message),
+        2: lambda message, honest: None,
+    }
+    ((arrays, metrics),) = play(FilteredStrategy(strategies.FedAvg(), KeepAll()), grid_of(4, twists), START, 1)
+    assert metrics["flanders-silent"] == 2
+    assert metrics["flanders-kept"] == 2
+    assert np.isfinite(flat(arrays)).all()
+    assert "silent 101 [error: out of memory], 102 [no reply]" in flower_log.text
+
+
+def test_the_links_own_reply_for_a_dead_node_counts_for_that_node() -> None:
+    def dead(message, honest):
+        reply = app.Message(app.Error(5, "node unavailable"), reply_to=message)
+        reply.metadata.__dict__["_src_node_id"] = 1
+        return reply
+
+    strategy = FilteredStrategy(strategies.FedAvg(), KeepAll())
+    play(strategy, grid_of(3, {0: dead}), START, 1)
+    fates = {v.asked.node: v.fate for v in strategy._recorder.reports[0].verdicts}
+    assert fates == {100: "silent", 101: "kept", 102: "kept"}
+
+
+@pytest.mark.parametrize("filter_", [KeepAll(), Flanders(keep=0.8), DistanceToGlobal(keep=2)], ids=repr)
+def test_without_any_reply_the_round_ends_and_the_model_stays(filter_, flower_log) -> None:
+    nobody = {i: lambda message, honest: None for i in range(3)}
+    strategy = FilteredStrategy(strategies.FedAvg(), filter_)
+    ((arrays, metrics),) = play(strategy, grid_of(3, nobody), START, 1)
+    assert arrays is None
+    assert metrics["flanders-silent"] == 3
+    assert "no reply can be used: the global model stays" in flower_log.text
+    (_, (again, _)) = play(strategy, grid_of(3), START, 2, first=2)
+    assert again is not None
+
+
+def test_a_ten_times_larger_step_is_a_matter_for_the_filter() -> None:
+    strategy = FilteredStrategy(strategies.FedAvg(), DistanceToGlobal(keep=0.75))
+    ((_, metrics),) = play(strategy, grid_of(4, {2: scaled(10)}), START, 1)
+    assert metrics["flanders-unused-nodes"] == [102]
+    assert metrics["flanders-dropped"] == 1
+    assert metrics["flanders-refused"] == 0
+
+
+def test_a_reply_to_no_message_of_the_round_is_ignored(flower_log) -> None:
+    kept = []
+
+    def late(message, honest):
+        """Answer the message of the last round."""
+        kept.append(message)
+        return app.Message(honest, reply_to=kept[0])
+
+    (_, (_, metrics)) = play(FilteredStrategy(strategies.FedAvg(), KeepAll()), grid_of(3, {1: late}), START, 2)
+    assert metrics["flanders-silent"] == 1
+    assert metrics["flanders-kept"] == 2
+    assert "ignored a reply from node 101 to no message of this round" in flower_log.text
+
+
+def test_a_client_is_who_was_asked_not_who_it_says_it_is(flower_log) -> None:
+    """Node 101 answers in the name of 102, whose own reply still counts."""
+
+    def impostor(message, honest):
+        forged = app.Message(honest, reply_to=message)
+        forged.metadata.__dict__["_src_node_id"] = 102
+        return forged
+
+    strategy = FilteredStrategy(strategies.FedAvg(), KeepAll())
+    play(strategy, grid_of(4, {1: impostor}), START, 1)
+    fates = {v.asked.node: v.fate for v in strategy._recorder.reports[0].verdicts}
+    assert fates == {100: "kept", 101: "silent", 102: "kept", 103: "kept"}
+    assert "ignored a reply from node 102 to a message for node 101" in flower_log.text
+
+
+def test_answering_another_nodes_message_does_not_cost_that_node_the_round() -> None:
+    grid = grid_of(4)
+
+    def meddler(message, honest):
+        victims = [m for m in grid.sent if m.metadata.dst_node_id == 100]
+        forged = app.Message(honest, reply_to=victims[-1])
+        forged.metadata.__dict__["_src_node_id"] = 103
+        return [forged, app.Message(honest, reply_to=message)]
+
+    grid.nodes[103].twist = meddler
+    strategy = FilteredStrategy(OrderedFedAvg(), KeepAll())
+    play(strategy, grid, START, 1)
+    assert [v.fate for v in strategy._recorder.reports[0].verdicts] == ["kept"] * 4
+
+
+class OrderedFedAvg(strategies.FedAvg):
+    """Asks nodes in order, so that a test knows who has been asked before."""
+
+    def _construct_messages(self, record, node_ids, message_type):
+        return super()._construct_messages(record, sorted(node_ids), message_type)
+
+
+def test_claims_of_more_examples_than_allowed_are_refused() -> None:
+    strategy = FilteredStrategy(strategies.FedAvg(), KeepAll(), max_examples=100)
+    ((_, metrics),) = play(strategy, grid_of(4, {2: metric(num_examples=10**9)}), START, 1)
+    assert metrics["flanders-refused"] == 1
+    assert metrics["flanders-unused-nodes"] == [102]
+
+
+def test_when_fewer_reply_than_are_to_be_kept_the_model_stays(flower_log) -> None:
+    strategy = FilteredStrategy(strategies.FedAvg(), DistanceToGlobal(keep=4))
+    silent = {0: lambda message, honest: None}
+    ((arrays, metrics),) = play(strategy, grid_of(4, silent), START, 1)
+    assert arrays is None
+    assert metrics["flanders-kept"] == 0
+    assert "the filter cannot judge this round (The filter was asked to keep 4 clients, but the round has 3." in (
+        flower_log.text
+    )
+
+
+def test_a_strategy_that_never_works_is_the_users_to_mend() -> None:
+    """Flower's QFedAvg wants the training loss under a name that these clients do not use."""
+    strategy = FilteredStrategy(strategies.QFedAvg(client_learning_rate=0.1, train_loss_key="lost"), KeepAll())
+    with pytest.raises(Exception, match="Missing or invalid training loss"):
+        play(strategy, grid_of(3), START, 1)
+
+
+def test_a_strategy_that_fails_later_costs_the_round_not_the_run(flower_log) -> None:
+    class Moody(strategies.FedAvg):
+        def aggregate_train(self, server_round, replies):
+            if server_round == 2:
+                raise ZeroDivisionError("division by zero")
+            return super().aggregate_train(server_round, replies)
+
+    _, second, third = play(FilteredStrategy(Moody(), KeepAll()), grid_of(3), START, 3)
+    assert second[0] is None
+    assert third[0] is not None
+    assert "Moody failed (ZeroDivisionError: division by zero): the global model stays" in flower_log.text
+
+
+def test_an_aggregate_that_is_not_finite_is_not_used(flower_log) -> None:
+    class Overflowing(strategies.FedAvg):
+        def aggregate_train(self, server_round, replies):
+            arrays, metrics = super().aggregate_train(server_round, replies)
+            arrays["layer1.weight"] = app.Array(np.full(7, np.inf, dtype=np.float32))
+            return arrays, metrics
+
+    ((arrays, _),) = play(FilteredStrategy(Overflowing(), KeepAll()), grid_of(3), START, 1)
+    assert arrays is None
+    assert "the aggregate was not finite: the global model stays" in flower_log.text
+
+
+def test_bulyan_with_too_few_replies_keeps_the_model(flower_log) -> None:
+    strategy = FilteredStrategy(strategies.Bulyan(num_malicious_nodes=1), DistanceToGlobal(keep=0.5))
+    ((arrays, _),) = play(strategy, grid_of(8), START, 1)
+    assert arrays is None
+    assert "the strategy returned no model: the global model stays" in flower_log.text
+
+
+def test_a_bad_evaluation_does_not_end_the_run(flower_log) -> None:
+    def twist(message, honest):
+        return app.Message(honest, reply_to=message)
+
+    grid = grid_of(4, {1: twist})
+    client = grid.nodes[101]
+
+    def evaluates_badly(message):
+        if message.metadata.message_type == "evaluate":
+            return app.Message(app.RecordDict({"metrics": app.MetricRecord({"whatever": 1})}), reply_to=message)
+        return client(message)
+
+    grid.nodes[101] = evaluates_badly
+    result = FilteredStrategy(strategies.FedAvg(), KeepAll()).start(grid, START, num_rounds=2)
+    assert dict(result.evaluate_metrics_clientapp[2]) == {"eval_acc": 0.75, "eval_loss": 0.5}
+    assert "evaluation of 101: refused, metric 'num-examples' is None" in flower_log.text
+
+
+def test_all_numbers_in_the_result_are_json() -> None:
+    result = FilteredStrategy(strategies.FedAvg(), Flanders(keep=0.5)).start(grid_of(4), START, num_rounds=2)
+    json.dumps({number: dict(record) for number, record in result.train_metrics_clientapp.items()})

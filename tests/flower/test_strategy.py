@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from flanders import DistanceToGlobal, Flanders, KeepAll
+from flanders.flower import FilteredStrategy
+from flanders.types import InputError
+from flower.federation import app, content, flat, grid_of, model, play, strategies
+
+SAMPLING = {"min_train_nodes": 12, "min_available_nodes": 12}
+
+
+def dp(inner):
+    return strategies.DifferentialPrivacyServerSideFixedClipping(
+        inner, noise_multiplier=1e-9, clipping_norm=5.0, num_sampled_clients=9
+    )
+
+
+def client_dp(inner):
+    return strategies.DifferentialPrivacyClientSideFixedClipping(
+        inner, noise_multiplier=1e-9, clipping_norm=5.0, num_sampled_clients=9
+    )
+
+
+STRATEGIES = {
+    "FedAvg": lambda: strategies.FedAvg(**SAMPLING),
+    "FedMedian": lambda: strategies.FedMedian(**SAMPLING),
+    "FedTrimmedAvg": lambda: strategies.FedTrimmedAvg(beta=0.2, **SAMPLING),
+    "Krum": lambda: strategies.Krum(num_malicious_nodes=2, **SAMPLING),
+    "MultiKrum": lambda: strategies.MultiKrum(num_malicious_nodes=2, num_nodes_to_select=5, **SAMPLING),
+    "Bulyan": lambda: strategies.Bulyan(num_malicious_nodes=1, **SAMPLING),
+    "FedAdam": lambda: strategies.FedAdam(**SAMPLING),
+    "FedYogi": lambda: strategies.FedYogi(**SAMPLING),
+    "FedAdagrad": lambda: strategies.FedAdagrad(**SAMPLING),
+    "FedAvgM": lambda: strategies.FedAvgM(server_momentum=0.9, **SAMPLING),
+    "FedProx": lambda: strategies.FedProx(proximal_mu=0.1, **SAMPLING),
+    "QFedAvg": lambda: strategies.QFedAvg(client_learning_rate=0.1, q=0.2, **SAMPLING),
+    "server-side DP": lambda: dp(strategies.FedAvg(**SAMPLING)),
+    "client-side DP": lambda: client_dp(strategies.FedAvg(**SAMPLING)),
+}
+
+
+def kept_only(replies, nodes):
+    """Return these nodes' replies in the order in which the wrapper hands them on."""
+    return sorted(
+        (r for r in replies if r.metadata.src_node_id in nodes), key=lambda r: str(r.metadata.src_node_id)
+    )
+
+
+@pytest.mark.parametrize("make", [pytest.param(f, id=name) for name, f in STRATEGIES.items()])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_aggregate_is_the_bare_strategys_of_the_kept_replies(make, dtype) -> None:
+    """Three rounds, each from the bare strategy's own last model, with a batch normalisation layer in it."""
+    names = ["w", "bn.weight", "bn.running_var", "bn.num_batches_tracked"]
+    start = model((4, 5), (5,), (5,), dtype=dtype, names=names[:3])
+    if make is not STRATEGIES["QFedAvg"]:  # which calculates in place, and cannot in integers
+        start[names[3]] = app.Array(np.asarray(3, dtype=np.int64))
+    filtered, bare = FilteredStrategy(make(), DistanceToGlobal(keep=0.75), seed=1), make()
+    grid, twin = grid_of(12), grid_of(12)
+    arrays = start
+    for number in (1, 2, 3):
+        replies = grid.send_and_receive(filtered.configure_train(number, arrays, app.ConfigRecord(), grid))
+        np.random.seed(number)  # noqa: NPY002 - for the noise of Flower's privacy wrappers
+        found, metrics = filtered.aggregate_train(number, replies)
+        kept = {v.asked.node for v in filtered._recorder.reports[-1].verdicts if v.fate == "kept"}
+        assert len(kept) == 9
+        theirs = twin.send_and_receive(bare.configure_train(number, arrays, app.ConfigRecord(), twin))
+        np.random.seed(number)  # noqa: NPY002
+        expected, their_metrics = bare.aggregate_train(number, kept_only(theirs, kept))
+        assert list(found) == list(expected)
+        for name in expected:
+            np.testing.assert_array_equal(found[name].numpy(), expected[name].numpy(), strict=True)
+        assert {k: v for k, v in metrics.items() if not k.startswith("flanders-")} == dict(their_metrics)
+        arrays = expected
+
+
+def test_a_large_step_is_dropped_every_round_and_the_others_are_kept() -> None:
+    def loud(message, honest):
+        record = honest["arrays"]
+        for name in record:
+            record[name] = app.Array((100 * record[name].numpy()).astype(np.float32))
+        return app.Message(honest, reply_to=message)
+
+    strategy = FilteredStrategy(strategies.FedAvg(), Flanders(keep=0.75), fallback=strategies.FedMedian(), seed=0)
+    grid = grid_of(8, {2: loud, 5: loud})
+    results = play(strategy, grid, model((6, 7), (7,)), 4)
+    assert results[0][1]["flanders-kept"] == 8  # nothing to judge by yet
+    for _, metrics in results[1:]:
+        assert sorted(metrics["flanders-unused-nodes"]) == [102, 105]
+    assert np.abs(flat(results[-1][0])).max() < 10
+
+
+def test_the_fallback_aggregates_while_there_are_no_scores() -> None:
+    filtered = FilteredStrategy(strategies.FedAvg(), Flanders(keep=0.75), fallback=strategies.FedMedian())
+    bare = strategies.FedMedian()
+    start = model((6, 7))
+    (found, _), (second, _) = play(filtered, grid_of(5), start, 2)
+    (expected, _), (other, _) = play(bare, grid_of(5), start, 2)
+    np.testing.assert_array_equal(flat(found), flat(expected))
+    assert not np.array_equal(flat(second), flat(other))
+
+
+def test_buffers_and_integers_are_aggregated_but_not_scored() -> None:
+    def odd_buffers(message, honest):
+        record = honest["arrays"]
+        record["bn.running_mean"] = app.Array(np.full(5, 1e6, dtype=np.float32))
+        record["bn.num_batches_tracked"] = app.Array(np.asarray(10**6))
+        return app.Message(honest, reply_to=message)
+
+    start = model((4, 5), (5,), names=["w", "bn.running_mean"])
+    start["bn.num_batches_tracked"] = app.Array(np.asarray(0))
+    twisted = play(
+        FilteredStrategy(strategies.FedAvg(), DistanceToGlobal(keep=3)), grid_of(4, {1: odd_buffers}), start, 1
+    )
+    plain = play(FilteredStrategy(strategies.FedAvg(), DistanceToGlobal(keep=3)), grid_of(4), start, 1)
+    assert twisted[0][1]["flanders-unused-nodes"] == plain[0][1]["flanders-unused-nodes"]
+    assert twisted[0][1]["flanders-threshold"] == plain[0][1]["flanders-threshold"]
+    assert (twisted[0][0]["bn.running_mean"].numpy() > 1000).all()
+
+
+def test_a_client_may_send_its_arrays_in_any_order() -> None:
+    """Flower's median goes by the order of the arrays, whatever their names."""
+
+    def reversed_(message, honest):
+        arrays = app.ArrayRecord(dict(reversed(list(honest["arrays"].items()))))
+        return app.Message(content(arrays, **{"num-examples": 11}), reply_to=message)
+
+    start = model((5, 5), (5, 5), (5, 5))
+    expected = play(FilteredStrategy(strategies.FedMedian(), KeepAll()), grid_of(5), start, 1)
+    found = play(FilteredStrategy(strategies.FedMedian(), KeepAll()), grid_of(5, {1: reversed_}), start, 1)
+    np.testing.assert_array_equal(flat(found[0][0]), flat(expected[0][0]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("fedavg", KeepAll()), "The `strategy` parameter of FilteredStrategy must be a Strategy"),
+        ((strategies.FedAvg(), "flanders"), "The `filter` parameter of FilteredStrategy must be a Filter"),
+    ],
+)
+def test_what_is_not_a_strategy_or_a_filter_is_refused(arguments, message) -> None:
+    with pytest.raises(InputError, match=message):
+        FilteredStrategy(*arguments)
+
+
+def test_a_model_without_anything_to_score_is_refused() -> None:
+    strategy = FilteredStrategy(strategies.FedAvg(), KeepAll())
+    with pytest.raises(InputError, match="nothing to score in the 1 arrays"):
+        play(strategy, grid_of(3), model((3,), dtype="int64"), 1)
+
+
+def test_start_runs_the_rounds_and_the_result_holds_every_verdict(flower_log) -> None:
+    strategy = FilteredStrategy(strategies.FedAvg(), Flanders(keep=0.75))
+    evaluated = []
+
+    def evaluate(number, arrays):
+        evaluated.append(number)
+        return app.MetricRecord({"accuracy": 0.1 * number})
+
+    result = strategy.start(grid_of(8), model((6, 7)), num_rounds=3, evaluate_fn=evaluate)
+    assert evaluated == [0, 1, 2, 3]
+    assert list(result.train_metrics_clientapp) == [1, 2, 3]
+    last = result.train_metrics_clientapp[3]
+    assert last["flanders-kept"] == 6
+    assert last["flanders-dropped"] == 2
+    assert last["flanders-nodes"] == list(range(100, 108))
+    assert last["flanders-fates"].count(0) == 6
+    assert last["flanders-fates"].count(1) == 2
+    scores = np.array(last["flanders-scores"])
+    kept = np.array(last["flanders-fates"]) == 0
+    assert scores[kept].max() == last["flanders-threshold"] < scores[~kept].min()
+    assert "flanders: round 3: kept 6 of 8 replies; dropped 1" in flower_log.text
