@@ -27,6 +27,7 @@ VARIANTS = {
     "fldetector-lagged": [{}, {"keep": 0.7, "window": 3}],
     "dnc": [{}, {"keep": 0.7, "sample": 20}],
     "kmeans": [{}, {"keep": 0.7}],
+    "krum": [{}, {"keep": 0.7}],
 }
 ENTRIES = [(name, p) for name in FILTERS for p in VARIANTS.get(name, [PARAMETERS.get(name, {})])]
 every_filter = pytest.mark.parametrize(
@@ -186,8 +187,8 @@ def test_an_unknown_parameter_is_an_error_with_a_guess(name):
 
 def test_the_filters_of_the_paper_and_the_controls_are_there():
     assert list(FILTERS) == [
-        "flanders", "fldetector", "dnc", "kmeans", "keep-all", "oracle", "distance-to-global", "persistence",
-        "fldetector-lagged",
+        "flanders", "fldetector", "dnc", "kmeans", "krum", "keep-all", "oracle", "distance-to-global",
+        "persistence", "fldetector-lagged",
     ]  # fmt: skip
     with pytest.raises(InputError, match="Did you mean 'fldetector'"):
         FILTERS.make("fldetektor")

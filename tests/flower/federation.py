@@ -53,7 +53,8 @@ class LocalGrid(serverapp.Grid):
             message.metadata.__dict__["_message_id"] = id_
             self.sent.append(message)
             number = next(iter(message.content.config_records.values()), {}).get("server-round")
-            self.asked.setdefault(message.metadata.message_type, {}).setdefault(number, []).append(message.metadata.dst_node_id)
+            by_round = self.asked.setdefault(message.metadata.message_type, {})
+            by_round.setdefault(number, []).append(message.metadata.dst_node_id)
             found = self.nodes[message.metadata.dst_node_id](message)
             self._replies[id_] = found if isinstance(found, list) else [] if found is None else [found]
             ids.append(id_)

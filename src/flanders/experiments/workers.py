@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import multiprocessing
 import os
 import queue
@@ -99,6 +100,7 @@ def run_grid(
 def _worker(path: Path, ids: Sequence[str], events: Any, halt: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    logging.getLogger("flanders").setLevel(logging.ERROR)  # what is odd in a round is noted in the results
     parent = multiprocessing.parent_process()
 
     def stop() -> bool:

@@ -8,6 +8,7 @@ from flanders.filters.filter import Filter, Scores
 from flanders.filters.flanders import Flanders
 from flanders.filters.fldetector import FLDetector
 from flanders.filters.kmeans import KMeans
+from flanders.filters.krum import KrumFilter
 from flanders.filters.lagged import FLDetectorLagged
 from flanders.registry import Registry
 
@@ -18,6 +19,7 @@ FILTERS: Registry[Filter[Any]] = Registry(
         "fldetector": FLDetector,
         "dnc": DnCFilter,
         "kmeans": KMeans,
+        "krum": KrumFilter,
         "keep-all": KeepAll,
         "oracle": Oracle,
         "distance-to-global": DistanceToGlobal,
@@ -36,6 +38,7 @@ __all__ = [
     "Flanders",
     "KMeans",
     "KeepAll",
+    "KrumFilter",
     "Oracle",
     "Persistence",
     "Scores",

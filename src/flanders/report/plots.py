@@ -1,4 +1,4 @@
-"""The figures themselves: the only module that imports matplotlib."""
+"""The figures of a report."""
 
 from __future__ import annotations
 
