@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.util
 import time
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flanders.data import PARTITIONS, Dirichlet, DirichletEqual, Iid, Shards
+from flanders.data import PARTITIONS, Dirichlet, DirichletEqual, FlowerPartition, Iid, Shards
 from flanders.types import InputError
 
 VARIANTS = [
@@ -20,8 +21,15 @@ VARIANTS = [
     DirichletEqual(samples_per_client=1),
     Shards(),
     Shards(shards_per_client=1),
+    FlowerPartition("IidPartitioner"),
 ]
-every_partition = pytest.mark.parametrize("partition", VARIANTS, ids=str)
+needs_flower_datasets = pytest.mark.skipif(
+    importlib.util.find_spec("flwr_datasets") is None, reason="needs the extra `download`"
+)
+every_partition = pytest.mark.parametrize(
+    "partition",
+    [pytest.param(p, marks=[needs_flower_datasets] * isinstance(p, FlowerPartition), id=str(p)) for p in VARIANTS],
+)
 
 
 def split(partition, labels, num_clients, seed=0):
@@ -80,7 +88,7 @@ def test_a_clients_classes_do_not_come_one_after_the_other(partition):
         assert changes > 0.7 * (1 - np.sum(shares**2)) - 0.05
 
 
-@every_partition
+@pytest.mark.parametrize("partition", [p for p in VARIANTS if not isinstance(p, FlowerPartition)], ids=str)
 def test_ten_thousand_clients_take_less_than_two_seconds(partition):
     labels = np.random.default_rng(0).integers(0, 100, 60_000)
     start = time.process_time()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from flanders import Defense, FedAvg, Flanders, Median
-from flanders.filters.signature import apartness, standing_out, t_tail, typical_level
+from flanders.filters.signature import apartness, standing_out, t_limit, t_tail, typical_level
 from flanders.state import load_state, save_state
 from flanders.types import InputError
 
@@ -200,6 +200,8 @@ def test_the_tail_is_that_of_student_s_t():
     x = np.array([-3.0, 0.0, 2.0150483733330233, 20.0, 1e6])  # the third: the published 95% quantile
     expected = [0.9849503760512687, 0.5, 0.05, 2.887758186612087e-06, 9.490167245460681e-30]
     np.testing.assert_allclose(t_tail(x), expected, rtol=1e-6)
+    assert t_limit(0.05) == pytest.approx(2.0150483733330233)
+    assert t_tail(np.array([t_limit(1e-20)]))[0] == pytest.approx(1e-20)
 
 
 def test_standing_out_counts_deviations_above_the_others_of_the_row():

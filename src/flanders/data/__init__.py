@@ -8,6 +8,7 @@ from flanders.data.cifar import Cifar10, Cifar100
 from flanders.data.dataset import Dataset, Loader, from_arrays, stratified_split
 from flanders.data.digits import Digits
 from flanders.data.dirichlet import Dirichlet, DirichletEqual
+from flanders.data.flower import FlowerPartition
 from flanders.data.mnist import FashionMnist, FashionMnistReference, Mnist, MnistReference
 from flanders.data.partition import Iid, Partition, Shards
 from flanders.data.synthetic import Synthetic
@@ -28,7 +29,14 @@ DATASETS: Registry[Loader] = Registry(
 )
 
 PARTITIONS: Registry[Partition] = Registry(
-    "partition", {"iid": Iid, "dirichlet": Dirichlet, "dirichlet-equal": DirichletEqual, "shards": Shards}
+    "partition",
+    {
+        "iid": Iid,
+        "dirichlet": Dirichlet,
+        "dirichlet-equal": DirichletEqual,
+        "shards": Shards,
+        "flower": FlowerPartition,
+    },
 )
 
 __all__ = [
@@ -42,6 +50,7 @@ __all__ = [
     "DirichletEqual",
     "FashionMnist",
     "FashionMnistReference",
+    "FlowerPartition",
     "Iid",
     "Loader",
     "Mnist",

@@ -54,8 +54,16 @@ OWN, ANY = np.array([LENGTH, HEADING]), np.array([ANY_LENGTH, ANY_HEADING])
 """The same two, compared with the client's own past and with everybody's."""
 SIDES = np.array([-1, -1, 0, -1, -1, 0, -1])
 """On which side an answer is suspicious: below, or on both."""
+TAILS = 6
+"""On so many sides a client may deviate: the allowed rate is shared by them."""
+STRANGE = -2.0
+"""No client's own update has a fingerprint below this, whatever accepted ones had: strangers' are around zero."""
+WEIGHTS = np.array([1.5, 1.5, 1.0, 1.0, 1.0, 1.0, 1.0])
+"""Honest clients' marks have light tails, nearly normal ones: a deviation there means more than one in length."""
 LEAST_SPREAD = (0.3, 0.02, 0.02, 0.02, 0.2, 0.02, 0.02)
 """Standard deviations are taken to be at least this: few clients cannot show less."""
+OLDEST = 10
+"""Rounds since a client was accepted that count: lengths and headings wander, as far as the root of the time."""
 PACE = 0.1
 """How far typical log lengths and headings move in a round, as a rule."""
 NEAR = 2.0
@@ -83,6 +91,10 @@ class Signatures:
     """`(d,)`: the mean direction of the clients accepted last, a unit vector."""
     typical: tuple[float, float] = (0.0, 0.0)
     """The log length and the heading of the last round's typical update."""
+    accepted: IntVector | None = None
+    """`(K,)`: the round in which each client was accepted last."""
+    rounds: int = 0
+    """How many rounds there were."""
     past: tuple[FloatMatrix, ...] = ()
     """What the clients accepted in the last rounds answered, `(n, channels)` each."""
     failures: int = 0
@@ -99,6 +111,8 @@ class Answers:
     """`(m, channels)`: which of them a client is judged by."""
     products: FloatMatrix
     """`(m, m)`: inner products of the displacements."""
+    scale: FloatVector
+    """`(m,)`: how much farther than in one round lengths and headings may have come since a client was accepted."""
     typical: tuple[float, float] = (math.nan, math.nan)
     """The round's typical log length and heading; NaN while they are not known."""
 
@@ -106,7 +120,9 @@ class Answers:
     def relative(self) -> FloatMatrix:
         """The values, with lengths and headings relative to the round's typical ones."""
         length, heading = self.typical
-        return np.asarray(self.values - np.array([0.0, 0.0, length, heading, 0.0, length, heading]))
+        relative = np.asarray(self.values - np.array([0.0, 0.0, length, heading, 0.0, length, heading]))
+        relative[:, OWN] /= self.scale[:, None]
+        return relative
 
 
 def ask(known: Signatures, round_: Round) -> Answers:
@@ -116,8 +132,9 @@ def ask(known: Signatures, round_: Round) -> Answers:
     values, known_rows = np.full((m, len(CHANNELS)), np.nan), np.zeros(m, dtype=bool)
     values[:, ANY_LENGTH] = np.log(lengths)
     if known.marks is None:
-        return Answers(values, values > np.inf, products)
+        return Answers(values, values > np.inf, products, np.ones(m))
     assert known.usual is not None
+    assert known.accepted is not None
     row_of = {client: row for row, client in enumerate(known.clients)}
     rows = np.array([i for i, c in enumerate(round_.clients) if c in row_of], dtype=np.int64)
     places = np.array([row_of[round_.clients[i]] for i in rows], dtype=np.int64)
@@ -135,7 +152,9 @@ def ask(known: Signatures, round_: Round) -> Answers:
     of_the_new = ~OF_THE_KNOWN
     of_the_new[ORIGINALITY] = True
     asked = np.where(known_rows[:, None], OF_THE_KNOWN, of_the_new)
-    return Answers(values, asked & ~np.isnan(values), products)
+    scale = np.ones(m)
+    scale[rows] = np.sqrt(np.clip(known.rounds + 1 - known.accepted[places], 1, OLDEST))
+    return Answers(values, asked & ~np.isnan(values), products, scale)
 
 
 def judge(known: Signatures, round_: Round, max_false_positive_rate: float) -> Scores | None:
@@ -144,27 +163,27 @@ def judge(known: Signatures, round_: Round, max_false_positive_rate: float) -> S
         return None
     answers = ask(known, round_)
     middle, spread = robust_normal(np.concatenate(known.past))
-    spread = spread * PATIENCE**known.failures
+    limit = t_limit(max_false_positive_rate / TAILS)
+    spread[FINGERPRINT] = min(spread[FINGERPRINT], WEIGHTS[FINGERPRINT] * (middle[FINGERPRINT] - STRANGE) / limit)
+    spread = np.maximum(spread, LEAST_SPREAD) * PATIENCE**known.failures
     away = deviations(answers.values, answers.asked, middle, spread)
-    alike = t_tail(away[:, [FINGERPRINT, LIKENESS]].max(axis=1)) >= max_false_positive_rate / 4
+    alike = away[:, [FINGERPRINT, LIKENESS]].max(axis=1) <= limit
     own, any_ = answers.values[:, OWN] - middle[OWN], answers.values[:, ANY] - middle[ANY]
     levels = np.where(answers.asked[:, OWN], own, any_)
     answers = replace(answers, typical=typical_level(levels, alike, known.typical, spread[OWN]))
     away = deviations(answers.relative, answers.asked, middle, spread)
     scores = away.max(axis=1)
-    tails = (answers.asked * np.where(SIDES == 0, 2, 1)).sum(axis=1)
-    p = np.minimum(1.0, tails * t_tail(scores))
+    p = np.minimum(1.0, TAILS * t_tail(scores))
     chance = 1.0 - local_false_discovery_rate(np.maximum(p, 1e-300))
-    spoken = tails[:, None] * t_tail(away) < max_false_positive_rate
-    reasons = tuple(in_words(*client) for client in zip(answers.relative - middle, away, spoken, strict=True))
-    return Scores(round_.clients, scores, chance, p < max_false_positive_rate, reasons, evidence=answers)
+    reasons = tuple(in_words(*client) for client in zip(answers.relative - middle, away, away > limit, strict=True))
+    return Scores(round_.clients, scores, chance, scores > limit, reasons, evidence=answers)
 
 
 def deviations(
     values: FloatMatrix, asked: NDArray[np.bool_], middle: FloatVector, spread: FloatVector
 ) -> FloatMatrix:
     """Return how far each answer is on the suspicious side, in standard deviations of accepted clients' answers."""
-    away = (values - middle) / spread
+    away = (values - middle) / spread * WEIGHTS
     return np.where(asked, np.where(SIDES == 0, np.abs(away), SIDES * away), -np.inf)
 
 
@@ -185,8 +204,9 @@ def in_words(from_middle: FloatVector, away: FloatVector, spoken: NDArray[np.boo
 
 def learn(known: Signatures, round_: Round, kept: IntVector, answers: Answers | None) -> Signatures:
     """Return what is known after a round whose `kept` clients were accepted."""
+    number = known.rounds + 1
     if kept.size < 2:
-        return replace(known, failures=known.failures + 1)
+        return replace(known, rounds=number, failures=known.failures + 1)
     if answers is None:
         answers = ask(known, round_)
     if math.isnan(answers.typical[0]):  # nobody was judged: the middle of all
@@ -197,9 +217,11 @@ def learn(known: Signatures, round_: Round, kept: IntVector, answers: Answers | 
     senders, relative = [round_.clients[i] for i in kept], answers.relative[kept]
     now = np.nan_to_num(relative[:, ANY])
     if known.marks is None:
-        return Signatures(tuple(senders), marks, now, crowd, answers.typical)
+        return Signatures(tuple(senders), marks, now, crowd, answers.typical, np.full(kept.size, number), number)
     assert known.usual is not None
+    assert known.accepted is not None
     usual = dict(zip(known.clients, known.usual, strict=True))
+    when = dict(zip(known.clients, known.accepted.tolist(), strict=True)) | dict.fromkeys(senders, number)
     place = {client: i for i, client in enumerate(known.clients)}
     for i, client in enumerate(senders):
         usual[client] = (usual.pop(client, now[i]) + now[i]) / 2  # to the end: accepted last
@@ -214,6 +236,8 @@ def learn(known: Signatures, round_: Round, kept: IntVector, answers: Answers | 
         np.stack(list(usual.values())),
         crowd,
         answers.typical,
+        np.array([when[client] for client in usual]),
+        number,
         (*known.past, relative)[-MEMORY:],
     )
 
@@ -285,6 +309,15 @@ def typical_level(
     step = np.median(x[apart[best] <= 2 * NEAR**2], axis=0) - last
     length, heading = last + np.clip(step, LARGEST_FALL, LARGEST_RISE)
     return float(length), float(heading)
+
+
+def t_limit(tail: float) -> float:
+    """Return the value that Student's t with 5 degrees of freedom exceeds with this probability."""
+    low, high = 0.0, 1e12
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if float(t_tail(np.array([middle]))[0]) > tail else (low, middle)
+    return high
 
 
 def t_tail(x: FloatVector) -> FloatVector:

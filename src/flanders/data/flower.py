@@ -1,0 +1,158 @@
+"""The partitioners of Flower Datasets, an optional package, as a partition."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import tomllib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from flanders.data.partition import Partition
+from flanders.types import InputError, IntVector, did_you_mean
+
+ROW, LABEL = "row", "label"
+OURS = ("num_partitions", "partition_by", "seed")
+"""What a partitioner is told by us: the number of clients, the column with the classes, and a seed of the run."""
+UNFIT = {
+    "DistributionPartitioner": "needs an array",
+    "IdToSizeFncPartitioner": "needs a function",
+    "VerticalEvenPartitioner": "divides columns, not examples",
+    "VerticalSizePartitioner": "divides columns, not examples",
+}
+
+
+@dataclass(frozen=True)
+class FlowerPartition(Partition):
+    """Let a partitioner of Flower Datasets decide (`pip install "flanders-fl[download]"`).
+
+    Any of them fits that divides the examples by their classes or their number, and makes as many partitions as
+    there are clients. It sees the examples in random order, so the split varies with the seed of the run even
+    where the partitioner has none. It takes a millisecond or so a client.
+
+    Parameters
+    ----------
+    partitioner
+        The name of the class in `flwr_datasets.partitioner`.
+    options
+        Its parameters as in a TOML inline table, without the braces. Being one string, it can be an axis of a
+        grid. The number of partitions, the column to divide by and the seed are filled in.
+
+    Examples
+    --------
+    >>> FlowerPartition("PathologicalPartitioner", "num_classes_per_partition = 2")
+    FlowerPartition(partitioner='PathologicalPartitioner', options='num_classes_per_partition = 2')
+    >>> FlowerPartition("SizePartitioner", "partition_sizes = [10, 20, 30]").options
+    'partition_sizes = [10, 20, 30]'
+    """
+
+    partitioner: str
+    options: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.partitioner, str):
+            raise InputError(
+                "The `partitioner` parameter of FlowerPartition must be the name of a class in "
+                f"flwr_datasets.partitioner. Got {self.partitioner!r} instead."
+            )
+        for name in read_options(self.options):
+            if name in OURS:
+                raise InputError(
+                    f"The `options` of FlowerPartition cannot set {name}: the number of clients, the classes and "
+                    "the seed of the run are filled in. Leave it out."
+                )
+
+    def assign(self, labels: IntVector, num_clients: int, rng: np.random.Generator) -> IntVector:
+        """Hand the classes to the partitioner, and read off which rows it put where."""
+        kind, dataset = find_partitioner(self.partitioner)
+        filled = dict(zip(OURS, (num_clients, LABEL, int(rng.integers(2**31))), strict=True))
+        arguments = self._arguments(inspect.signature(kind).parameters, filled)
+        try:
+            partitioner = kind(**arguments)
+            partitioner.dataset = dataset.from_dict({ROW: np.arange(labels.size), LABEL: labels})
+            parts = [partitioner.load_partition(i) for i in range(partitioner.num_partitions)]
+            rows = [np.array(part[ROW][:], dtype=np.int64) for part in parts]
+        except Exception as error:  # each partitioner has its own kinds of error
+            reason = " ".join(f"{type(error).__name__}: {error}".split())[:500]
+            raise InputError(
+                f"{self} cannot divide {labels.size} examples of {np.unique(labels).size} classes among "
+                f"{num_clients} clients ({reason})."
+            ) from error
+        return self._owners(rows, labels.size, num_clients)
+
+    def _arguments(self, known: Any, filled: dict[str, Any]) -> dict[str, Any]:
+        """Return the options and those of the filled-in arguments that the partitioner takes."""
+        options = read_options(self.options)
+        settable = [name for name in known if name not in OURS]
+        has = f"It has: {', '.join(settable)}." if settable else "It has none."
+        for name in options:
+            if name not in settable:
+                raise InputError(f"{self.partitioner} has no option {name!r}.{did_you_mean(name, settable)} {has}")
+        missing = [n for n in settable if known[n].default is inspect.Parameter.empty and n not in options]
+        if missing:
+            raise InputError(
+                f"{self.partitioner} needs a value for {', '.join(missing)}. "
+                f'Give it in the options, e.g. options = "{missing[0]} = ...". {has}'
+            )
+        return options | {name: value for name, value in filled.items() if name in known}
+
+    def _owners(self, rows: list[IntVector], n: int, num_clients: int) -> IntVector:
+        """Return the client of each example, -1 for none; complain where a partition must not be so."""
+        if len(rows) != num_clients:
+            raise InputError(
+                f"{self} makes {len(rows)} partitions of these data, but there are {num_clients} clients. "
+                "Make the two numbers equal."
+            )
+        empty = [str(client) for client, own in enumerate(rows) if own.size == 0]
+        if empty:
+            raise InputError(
+                f"{self} leaves {len(empty)} of {num_clients} clients without examples ({', '.join(empty[:5])}"
+                f"{', ...' if len(empty) > 5 else ''}). Change the options, or lower the number of clients."
+            )
+        taken = np.concatenate(rows)
+        if np.unique(taken).size < taken.size:
+            raise InputError(f"{self} gives examples to several clients. Choose a partitioner that divides them.")
+        owners = np.full(n, -1, dtype=np.int64)
+        owners[taken] = np.repeat(np.arange(num_clients), [own.size for own in rows])
+        return owners
+
+
+def read_options(text: Any) -> dict[str, Any]:
+    """Return what stands in a TOML inline table without its braces."""
+    problem = "is not a string"
+    if isinstance(text, str):
+        try:
+            return dict(tomllib.loads(f"options = {{ {text} }}")["options"])
+        except tomllib.TOMLDecodeError as error:
+            problem = str(error)
+    raise InputError(
+        "The `options` parameter of FlowerPartition must be a string as in "
+        f'"alpha = 0.5, self_balancing = true", with text in single quotes. Got {text!r} ({problem}).'
+    )
+
+
+def find_partitioner(name: str) -> tuple[Any, Any]:
+    """Return the partitioner's class, and the class of the datasets it works on."""
+    try:
+        module = importlib.import_module("flwr_datasets.partitioner")
+        dataset = importlib.import_module("datasets").Dataset
+    except ImportError as error:
+        raise InputError(
+            f"The partition 'flower' needs Flower Datasets, which cannot be imported ({error}): "
+            'pip install "flanders-fl[download]".'
+        ) from error
+    known = {
+        key: kind
+        for key, kind in vars(module).items()
+        if key not in UNFIT and inspect.isclass(kind) and issubclass(kind, module.Partitioner)
+        if not inspect.isabstract(kind)
+    }
+    if name in UNFIT:
+        raise InputError(f"{name} {UNFIT[name]}, so it does not fit here. Known: {', '.join(known)}.")
+    if name not in known:
+        raise InputError(
+            f"Flower Datasets has no partitioner {name!r}.{did_you_mean(name, known)} Known: {', '.join(known)}."
+        )
+    return known[name], dataset
