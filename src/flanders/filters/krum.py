@@ -1,0 +1,67 @@
+"""Multi-Krum's selection as a filter, in front of any rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from flanders.filters.filter import Filter, Scores, check_keep, lowest
+from flanders.geometry import squared_distances
+from flanders.neighbours import krum_scores
+from flanders.types import Array, IntVector, Round, check_number, resolve_count
+
+
+@dataclass(frozen=True)
+class KrumFilter(Filter[None]):
+    """Keep the clients with the smallest sums of squared distances to their m - b - 2 nearest.
+
+    With the weighted average behind it, this is Multi-Krum that counts examples. Its guarantee ends at
+    m = 2b + 2; the filter goes on, so that one can see what happens.
+
+    Parameters
+    ----------
+    num_malicious
+        The number b of malicious clients, or the fraction of the round.
+    keep
+        How many to keep. Default: m - b, at least one.
+
+    Examples
+    --------
+    >>> near = KrumFilter(num_malicious=1)
+    >>> near.select(near.score(None, Round(np.array([[1.], [2.], [2.5], [3.], [99.]]))))
+    array([0, 1, 2, 3])
+
+    References
+    ----------
+    Blanchard et al., "Machine learning with adversaries", NeurIPS 2017.
+    """
+
+    num_malicious: float = 0.2
+    keep: float | None = None
+
+    def __post_init__(self) -> None:
+        check_number("KrumFilter", "num_malicious", self.num_malicious, 0)
+        check_keep("KrumFilter", self.keep)
+
+    def init(self, rng: np.random.Generator | None = None) -> None:
+        """Return the state, of which there is none."""
+
+    def score(self, state: None, round_: Round) -> Scores | None:
+        """Return the Krum scores."""
+        m = len(round_.clients)
+        if m == 1:  # nobody to be near to
+            return Scores(round_.clients, np.zeros(1))
+        distances = squared_distances(round_.updates, round_.global_model)
+        return Scores(round_.clients, krum_scores(distances, resolve_count(self.num_malicious, m)))
+
+    def select(self, scores: Scores) -> IntVector:
+        """Keep the lowest scores."""
+        m = len(scores.clients)
+        keep = max(1, m - resolve_count(self.num_malicious, m)) if self.keep is None else self.keep
+        return lowest(scores, keep)
+
+    def amend(
+        self, state: None, round_: Round, kept: IntVector, model: Array, scores: Scores | None = None
+    ) -> None:
+        """Remember nothing."""
