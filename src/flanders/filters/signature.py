@@ -58,7 +58,7 @@ TAILS = 6
 """On so many sides a client may deviate: the allowed rate is shared by them."""
 STRANGE = -2.0
 """No client's own update has a fingerprint below this, whatever accepted ones had: strangers' are around zero."""
-WEIGHTS = np.array([1.5, 1.5, 1.0, 1.0, 1.0, 1.0, 1.0])
+WEIGHTS = np.array([1.5, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0])
 """Honest clients' marks have light tails, nearly normal ones: a deviation there means more than one in length."""
 LEAST_SPREAD = (0.3, 0.02, 0.02, 0.02, 0.2, 0.02, 0.02)
 """Standard deviations are taken to be at least this: few clients cannot show less."""
@@ -172,6 +172,7 @@ def judge(known: Signatures, round_: Round, max_false_positive_rate: float) -> S
     levels = np.where(answers.asked[:, OWN], own, any_)
     answers = replace(answers, typical=typical_level(levels, alike, known.typical, spread[OWN]))
     away = deviations(answers.relative, answers.asked, middle, spread)
+    away[:, LIKENESS] /= answers.scale  # marks fade
     scores = away.max(axis=1)
     p = np.minimum(1.0, TAILS * t_tail(scores))
     chance = 1.0 - local_false_discovery_rate(np.maximum(p, 1e-300))
