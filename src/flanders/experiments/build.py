@@ -124,8 +124,11 @@ def versions() -> dict[str, str]:
 
 
 def _flower() -> Any:
-    """Import the Flower engine. Flower and Ray tell their makers of each start unless told not to, as here."""
-    for switch in ("FLWR_TELEMETRY_ENABLED", "RAY_USAGE_STATS_ENABLED"):
+    """Import the Flower engine. Flower and Ray tell their makers of each start unless told not to, as here.
+
+    The last switch takes what Ray is about to do anyway, and a warning of it off the screen.
+    """
+    for switch in ("FLWR_TELEMETRY_ENABLED", "RAY_USAGE_STATS_ENABLED", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"):
         os.environ.setdefault(switch, "0")
     try:
         return need("flanders.flower.engine")
