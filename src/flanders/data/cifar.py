@@ -96,6 +96,11 @@ class CifarLoader(Loader):
         return images.reshape(-1, 3, 32, 32), np.array(labels)
 
 
+def places(name: str, *unpacked: str) -> tuple[str, ...]:
+    """Return where the files may lie: unpacked or loose, in the data directory or in `name/` there."""
+    return tuple(f"{parent}{folder}" for parent in ("", f"{name}/") for folder in (*unpacked, ""))
+
+
 @dataclass(frozen=True)
 class Cifar10(CifarLoader):
     """CIFAR-10: 50,000 + 10,000 photographs of 10 kinds of things, 32 x 32 in colour.
@@ -116,11 +121,7 @@ class Cifar10(CifarLoader):
 
     source: ClassVar = Source(
         "cifar10",
-        tuple(
-            f"{parent}{folder}"
-            for parent in ("", "cifar10/")
-            for folder in ("cifar-10-batches-bin", "cifar-10-batches-py", "")
-        ),
+        places("cifar10", "cifar-10-batches-bin", "cifar-10-batches-py"),
         "the unpacked folder cifar-10-batches-bin/ or cifar-10-batches-py/ in a directory",
         "uoft-cs/cifar10",
         ("img", "label"),
@@ -165,11 +166,7 @@ class Cifar100(CifarLoader):
 
     source: ClassVar = Source(
         "cifar100",
-        tuple(
-            f"{parent}{folder}"
-            for parent in ("", "cifar100/")
-            for folder in ("cifar-100-binary", "cifar-100-python", "")
-        ),
+        places("cifar100", "cifar-100-binary", "cifar-100-python"),
         "the unpacked folder cifar-100-binary/ or cifar-100-python/ in a directory",
         "uoft-cs/cifar100",
         ("img", "fine_label"),

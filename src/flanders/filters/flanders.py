@@ -246,7 +246,8 @@ class Flanders(Filter[FlandersState]):
     def score(self, state: FlandersState, round_: Round) -> Scores | None:
         """Score each client by the distance of its model to the forecast; None in the first round."""
         if self.keep == "auto":
-            return signature.judge(state.signatures, round_, self.max_false_positive_rate)
+            number = state.round_number + 1
+            return signature.judge(state.signatures, round_, number, self.max_false_positive_rate)
         if not state.snapshots:
             return None
         evidence: FloatMatrix | KeptFit | None = None
@@ -292,9 +293,9 @@ class Flanders(Filter[FlandersState]):
     ) -> FlandersState:
         """Remember the round, with the models of dropped clients replaced."""
         if self.keep == "auto":
-            answers = None if scores is None else scores.evidence
-            learnt = signature.learn(state.signatures, round_, kept, answers)
-            return replace(state, round_number=state.round_number + 1, signatures=learnt)
+            answers, number = None if scores is None else scores.evidence, state.round_number + 1
+            learnt = signature.learn(state.signatures, round_, number, kept, answers)
+            return replace(state, round_number=number, signatures=learnt)
         if self.sampling == "variance" and state.columns is None:
             chosen = most_varied_columns(round_.take(kept).updates, self.sample or 0)
             state = replace(state, columns=chosen)

@@ -93,8 +93,6 @@ class Signatures:
     """The log length and the heading of the last round's typical update."""
     accepted: IntVector | None = None
     """`(K,)`: the round in which each client was accepted last."""
-    rounds: int = 0
-    """How many rounds there were."""
     past: tuple[FloatMatrix, ...] = ()
     """What the clients accepted in the last rounds answered, `(n, channels)` each."""
     failures: int = 0
@@ -125,8 +123,8 @@ class Answers:
         return relative
 
 
-def ask(known: Signatures, round_: Round) -> Answers:
-    """Measure a round's updates against what is remembered."""
+def ask(known: Signatures, round_: Round, number: int) -> Answers:
+    """Measure the updates of the round of that number against what is remembered."""
     m, products = len(round_.clients), gram(round_.updates, round_.global_model)
     lengths = lengths_of(products)
     values, known_rows = np.full((m, len(CHANNELS)), np.nan), np.zeros(m, dtype=bool)
@@ -153,15 +151,15 @@ def ask(known: Signatures, round_: Round) -> Answers:
     of_the_new[ORIGINALITY] = True
     asked = np.where(known_rows[:, None], OF_THE_KNOWN, of_the_new)
     scale = np.ones(m)
-    scale[rows] = np.sqrt(np.clip(known.rounds + 1 - known.accepted[places], 1, OLDEST))
+    scale[rows] = np.sqrt(np.clip(number - known.accepted[places], 1, OLDEST))
     return Answers(values, asked & ~np.isnan(values), products, scale)
 
 
-def judge(known: Signatures, round_: Round, max_false_positive_rate: float) -> Scores | None:
+def judge(known: Signatures, round_: Round, number: int, max_false_positive_rate: float) -> Scores | None:
     """Score the clients of a round by their largest deviation; None while there is nothing to compare with."""
     if not known.past:
         return None
-    answers = ask(known, round_)
+    answers = ask(known, round_, number)
     middle, spread = robust_normal(np.concatenate(known.past))
     limit = t_limit(max_false_positive_rate / TAILS)
     spread[FINGERPRINT] = min(spread[FINGERPRINT], WEIGHTS[FINGERPRINT] * (middle[FINGERPRINT] - STRANGE) / limit)
@@ -203,13 +201,12 @@ def in_words(from_middle: FloatVector, away: FloatVector, spoken: NDArray[np.boo
     return ", ".join(f"{texts[i]} ({away[i]:.1f} sd)" for i in order)
 
 
-def learn(known: Signatures, round_: Round, kept: IntVector, answers: Answers | None) -> Signatures:
+def learn(known: Signatures, round_: Round, number: int, kept: IntVector, answers: Answers | None) -> Signatures:
     """Return what is known after a round whose `kept` clients were accepted."""
-    number = known.rounds + 1
     if kept.size < 2:
-        return replace(known, rounds=number, failures=known.failures + 1)
+        return replace(known, failures=known.failures + 1)
     if answers is None:
-        answers = ask(known, round_)
+        answers = ask(known, round_, number)
     if math.isnan(answers.typical[0]):  # nobody was judged: the middle of all
         own, any_ = answers.values[np.ix_(kept, OWN)], answers.values[np.ix_(kept, ANY)]
         length, heading = np.median(np.nan_to_num(np.where(np.isnan(own), any_, own)), axis=0).tolist()
@@ -218,7 +215,7 @@ def learn(known: Signatures, round_: Round, kept: IntVector, answers: Answers | 
     senders, relative = [round_.clients[i] for i in kept], answers.relative[kept]
     now = np.nan_to_num(relative[:, ANY])
     if known.marks is None:
-        return Signatures(tuple(senders), marks, now, crowd, answers.typical, np.full(kept.size, number), number)
+        return Signatures(tuple(senders), marks, now, crowd, answers.typical, np.full(kept.size, number))
     assert known.usual is not None
     assert known.accepted is not None
     usual = dict(zip(known.clients, known.usual, strict=True))
@@ -238,7 +235,6 @@ def learn(known: Signatures, round_: Round, kept: IntVector, answers: Answers | 
         crowd,
         answers.typical,
         np.array([when[client] for client in usual]),
-        number,
         (*known.past, relative)[-MEMORY:],
     )
 
