@@ -13,6 +13,7 @@ from flanders.attacks import AgrMinMax
 from flanders.cli import main
 from flanders.data import Dirichlet, Iid, from_arrays
 from flanders.filters import Flanders
+from flanders.geometry import normals_like
 from flanders.models import MODELS, Layout
 from flanders.simulation import Setting, Simulation, Trainer, Training
 from flanders.simulation.batches import ClientData
@@ -113,3 +114,13 @@ def test_runs_that_share_a_gpu_end_with_the_same_bytes_as_runs_on_their_own(tmp_
             found.append(results.execute("SELECT run, number, loss FROM round ORDER BY run, number").fetchall())
     assert found[0] == found[1]
     assert len(found[0]) == 24
+
+
+def test_noise_drawn_on_a_gpu_is_normal_and_follows_from_the_seed():
+    own = torch.zeros((40, 20_000), device="cuda")
+    first, again = (normals_like(own, np.random.default_rng(7)) for _ in range(2))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, normals_like(own, np.random.default_rng(8)))
+    assert (first.dtype, first.shape, first.device) == (own.dtype, own.shape, own.device)
+    assert abs(float(first.mean())) < 0.01
+    assert abs(float(first.std()) - 1) < 0.01

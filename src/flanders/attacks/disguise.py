@@ -12,7 +12,7 @@ from flanders.attacks.adaptive import direction_against
 from flanders.attacks.attack import Attack, View
 from flanders.attacks.rows import detached, moments
 from flanders.attacks.statistical import little_is_enough_z
-from flanders.geometry import like, squared_norms
+from flanders.geometry import like, normals_like, squared_norms
 from flanders.state import saveable
 from flanders.types import Array, check_number
 
@@ -220,11 +220,10 @@ class NoisyClones(Attack):
     def craft(self, view: View, rng: np.random.Generator) -> Array:
         """Return the base attack's rows, each with noise of its own."""
         rows = make_base(self.base).craft(view, rng)
-        single = rows.dtype == array_api_compat.array_namespace(rows).float32
-        noise = rng.standard_normal(rows.shape, dtype=np.float32 if single else np.float64)
+        noise = normals_like(rows, rng)
         steps, lengths = squared_norms(rows, view.global_model), squared_norms(noise)
         scales = like(self.noise * np.sqrt(steps / lengths), rows)
-        return rows + scales[:, None] * like(noise, rows)
+        return rows + scales[:, None] * noise
 
     def remember(self, view: View, sent: Array) -> Any:
         """Let the base attack remember."""

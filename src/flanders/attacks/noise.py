@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import array_api_compat
 import numpy as np
 
 from flanders.attacks.attack import Attack, View
-from flanders.geometry import like
+from flanders.geometry import normals_like
 from flanders.types import Array, check_number
 
 
@@ -35,9 +34,7 @@ class Gauss(Attack):
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
         """Return each client's model with its own noise."""
-        single = view.own.dtype == array_api_compat.array_namespace(view.own).float32
-        noise = rng.standard_normal(view.own.shape, dtype=np.float32 if single else np.float64)
-        return view.own + self.sigma * like(noise, view.own)
+        return view.own + self.sigma * normals_like(view.own, rng)
 
 
 @dataclass(frozen=True)
