@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from flanders import Defense, FedAvg, Flanders, Median
-from flanders.filters.signature import apartness, standing_out, t_limit, t_tail, typical_level
+from flanders.filters.signature import apartness, originality, standing_out, t_limit, t_tail, typical_level
 from flanders.state import load_state, save_state
 from flanders.types import InputError
 
@@ -112,6 +112,20 @@ def test_a_client_that_attackers_copy_is_kept():
     assert rates(found)[0] >= 0.95
 
 
+@pytest.mark.parametrize("together", [False, True])
+def test_a_model_that_fits_its_sender_half_passes_only_if_nobody_else_sends_it(together):
+    def send(updates, bad, federation):
+        first, mean = np.flatnonzero(bad)[0], updates[~bad].mean(axis=0)
+        bad[:] &= together | (np.arange(bad.size) == first)
+        step = mean + 0.75 * (updates[first] - mean) - federation.model
+        own = np.linalg.norm(updates[first] - federation.model)
+        updates[bad] = federation.model + step * own / np.linalg.norm(step)
+        return updates
+
+    dropped, bad = attacked(send, rounds=3, fraction=0.5)[-1]
+    assert dropped[bad].all() == dropped[bad].any() == together
+
+
 def test_a_smaller_allowed_rate_drops_fewer():
     def slightly_off(updates, bad, federation):
         updates[bad] += 0.5 * federation.rng.normal(size=updates[bad].shape)
@@ -212,9 +226,12 @@ def test_standing_out_counts_deviations_above_the_others_of_the_row():
 
 def test_only_clients_with_a_clearer_fingerprint_make_a_copy_of_one():
     cosines = np.array([[1.0, 0.9, 0.2], [0.9, 1.0, 0.1], [0.2, 0.1, 1.0]])
+    lengths = np.array([1.0, 2.0, 3.0])
+    apart = apartness(cosines * np.outer(lengths, lengths))
+    np.testing.assert_allclose(apart[0], [np.inf, np.log(0.1), np.log(0.8)])
     expected = [np.nan, np.log(0.1), np.log(0.8)]
-    np.testing.assert_allclose(apartness(cosines, np.array([5.0, 1.0, 3.0])), expected)
-    np.testing.assert_allclose(apartness(cosines, np.array([5.0, np.nan, 3.0])), expected)
+    np.testing.assert_allclose(originality(apart, np.array([5.0, 1.0, 3.0])), expected)
+    np.testing.assert_allclose(originality(apart, np.array([5.0, np.nan, 3.0])), expected)
 
 
 def test_what_is_typical_follows_the_honest_minority_when_the_majority_jumps():

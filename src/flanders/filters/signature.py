@@ -17,7 +17,8 @@ Five things are asked of a new update:
   direction of the clients accepted last) as far as its sender usually does, next to what is typical of the round?
   Typical is where most of those lie who pass the first two, near the last round's.
 - *originality*: does somebody with a clearer fingerprint send nearly the same? Of clients that all send one crafted
-  model, or copy an honest client, at most the one whom it fits best passes.
+  model, or copy an honest client, at most the one whom it fits best passes, and only if it fits well: against whom
+  others copy, a doubt about the mark counts twice.
 
 A client without a mark is asked whether its length and its heading are usual for anyone, and whether anybody sends
 nearly the same.
@@ -50,6 +51,7 @@ CHANNELS = ("fingerprint", "likeness", "length", "heading", "originality", "any 
 FINGERPRINT, LIKENESS, LENGTH, HEADING, ORIGINALITY, ANY_LENGTH, ANY_HEADING = range(7)
 OF_THE_KNOWN = np.array([True, True, True, True, True, False, False])
 """What clients with a mark are asked; the others are asked the rest, and for their originality."""
+MARK = [FINGERPRINT, LIKENESS]
 OWN, ANY = np.array([LENGTH, HEADING]), np.array([ANY_LENGTH, ANY_HEADING])
 """The same two, compared with the client's own past and with everybody's."""
 SIDES = np.array([-1, -1, 0, -1, -1, 0, -1])
@@ -71,6 +73,8 @@ NEAR = 2.0
 LARGEST_FALL, LARGEST_RISE = -0.4, 0.3
 PATIENCE = 1.5
 """How much wider the limits get with each round in a row that kept too few: things may have changed for good."""
+COPIED = 2.0
+"""How much more doubts about a client's mark count where somebody else sends nearly the same."""
 SAME = 1e-6
 """Directions whose cosine is this close to 1 count as the same."""
 FEWEST_OTHERS = 3
@@ -145,7 +149,7 @@ def ask(known: Signatures, round_: Round, number: int) -> Answers:
     values[rows, FINGERPRINT] = standing_out(among)
     values[rows, LIKENESS] = np.diagonal(among)
     values[np.ix_(rows, OWN)] = values[np.ix_(rows, ANY)] - known.usual[places]
-    values[:, ORIGINALITY] = apartness(products / np.outer(lengths, lengths), values[:, FINGERPRINT])
+    values[:, ORIGINALITY] = originality(apartness(products), values[:, FINGERPRINT])
     known_rows[rows] = True
     of_the_new = ~OF_THE_KNOWN
     of_the_new[ORIGINALITY] = True
@@ -165,12 +169,14 @@ def judge(known: Signatures, round_: Round, number: int, max_false_positive_rate
     spread[FINGERPRINT] = min(spread[FINGERPRINT], WEIGHTS[FINGERPRINT] * (middle[FINGERPRINT] - STRANGE) / limit)
     spread = np.maximum(spread, LEAST_SPREAD) * PATIENCE**known.failures
     away = deviations(answers.values, answers.asked, middle, spread)
-    alike = away[:, [FINGERPRINT, LIKENESS]].max(axis=1) <= limit
+    alike = away[:, MARK].max(axis=1) <= limit
     own, any_ = answers.values[:, OWN] - middle[OWN], answers.values[:, ANY] - middle[ANY]
     levels = np.where(answers.asked[:, OWN], own, any_)
     answers = replace(answers, typical=typical_level(levels, alike, known.typical, spread[OWN]))
     away = deviations(answers.relative, answers.asked, middle, spread)
     away[:, LIKENESS] /= answers.scale  # marks fade
+    copied = apartness(answers.products).min(axis=1) < middle[ORIGINALITY] - limit * spread[ORIGINALITY]
+    away[np.ix_(copied, MARK)] *= COPIED
     scores = away.max(axis=1)
     p = np.minimum(1.0, TAILS * t_tail(scores))
     chance = 1.0 - local_false_discovery_rate(np.maximum(p, 1e-300))
@@ -268,16 +274,23 @@ def standing_out(among: FloatMatrix) -> FloatVector:
     return above
 
 
-def apartness(cosines: FloatMatrix, fingerprints: FloatVector) -> FloatVector:
-    """Return how far each client is from the nearest one of a clearer fingerprint (without one, from anybody).
+def apartness(products: FloatMatrix) -> FloatMatrix:
+    """Return how far apart directions are, as log(1 - cosine), infinitely far from themselves.
 
-    As log(1 - cosine): copies are told from clients who are merely alike by orders of magnitude.
+    Copies are told from clients who are merely alike by orders of magnitude.
     """
+    lengths = lengths_of(products)
+    apart = np.log(np.maximum(1.0 - products / np.outer(lengths, lengths), SAME))
+    np.fill_diagonal(apart, np.inf)
+    return apart
+
+
+def originality(apart: FloatMatrix, fingerprints: FloatVector) -> FloatVector:
+    """Return how far each client is from the nearest one of a clearer fingerprint (without one, from anybody)."""
     clearer = fingerprints[None, :] > fingerprints[:, None]
     clearer[np.isnan(fingerprints)] = True
     np.fill_diagonal(clearer, False)
-    nearest = np.where(clearer, np.log(np.maximum(1.0 - cosines, SAME)), np.inf).min(axis=1)
-    return np.where(clearer.any(axis=1), nearest, np.nan)
+    return np.where(clearer.any(axis=1), np.where(clearer, apart, np.inf).min(axis=1), np.nan)
 
 
 def robust_normal(values: FloatMatrix) -> tuple[FloatVector, FloatVector]:
