@@ -74,7 +74,7 @@ def test_a_dry_run_lists_the_runs_and_touches_nothing(cli, tmp_path):
 
 
 def test_a_failing_run_makes_the_exit_code_one_and_is_tried_again_on_resume(cli, monkeypatch):
-    code, out, err = cli("run", "spec.toml", "--set", "federation.seed=[13, 2]")
+    code, out, err = cli("run", "spec.toml", "--set", "federation.seed=[13, 2]", "--set", "run.checkpoint_every=1")
     assert code == 1
     assert out.count("failed") == out.count("done") == 2
     assert "ArithmeticError: the thirteenth seed brings no luck" in err

@@ -19,6 +19,10 @@ from flanders.experiments.store import Claimed, ClaimLost, Store
 Stop = Callable[[], bool]
 SHARE = 0.1
 """The most of a run's time that checkpoints may take when their spacing is left to the runner."""
+WORTH = 2.0
+"""Seconds of work that are not worth a checkpoint."""
+BEHIND = 0.5
+"""Seconds that finished rounds may wait to be written with others: processes take turns at the file."""
 
 
 def work(path: Path, ids: Sequence[str], datasets: Datasets, notify: Notify, stop: Stop) -> None:
@@ -61,25 +65,33 @@ def carry_out(store: Store, claimed: Claimed, datasets: Datasets, notify: Notify
     if claimed.checkpoint:
         simulation.load_state_dict(store.read_checkpoint(run, like=getattr(simulation, "like", None)))
     pace = Pace(spec.options.checkpoint_every)
-    with contextlib.closing(simulation.run()) as records:  # what the rounds were started with ends with them
-        for record in records:
-            last, stopping = record.number == rounds, stop()
-            if not last and (stopping or pace.due(record.number)):
-                with pace.timed():
-                    store.write_round(run, record, state=simulation.state_dict())
-            else:
-                store.write_round(run, record, last=last)
-            notify(_summary(run, record))
-            if last:
-                return "done"
-            if stopping:
-                store.release(run)
-                return "stopped"
+    waiting: list[Any] = []
+    try:
+        with contextlib.closing(simulation.run()) as records:  # what the rounds were started with ends with them
+            for record in records:
+                waiting.append(record)
+                last, stopping = record.number == rounds, stop()
+                if not last and (stopping or pace.due(record.number)):
+                    with pace.timed():
+                        store.write_rounds(run, waiting, state=simulation.state_dict())
+                    waiting.clear()
+                elif last or pace.behind():
+                    store.write_rounds(run, waiting, last=last)
+                    waiting.clear()
+                notify(_summary(run, record))
+                if last:
+                    return "done"
+                if stopping:
+                    store.release(run)
+                    return "stopped"
+    finally:
+        if waiting:  # the next round failed
+            store.write_rounds(run, waiting)
     raise RuntimeError(f"the simulation ended before round {rounds}")
 
 
 class Pace:
-    """When to write a checkpoint: every so many rounds, or as often as takes a tenth of the time.
+    """When to write: checkpoints every so many rounds, or as often as takes a tenth of the time; rounds in between.
 
     Checkpoints never change what a run decides, only how many rounds are repeated after a crash.
     """
@@ -87,21 +99,29 @@ class Pace:
     def __init__(self, every: int | None) -> None:
         self.every = every
         self._cost = 0.0
-        self._written = -float("inf")
+        self._checkpoint = self._rounds = time.monotonic()
 
     def due(self, number: int) -> bool:
-        """Tell whether to write one after this round."""
+        """Tell whether to write a checkpoint after this round."""
         if self.every is not None:
             return number % self.every == 0
-        return time.monotonic() - self._written >= self._cost * (1 / SHARE - 1)
+        return time.monotonic() - self._checkpoint >= max(WORTH, self._cost * (1 / SHARE - 1))
 
     @contextlib.contextmanager
     def timed(self) -> Iterator[None]:
         """Measure the writing of one."""
         begun = time.monotonic()
         yield
-        self._written = time.monotonic()
-        self._cost = self._written - begun
+        self._checkpoint = self._rounds = time.monotonic()
+        self._cost = self._checkpoint - begun
+
+    def behind(self) -> bool:
+        """Tell whether to write the rounds that wait."""
+        now = time.monotonic()
+        if now - self._rounds < BEHIND:
+            return False
+        self._rounds = now
+        return True
 
 
 @contextlib.contextmanager

@@ -175,17 +175,22 @@ class Store:
             )
 
     def write_round(self, id_: str, record: Any, *, state: Any = None, last: bool = False) -> None:
-        """Write a round, and with it the state after it if given, and that the run is done if it was the last.
+        """Write a round; see `write_rounds`."""
+        self.write_rounds(id_, [record], state=state, last=last)
 
-        A round that is already there, because the run went on from an earlier checkpoint, is replaced.
+    def write_rounds(self, id_: str, records: Sequence[Any], *, state: Any = None, last: bool = False) -> None:
+        """Write rounds, and with them the state after the last of them if given, or that it ended the run.
+
+        Rounds that are already there, because the run went on from an earlier checkpoint, are replaced.
         """
         with explained(self.path):
             pieces = [] if state is None else _pieces(state)
             with transaction(self._connection):
                 self._check_claim(id_)
-                self._write_rows(id_, record)
+                for record in records:
+                    self._write_rows(id_, record)
                 if pieces:
-                    self._write_checkpoint(id_, record.number, pieces)
+                    self._write_checkpoint(id_, records[-1].number, pieces)
                 if last:
                     self._connection.execute(
                         "UPDATE run SET status = 'done', finished = ?, owner = NULL WHERE id = ?", (_now(), id_)
