@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from flanders import mar
 
@@ -109,6 +110,17 @@ def test_a_series_that_follows_the_model_is_forecast(rng):
 def test_fewer_matrices_than_a_pair_forecast_the_newest(rng):
     only = rng.normal(size=(3, 5))
     np.testing.assert_array_equal(mar.forecast([only]), only)
+
+
+@pytest.mark.parametrize("library", [np.asarray, torch.from_numpy])
+def test_a_forecast_of_many_parameters_is_that_of_the_fit_to_the_matrices_as_they_are(library, rng):
+    model = rng.normal(size=2000)
+    first = model + 0.01 * rng.normal(size=(6, 2000))
+    second = first + 0.003 * rng.normal(size=(6, 2000))
+    found = mar.forecast([library(first), library(second)])
+    expected = second.T @ mar.fit([first.T, second.T]).coefficients
+    assert isinstance(found, type(library(first)))
+    np.testing.assert_allclose(np.asarray(found), expected.T, rtol=1e-9, atol=1e-9)
 
 
 def test_coordinates_reproduce_inner_products_of_columns_of_very_different_length(rng):

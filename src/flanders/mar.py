@@ -21,10 +21,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from array_api_compat import array_namespace
 
-from flanders.geometry import FloatMatrix
-from flanders.types import FloatVector
+from flanders.geometry import FloatMatrix, inner_products, like
+from flanders.types import Array, FloatVector, to_numpy
 
 RANK_TOLERANCE = 1e-8
 """Singular values below this share of the largest count as zero: see `pseudo_inverse`."""
@@ -158,11 +158,11 @@ def _truncated(matrix: FloatMatrix) -> tuple[FloatMatrix, FloatVector, FloatMatr
     return u[:, real], s[real], vt[real].T
 
 
-def forecast(matrices: Sequence[NDArray[np.floating]], *, order: int = 1, iterations: int = 100) -> FloatMatrix:
+def forecast(matrices: Sequence[Array], *, order: int = 1, iterations: int = 100) -> Array:
     """Forecast the next `(h, d)` matrix of models from earlier ones, oldest first, in the package's layout.
 
-    For few parameters: the fit runs on the matrices as they are. With too few matrices for
-    a single training pair the forecast is the newest matrix.
+    The matrices may be of any array library, and so is the forecast. With too few of them for a single training
+    pair it is the newest matrix.
 
     Examples
     --------
@@ -171,11 +171,18 @@ def forecast(matrices: Sequence[NDArray[np.floating]], *, order: int = 1, iterat
     array([[8., 0.],
            [0., 8.]])
     """
-    columns = [np.asarray(m, dtype=np.float64).T for m in matrices]
-    if len(columns) <= order:
-        return np.array(columns[-1].T)
+    xp, newest = array_namespace(*matrices), matrices[-1]
+    if len(matrices) <= order:
+        return xp.asarray(newest, copy=True)
+    h, d = newest.shape
+    if d <= h * len(matrices):
+        columns = [np.asarray(to_numpy(m), dtype=np.float64).T for m in matrices]
+    else:  # around a point near them all; its own place tells where the origin is
+        gram = inner_products([*matrices, xp.zeros_like(newest[:1, :])], newest[0, :])
+        basis = coordinates(gram)
+        columns = np.split(basis[:, :-1] - basis[:, -1:], len(matrices), axis=1)
     found = fit(columns, order=order, iterations=iterations)
-    return np.asarray((np.hstack(columns[order:]) @ found.coefficients).T)
+    return like(found.coefficients.T, newest) @ xp.concat(list(matrices[order:]))
 
 
 def coordinates(gram: FloatMatrix) -> FloatMatrix:

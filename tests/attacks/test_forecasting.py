@@ -40,6 +40,12 @@ def test_a_client_never_seen_before_stays_honest() -> None:
     assert np.array_equal(found, [[7.0, 7.0, 7.0], [0.0, 1.0, 7.0]])
 
 
+def test_nothing_is_forecast_from_models_that_are_not_finite() -> None:
+    memory = Mar().remember(view_of(X, (0, 1)), np.where(X > 0.5, np.inf, X))
+    own = np.full((2, 3), 7.0)
+    np.testing.assert_array_equal(Mar().craft(view_of(own, (0, 1), memory), RNG), own)
+
+
 def test_the_global_model_stands_in_for_an_absent_client(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[np.ndarray] = []
 

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from flanders.attacks.attack import Attack, View
 from flanders.attacks.rows import detached
-from flanders.geometry import FloatMatrix, index_like, like
+from flanders.geometry import index_like, like
 from flanders.mar import forecast
 from flanders.state import saveable
-from flanders.types import Array, ClientId, InputError, IntVector, check_number, to_numpy
+from flanders.types import Array, ClientId, InputError, IntVector, check_number
 
 
 @saveable
@@ -27,14 +27,13 @@ class SeenRound:
     models: Array
     global_model: Array
 
-    def rows(self, clients: Sequence[ClientId], columns: IntVector) -> FloatMatrix:
-        """Return these clients' models on these columns, on the host; the global model for who was absent."""
+    def rows(self, clients: Sequence[ClientId], columns: IntVector) -> Array:
+        """Return these clients' models on these columns; the global model for who was absent."""
         xp = array_api_compat.array_namespace(self.models)
-        gather = index_like(columns, self.models)
-        models = to_numpy(xp.take(self.models, gather, axis=1))
-        absent = to_numpy(xp.take(self.global_model, gather, axis=0))
+        with_absent = xp.concat([self.models, self.global_model[None, :]])
         row_of = {client: row for row, client in enumerate(self.clients)}
-        return np.stack([models[row_of[c]] if c in row_of else absent for c in clients]).astype(np.float64)
+        rows = index_like([row_of.get(c, len(self.clients)) for c in clients], self.models)
+        return xp.take(xp.take(with_absent, rows, axis=0), index_like(columns, self.models), axis=1)
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class Mar(Attack):
     The paper's adaptive attack: MAR is fitted to the last `window` rounds of models as the server
     received them, and each malicious client sends what MAR expects of it instead of what it learnt.
     A client absent from one of these rounds stands there with that round's global model; a client
-    absent from all of them has no forecast and stays honest.
+    absent from all of them has no forecast and stays honest, as all do once models are no longer finite.
 
     Parameters
     ----------
@@ -76,9 +75,12 @@ class Mar(Attack):
         forecastable = np.array([c in row_of for c in view.clients])
         if not forecastable.any() or columns.size == 0:
             return detached(view.own)
-        expected = forecast([round_.rows(followed, columns) for round_ in history])
+        xp = array_api_compat.array_namespace(view.own)
+        models = [round_.rows(followed, columns) for round_ in history]
+        if not all(bool(xp.all(xp.isfinite(rows))) for rows in models):
+            return detached(view.own)
         # Clients without a forecast read some row here and are masked out there.
-        own = expected[[row_of.get(c, 0) for c in view.clients]]
+        own = xp.take(forecast(models), index_like([row_of.get(c, 0) for c in view.clients], view.own), axis=0)
         return with_columns(view.own, columns, own, forecastable)
 
     def remember(self, view: View, sent: Array) -> Any:
@@ -110,7 +112,7 @@ class Mar(Attack):
         return np.arange(d, dtype=np.int64)[view.last_layer]
 
 
-def with_columns(models: Array, columns: IntVector, values: FloatMatrix, rows: NDArray[np.bool]) -> Array:
+def with_columns(models: Array, columns: IntVector, values: Array, rows: NDArray[np.bool]) -> Array:
     """Return a copy of `models` with `values` on `columns` in the rows marked true."""
     xp = array_api_compat.array_namespace(models)
     d = models.shape[1]
