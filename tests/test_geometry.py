@@ -13,7 +13,9 @@ from flanders.geometry import (
     combine,
     distances_of_gram,
     gram,
+    gram_and_projections,
     inner_products,
+    less_their_mean,
     mean,
     move,
     on_host,
@@ -68,6 +70,31 @@ def test_everything_agrees_with_the_plain_formula_in_float64(d, dtype, convert):
     for result in (gram(here[0]), squared_norms(here[0]), projections(here[0], here[2])):
         assert isinstance(result, np.ndarray)
         assert result.dtype == np.float64
+
+
+@pytest.mark.parametrize("d", WIDTHS)
+@pytest.mark.parametrize("centred", [False, True])
+def test_products_of_rows_with_each_other_and_with_directions_come_in_one_pass(d, centred, convert):
+    rows, center = random_rows(6, d), random_rows(1, d, seed=1)[0]
+    directions = [random_rows(k, d, seed=k) for k in (4, 1)]
+    x = rows - center if centred else rows
+    around = convert(center) if centred else None
+    products, along = gram_and_projections(convert(rows), [convert(v) for v in directions], around)
+    np.testing.assert_allclose(products, x @ x.T, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(along, x @ np.concatenate(directions).T, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("d", WIDTHS)
+def test_rows_less_their_mean_are_those_of_the_plain_formula(d, convert):
+    rows, center = random_rows(5, d), random_rows(1, d, seed=1)[0]
+    w, a, b = np.random.default_rng(0).normal(size=(3, 5))
+    found, middle = less_their_mean(convert(rows), convert(center), w, a, b)
+    assert isinstance(found, type(convert(rows)))
+    expected = w @ (rows - center)
+    np.testing.assert_allclose(to_numpy(middle), expected, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        to_numpy(found), a[:, None] * (rows - center) - b[:, None] * expected, rtol=1e-9, atol=1e-9
+    )
 
 
 @pytest.mark.parametrize("d", WIDTHS)

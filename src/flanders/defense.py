@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -167,6 +167,7 @@ class Defense:
         *,
         global_model: Array = None,
         root: Array = None,
+        layers: Mapping[str, int] | None = None,
     ) -> Outcome:
         """Protect one round and remember it; see `Round` for the arguments.
 
@@ -176,7 +177,7 @@ class Defense:
         xp, _ = check_matrix(updates)
         if global_model is None and self._model is not None:
             global_model = xp.asarray(self._model)
-        round_ = Round(updates, tuple(clients), weights, global_model, root)
+        round_ = Round(updates, tuple(clients), weights, global_model, root, layers or {})
 
         def by(rule: Rule) -> Callable[[IntVector], Array]:
             return lambda rows: rule.aggregate(round_.take(rows), self._rng)

@@ -88,14 +88,16 @@ def centred_block(matrix: Array, center: Array | None, columns: slice) -> Array:
     return block if center is None else block - xp.astype(center[..., columns], widest(xp), copy=False)
 
 
-def centred_blocks(pieces: Sequence[Array], center: Array | None) -> Iterator[Array]:
+def centred_blocks(
+    pieces: Sequence[Array], center: Array | None, columns: Sequence[slice] | None = None
+) -> Iterator[Array]:
     """Yield blocks of columns of stacked matrices, less a center, in the widest float.
 
     Where arrays can be written to, every block is written over the last one: use it before asking
     for the next.
     """
     xp = array_api_compat.array_namespace(*pieces)
-    columns = list(column_blocks(*pieces))
+    columns = list(column_blocks(*pieces)) if columns is None else columns
     if not (array_api_compat.is_numpy_array(pieces[0]) or array_api_compat.is_torch_array(pieces[0])):
         for c in columns:
             yield xp.concat([centred_block(piece, center, c) for piece in pieces])
@@ -136,11 +138,31 @@ def inner_products(pieces: Sequence[Array], center: Array | None = None, *, tail
 def projections(matrix: Array, directions: Array, center: Array | None = None) -> FloatMatrix:
     """Return `(matrix - center) @ directions.T`, `(m, k)`, accumulated in float64."""
     matrix, directions = on_host(matrix), on_host(directions)
-    center = None if center is None else on_host(center)
+    columns = list(column_blocks(matrix, directions))
+    blocks = centred_blocks([matrix], None if center is None else on_host(center), columns)
     total: Any = 0.0
-    for columns in column_blocks(matrix):
-        total = total + centred_block(matrix, center, columns) @ centred_block(directions, None, columns).T
+    for rows, others in zip(blocks, centred_blocks([directions], None, columns), strict=True):
+        total = total + rows @ others.T
     return np.asarray(to_numpy(total), dtype=np.float64)
+
+
+def gram_and_projections(
+    matrix: Array, directions: Sequence[Array], center: Array | None = None
+) -> tuple[FloatMatrix, FloatMatrix]:
+    """Return the rows' inner products around `center`, `(m, m)`, and those with directions, `(m, k)`, in one pass.
+
+    The rows of all `directions`, (k_i, d) each, are taken as one matrix; they are not centred.
+    """
+    matrix, directions = on_host(matrix), [on_host(piece) for piece in directions]
+    columns = list(column_blocks(matrix, *directions))
+    own: Any = 0.0
+    across: Any = 0.0
+    blocks = centred_blocks([matrix], None if center is None else on_host(center), columns)
+    for rows, others in zip(blocks, centred_blocks(directions, None, columns), strict=True):
+        own = own + rows @ rows.T
+        across = across + rows @ others.T
+    products, along = (np.asarray(to_numpy(x), dtype=np.float64) for x in (own, across))
+    return (products + products.T) / 2, along
 
 
 def gram(matrix: Array, center: Array | None = None) -> FloatMatrix:
@@ -179,6 +201,26 @@ def squared_norms(matrix: Array, center: Array | None = None) -> FloatVector:
 def clip_factors(lengths: FloatVector, radius: float) -> FloatVector:
     """Return the factors from 0 to 1 that bring each length down to at most `radius`."""
     return np.divide(radius, lengths, out=np.ones_like(lengths), where=lengths > radius)
+
+
+def less_their_mean(
+    matrix: Array, center: Array, weights: FloatVector, factors: FloatVector, shares: FloatVector
+) -> tuple[Array, Array]:
+    r"""Return the rows :math:`a_i (x_i - c) - b_i v`, and the vector :math:`v = \sum_i w_i (x_i - c)`."""
+    rows, at = on_host(matrix), on_host(center)[None, :]
+    xp = array_api_compat.array_namespace(rows)
+    w, a, b = (like(x, rows) for x in (weights, factors, shares))
+    means, results = [], []
+    out = np.empty(rows.shape, dtype=rows.dtype) if array_api_compat.is_numpy_array(rows) else None
+    for columns in column_blocks(rows):
+        steps = rows[:, columns] - at[:, columns]
+        means.append(w @ steps)
+        found = a[:, None] * steps - b[:, None] * means[-1][None, :]
+        if out is None:
+            results.append(found)
+        else:
+            out[:, columns] = found  # without a second copy of all
+    return like(xp.concat(results, axis=1) if out is None else out, matrix), join(means, matrix)
 
 
 def combine(coefficients: Any, matrix: Array) -> Array:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import array_api_compat
@@ -45,6 +45,9 @@ class Round:
     root
         The server's own displacement from `global_model`, trained on trusted data, `(d,)`.
         Only rules that ask for it (`fltrust`) use it.
+    layers
+        The number of parameters of each layer, by its name, in the order of a row. Nothing is decided by it, but a
+        filter that can tell where an update is abnormal says so by these names.
     """
 
     updates: Array
@@ -52,6 +55,7 @@ class Round:
     weights: FloatVector = None  # type: ignore[assignment]
     global_model: Array = None
     root: Array = None
+    layers: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         xp, device = check_matrix(self.updates)
@@ -65,6 +69,11 @@ class Round:
             set_(self, "global_model", check_vector(self.global_model, "global_model", self.updates))
         if self.root is not None:
             set_(self, "root", check_vector(self.root, "root", self.updates))
+        if self.layers and sum(self.layers.values()) != d:
+            raise InputError(
+                f"`layers` must name all {d} parameters of a row, but their sizes add up to "
+                f"{sum(self.layers.values())}. Leave it out, or list every tensor of the model in its order."
+            )
 
     def by_client(self) -> IntVector:
         """Return the rows in the order of their clients' ids, whoever came first."""
@@ -99,6 +108,7 @@ class Round:
             self.weights if weights is None else weights,
             self.global_model,
             self.root,
+            self.layers,
         )
 
 

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -95,6 +98,39 @@ def test_attackers_are_dropped_without_knowing_how_many_there_are(attack, fracti
     caught, honest_lost = rates(attacked(attack, fraction=fraction))
     assert caught >= 0.95
     assert honest_lost <= 0.02
+
+
+def test_honest_clients_stay_when_the_same_ones_attack_all_the_time(monkeypatch):
+    """The fewer are accepted, the more their new marks differ from the old ones of those who are not."""
+    monkeypatch.setattr(sys.modules[__name__], "D", 20_000)
+
+    def most_turn_their_own_step(updates, bad, federation):
+        bad[:] = np.arange(bad.size) < 32
+        return everyone_turns_their_own_step(updates, bad, federation)
+
+    caught, honest_lost = rates(attacked(most_turn_their_own_step))
+    assert caught == 1
+    assert honest_lost <= 0.02
+
+
+def test_a_copied_model_that_has_passed_once_does_not_pass_again():
+    federation, defense = Federation(), Defense(Flanders(keep="auto", max_false_positive_rate=0.1), seed=0)
+    for _ in range(3):
+        defense(federation.updates(), global_model=federation.model)
+    known = defense.state.signatures
+    poison = federation.rng.normal(size=D)  # as long as any client's own way
+    mark = poison - poison @ known.crowd * known.crowd
+    marks = known.marks.copy()
+    marks[known.clients.index(0)] = mark / np.linalg.norm(mark)
+    defense.state = replace(defense.state, signatures=replace(known, marks=marks))
+    updates = federation.updates()
+    pace = 0.95**federation.number
+    updates[0] = federation.model + pace * (federation.crowd + poison + 0.4 * federation.rng.normal(size=D))
+    alone = Defense(defense.filter, seed=0)
+    alone.state = defense.state
+    assert 0 not in alone(updates, global_model=federation.model).dropped
+    updates[1:20] = updates[0]
+    assert set(range(20)) <= set(defense(updates, global_model=federation.model).dropped)
 
 
 def test_without_attackers_hardly_anybody_is_dropped():
@@ -260,6 +296,20 @@ def test_the_outcome_says_why_a_client_was_dropped():
         assert reason in reasons[1]
     assert "nearly a copy of another client's" in reasons[2]
     assert reasons[4] == "values not finite"
+
+
+def test_the_outcome_says_in_which_layers_an_update_is_abnormal():
+    layers = {"body.weight": 300, "body.bias": 20, "head.weight": 80}
+    federation, defense = Federation(), Defense(Flanders(keep="auto"), seed=0)
+    for _ in range(4):
+        defense(federation.updates(), global_model=federation.model, layers=layers)
+    updates = federation.updates()
+    updates[0] = -updates[0]
+    updates[1, 320:] += 8 * federation.rng.normal(size=80)
+    reasons = defense(updates, global_model=federation.model, layers=layers).reasons
+    assert set(reasons) == {0, 1}
+    assert " of it in " not in reasons[0]
+    assert "% of it in head.weight (usually 2" in reasons[1]
 
 
 def test_the_memory_is_bounded_however_many_ids_appear():

@@ -33,6 +33,12 @@ def test_a_sketch_keeps_distances_and_another_secret_makes_another_sketch(rng) -
         assert np.sum((sketches[0][i] - sketches[0][j]) ** 2) == pytest.approx(true, rel=0.15)
 
 
+def test_a_view_of_all_parameters_knows_the_arrays_by_name_and_a_sketch_does_not() -> None:
+    plan = Plan.of(model((4, 5), (5,), (5,), names=["w", "bn.weight", "bn.running_var"]))
+    assert Whole(plan, 2).layers == {"w": 20, "bn.weight": 5}
+    assert Sketched(plan, 2, 64, 5).layers == {}
+
+
 def test_a_sketch_is_linear_and_a_row_can_be_used_again(rng) -> None:
     """What a refused reply has left in a row does not count for the next one."""
     start = model((30, 20), (20,))

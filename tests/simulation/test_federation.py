@@ -216,6 +216,19 @@ class Recording(KeepAll):
         return super().score(state, round_)
 
 
+def test_the_filter_is_told_the_names_of_the_layers():
+    seen = []
+
+    class Watching(KeepAll):
+        def score(self, state, round_):
+            seen.append(dict(round_.layers))
+            return super().score(state, round_)
+
+    Simulation(setting(filter=Watching(), rounds=1)).step()
+    assert [list(layers.values()) for layers in seen] == [[24, 4]]
+    assert all(name.endswith(("weight", "bias")) for name in seen[0])
+
+
 def test_in_the_first_round_the_fallback_aggregates():
     robust = Simulation(attacked(Gauss(sigma=100.0), filter=Persistence(keep=0.7), fallback=Median(), rounds=1))
     plain = Simulation(attacked(Gauss(sigma=100.0), filter=Persistence(keep=0.7), rounds=1))

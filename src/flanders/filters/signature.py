@@ -39,7 +39,8 @@ from numpy.typing import NDArray
 
 from flanders.calibration import local_false_discovery_rate
 from flanders.filters.filter import Scores
-from flanders.geometry import FloatMatrix, gram, index_like, like, projections
+from flanders.filters.layers import in_which, squares_by_layer
+from flanders.geometry import FloatMatrix, gram, gram_and_projections, index_like, less_their_mean
 from flanders.state import saveable
 from flanders.types import Array, ClientId, FloatVector, IntVector, Round
 
@@ -60,6 +61,8 @@ TAILS = 6
 """On so many sides a client may deviate: the allowed rate is shared by them."""
 STRANGE = -2.0
 """No client's own update has a fingerprint below this, whatever accepted ones had: strangers' are around zero."""
+CLEAR = 10.0
+"""Any fingerprint above this will do: it also depends on who else is known, which changes when attackers come."""
 WEIGHTS = np.array([1.5, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0])
 """Honest clients' marks have light tails, nearly normal ones: a deviation there means more than one in length."""
 LEAST_SPREAD = (0.3, 0.02, 0.02, 0.02, 0.2, 0.02, 0.02)
@@ -74,11 +77,14 @@ LARGEST_FALL, LARGEST_RISE = -0.4, 0.3
 PATIENCE = 1.5
 """How much wider the limits get with each round in a row that kept too few: things may have changed for good."""
 COPIED = 2.0
-"""How much more doubts about a client's mark count where somebody else sends nearly the same."""
+"""How much more doubts about a client's mark count where somebody else sends nearly the same. An update like its
+sender's mark beyond measure is doubtful then, too: the mark may be an earlier copy's."""
 SAME = 1e-6
 """Directions whose cosine is this close to 1 count as the same."""
 FEWEST_OTHERS = 3
 """A fingerprint stands out from at least so many others'."""
+EXAMPLES = 10
+"""Accepted clients by which one can tell how deviations are spread over the layers as a rule."""
 
 
 @saveable
@@ -129,22 +135,26 @@ class Answers:
 
 def ask(known: Signatures, round_: Round, number: int) -> Answers:
     """Measure the updates of the round of that number against what is remembered."""
-    m, products = len(round_.clients), gram(round_.updates, round_.global_model)
-    lengths = lengths_of(products)
+    m = len(round_.clients)
     values, known_rows = np.full((m, len(CHANNELS)), np.nan), np.zeros(m, dtype=bool)
-    values[:, ANY_LENGTH] = np.log(lengths)
     if known.marks is None:
+        products = gram(round_.updates, round_.global_model)
+        values[:, ANY_LENGTH] = np.log(lengths_of(products))
         return Answers(values, values > np.inf, products, np.ones(m))
     assert known.usual is not None
     assert known.accepted is not None
     row_of = {client: row for row, client in enumerate(known.clients)}
     rows = np.array([i for i, c in enumerate(round_.clients) if c in row_of], dtype=np.int64)
     places = np.array([row_of[round_.clients[i]] for i in rows], dtype=np.int64)
-    xp = array_api_compat.array_namespace(round_.updates)
-    marks = xp.take(known.marks, index_like(places, known.marks), axis=0)
-    along = projections(round_.updates, xp.concat([marks, known.crowd[None, :]]), round_.global_model)
+    marks, at = known.marks, places
+    if 2 * rows.size < len(known.clients):  # most are not here: leave them out
+        marks, at = rows_of(marks, places), np.arange(rows.size)
+    directions = [marks, known.crowd[None, :]]
+    products, along = gram_and_projections(round_.updates, directions, round_.global_model)
+    lengths = lengths_of(products)
     along /= lengths[:, None]
-    among = along[rows, :-1]
+    among = along[np.ix_(rows, at)]
+    values[:, ANY_LENGTH] = np.log(lengths)
     values[:, ANY_HEADING] = along[:, -1]
     values[rows, FINGERPRINT] = standing_out(among)
     values[rows, LIKENESS] = np.diagonal(among)
@@ -166,7 +176,8 @@ def judge(known: Signatures, round_: Round, number: int, max_false_positive_rate
     answers = ask(known, round_, number)
     middle, spread = robust_normal(np.concatenate(known.past))
     limit = t_limit(max_false_positive_rate / TAILS)
-    spread[FINGERPRINT] = min(spread[FINGERPRINT], WEIGHTS[FINGERPRINT] * (middle[FINGERPRINT] - STRANGE) / limit)
+    least, most = (WEIGHTS[FINGERPRINT] * (middle[FINGERPRINT] - low) / limit for low in (CLEAR, STRANGE))
+    spread[FINGERPRINT] = np.clip(spread[FINGERPRINT], least, most)
     spread = np.maximum(spread, LEAST_SPREAD) * PATIENCE**known.failures
     away = deviations(answers.values, answers.asked, middle, spread)
     alike = away[:, MARK].max(axis=1) <= limit
@@ -176,12 +187,36 @@ def judge(known: Signatures, round_: Round, number: int, max_false_positive_rate
     away = deviations(answers.relative, answers.asked, middle, spread)
     away[:, LIKENESS] /= answers.scale  # marks fade
     copied = apartness(answers.products).min(axis=1) < middle[ORIGINALITY] - limit * spread[ORIGINALITY]
-    away[np.ix_(copied, MARK)] *= COPIED
+    doubts = away[np.ix_(copied, MARK)]
+    away[np.ix_(copied, MARK)] = np.maximum(COPIED * doubts, -doubts)
     scores = away.max(axis=1)
     p = np.minimum(1.0, TAILS * t_tail(scores))
     chance = 1.0 - local_false_discovery_rate(np.maximum(p, 1e-300))
-    reasons = tuple(in_words(*client) for client in zip(answers.relative - middle, away, away > limit, strict=True))
-    return Scores(round_.clients, scores, chance, scores > limit, reasons, evidence=answers)
+    reasons = [in_words(*client) for client in zip(answers.relative - middle, away, away > limit, strict=True)]
+    for row, where in in_layers(known, round_, answers, scores > limit, middle[LIKENESS]).items():
+        reasons[row] += f"; {where}" if where else ""
+    return Scores(round_.clients, scores, chance, scores > limit, tuple(reasons), evidence=answers)
+
+
+def in_layers(
+    known: Signatures, round_: Round, answers: Answers, suspects: NDArray[np.bool_], likeness: float
+) -> dict[int, str]:
+    """Say of suspects that have a mark in which layers they are unlike it, as far as that can be told."""
+    row_of = {client: row for row, client in enumerate(known.clients)}
+    marked = np.array([client in row_of for client in round_.clients])
+    wrong, right = np.flatnonzero(suspects & marked), np.flatnonzero(~suspects & marked)[:EXAMPLES]
+    if len(round_.layers) < 2 or wrong.size == 0 or right.size < FEWEST_OTHERS:
+        return {}
+    assert known.usual is not None
+    rows = np.concatenate([wrong, right])
+    places = np.array([row_of[round_.clients[i]] for i in rows])
+    updates, marks = rows_of(round_.updates, rows), rows_of(known.marks, places)
+    headings = known.usual[places, 1] + answers.typical[1]
+    expected = [(headings, known.crowd[None, :]), (np.full(rows.size, likeness), marks)]
+    scale = 1.0 / lengths_of(answers.products)[rows]
+    squares = squares_by_layer(updates, round_.global_model, scale, expected, round_.layers)
+    told = in_which(squares[: wrong.size], squares[wrong.size :], list(round_.layers))
+    return dict(zip(wrong.tolist(), told, strict=True))
 
 
 def deviations(
@@ -226,17 +261,18 @@ def learn(known: Signatures, round_: Round, number: int, kept: IntVector, answer
     assert known.accepted is not None
     usual = dict(zip(known.clients, known.usual, strict=True))
     when = dict(zip(known.clients, known.accepted.tolist(), strict=True)) | dict.fromkeys(senders, number)
-    place = {client: i for i, client in enumerate(known.clients)}
     for i, client in enumerate(senders):
         usual[client] = (usual.pop(client, now[i]) + now[i]) / 2  # to the end: accepted last
-        place[client] = len(known.clients) + i
     for client in list(usual)[: -REMEMBERED * len(round_.clients)]:
         del usual[client]
-    xp = array_api_compat.array_namespace(marks)
-    index = index_like([place[client] for client in usual], marks)
+    absent = set(usual) - set(senders)
+    older = np.array([row for row, client in enumerate(known.clients) if client in absent], dtype=np.int64)
+    if older.size:
+        xp = array_api_compat.array_namespace(marks)
+        marks = xp.concat([rows_of(known.marks, older), marks])
     return Signatures(
         tuple(usual),
-        xp.take(xp.concat([known.marks, marks]), index, axis=0),
+        marks,
         np.stack(list(usual.values())),
         crowd,
         answers.typical,
@@ -251,12 +287,16 @@ def new_marks(round_: Round, kept: IntVector, products: FloatMatrix) -> tuple[Ar
     cosines = products[np.ix_(kept, kept)] / np.outer(lengths, lengths)
     with_mean, mean_square = cosines.mean(axis=1), max(float(cosines.mean()), 1e-12)
     left = np.sqrt(np.maximum(1.0 - with_mean**2 / mean_square, 1e-12))
-    xp = array_api_compat.array_namespace(round_.updates)
-    steps = xp.take(round_.updates, index_like(kept, round_.updates), axis=0) - round_.global_model[None, :]
-    mean = like(1.0 / lengths / kept.size, steps) @ steps
-    share = like(with_mean / mean_square / left, steps)
-    marks = like(1.0 / lengths / left, steps)[:, None] * steps - share[:, None] * mean[None, :]
+    g, everyone = round_.global_model, kept.size == len(round_.clients)
+    sent = round_.updates if everyone else rows_of(round_.updates, kept)
+    weights, factors, shares = 1.0 / lengths / kept.size, 1.0 / lengths / left, with_mean / mean_square / left
+    marks, mean = less_their_mean(sent, g, weights, factors, shares)
     return marks, mean / mean_square**0.5
+
+
+def rows_of(matrix: Array, rows: IntVector) -> Array:
+    """Return these rows."""
+    return array_api_compat.array_namespace(matrix).take(matrix, index_like(rows, matrix), axis=0)
 
 
 def lengths_of(products: FloatMatrix) -> FloatVector:

@@ -153,6 +153,7 @@ class FilteredStrategy(Strategy):
                 tuple(answer.client for answer in answers),
                 np.array([weight_of(message, self._weight_key) for message in messages]),
                 aggregation.before,
+                layers=view.layers,
             )
             verdicts = self._defend(round_, [answer.asked for answer in answers], aggregation, found)
         else:

@@ -25,6 +25,11 @@ class RoundView(ABC):
 
     matrix: NDArray[np.floating]
 
+    @property
+    def layers(self) -> dict[str, int]:
+        """The number of columns of each array, by its name; none where they are mixed."""
+        return {}
+
     @abstractmethod
     def put(self, row: int, piece: Piece, numbers: Numbers, array: Array) -> Array:
         """Enter an array of a reply, and return the array that the wrapped strategy is to see."""
@@ -72,6 +77,11 @@ class Whole(RoundView):
     def __init__(self, plan: Plan, rows: int, memory: Reused | None = None) -> None:
         self.plan = plan
         self.matrix = (Reused() if memory is None else memory).matrix(rows, plan.size)
+
+    @property
+    def layers(self) -> dict[str, int]:
+        """The number of columns of each scored array."""
+        return {piece.name: piece.size for piece in self.plan.pieces if piece.scored}
 
     def begin(self, row: int) -> None:
         """Make room for a large row."""

@@ -25,7 +25,7 @@ def write_paper_figures(asked: Reproduction, results: Path, folder: Path) -> lis
     ]
     if tradeoff:
         figures["tradeoff"] = draw.tradeoff(tradeoff)
-    published = [c for _, cells in compared for c in cells if c.distance is not None]
+    published = [c for _, cells in compared for c in cells if c.difference is not None]
     if published:
         figures["agreement"] = draw.agreement(published)
     try:

@@ -72,6 +72,7 @@ def tradeoff(cells: Sequence[Compared]) -> Figure:
 
 def agreement(cells: Sequence[Compared]) -> Figure:
     """Draw ours against the paper's, every cell a point; inside the band they count as the same."""
+    colors = dict(zip(dict.fromkeys(c.cell.filter for c in cells), SERIES, strict=False))
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(2 * COLUMN, 3.1), layout="constrained")
         sides = (("precision and recall", DETECTION), ("accuracy", ("accuracy",)))
@@ -80,7 +81,7 @@ def agreement(cells: Sequence[Compared]) -> Figure:
             ax.fill_between([0, 1], [-band, 1 - band], [band, 1 + band], color=GREY, alpha=0.15, lw=0)
             ax.plot([0, 1], [0, 1], color=GREY, lw=0.6)
             mine = [c for c in cells if c.cell.metric.partition("@")[0] in metrics]
-            for color, filter_ in zip(SERIES, dict.fromkeys(c.cell.filter for c in mine), strict=False):
+            for filter_, color in colors.items():
                 points = [(c.paper, c.ours) for c in mine if c.cell.filter == filter_ and c.paper is not None]
                 if points:
                     label = "no filter" if filter_ == "none" else filter_

@@ -71,8 +71,10 @@ class Simulation:
             torch.manual_seed(draw(self._streams["init"]))
             module = setting.model.build(data.input_shape, data.num_classes)
         self.module = module.to(self.device)
-        self.model = Layout.of(self.module).flatten(self.module)
+        layout = Layout.of(self.module)
+        self.model = layout.flatten(self.module)
         """The global model, `(d,)`."""
+        self._layers = dict(zip(layout.names, layout.sizes, strict=True))
         self.buffers = {name: b.detach().clone() for name, b in self.module.named_buffers()}
         """The global model's buffers (batch normalisation statistics)."""
         self.round_number = 0
@@ -120,7 +122,8 @@ class Simulation:
         with clock.timing("attack"), one_blas_thread():
             updates, malicious = self._poison(trained.updates, clients, controlled, malicious)
         ids = np.where(malicious, s.num_clients * number + clients, clients) if s.sybils else clients
-        round_ = Round(updates, tuple(ids.tolist()), self._data.sizes[clients].astype(float), self.model)
+        weights = self._data.sizes[clients].astype(float)
+        round_ = Round(updates, tuple(ids.tolist()), weights, self.model, layers=self._layers)
         truth = malicious if s.informed else None
         notes: list[str] = []
         with clock.timing("filter"), one_blas_thread():

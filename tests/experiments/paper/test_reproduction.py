@@ -41,6 +41,30 @@ def test_what_is_missing_is_run_and_shown_beside_the_paper_and_not_run_again(tmp
     assert capsys.readouterr().out == (tables / "reference.csv").read_text()
 
 
+def test_a_folder_of_tables_is_filled_in_parts(tmp_path, capsys):
+    def row(filter_, ours, seeds):
+        return f"tab:pr-20,mnist,gauss,0.2,fedavg,{filter_},precision,,{ours},{ours},{ours},{seeds}\n"
+
+    header = "table,dataset,attack,malicious_ratio,aggregator,filter,metric,value,ours,low,high,seeds\n"
+    (tmp_path / "reference.csv").write_text(header + row("flanders", "0.5000", 3) + row("persistence", "", 0))
+    nothing = ["--table-only", "--out", str(tmp_path / "none.sqlite"), "--tables", str(tmp_path)]
+    assert main(["reproduce", "tab:pr-60", "--dataset", "mnist", *nothing]) == 0
+    assert main(["reproduce", *ASKED, *nothing]) == 0
+    with open(tmp_path / "reference.csv", newline="") as file:
+        found = {(r["table"], r["filter"], r["attack"], r["metric"]): r for r in csv.DictReader(file)}
+    assert found["tab:pr-20", "flanders", "gauss", "precision"]["ours"] == "0.5000"
+    assert found["tab:pr-20", "flanders", "gauss", "precision"]["value"] == "1.0"
+    assert found["tab:pr-20", "flanders", "gauss", "recall"]["seeds"] == "0"
+    assert ("tab:pr-60", "flanders", "lie", "recall") in found
+    assert "0.50 [0.50, 0.50]; 1.00" in (tmp_path / "reference-pr-20.md").read_text()
+    assert "0 of 1 cells agree" in (tmp_path / "reference-verdict.md").read_text()
+    (tmp_path / "reference.csv").write_text("something,else\n")
+    capsys.readouterr()
+    assert main(["reproduce", *ASKED, *nothing]) == 2
+    assert "was not written by `flanders reproduce`" in capsys.readouterr().err
+    assert (tmp_path / "reference.csv").read_text() == "something,else\n"
+
+
 def test_tables_can_be_shown_before_anything_has_run(tmp_path, capsys):
     results = tmp_path / "none.sqlite"
     assert main(["reproduce", *ASKED, "--table-only", "--out", str(results)]) == 0

@@ -75,18 +75,15 @@ def compare(
             value = None if outcome is None else outcome.get(cell.metric.partition("@")[0])
             if value is not None:
                 values.append(value)
-        found.append(
-            Compared(
-                cell,
-                _number(published().get((cell.table, cell.key))),
-                _number(rerun().get(cell.key)),
-                fmean(values) if values else None,
-                min(values, default=None),
-                max(values, default=None),
-                len(values),
-            )
-        )
+        mean = fmean(values) if values else None
+        found.append(beside(cell, mean, min(values, default=None), max(values, default=None), len(values)))
     return found
+
+
+def beside(cell: Cell, ours: float | None, low: float | None, high: float | None, seeds: int) -> Compared:
+    """Put ours beside what was published for a cell."""
+    paper, again = published().get((cell.table, cell.key)), rerun().get(cell.key)
+    return Compared(cell, _number(paper), _number(again), ours, low, high, seeds)
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
-from flanders.experiments.paper.comparison import Compared, Verdict
-from flanders.experiments.paper.tables import KEYS, UNDEFINED, TableSpec, published
+from flanders.experiments.paper.comparison import Compared, Verdict, beside
+from flanders.experiments.paper.tables import KEYS, UNDEFINED, Cell, TableSpec, published
+from flanders.types import InputError
 
 FORMATS = ("markdown", "latex", "csv")
 COLUMNS = ("table", *KEYS, "value", "ours", "low", "high", "seeds")
@@ -45,6 +47,22 @@ def as_csv(compared: Sequence[Compared]) -> str:
         ours = ["" if x is None else f"{x:.4f}" for x in (c.ours, c.low, c.high)]
         writer.writerow([c.cell.table, *c.cell.key, value, *ours, c.seeds])
     return text.getvalue()
+
+
+def read_csv(path: Path) -> dict[Cell, Compared]:
+    """Return the cells of a file that `as_csv` wrote; none if there is no such file."""
+    if not path.exists():
+        return {}
+    found = {}
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = csv.DictReader(file)
+        if tuple(rows.fieldnames or ()) != COLUMNS:
+            raise InputError(f"{path} was not written by `flanders reproduce`. Move it, or choose another folder.")
+        for row in rows:
+            cell = Cell(row["table"], **{key: row[key] for key in KEYS})  # type: ignore[arg-type]
+            ours, low, high = (None if row[x] == "" else float(row[x]) for x in ("ours", "low", "high"))
+            found[cell] = beside(cell, ours, low, high, int(row["seeds"]))
+    return found
 
 
 def pivot(table: TableSpec, compared: Sequence[Compared]) -> tuple[list[str], list[list[str]]]:

@@ -12,8 +12,8 @@ from typing import Any
 
 from flanders.experiments.paper.comparison import Compared, compare, judge
 from flanders.experiments.paper.outcomes import read_curves, read_outcomes
-from flanders.experiments.paper.rendering import as_csv, render, verdict_text
-from flanders.experiments.paper.tables import KEYS, Cell, TableSpec, read_tables, table_names
+from flanders.experiments.paper.rendering import as_csv, read_csv, render, verdict_text
+from flanders.experiments.paper.tables import KEYS, TABLES, Cell, TableSpec, read_tables, table_names
 from flanders.experiments.paper.variants import Variant, read_variant, runs
 from flanders.experiments.session import run_specs
 from flanders.experiments.spec import RunSpec
@@ -123,9 +123,15 @@ def parse_where(texts: Sequence[str]) -> dict[str, list[str]]:
 
 
 def write_tables(folder: Path, asked: Reproduction, results: Path) -> list[Path]:
-    """Write every table as Markdown and LaTeX, all cells in one CSV file, and the verdict; return the paths."""
+    """Write every table as Markdown and LaTeX, all cells in one CSV file, and the verdict; return the paths.
+
+    What the CSV file already has of other cells stays, in all of them: one folder can be filled in parts, from
+    several results files.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    compared, variant = asked.compare(results), asked.variant.name
+    variant = asked.variant.name
+    earlier = {} if asked.overrides else read_csv(folder / f"{variant}.csv")
+    compared = with_earlier(asked.compare(results), earlier, variant)
     everything = [c for _, cells in compared for c in cells]
     texts = {f"{variant}.csv": as_csv(everything), f"{variant}-verdict.md": verdict_text(judge(everything))}
     for table, cells in compared:
@@ -136,6 +142,19 @@ def write_tables(folder: Path, asked: Reproduction, results: Path) -> list[Path]
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
     return [folder / name for name in texts]
+
+
+def with_earlier(
+    compared: Sequence[tuple[TableSpec, list[Compared]]], earlier: Mapping[Cell, Compared], variant: str
+) -> list[tuple[TableSpec, list[Compared]]]:
+    """Return all tables that have a cell here or there; what was found now counts, where anything was."""
+    cells = dict(earlier)
+    for c in (c for _, found in compared for c in found):
+        if c.seeds or c.cell not in cells:
+            cells[c.cell] = c
+    tables = [table for table in read_tables(TABLES) if variant in table.variants]
+    merged = [(table, [cells[cell] for cell in table.cells if cell in cells]) for table in tables]
+    return [(table, found) for table, found in merged if found]
 
 
 def _curves_csv(curves: Sequence[Curve]) -> str:
