@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from flanders.aggregators import FedAvg, Rule
-from flanders.filters import Filter, Scores
+from flanders.filters import Filter, Flanders, Scores
 from flanders.geometry import squared_norms
 from flanders.types import Array, ClientId, InputError, IntVector, Round, check_matrix
 
@@ -115,7 +115,7 @@ class Defense:
     Parameters
     ----------
     filter_
-        Whom to keep.
+        Whom to keep. Default: `Flanders()`, which need not be told how many.
     rule
         How to aggregate who is kept. Default: the weighted average.
     fallback
@@ -136,7 +136,7 @@ class Defense:
 
     def __init__(
         self,
-        filter_: Filter[Any],
+        filter_: Filter[Any] | None = None,
         rule: Rule | None = None,
         *,
         fallback: Rule | None = None,
@@ -147,16 +147,16 @@ class Defense:
             ("rule", rule, Rule),
             ("fallback", fallback, Rule),
         ):
-            if not isinstance(value, kind) and not (value is None and name != "filter_"):
+            if value is not None and not isinstance(value, kind):
                 raise InputError(
                     f"The `{name}` parameter of Defense must be a {kind.__name__}, e.g. "
                     f"{'Flanders(keep=0.8)' if kind is Filter else 'Median()'}. Got {value!r} instead."
                 )
-        self.filter = filter_
+        self.filter: Filter[Any] = Flanders() if filter_ is None else filter_
         self.rule = FedAvg() if rule is None else rule
         self.fallback = fallback
         for_filter, self._rng = np.random.default_rng(seed).spawn(2)
-        self.state = filter_.init(for_filter)
+        self.state = self.filter.init(for_filter)
         self._model: Array = None
 
     def __call__(

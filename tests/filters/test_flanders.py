@@ -314,7 +314,8 @@ def test_keeping_more_clients_than_there_are_is_refused():
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({}, "either `keep`"),
+        ({"window": 3}, "say how many to `keep`"),
+        ({"method": "reference"}, "say how many to `keep`"),
         ({"keep": 3, "threshold": 0.5}, "either `keep`"),
         ({"keep": 0}, "`keep` parameter of Flanders must be a whole number of at least 1"),
         ({"keep": 1.5}, "fraction"),

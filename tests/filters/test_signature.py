@@ -246,6 +246,18 @@ def test_parameters_of_the_paper_s_filter_are_refused():
         Flanders(keep="automatic")
 
 
+def test_whoever_is_not_told_whom_to_keep_finds_out():
+    federations, found = [Federation(), Federation()], []
+    for federation, defense in zip(federations, (Defense(seed=0), Defense(Flanders(keep="auto"))), strict=True):
+        for _ in range(4):
+            updates = federation.updates()
+            updates[:2] *= 1 if federation.number < 4 else 4
+            outcome = defense(updates, global_model=federation.model)
+        found.append(outcome.dropped)
+    assert found == [(0, 1), (0, 1)]
+    assert not Flanders(threshold=0.5).automatic
+
+
 def test_the_tail_is_that_of_student_s_t():
     x = np.array([-3.0, 0.0, 2.0150483733330233, 20.0, 1e6])  # the third: the published 95% quantile
     expected = [0.9849503760512687, 0.5, 0.05, 2.887758186612087e-06, 9.490167245460681e-30]

@@ -91,6 +91,10 @@ def test_a_large_step_is_dropped_every_round_and_the_others_are_kept() -> None:
     assert np.abs(flat(results[-1][0])).max() < 10
 
 
+def test_the_filter_may_be_left_out() -> None:
+    assert FilteredStrategy(strategies.FedAvg()).filter == Flanders()
+
+
 def test_the_fallback_aggregates_while_there_are_no_scores() -> None:
     filtered = FilteredStrategy(strategies.FedAvg(), Flanders(keep=0.75), fallback=strategies.FedMedian())
     bare = strategies.FedMedian()

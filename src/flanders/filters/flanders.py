@@ -71,9 +71,10 @@ class Flanders(Filter[FlandersState]):
     Parameters
     ----------
     keep
-        How many clients to keep a round: a number, or a fraction of the round. Or `"auto"`: keep whoever sends what
-        looks like its own (see `flanders.filters.signature`); nothing needs to be known about the number of
-        attackers, and no other parameter but the next two can be set. Everyone is kept in the first two rounds.
+        How many clients to keep a round: a number, or a fraction of the round. Or `"auto"`, the default unless
+        there is a `threshold`: keep whoever sends what looks like its own (see `flanders.filters.signature`);
+        nothing needs to be known about the number of attackers, and no other parameter but the next two can be
+        set. Everyone is kept in the first two rounds.
     max_false_positive_rate
         With `keep="auto"`: the share of honest clients that may be dropped.
     min_survivors
@@ -159,7 +160,7 @@ class Flanders(Filter[FlandersState]):
     method: str = "paper"
 
     def __post_init__(self) -> None:
-        if self.keep == "auto":
+        if self.automatic:
             check_number("Flanders", "max_false_positive_rate", self.max_false_positive_rate, 0, 1)
             check_number("Flanders", "min_survivors", self.min_survivors, 0, 1)
             self._check_fixed("keep='auto'", {"keep", "max_false_positive_rate", "min_survivors"})
@@ -169,9 +170,9 @@ class Flanders(Filter[FlandersState]):
                 f"The `keep` parameter of Flanders must be a number or 'auto'. Got {self.keep!r} instead."
             )
         check_keep("Flanders", self.keep)
-        if (self.keep is None) == (self.threshold is None):
+        if self.keep is not None and self.threshold is not None:
             raise InputError(
-                "Flanders needs either `keep` (how many clients, or what fraction) or `threshold` (the largest "
+                "Flanders takes either `keep` (how many clients, or what fraction) or `threshold` (the largest "
                 f"probability of being malicious). Got keep={self.keep!r}, threshold={self.threshold!r}."
             )
         if self.threshold is not None:
@@ -231,8 +232,13 @@ class Flanders(Filter[FlandersState]):
             if name not in settable and getattr(self, name) != parameter.default:
                 raise InputError(
                     f"Flanders({mode}) fixes `{name}` and everything else but {', '.join(sorted(settable))}. "
-                    f"Leave `{name}` out, or change the mode."
+                    f"Leave `{name}` out, or {'say how many to `keep`' if self.automatic else 'change the mode'}."
                 )
+
+    @property
+    def automatic(self) -> bool:
+        """Whether nobody has said how many to keep, or how probably malicious they may be."""
+        return self.keep == "auto" or (self.keep is None and self.threshold is None)
 
     @property
     def redraws(self) -> bool:
@@ -245,7 +251,7 @@ class Flanders(Filter[FlandersState]):
 
     def score(self, state: FlandersState, round_: Round) -> Scores | None:
         """Score each client by the distance of its model to the forecast; None in the first round."""
-        if self.keep == "auto":
+        if self.automatic:
             number = state.round_number + 1
             return signature.judge(state.signatures, round_, number, self.max_false_positive_rate)
         if not state.snapshots:
@@ -292,7 +298,7 @@ class Flanders(Filter[FlandersState]):
         scores: Scores | None = None,
     ) -> FlandersState:
         """Remember the round, with the models of dropped clients replaced."""
-        if self.keep == "auto":
+        if self.automatic:
             answers, number = None if scores is None else scores.evidence, state.round_number + 1
             learnt = signature.learn(state.signatures, round_, number, kept, answers)
             return replace(state, round_number=number, signatures=learnt)

@@ -12,7 +12,7 @@ from flwr.server.client_proxy import ClientProxy
 from flwr.server.strategy import Strategy
 
 from flanders.defense import defend
-from flanders.filters import Filter
+from flanders.filters import Filter, Flanders
 from flanders.types import IntVector, Round
 
 Result = tuple[ClientProxy, FitRes]
@@ -26,9 +26,9 @@ class FilteredLegacyStrategy(Strategy):
     `strategy` is one of `flwr.server.strategy`, e.g. `FedAvg()`; `filter` and `seed` are as in `FilteredStrategy`.
     """
 
-    def __init__(self, strategy: Strategy, filter: Filter[Any], *, seed: int | None = None) -> None:
-        self.strategy, self.filter = strategy, filter
-        self.state = filter.init(np.random.default_rng(seed))
+    def __init__(self, strategy: Strategy, filter: Filter[Any] | None = None, *, seed: int | None = None) -> None:
+        self.strategy, self.filter = strategy, Flanders() if filter is None else filter
+        self.state = self.filter.init(np.random.default_rng(seed))
         self._sent: list[Any] = []
 
     def configure_fit(self, server_round: int, parameters: Parameters, client_manager: Any) -> Any:

@@ -17,7 +17,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from flanders.defense import defend
-from flanders.filters import Filter
+from flanders.filters import Filter, Flanders
 from flanders.flower.aggregation import STAYS, Aggregation
 from flanders.flower.bans import Ban
 from flanders.flower.identity import Asked, Identify, by_key, call_roll
@@ -50,8 +50,8 @@ class FilteredStrategy(Strategy):
     strategy
         The strategy to protect. Differential privacy goes inside, for clipping first would hide who is abnormal.
     filter
-        Whom to keep, e.g. `Flanders(keep=0.8)`. Prefer a fraction to a number of clients: where fewer reply than
-        are to be kept, the global model stays.
+        Whom to keep. Default: `Flanders()`, which need not be told how many. With one that must, prefer a
+        fraction to a number of clients: where fewer reply than are to be kept, the global model stays.
     state_dir
         A folder for the filter's memory, the ban list and the global model, saved after each round. A ServerApp
         that starts with a folder that is not empty goes on after the last round in it.
@@ -88,7 +88,7 @@ class FilteredStrategy(Strategy):
     def __init__(
         self,
         strategy: Strategy,
-        filter: Filter[Any],
+        filter: Filter[Any] | None = None,
         *,
         state_dir: str | os.PathLike[str] | None = None,
         results: str | os.PathLike[str] | None = None,
@@ -100,6 +100,7 @@ class FilteredStrategy(Strategy):
         max_examples: float | None = None,
         seed: int | None = None,
     ) -> None:
+        filter = Flanders() if filter is None else filter
         _check_kinds(strategy, filter, fallback, ban)
         if sketch is not None:
             check_number("FilteredStrategy", "sketch", sketch, 2, whole=True)
