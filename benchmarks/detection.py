@@ -230,6 +230,10 @@ def carry_out_benchmark(options: argparse.Namespace) -> int:
         print(json.dumps({"rows": list(map(asdict, rows)), "verdicts": list(map(asdict, verdicts))}, indent=1))
         return code
     show_tables(rows)
+    for name in options.filters:
+        mine = [run for (_, of, _), run in runs.items() if of == name]
+        if told := calibration(options.out, mine):
+            print(f"\nProbabilities of {name}: {told}")
     print("\nVerdicts, held-out rows alone")
     for verdict in verdicts:
         print(verdict)
@@ -319,6 +323,33 @@ def read_outcomes(path: Path, specs: Iterable[RunSpec]) -> dict[str, Outcome]:
     finally:
         connection.close()
     return found
+
+
+def calibration(path: Path, specs: Iterable[RunSpec]) -> str:
+    """Say how good a filter's probabilities are: Brier score, and expected calibration error over ten bins."""
+    if not path.exists():
+        return ""
+    bins, squares = [[0.0, 0.0, 0.0] for _ in range(10)], 0.0
+    connection = connect_for_reading(path)
+    try:
+        with explained(path):
+            for spec in {spec.id: spec for spec in specs}.values():
+                found = connection.execute(
+                    "SELECT min(9, CAST(10 * probability AS INTEGER)) AS bin, count(*), total(probability), "
+                    "total(malicious), total((probability - malicious) * (probability - malicious)) "
+                    "FROM client WHERE run = ? AND round >= ? AND probability IS NOT NULL GROUP BY bin",
+                    (spec.id, START),
+                )
+                for number, *sums, square in found:
+                    bins[number] = [old + new for old, new in zip(bins[number], sums, strict=True)]
+                    squares += square
+    finally:
+        connection.close()
+    count = sum(n for n, _, _ in bins)
+    if not count:
+        return ""
+    error = sum(abs(said - true) for _, said, true in bins) / count
+    return f"Brier score {squares / count:.4f}, expected calibration error {error:.4f} ({count:,.0f} judgements)"
 
 
 def row_of(cell: Cell, filter_: str, seed: int, got: Outcome) -> Row:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import importlib.util
 import json
+import shutil
+import sqlite3
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -85,6 +88,22 @@ def test_what_is_done_is_not_run_again(tiny, capsys):
     assert len(shown["rows"]) == 8
     assert {verdict["status"] for verdict in shown["verdicts"]} <= {"met", "missed", "not shown"}
     assert (folder / "rows.csv").read_bytes() == before
+
+
+def test_probabilities_are_held_against_the_truth(tiny, detection, capsys):
+    run, folder = tiny
+    assert run("--table-only") == 0
+    assert "Probabilities of auto: Brier score 0." in capsys.readouterr().out
+    cell = detection.Cell("digits", "dirichlet-0.5", "sign-flip", 0.2, "rotating")
+    spec = detection.run_of(cell, "auto", 10, 4)
+    copy = folder / "said.sqlite"
+    shutil.copy(folder / "runs.sqlite", copy)
+    with contextlib.closing(sqlite3.connect(copy)) as connection, connection:
+        # everyone malicious with 0.75: a quarter is said too much of the malicious, three quarters of the others
+        connection.execute("UPDATE client SET probability = 0.75")
+    told = detection.calibration(copy, [spec])
+    assert told == "Brier score 0.4625, expected calibration error 0.5500 (100 judgements)"
+    assert detection.calibration(copy, []) == detection.calibration(folder / "none.sqlite", [spec]) == ""
 
 
 def test_rows_of_other_runs_stay_in_the_file(tiny, detection, tmp_path):
