@@ -13,12 +13,12 @@ from flanders.geometry import (
     combine,
     distances_of_gram,
     gram,
-    gram_and_projections,
     inner_products,
     less_their_mean,
     mean,
     move,
     on_host,
+    products_with,
     projections,
     sorted_columns,
     squared_distances,
@@ -73,28 +73,28 @@ def test_everything_agrees_with_the_plain_formula_in_float64(d, dtype, convert):
 
 
 @pytest.mark.parametrize("d", WIDTHS)
-@pytest.mark.parametrize("centred", [False, True])
-def test_products_of_rows_with_each_other_and_with_directions_come_in_one_pass(d, centred, convert):
+@pytest.mark.parametrize(("centred", "skip"), [(False, 0), (True, 0), (True, 3)])
+def test_products_of_rows_with_each_other_and_with_directions_come_in_one_pass(d, centred, skip, convert):
     rows, center = random_rows(6, d), random_rows(1, d, seed=1)[0]
     directions = [random_rows(k, d, seed=k) for k in (4, 1)]
-    x = rows - center if centred else rows
+    x, v = rows - center if centred else rows, np.concatenate(directions)
     around = convert(center) if centred else None
-    products, along = gram_and_projections(convert(rows), [convert(v) for v in directions], around)
-    np.testing.assert_allclose(products, x @ x.T, rtol=1e-10, atol=1e-10)
-    np.testing.assert_allclose(along, x @ np.concatenate(directions).T, rtol=1e-10, atol=1e-10)
+    found = products_with(convert(rows), [convert(v) for v in directions], around, skip=skip)
+    for product, expected in zip(found, (x @ x.T, x @ v.T, v[skip:] @ v[skip:].T), strict=True):
+        np.testing.assert_allclose(product, expected, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("d", WIDTHS)
-def test_rows_less_their_mean_are_those_of_the_plain_formula(d, convert):
+@pytest.mark.parametrize("chosen", [[0, 1, 2, 3, 4], [3, 1]])
+def test_rows_less_their_mean_are_those_of_the_plain_formula(d, chosen, convert):
     rows, center = random_rows(5, d), random_rows(1, d, seed=1)[0]
-    w, a, b = np.random.default_rng(0).normal(size=(3, 5))
-    found, middle = less_their_mean(convert(rows), convert(center), w, a, b)
+    w, a, b = np.random.default_rng(0).normal(size=(3, len(chosen)))
+    found, middle = less_their_mean(convert(rows), np.array(chosen), convert(center), w, a, b)
     assert isinstance(found, type(convert(rows)))
-    expected = w @ (rows - center)
-    np.testing.assert_allclose(to_numpy(middle), expected, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(
-        to_numpy(found), a[:, None] * (rows - center) - b[:, None] * expected, rtol=1e-9, atol=1e-9
-    )
+    steps = rows[chosen] - center
+    np.testing.assert_allclose(to_numpy(middle), w @ steps, rtol=1e-9, atol=1e-9)
+    expected = a[:, None] * steps - b[:, None] * (w @ steps)
+    np.testing.assert_allclose(to_numpy(found), expected, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("d", WIDTHS)

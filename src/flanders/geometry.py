@@ -146,23 +146,23 @@ def projections(matrix: Array, directions: Array, center: Array | None = None) -
     return np.asarray(to_numpy(total), dtype=np.float64)
 
 
-def gram_and_projections(
-    matrix: Array, directions: Sequence[Array], center: Array | None = None
-) -> tuple[FloatMatrix, FloatMatrix]:
-    """Return the rows' inner products around `center`, `(m, m)`, and those with directions, `(m, k)`, in one pass.
+def products_with(
+    matrix: Array, directions: Sequence[Array], center: Array | None = None, *, skip: int = 0
+) -> tuple[FloatMatrix, FloatMatrix, FloatMatrix]:
+    """Return inner products in one pass: of the rows around `center`, with directions, and of the directions.
 
-    The rows of all `directions`, (k_i, d) each, are taken as one matrix; they are not centred.
+    That is `(m, m)`, `(m, k)` and `(k - skip, k - skip)`: the last are of all but the first `skip` directions. The
+    rows of all `directions`, (k_i, d) each, are taken as one matrix, and are not centred.
     """
     matrix, directions = on_host(matrix), [on_host(piece) for piece in directions]
     columns = list(column_blocks(matrix, *directions))
-    own: Any = 0.0
-    across: Any = 0.0
+    totals: list[Any] = [0.0, 0.0, 0.0]
     blocks = centred_blocks([matrix], None if center is None else on_host(center), columns)
     for rows, others in zip(blocks, centred_blocks(directions, None, columns), strict=True):
-        own = own + rows @ rows.T
-        across = across + rows @ others.T
-    products, along = (np.asarray(to_numpy(x), dtype=np.float64) for x in (own, across))
-    return (products + products.T) / 2, along
+        found = rows @ rows.T, rows @ others.T, others[skip:, :] @ others[skip:, :].T
+        totals = [total + part for total, part in zip(totals, found, strict=True)]
+    own, across, between = (np.asarray(to_numpy(total), dtype=np.float64) for total in totals)
+    return (own + own.T) / 2, across, (between + between.T) / 2
 
 
 def gram(matrix: Array, center: Array | None = None) -> FloatMatrix:
@@ -204,16 +204,22 @@ def clip_factors(lengths: FloatVector, radius: float) -> FloatVector:
 
 
 def less_their_mean(
-    matrix: Array, center: Array, weights: FloatVector, factors: FloatVector, shares: FloatVector
+    matrix: Array, rows: IntVector, center: Array, weights: FloatVector, factors: FloatVector, shares: FloatVector
 ) -> tuple[Array, Array]:
-    r"""Return the rows :math:`a_i (x_i - c) - b_i v`, and the vector :math:`v = \sum_i w_i (x_i - c)`."""
-    rows, at = on_host(matrix), on_host(center)[None, :]
-    xp = array_api_compat.array_namespace(rows)
-    w, a, b = (like(x, rows) for x in (weights, factors, shares))
+    r"""Return :math:`a_i (x_i - c) - b_i v` for these rows of a matrix, and :math:`v = \sum_i w_i (x_i - c)`."""
+    source, at = on_host(matrix), on_host(center)[None, :]
+    xp = array_api_compat.array_namespace(source)
+    chosen = None if rows.size == source.shape[0] else index_like(rows, source)
+    w, a, b = (like(x, source) for x in (weights, factors, shares))
     means, results = [], []
-    out = np.empty(rows.shape, dtype=rows.dtype) if array_api_compat.is_numpy_array(rows) else None
-    for columns in column_blocks(rows):
-        steps = rows[:, columns] - at[:, columns]
+    out = (
+        np.empty((rows.size, source.shape[1]), dtype=source.dtype)
+        if array_api_compat.is_numpy_array(source)
+        else None
+    )
+    for columns in column_blocks(source):
+        block = source[:, columns]
+        steps = (block if chosen is None else xp.take(block, chosen, axis=0)) - at[:, columns]
         means.append(w @ steps)
         found = a[:, None] * steps - b[:, None] * means[-1][None, :]
         if out is None:

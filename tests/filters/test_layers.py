@@ -18,9 +18,10 @@ def test_deviations_are_summed_layer_by_layer(library, rng, monkeypatch):
     scale, a, b = rng.normal(size=(3, 7))
     left = scale[:, None] * (updates - model) - a[:, None] * crowd - b[:, None] * own
     expected = np.stack([(left[:, cut] ** 2).sum(axis=1) for cut in np.split(np.arange(1004), [3, 1003])], axis=1)
-    parts = [(a, library(crowd)), (b, library(own))]
-    found = squares_by_layer(library(updates), library(model), scale, parts, LAYERS)
-    np.testing.assert_allclose(found, expected)
+    chosen = np.array([5, 0, 6])
+    parts = [(a[chosen], library(crowd), np.zeros(3, dtype=int)), (b[chosen], library(own), chosen)]
+    found = squares_by_layer(library(updates), chosen, library(model), scale[chosen], parts, LAYERS)
+    np.testing.assert_allclose(found, expected[chosen])
 
 
 def test_only_layers_with_an_unusual_part_of_the_deviation_are_named():

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import array_api_compat
 import numpy as np
 
-from flanders.geometry import HOST_BLOCK, FloatMatrix, like
-from flanders.types import Array, FloatVector, to_numpy
+from flanders.geometry import HOST_BLOCK, FloatMatrix, index_like, like
+from flanders.types import Array, FloatVector, IntVector, to_numpy
 
 NAMED = 2
 """Layers that are named of one update at most."""
@@ -18,24 +18,25 @@ LEAST_SHARE, LEAST_EXCESS = 0.2, 2.0
 
 def squares_by_layer(
     updates: Array,
+    rows: IntVector,
     global_model: Array,
     scale: FloatVector,
-    expected: Sequence[tuple[FloatVector, Array]],
+    expected: Sequence[tuple[FloatVector, Array, IntVector]],
     layers: Mapping[str, int],
 ) -> FloatMatrix:
-    r"""Return how far updates are from what was expected of them, squared, in each layer: `(n, layers)`.
+    r"""Return how far rows of updates are from what was expected of them, squared, in each layer: `(n, layers)`.
 
-    What is looked at is :math:`s_c (x_c - g) - \sum_k a_{kc} v_{kc}`, with the factors and vectors of `expected`;
-    vectors have a row for each update, or one for all.
+    What is looked at is :math:`s_c (x_c - g) - \sum_k a_{kc} v_{kc}`: `expected` has the factors, a matrix, and
+    which of its rows each vector is.
     """
-    xp, n = array_api_compat.array_namespace(updates), updates.shape[0]
+    xp, n = array_api_compat.array_namespace(updates), rows.size
     found = np.zeros((n, len(layers)))
-    factors = [(like(a, updates)[:, None], v) for a, v in expected]
-    stretch = like(scale, updates)[:, None]
+    parts = [(like(a, updates)[:, None], matrix, index_like(at, updates)) for a, matrix, at in expected]
+    stretch, index = like(scale, updates)[:, None], index_like(rows, updates)
     for number, columns in _blocks(layers, max(64, HOST_BLOCK // n)):
-        left = stretch * (updates[:, columns] - global_model[None, columns])
-        for a, v in factors:
-            left = left - a * v[..., columns]
+        left = stretch * (xp.take(updates[:, columns], index, axis=0) - global_model[None, columns])
+        for a, matrix, at in parts:
+            left = left - a * xp.take(matrix[:, columns], at, axis=0)
         found[:, number] += to_numpy(xp.sum(left * left, axis=1))
     return found
 

@@ -7,7 +7,7 @@ mark is the direction in which it differed from them when it was last accepted,
 .. math:: e_c \propto \frac{u_c}{\|u_c\|} - \frac{\langle u_c, \bar u\rangle}{\|u_c\|\,\|\bar u\|^2}\, \bar u,
           \qquad \|e_c\| = 1.
 
-Five things are asked of a new update:
+Six things are asked of a new update:
 
 - *fingerprint*: is it more like its sender's mark than like the other clients'? The inner product with its own
   mark, in standard deviations above those with the others' marks. Whoever sends what was not learnt from this
@@ -19,9 +19,12 @@ Five things are asked of a new update:
 - *originality*: does somebody with a clearer fingerprint send nearly the same? Of clients that all send one crafted
   model, or copy an honest client, at most the one whom it fits best passes, and only if it fits well: against whom
   others copy, a doubt about the mark counts twice.
+- *novelty*: is there something new in it? Training on data always adds what nobody has sent before: the share of
+  the direction that no sum of the last round's updates makes up, dropped ones included. Who sends a forecast, a
+  replay or a mixture of what it has seen has none.
 
-A client without a mark is asked whether its length and its heading are usual for anyone, and whether anybody sends
-nearly the same.
+A client without a mark is asked whether its length and its heading are usual for anyone, whether anybody sends
+nearly the same, and for novelty.
 
 Each answer is compared with those of the clients accepted in the last rounds, in robust standard deviations (median
 and median deviation, which do not notice that the filter has cut off a tail). The largest deviation is the client's
@@ -40,7 +43,7 @@ from numpy.typing import NDArray
 from flanders.calibration import local_false_discovery_rate
 from flanders.filters.filter import Scores
 from flanders.filters.layers import in_which, squares_by_layer
-from flanders.geometry import FloatMatrix, gram, gram_and_projections, index_like, less_their_mean
+from flanders.geometry import FloatMatrix, gram, index_like, less_their_mean, products_with
 from flanders.state import saveable
 from flanders.types import Array, ClientId, FloatVector, IntVector, Round
 
@@ -48,24 +51,24 @@ MEMORY = 5
 """Rounds whose accepted clients are the reference."""
 REMEMBERED = 10
 """Clients are forgotten when so many rounds' worth of others were accepted since: ids may be free."""
-CHANNELS = ("fingerprint", "likeness", "length", "heading", "originality", "any length", "any heading")
-FINGERPRINT, LIKENESS, LENGTH, HEADING, ORIGINALITY, ANY_LENGTH, ANY_HEADING = range(7)
-OF_THE_KNOWN = np.array([True, True, True, True, True, False, False])
+CHANNELS = ("fingerprint", "likeness", "length", "heading", "originality", "any length", "any heading", "novelty")
+FINGERPRINT, LIKENESS, LENGTH, HEADING, ORIGINALITY, ANY_LENGTH, ANY_HEADING, NOVELTY = range(8)
+OF_THE_KNOWN = np.array([True, True, True, True, True, False, False, True])
 """What clients with a mark are asked; the others are asked the rest, and for their originality."""
 MARK = [FINGERPRINT, LIKENESS]
 OWN, ANY = np.array([LENGTH, HEADING]), np.array([ANY_LENGTH, ANY_HEADING])
 """The same two, compared with the client's own past and with everybody's."""
-SIDES = np.array([-1, -1, 0, -1, -1, 0, -1])
+SIDES = np.array([-1, -1, 0, -1, -1, 0, -1, -1])
 """On which side an answer is suspicious: below, or on both."""
-TAILS = 6
+TAILS = 7
 """On so many sides a client may deviate: the allowed rate is shared by them."""
 STRANGE = -2.0
 """No client's own update has a fingerprint below this, whatever accepted ones had: strangers' are around zero."""
 CLEAR = 10.0
 """Any fingerprint above this will do: it also depends on who else is known, which changes when attackers come."""
-WEIGHTS = np.array([1.5, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0])
+WEIGHTS = np.array([1.5, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0])
 """Honest clients' marks have light tails, nearly normal ones: a deviation there means more than one in length."""
-LEAST_SPREAD = (0.3, 0.02, 0.02, 0.02, 0.2, 0.02, 0.02)
+LEAST_SPREAD = (0.3, 0.02, 0.02, 0.02, 0.2, 0.02, 0.02, 0.02)
 """Standard deviations are taken to be at least this: few clients cannot show less."""
 OLDEST = 10
 """Rounds since a client was accepted that count: lengths and headings wander, as far as the root of the time."""
@@ -77,8 +80,7 @@ LARGEST_FALL, LARGEST_RISE = -0.4, 0.3
 PATIENCE = 1.5
 """How much wider the limits get with each round in a row that kept too few: things may have changed for good."""
 COPIED = 2.0
-"""How much more doubts about a client's mark count where somebody else sends nearly the same. An update like its
-sender's mark beyond measure is doubtful then, too: the mark may be an earlier copy's."""
+"""How much more doubts about a client's mark count where somebody else sends nearly the same."""
 SAME = 1e-6
 """Directions whose cosine is this close to 1 count as the same."""
 FEWEST_OTHERS = 3
@@ -107,6 +109,8 @@ class Signatures:
     """What the clients accepted in the last rounds answered, `(n, channels)` each."""
     failures: int = 0
     """How many rounds in a row kept too few."""
+    refused: Array = None
+    """`(n, d)`: the directions of the updates that were dropped in the last round; None if none was."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +132,7 @@ class Answers:
     def relative(self) -> FloatMatrix:
         """The values, with lengths and headings relative to the round's typical ones."""
         length, heading = self.typical
-        relative = np.asarray(self.values - np.array([0.0, 0.0, length, heading, 0.0, length, heading]))
+        relative = np.asarray(self.values - np.array([0.0, 0.0, length, heading, 0.0, length, heading, 0.0]))
         relative[:, OWN] /= self.scale[:, None]
         return relative
 
@@ -146,23 +150,30 @@ def ask(known: Signatures, round_: Round, number: int) -> Answers:
     row_of = {client: row for row, client in enumerate(known.clients)}
     rows = np.array([i for i, c in enumerate(round_.clients) if c in row_of], dtype=np.int64)
     places = np.array([row_of[round_.clients[i]] for i in rows], dtype=np.int64)
-    marks, at = known.marks, places
-    if 2 * rows.size < len(known.clients):  # most are not here: leave them out
-        marks, at = rows_of(marks, places), np.arange(rows.size)
-    directions = [marks, known.crowd[None, :]]
-    products, along = gram_and_projections(round_.updates, directions, round_.global_model)
+    newest = np.flatnonzero(known.accepted == known.accepted.max())  # the last of all
+    wanted = np.concatenate([np.setdiff1d(places, newest), newest])
+    if 2 * wanted.size >= len(known.clients):
+        wanted = np.arange(len(known.clients))
+    marks = known.marks if wanted.size == len(known.clients) else rows_of(known.marks, wanted)
+    at = np.zeros(len(known.clients), dtype=np.int64)
+    at[wanted] = np.arange(wanted.size)
+    at = at[places]
+    old = marks.shape[0] - newest.size
+    directions = [marks, known.crowd[None, :]] + ([] if known.refused is None else [known.refused])
+    products, along, between = products_with(round_.updates, directions, round_.global_model, skip=old)
     lengths = lengths_of(products)
     along /= lengths[:, None]
+    values[:, NOVELTY] = novelty(along[:, old:], between)
     among = along[np.ix_(rows, at)]
     values[:, ANY_LENGTH] = np.log(lengths)
-    values[:, ANY_HEADING] = along[:, -1]
+    values[:, ANY_HEADING] = along[:, marks.shape[0]]
     values[rows, FINGERPRINT] = standing_out(among)
     values[rows, LIKENESS] = np.diagonal(among)
     values[np.ix_(rows, OWN)] = values[np.ix_(rows, ANY)] - known.usual[places]
     values[:, ORIGINALITY] = originality(apartness(products), values[:, FINGERPRINT])
     known_rows[rows] = True
     of_the_new = ~OF_THE_KNOWN
-    of_the_new[ORIGINALITY] = True
+    of_the_new[[ORIGINALITY, NOVELTY]] = True
     asked = np.where(known_rows[:, None], OF_THE_KNOWN, of_the_new)
     scale = np.ones(m)
     scale[rows] = np.sqrt(np.clip(number - known.accepted[places], 1, OLDEST))
@@ -187,8 +198,7 @@ def judge(known: Signatures, round_: Round, number: int, max_false_positive_rate
     away = deviations(answers.relative, answers.asked, middle, spread)
     away[:, LIKENESS] /= answers.scale  # marks fade
     copied = apartness(answers.products).min(axis=1) < middle[ORIGINALITY] - limit * spread[ORIGINALITY]
-    doubts = away[np.ix_(copied, MARK)]
-    away[np.ix_(copied, MARK)] = np.maximum(COPIED * doubts, -doubts)
+    away[np.ix_(copied, MARK)] *= COPIED
     scores = away.max(axis=1)
     p = np.minimum(1.0, TAILS * t_tail(scores))
     chance = 1.0 - local_false_discovery_rate(np.maximum(p, 1e-300))
@@ -210,11 +220,10 @@ def in_layers(
     assert known.usual is not None
     rows = np.concatenate([wrong, right])
     places = np.array([row_of[round_.clients[i]] for i in rows])
-    updates, marks = rows_of(round_.updates, rows), rows_of(known.marks, places)
-    headings = known.usual[places, 1] + answers.typical[1]
-    expected = [(headings, known.crowd[None, :]), (np.full(rows.size, likeness), marks)]
+    headings, same = known.usual[places, 1] + answers.typical[1], np.zeros_like(rows)
+    expected = [(headings, known.crowd[None, :], same), (np.full(rows.size, likeness), known.marks, places)]
     scale = 1.0 / lengths_of(answers.products)[rows]
-    squares = squares_by_layer(updates, round_.global_model, scale, expected, round_.layers)
+    squares = squares_by_layer(round_.updates, rows, round_.global_model, scale, expected, round_.layers)
     told = in_which(squares[: wrong.size], squares[wrong.size :], list(round_.layers))
     return dict(zip(wrong.tolist(), told, strict=True))
 
@@ -237,6 +246,7 @@ def in_words(from_middle: FloatVector, away: FloatVector, spoken: NDArray[np.boo
         "nearly a copy of another client's",
         f"{math.exp(min(from_middle[ANY_LENGTH], 700.0)):.2g} times the usual length" if spoken[ANY_LENGTH] else "",
         "heading away from the others",
+        "made up of earlier updates",
     )
     order = sorted(np.flatnonzero(spoken), key=lambda i: -away[i])
     return ", ".join(f"{texts[i]} ({away[i]:.1f} sd)" for i in order)
@@ -244,10 +254,11 @@ def in_words(from_middle: FloatVector, away: FloatVector, spoken: NDArray[np.boo
 
 def learn(known: Signatures, round_: Round, number: int, kept: IntVector, answers: Answers | None) -> Signatures:
     """Return what is known after a round whose `kept` clients were accepted."""
-    if kept.size < 2:
-        return replace(known, failures=known.failures + 1)
     if answers is None:
         answers = ask(known, round_, number)
+    refused = directions_of(round_, np.setdiff1d(np.arange(len(round_.clients)), kept), answers.products)
+    if kept.size < 2:
+        return replace(known, failures=known.failures + 1, refused=refused)
     if math.isnan(answers.typical[0]):  # nobody was judged: the middle of all
         own, any_ = answers.values[np.ix_(kept, OWN)], answers.values[np.ix_(kept, ANY)]
         length, heading = np.median(np.nan_to_num(np.where(np.isnan(own), any_, own)), axis=0).tolist()
@@ -278,7 +289,16 @@ def learn(known: Signatures, round_: Round, number: int, kept: IntVector, answer
         answers.typical,
         np.array([when[client] for client in usual]),
         (*known.past, relative)[-MEMORY:],
+        refused=refused,
     )
+
+
+def directions_of(round_: Round, rows: IntVector, products: FloatMatrix) -> Array | None:
+    """Return these clients' displacements as unit vectors; None if there are none of them."""
+    if rows.size == 0:
+        return None
+    zero, scale = np.zeros(rows.size), 1.0 / lengths_of(products)[rows]
+    return less_their_mean(round_.updates, rows, round_.global_model, zero, scale, zero)[0]
 
 
 def new_marks(round_: Round, kept: IntVector, products: FloatMatrix) -> tuple[Array, Array]:
@@ -287,10 +307,8 @@ def new_marks(round_: Round, kept: IntVector, products: FloatMatrix) -> tuple[Ar
     cosines = products[np.ix_(kept, kept)] / np.outer(lengths, lengths)
     with_mean, mean_square = cosines.mean(axis=1), max(float(cosines.mean()), 1e-12)
     left = np.sqrt(np.maximum(1.0 - with_mean**2 / mean_square, 1e-12))
-    g, everyone = round_.global_model, kept.size == len(round_.clients)
-    sent = round_.updates if everyone else rows_of(round_.updates, kept)
     weights, factors, shares = 1.0 / lengths / kept.size, 1.0 / lengths / left, with_mean / mean_square / left
-    marks, mean = less_their_mean(sent, g, weights, factors, shares)
+    marks, mean = less_their_mean(round_.updates, kept, round_.global_model, weights, factors, shares)
     return marks, mean / mean_square**0.5
 
 
@@ -312,6 +330,15 @@ def standing_out(among: FloatMatrix) -> FloatVector:
     others = among[~np.eye(n, dtype=bool)].reshape(n, n - 1)
     above: FloatVector = (np.diagonal(among) - others.mean(axis=1)) / np.maximum(others.std(axis=1, ddof=1), 1e-12)
     return above
+
+
+def novelty(along: FloatMatrix, between: FloatMatrix) -> FloatVector:
+    """Return the logarithm of the share of each direction that no sum of the remembered ones makes up.
+
+    `along` are its inner products with them, `between` theirs with each other.
+    """
+    explained = (along * np.linalg.solve(between + SAME * np.eye(len(between)), along.T).T).sum(axis=1)
+    return np.asarray(np.log(np.maximum(1.0 - explained, SAME)))
 
 
 def apartness(products: FloatMatrix) -> FloatMatrix:
