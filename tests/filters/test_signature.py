@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 
 from flanders import Defense, FedAvg, Flanders, Median
-from flanders.filters.signature import apartness, novelty, originality, standing_out, t_limit, t_tail, typical_level
+from flanders.filters.signature import (
+    Signatures,
+    apartness,
+    marks_to_compare_with,
+    novelty,
+    originality,
+    standing_out,
+    t_limit,
+    t_tail,
+    typical_level,
+)
 from flanders.state import load_state, save_state
 from flanders.types import InputError
 
@@ -223,6 +233,17 @@ def test_parameters_of_the_paper_s_filter_are_refused():
         Flanders(keep="auto", window=5)
     with pytest.raises(InputError, match="must be a number or 'auto'"):
         Flanders(keep="automatic")
+
+
+@pytest.mark.parametrize("count", [4, 30])
+def test_marks_of_the_absent_are_left_out_if_they_are_many(count):
+    marks, accepted = np.arange(count * 2.0).reshape(count, 2), np.array([1] * (count - 2) + [2, 2])
+    known = Signatures(tuple(range(count)), marks, accepted=accepted)
+    places = np.array([count - 1, 0])
+    found, at, old = marks_to_compare_with(known, places)
+    np.testing.assert_array_equal(found[at], marks[places])
+    np.testing.assert_array_equal(found[old:], marks[-2:])
+    assert len(found) == (4 if count == 4 else 3)
 
 
 def test_novelty_is_what_no_sum_of_the_remembered_directions_makes_up():

@@ -150,15 +150,7 @@ def ask(known: Signatures, round_: Round, number: int) -> Answers:
     row_of = {client: row for row, client in enumerate(known.clients)}
     rows = np.array([i for i, c in enumerate(round_.clients) if c in row_of], dtype=np.int64)
     places = np.array([row_of[round_.clients[i]] for i in rows], dtype=np.int64)
-    newest = np.flatnonzero(known.accepted == known.accepted.max())  # the last of all
-    wanted = np.concatenate([np.setdiff1d(places, newest), newest])
-    if 2 * wanted.size >= len(known.clients):
-        wanted = np.arange(len(known.clients))
-    marks = known.marks if wanted.size == len(known.clients) else rows_of(known.marks, wanted)
-    at = np.zeros(len(known.clients), dtype=np.int64)
-    at[wanted] = np.arange(wanted.size)
-    at = at[places]
-    old = marks.shape[0] - newest.size
+    marks, at, old = marks_to_compare_with(known, places)
     directions = [marks, known.crowd[None, :]] + ([] if known.refused is None else [known.refused])
     products, along, between = products_with(round_.updates, directions, round_.global_model, skip=old)
     lengths = lengths_of(products)
@@ -178,6 +170,22 @@ def ask(known: Signatures, round_: Round, number: int) -> Answers:
     scale = np.ones(m)
     scale[rows] = np.sqrt(np.clip(number - known.accepted[places], 1, OLDEST))
     return Answers(values, asked & ~np.isnan(values), products, scale)
+
+
+def marks_to_compare_with(known: Signatures, places: IntVector) -> tuple[Array, IntVector, int]:
+    """Return the marks at these places and, at the end, those of all clients accepted last.
+
+    Also where in them those of the places are, and how many come before the newest ones. If these are most marks
+    anyway, they are all returned, for that takes no copy.
+    """
+    assert known.accepted is not None
+    newest = np.flatnonzero(known.accepted == known.accepted.max())  # at the end there, too
+    wanted = np.concatenate([np.setdiff1d(places, newest), newest])
+    if 2 * wanted.size >= len(known.clients):
+        return known.marks, places, len(known.clients) - newest.size
+    at = np.zeros(len(known.clients), dtype=np.int64)
+    at[wanted] = np.arange(wanted.size)
+    return rows_of(known.marks, wanted), at[places], wanted.size - newest.size
 
 
 def judge(known: Signatures, round_: Round, number: int, max_false_positive_rate: float) -> Scores | None:
