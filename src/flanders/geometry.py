@@ -209,7 +209,7 @@ def less_their_mean(
     r"""Return :math:`a_i (x_i - c) - b_i v` for these rows of a matrix, and :math:`v = \sum_i w_i (x_i - c)`."""
     source, at = on_host(matrix), on_host(center)[None, :]
     xp = array_api_compat.array_namespace(source)
-    chosen = None if rows.size == source.shape[0] else index_like(rows, source)
+    chosen = None if np.array_equal(rows, np.arange(source.shape[0])) else index_like(rows, source)
     w, a, b = (like(x, source) for x in (weights, factors, shares))
     means, results = [], []
     out = (
