@@ -13,10 +13,8 @@ from flanders.filters.signature import (
     novelty,
     originality,
     standing_out,
-    t_limit,
-    t_tail,
-    typical_level,
 )
+from flanders.filters.verdict import t_limit, t_tail, typical_level
 from flanders.state import load_state, save_state
 from flanders.types import InputError
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from flanders import calibration
 from flanders.calibration import Calibration
-from flanders.filters import signature
 from flanders.filters.filter import Filter, Scores, check_keep, draw_seed, lowest
 from flanders.filters.forecasting import EUCLIDEAN, Forecaster, score
 from flanders.filters.history import Layout, Snapshot, amended, products
@@ -24,7 +23,8 @@ from flanders.filters.reduction import (
 )
 from flanders.filters.reference import Reference
 from flanders.filters.refitting import KeptFit, distances, fit_history, forecast_rows
-from flanders.filters.signature import Signatures
+from flanders.filters.signature import Signatures, learn
+from flanders.filters.verdict import judge
 from flanders.geometry import FloatMatrix
 from flanders.state import saveable
 from flanders.types import (
@@ -253,7 +253,7 @@ class Flanders(Filter[FlandersState]):
         """Score each client by the distance of its model to the forecast; None in the first round."""
         if self.automatic:
             number = state.round_number + 1
-            return signature.judge(state.signatures, round_, number, self.max_false_positive_rate)
+            return judge(state.signatures, round_, number, self.max_false_positive_rate)
         if not state.snapshots:
             return None
         evidence: FloatMatrix | KeptFit | None = None
@@ -300,7 +300,7 @@ class Flanders(Filter[FlandersState]):
         """Remember the round, with the models of dropped clients replaced."""
         if self.automatic:
             answers, number = None if scores is None else scores.evidence, state.round_number + 1
-            learnt = signature.learn(state.signatures, round_, number, kept, answers)
+            learnt = learn(state.signatures, round_, number, kept, answers)
             return replace(state, round_number=number, signatures=learnt)
         if self.sampling == "variance" and state.columns is None:
             chosen = most_varied_columns(round_.take(kept).updates, self.sample or 0)

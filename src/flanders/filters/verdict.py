@@ -1,0 +1,180 @@
+r"""Whom to drop, by what the clients answered: the decision behind `Flanders(keep="auto")`.
+
+Each answer is compared with those of the clients accepted in the last rounds, in robust standard deviations (median
+and median deviation, which do not notice that the filter has cut off a tail). The largest deviation is the client's
+score, and its p-value follows from the heavy tails of Student's t with 5 degrees of freedom.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flanders.calibration import local_false_discovery_rate
+from flanders.filters.filter import Scores
+from flanders.filters.layers import in_which, squares_by_layer
+from flanders.filters.signature import (
+    ANY,
+    ANY_LENGTH,
+    CHANNELS,
+    FEWEST_OTHERS,
+    FINGERPRINT,
+    LENGTH,
+    LIKENESS,
+    MARK,
+    ORIGINALITY,
+    OWN,
+    Answers,
+    Signatures,
+    apartness,
+    ask,
+    lengths_of,
+)
+from flanders.geometry import FloatMatrix
+from flanders.types import FloatVector, Round
+
+SIDES = np.array([-1, -1, 0, -1, -1, 0, -1, -1])
+"""On which side an answer is suspicious: below, or on both."""
+TAILS = 7
+"""On so many sides a client may deviate: the allowed rate is shared by them."""
+STRANGE = -2.0
+"""No client's own update has a fingerprint below this, whatever accepted ones had: strangers' are around zero."""
+CLEAR = 10.0
+"""Any fingerprint above this will do: it also depends on who else is known, which changes when attackers come."""
+WEIGHTS = np.array([1.5, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0])
+"""Honest clients' marks have light tails, nearly normal ones: a deviation there means more than one in length."""
+LEAST_SPREAD = (0.3, 0.02, 0.02, 0.02, 0.2, 0.02, 0.02, 0.02)
+"""Standard deviations are taken to be at least this: few clients cannot show less."""
+PACE = 0.1
+"""How far typical log lengths and headings move in a round, as a rule."""
+NEAR = 2.0
+"""Who is so many standard deviations from the most typical client is of its kind."""
+LARGEST_FALL, LARGEST_RISE = -0.4, 0.3
+PATIENCE = 1.5
+"""How much wider the limits get with each round in a row that kept too few: things may have changed for good."""
+COPIED = 2.0
+"""How much more doubts about a client's mark count where somebody else sends nearly the same."""
+EXAMPLES = 10
+"""Accepted clients by which one can tell how deviations are spread over the layers as a rule."""
+
+
+def judge(known: Signatures, round_: Round, number: int, max_false_positive_rate: float) -> Scores | None:
+    """Score the clients of a round by their largest deviation; None while there is nothing to compare with."""
+    if not known.past:
+        return None
+    answers = ask(known, round_, number)
+    middle, spread = robust_normal(np.concatenate(known.past))
+    limit = t_limit(max_false_positive_rate / TAILS)
+    least, most = (WEIGHTS[FINGERPRINT] * (middle[FINGERPRINT] - low) / limit for low in (CLEAR, STRANGE))
+    spread[FINGERPRINT] = np.clip(spread[FINGERPRINT], least, most)
+    spread = np.maximum(spread, LEAST_SPREAD) * PATIENCE**known.failures
+    away = deviations(answers.values, answers.asked, middle, spread)
+    alike = away[:, MARK].max(axis=1) <= limit
+    own, any_ = answers.values[:, OWN] - middle[OWN], answers.values[:, ANY] - middle[ANY]
+    levels = np.where(answers.asked[:, OWN], own, any_)
+    answers = replace(answers, typical=typical_level(levels, alike, known.typical, spread[OWN]))
+    away = deviations(answers.relative, answers.asked, middle, spread)
+    away[:, LIKENESS] /= answers.scale  # marks fade
+    copied = apartness(answers.products).min(axis=1) < middle[ORIGINALITY] - limit * spread[ORIGINALITY]
+    away[np.ix_(copied, MARK)] *= COPIED
+    scores = away.max(axis=1)
+    p = np.minimum(1.0, TAILS * t_tail(scores))
+    chance = 1.0 - local_false_discovery_rate(np.maximum(p, 1e-300))
+    reasons = [in_words(*client) for client in zip(answers.relative - middle, away, away > limit, strict=True)]
+    for row, where in in_layers(known, round_, answers, scores > limit, middle[LIKENESS]).items():
+        reasons[row] += f"; {where}" if where else ""
+    return Scores(round_.clients, scores, chance, scores > limit, tuple(reasons), evidence=answers)
+
+
+def deviations(
+    values: FloatMatrix, asked: NDArray[np.bool_], middle: FloatVector, spread: FloatVector
+) -> FloatMatrix:
+    """Return how far each answer is on the suspicious side, in standard deviations of accepted clients' answers."""
+    away = (values - middle) / spread * WEIGHTS
+    return np.where(asked, np.where(SIDES == 0, np.abs(away), SIDES * away), -np.inf)
+
+
+def robust_normal(values: FloatMatrix) -> tuple[FloatVector, FloatVector]:
+    """Return middle and spread of each channel: median, and median deviation scaled to a standard deviation."""
+    middle, spread = np.zeros(len(CHANNELS)), np.array(LEAST_SPREAD)
+    for i in range(len(CHANNELS)):
+        column = values[~np.isnan(values[:, i]), i]
+        if column.size:
+            middle[i] = np.median(column)
+            spread[i] = max(spread[i], 1.4826 * float(np.median(np.abs(column - middle[i]))))
+    return middle, spread
+
+
+def typical_level(
+    levels: FloatMatrix, alike: NDArray[np.bool_], last: tuple[float, float], spread: FloatVector
+) -> tuple[float, float]:
+    """Return the round's typical length and heading: near the last, where most lie who look like themselves.
+
+    Attackers in the majority may agree on anything; to be taken for typical it must be what
+    honest clients could have come to in a round.
+    """
+    x = levels[alike] if alike.any() else levels
+    apart = (((x[:, None] - x[None, :]) / spread) ** 2).sum(axis=2)
+    moved = ((x - last) / PACE) ** 2
+    best = np.argmax(np.exp(-0.5 * apart).sum(axis=1) * np.exp(-0.5 * moved.sum(axis=1)))
+    step = np.median(x[apart[best] <= 2 * NEAR**2], axis=0) - last
+    length, heading = last + np.clip(step, LARGEST_FALL, LARGEST_RISE)
+    return float(length), float(heading)
+
+
+def in_words(from_middle: FloatVector, away: FloatVector, spoken: NDArray[np.bool_]) -> str:
+    """Say which answers speak against a client, the strongest first, and how far off they are."""
+    texts = (
+        "not its own fingerprint",
+        "unlike its own past",
+        f"{math.exp(min(from_middle[LENGTH], 700.0)):.2g} times its usual length" if spoken[LENGTH] else "",
+        "heading away from the others",
+        "nearly a copy of another client's",
+        f"{math.exp(min(from_middle[ANY_LENGTH], 700.0)):.2g} times the usual length" if spoken[ANY_LENGTH] else "",
+        "heading away from the others",
+        "made up of earlier updates",
+    )
+    order = sorted(np.flatnonzero(spoken), key=lambda i: -away[i])
+    return ", ".join(f"{texts[i]} ({away[i]:.1f} sd)" for i in order)
+
+
+def in_layers(
+    known: Signatures, round_: Round, answers: Answers, suspects: NDArray[np.bool_], likeness: float
+) -> dict[int, str]:
+    """Say of suspects that have a mark in which layers they are unlike it, as far as that can be told."""
+    row_of = {client: row for row, client in enumerate(known.clients)}
+    marked = np.array([client in row_of for client in round_.clients])
+    wrong, right = np.flatnonzero(suspects & marked), np.flatnonzero(~suspects & marked)[:EXAMPLES]
+    if len(round_.layers) < 2 or wrong.size == 0 or right.size < FEWEST_OTHERS:
+        return {}
+    assert known.usual is not None
+    rows = np.concatenate([wrong, right])
+    places = np.array([row_of[round_.clients[i]] for i in rows])
+    headings, same = known.usual[places, 1] + answers.typical[1], np.zeros_like(rows)
+    expected = [(headings, known.crowd[None, :], same), (np.full(rows.size, likeness), known.marks, places)]
+    scale = 1.0 / lengths_of(answers.products)[rows]
+    squares = squares_by_layer(round_.updates, rows, round_.global_model, scale, expected, round_.layers)
+    told = in_which(squares[: wrong.size], squares[wrong.size :], list(round_.layers))
+    return dict(zip(wrong.tolist(), told, strict=True))
+
+
+def t_limit(tail: float) -> float:
+    """Return the value that Student's t with 5 degrees of freedom exceeds with this probability."""
+    low, high = 0.0, 1e12
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if float(t_tail(np.array([middle]))[0]) > tail else (low, middle)
+    return high
+
+
+def t_tail(x: FloatVector) -> FloatVector:
+    """Return the probability that Student's t with 5 degrees of freedom is above x."""
+    # with tan(angle) = sqrt(5) / x: no difference of nearly equal numbers far out
+    angle = np.arctan2(math.sqrt(5.0), x)
+    sine, cosine = np.sin(angle), np.cos(angle)
+    tail = (angle - sine * cosine * (1 + 2 / 3 * sine**2)) / math.pi
+    far = 8 * 25 * math.sqrt(5) / (15 * math.pi) / np.maximum(np.abs(x), 1.0) ** 5
+    return np.where(x > 1e3, far, tail)
