@@ -9,6 +9,7 @@ from flanders import Defense, FedAvg, Flanders, Median
 from flanders.filters.signature import (
     Signatures,
     apartness,
+    company,
     marks_to_compare_with,
     novelty,
     originality,
@@ -264,6 +265,41 @@ def test_who_sends_sums_of_what_was_sent_before_is_dropped_though_it_looks_like_
     caught, honest_lost = rates(attacked(repeat_with_a_pull, fraction=fraction))
     assert caught >= 0.95
     assert honest_lost <= 0.02
+
+
+def test_company_is_the_mean_cosine_with_the_others_of_the_group_above_the_loners():
+    x = np.array([[1.0, 0.0], [2.0, 0.0], [0.0, 3.0], [1.0, 1.0], [0.0, -1.0]])
+    half, group = 0.5**0.5, np.array([True, True, True, True, False])
+    means = np.array([1 + half, 1 + half, half, 3 * half, -0.75 * (1 + half)]) / 3
+    common, above_loners = company(x @ x.T, group).T
+    np.testing.assert_allclose(common, means)
+    np.testing.assert_allclose(above_loners, means - np.quantile(means[:4], 0.1))
+    assert np.isnan(company(x @ x.T, np.array([True, True, True, False, False]))).all()
+
+
+def pulls_aside(pull):
+    """Attackers who add to their own step one that is the same for all, `pull(number)` times as long."""
+
+    def attack(updates, bad, federation):
+        aside = np.random.default_rng(7).normal(size=D)
+        aside -= aside @ federation.crowd / (federation.crowd @ federation.crowd) * federation.crowd
+        lengths = np.linalg.norm(updates[bad] - federation.model, axis=1, keepdims=True)
+        updates[bad] += pull(federation.number) * lengths * aside / np.linalg.norm(aside)
+        return updates
+
+    return attack
+
+
+def test_a_majority_that_adds_one_pull_to_its_own_steps_has_too_much_in_common():
+    caught, honest_lost = rates(attacked(pulls_aside(lambda number: 0.7)))
+    assert caught >= 0.9
+    assert honest_lost <= 0.05
+
+
+def test_a_majority_that_pulls_more_from_round_to_round_is_found_and_does_not_make_the_others_odd():
+    found = attacked(pulls_aside(lambda number: min(1.5, 0.2 * (number - 2))), rounds=25)
+    assert rates(found[10:])[0] >= 0.95
+    assert rates(found)[1] <= 0.05
 
 
 def test_whoever_is_not_told_whom_to_keep_finds_out():

@@ -7,7 +7,7 @@ mark is the direction in which it differed from them when it was last accepted,
 .. math:: e_c \propto \frac{u_c}{\|u_c\|} - \frac{\langle u_c, \bar u\rangle}{\|u_c\|\,\|\bar u\|^2}\, \bar u,
           \qquad \|e_c\| = 1.
 
-Six things are asked of a new update:
+Seven things are asked of a new update:
 
 - *fingerprint*: is it more like its sender's mark than like the other clients'? The inner product with its own
   mark, in standard deviations above those with the others' marks. Whoever sends what was not learnt from this
@@ -22,9 +22,12 @@ Six things are asked of a new update:
 - *novelty*: is there something new in it? Training on data always adds what nobody has sent before: the share of
   the direction that no sum of the last round's updates makes up, dropped ones included. Who sends a forecast, a
   replay or a mixture of what it has seen has none.
+- *company*: has it more in common with the others than accepted updates had? What counts is the mean cosine with
+  all who look like themselves, and also how far it is above that of the loners among them: if everyone's has
+  risen, so has theirs. It finds a majority that adds one pull to everyone's own update.
 
 A client without a mark is asked whether its length and its heading are usual for anyone, whether anybody sends
-nearly the same, and for novelty.
+nearly the same, and for novelty and company.
 """
 
 from __future__ import annotations
@@ -44,10 +47,14 @@ MEMORY = 5
 """Rounds whose accepted clients are the reference."""
 REMEMBERED = 10
 """Clients are forgotten when so many rounds' worth of others were accepted since: ids may be free."""
-CHANNELS = ("fingerprint", "likeness", "length", "heading", "originality", "any length", "any heading", "novelty")
+CHANNELS = (
+    *("fingerprint", "likeness", "length", "heading", "originality", "any length", "any heading", "novelty"),
+    *("company", "company above the loners"),
+)
 FINGERPRINT, LIKENESS, LENGTH, HEADING, ORIGINALITY, ANY_LENGTH, ANY_HEADING, NOVELTY = range(8)
-OF_THE_KNOWN = np.array([True, True, True, True, True, False, False, True])
-"""What clients with a mark are asked; the others are asked the rest, and for their originality."""
+COMPANY = [8, 9]
+OF_THE_KNOWN = np.array([True, True, True, True, True, False, False, True, True, True])
+"""What clients with a mark are asked; the others are asked the rest, and what needs no mark."""
 MARK = [FINGERPRINT, LIKENESS]
 OWN, ANY = np.array([LENGTH, HEADING]), np.array([ANY_LENGTH, ANY_HEADING])
 """The same two, compared with the client's own past and with everybody's."""
@@ -57,6 +64,8 @@ SAME = 1e-6
 """Directions whose cosine is this close to 1 count as the same."""
 FEWEST_OTHERS = 3
 """A fingerprint stands out from at least so many others'."""
+LONERS = 0.1
+"""The share of the clients that have the least in common with the others."""
 
 
 @saveable
@@ -73,6 +82,8 @@ class Signatures:
     """`(d,)`: the mean direction of the clients accepted last, a unit vector."""
     typical: tuple[float, float] = (0.0, 0.0)
     """The log length and the heading of the last round's typical update."""
+    lowest: tuple[float, float] = (math.inf, math.inf)
+    """The lowest typical ones so far."""
     accepted: IntVector | None = None
     """`(K,)`: the round in which each client was accepted last."""
     past: tuple[FloatMatrix, ...] = ()
@@ -101,10 +112,21 @@ class Answers:
     @property
     def relative(self) -> FloatMatrix:
         """The values, with lengths and headings relative to the round's typical ones."""
-        length, heading = self.typical
-        relative = np.asarray(self.values - np.array([0.0, 0.0, length, heading, 0.0, length, heading, 0.0]))
+        return self.relative_to(np.array(self.typical))
+
+    def relative_to(self, level: FloatVector) -> FloatMatrix:
+        """Return the values, with lengths and headings relative to a level of both."""
+        relative = self.values.copy()
+        for columns in (OWN, ANY):
+            relative[:, columns] -= level
         relative[:, OWN] /= self.scale[:, None]
         return relative
+
+    def in_company(self, group: NDArray[np.bool_]) -> Answers:
+        """Return the answers with what each client has in common with the others of a group."""
+        values = self.values.copy()
+        values[:, COMPANY] = company(self.products, group)
+        return replace(self, values=values)
 
 
 def ask(known: Signatures, round_: Round, number: int) -> Answers:
@@ -135,11 +157,11 @@ def ask(known: Signatures, round_: Round, number: int) -> Answers:
     values[:, ORIGINALITY] = originality(apartness(products), values[:, FINGERPRINT])
     known_rows[rows] = True
     of_the_new = ~OF_THE_KNOWN
-    of_the_new[[ORIGINALITY, NOVELTY]] = True
+    of_the_new[[ORIGINALITY, NOVELTY, *COMPANY]] = True
     asked = np.where(known_rows[:, None], OF_THE_KNOWN, of_the_new)
     scale = np.ones(m)
     scale[rows] = np.sqrt(np.clip(number - known.accepted[places], 1, OLDEST))
-    return Answers(values, asked & ~np.isnan(values), products, scale)
+    return Answers(values, asked, products, scale)
 
 
 def marks_to_compare_with(known: Signatures, places: IntVector) -> tuple[Array, IntVector, int]:
@@ -168,12 +190,13 @@ def learn(known: Signatures, round_: Round, number: int, kept: IntVector, answer
     if math.isnan(answers.typical[0]):  # nobody was judged: the middle of all
         own, any_ = answers.values[np.ix_(kept, OWN)], answers.values[np.ix_(kept, ANY)]
         length, heading = np.median(np.nan_to_num(np.where(np.isnan(own), any_, own)), axis=0).tolist()
-        answers = replace(answers, typical=(length, heading))
+        group = np.isin(np.arange(len(round_.clients)), kept)
+        answers = replace(answers.in_company(group), typical=(length, heading))
     marks, crowd = new_marks(round_, kept, answers.products)
     senders, relative = [round_.clients[i] for i in kept], answers.relative[kept]
     now = np.nan_to_num(relative[:, ANY])
     if known.marks is None:
-        return Signatures(tuple(senders), marks, now, crowd, answers.typical, np.full(kept.size, number))
+        return Signatures(tuple(senders), marks, now, crowd, answers.typical, accepted=np.full(kept.size, number))
     assert known.usual is not None
     assert known.accepted is not None
     usual = dict(zip(known.clients, known.usual, strict=True))
@@ -182,6 +205,7 @@ def learn(known: Signatures, round_: Round, number: int, kept: IntVector, answer
         usual[client] = (usual.pop(client, now[i]) + now[i]) / 2  # to the end: accepted last
     for client in list(usual)[: -REMEMBERED * len(round_.clients)]:
         del usual[client]
+    lowest = (min(known.lowest[0], answers.typical[0]), min(known.lowest[1], answers.typical[1]))
     absent = set(usual) - set(senders)
     older = np.array([row for row, client in enumerate(known.clients) if client in absent], dtype=np.int64)
     if older.size:
@@ -193,6 +217,7 @@ def learn(known: Signatures, round_: Round, number: int, kept: IntVector, answer
         np.stack(list(usual.values())),
         crowd,
         answers.typical,
+        lowest,
         np.array([when[client] for client in usual]),
         (*known.past, relative)[-MEMORY:],
         refused=refused,
@@ -256,6 +281,19 @@ def apartness(products: FloatMatrix) -> FloatMatrix:
     apart = np.log(np.maximum(1.0 - products / np.outer(lengths, lengths), SAME))
     np.fill_diagonal(apart, np.inf)
     return apart
+
+
+def company(products: FloatMatrix, group: NDArray[np.bool_]) -> FloatMatrix:
+    """Return the mean cosine of each client with the others of a group, and how far it is above the loners'.
+
+    `(m, 2)`, NaN if the group is too small.
+    """
+    if group.sum() <= FEWEST_OTHERS:
+        return np.full((len(products), 2), np.nan)
+    lengths = lengths_of(products)
+    others = group & ~np.eye(len(products), dtype=bool)
+    mean = np.mean(products / np.outer(lengths, lengths), axis=1, where=others)
+    return np.stack([mean, mean - np.quantile(mean[group], LONERS)], axis=1)
 
 
 def originality(apart: FloatMatrix, fingerprints: FloatVector) -> FloatVector:

@@ -8,6 +8,7 @@ score, and its p-value follows from the heavy tails of Student's t with 5 degree
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +20,7 @@ from flanders.filters.layers import in_which, squares_by_layer
 from flanders.filters.signature import (
     ANY,
     ANY_LENGTH,
-    CHANNELS,
+    COMPANY,
     FEWEST_OTHERS,
     FINGERPRINT,
     LENGTH,
@@ -36,23 +37,24 @@ from flanders.filters.signature import (
 from flanders.geometry import FloatMatrix
 from flanders.types import FloatVector, Round
 
-SIDES = np.array([-1, -1, 0, -1, -1, 0, -1, -1])
+SIDES = np.array([-1, -1, 0, -1, -1, 0, -1, -1, 1, 1])
 """On which side an answer is suspicious: below, or on both."""
-TAILS = 7
+TAILS = 8
 """On so many sides a client may deviate: the allowed rate is shared by them."""
 STRANGE = -2.0
 """No client's own update has a fingerprint below this, whatever accepted ones had: strangers' are around zero."""
 CLEAR = 10.0
 """Any fingerprint above this will do: it also depends on who else is known, which changes when attackers come."""
-WEIGHTS = np.array([1.5, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0])
+WEIGHTS = np.array([1.5, *[1.0] * 9])
 """Honest clients' marks have light tails, nearly normal ones: a deviation there means more than one in length."""
-LEAST_SPREAD = (0.3, 0.02, 0.02, 0.02, 0.2, 0.02, 0.02, 0.02)
+LEAST_SPREAD = (0.3, 0.02, 0.02, 0.02, 0.2, 0.02, 0.02, 0.02, 0.02, 0.02)
 """Standard deviations are taken to be at least this: few clients cannot show less."""
 PACE = 0.1
 """How far typical log lengths and headings move in a round, as a rule."""
 NEAR = 2.0
 """Who is so many standard deviations from the most typical client is of its kind."""
 LARGEST_FALL, LARGEST_RISE = -0.4, 0.3
+NO_LOWER = (math.inf, math.inf)
 PATIENCE = 1.5
 """How much wider the limits get with each round in a row that kept too few: things may have changed for good."""
 COPIED = 2.0
@@ -66,17 +68,18 @@ def judge(known: Signatures, round_: Round, number: int, max_false_positive_rate
     if not known.past:
         return None
     answers = ask(known, round_, number)
-    middle, spread = robust_normal(np.concatenate(known.past))
+    middle, spread = robust_normal(known.past)
     limit = t_limit(max_false_positive_rate / TAILS)
     least, most = (WEIGHTS[FINGERPRINT] * (middle[FINGERPRINT] - low) / limit for low in (CLEAR, STRANGE))
     spread[FINGERPRINT] = np.clip(spread[FINGERPRINT], least, most)
     spread = np.maximum(spread, LEAST_SPREAD) * PATIENCE**known.failures
-    away = deviations(answers.values, answers.asked, middle, spread)
-    alike = away[:, MARK].max(axis=1) <= limit
+    alike = deviations(answers, middle, spread)[:, MARK].max(axis=1) <= limit
+    answers = answers.in_company(alike)
+    alike &= deviations(answers, middle, spread)[:, COMPANY].max(axis=1) <= limit
     own, any_ = answers.values[:, OWN] - middle[OWN], answers.values[:, ANY] - middle[ANY]
     levels = np.where(answers.asked[:, OWN], own, any_)
     answers = replace(answers, typical=typical_level(levels, alike, known.typical, spread[OWN]))
-    away = deviations(answers.relative, answers.asked, middle, spread)
+    away = deviations(answers, middle, spread, known.lowest)
     away[:, LIKENESS] /= answers.scale  # marks fade
     copied = apartness(answers.products).min(axis=1) < middle[ORIGINALITY] - limit * spread[ORIGINALITY]
     away[np.ix_(copied, MARK)] *= COPIED
@@ -90,22 +93,37 @@ def judge(known: Signatures, round_: Round, number: int, max_false_positive_rate
 
 
 def deviations(
-    values: FloatMatrix, asked: NDArray[np.bool_], middle: FloatVector, spread: FloatVector
+    answers: Answers, middle: FloatVector, spread: FloatVector, lowest: tuple[float, float] = NO_LOWER
 ) -> FloatMatrix:
-    """Return how far each answer is on the suspicious side, in standard deviations of accepted clients' answers."""
-    away = (values - middle) / spread * WEIGHTS
-    return np.where(asked, np.where(SIDES == 0, np.abs(away), SIDES * away), -np.inf)
+    """Return how far each answer is on the suspicious side, in standard deviations of accepted clients' answers.
+
+    Lengths and headings below what is typical of the round are held against the `lowest` typical ones so far, if
+    these are lower: a majority that pulls more from round to round does not make odd who stays as it was.
+    """
+    above = (answers.relative - middle) / spread * WEIGHTS
+    below = (middle - answers.relative_to(np.minimum(lowest, answers.typical))) / spread * WEIGHTS
+    away = np.where(SIDES > 0, above, np.where(SIDES < 0, below, np.maximum(above, below)))
+    away[:, COMPANY] = away[:, COMPANY].min(axis=1, keepdims=True)
+    return np.where(answers.asked & ~np.isnan(away), away, -np.inf)
 
 
-def robust_normal(values: FloatMatrix) -> tuple[FloatVector, FloatVector]:
-    """Return middle and spread of each channel: median, and median deviation scaled to a standard deviation."""
-    middle, spread = np.zeros(len(CHANNELS)), np.array(LEAST_SPREAD)
-    for i in range(len(CHANNELS)):
-        column = values[~np.isnan(values[:, i]), i]
-        if column.size:
-            middle[i] = np.median(column)
-            spread[i] = max(spread[i], 1.4826 * float(np.median(np.abs(column - middle[i]))))
-    return middle, spread
+def robust_normal(past: Sequence[FloatMatrix]) -> tuple[FloatVector, FloatVector]:
+    """Return middle and spread of each channel: median, and median deviation scaled to a standard deviation.
+
+    The spread of what clients have in common is that within rounds: a majority that adds to it bit by bit would
+    hide in the one from round to round.
+    """
+    values = np.concatenate(past)
+    middle = middles(values)
+    away = values - middle
+    away[:, COMPANY] = np.concatenate([rows[:, COMPANY] - middles(rows[:, COMPANY]) for rows in past])
+    return middle, np.maximum(1.4826 * middles(np.abs(away)), LEAST_SPREAD)
+
+
+def middles(values: FloatMatrix) -> FloatVector:
+    """Return the median of each column, of what is not NaN; 0 if nothing is."""
+    known = [column[~np.isnan(column)] for column in values.T]
+    return np.array([np.median(column) if column.size else 0.0 for column in known])
 
 
 def typical_level(
@@ -136,9 +154,10 @@ def in_words(from_middle: FloatVector, away: FloatVector, spoken: NDArray[np.boo
         f"{math.exp(min(from_middle[ANY_LENGTH], 700.0)):.2g} times the usual length" if spoken[ANY_LENGTH] else "",
         "heading away from the others",
         "made up of earlier updates",
+        *["too much in common with the others"] * 2,
     )
     order = sorted(np.flatnonzero(spoken), key=lambda i: -away[i])
-    return ", ".join(f"{texts[i]} ({away[i]:.1f} sd)" for i in order)
+    return ", ".join(dict.fromkeys(f"{texts[i]} ({away[i]:.1f} sd)" for i in order))
 
 
 def in_layers(
