@@ -292,14 +292,14 @@ def pulls_aside(pull):
 
 def test_a_majority_that_adds_one_pull_to_its_own_steps_has_too_much_in_common():
     caught, honest_lost = rates(attacked(pulls_aside(lambda number: 0.7)))
-    assert caught >= 0.9
-    assert honest_lost <= 0.05
+    assert caught >= 0.95
+    assert honest_lost <= 0.02
 
 
 def test_a_majority_that_pulls_more_from_round_to_round_is_found_and_does_not_make_the_others_odd():
     found = attacked(pulls_aside(lambda number: min(1.5, 0.2 * (number - 2))), rounds=25)
     assert rates(found[10:])[0] >= 0.95
-    assert rates(found)[1] <= 0.05
+    assert rates(found)[1] <= 0.1
 
 
 def test_whoever_is_not_told_whom_to_keep_finds_out():

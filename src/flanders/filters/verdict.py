@@ -45,8 +45,8 @@ STRANGE = -2.0
 """No client's own update has a fingerprint below this, whatever accepted ones had: strangers' are around zero."""
 CLEAR = 10.0
 """Any fingerprint above this will do: it also depends on who else is known, which changes when attackers come."""
-WEIGHTS = np.array([1.5, *[1.0] * 9])
-"""Honest clients' marks have light tails, nearly normal ones: a deviation there means more than one in length."""
+WEIGHTS = np.array([1.5, *[1.0] * 7, 1.5, 1.5])
+"""Marks and company have light tails, nearly normal ones: a deviation there means more than one in length."""
 LEAST_SPREAD = (0.3, 0.02, 0.02, 0.02, 0.2, 0.02, 0.02, 0.02, 0.02, 0.02)
 """Standard deviations are taken to be at least this: few clients cannot show less."""
 PACE = 0.1
