@@ -1,9 +1,11 @@
 """What each question of `Flanders()` is good for: the same federations with one question left out at a time.
 
-    python benchmarks/ablation.py [--attacks all] [--ratios 0.2 0.8] [--seeds 1 2] [--rounds 50] [--jobs 2]
+    python benchmarks/ablation.py [--dataset digits] [--without fingerprint likeness] [--attacks all]
+                                  [--ratios 0.2 0.8] [--seeds 1 2] [--rounds 50] [--jobs 2] [--data-dir DIR]
 
-Digits, 50 clients, Dir(0.5), other attackers each round from the third on, FedAvg. A question that is left out is
-answered to the filter's satisfaction by everyone; limits stay what they are. For each of them: the mean of the last
+Dir(0.5), other attackers each round from the third on, FedAvg; digits has 50 clients and a learning rate of 0.01,
+mnist and fashion-mnist 100 and 0.001. A question that is left out is answered to the filter's satisfaction by
+everyone; limits stay what they are. For each of them: the mean of the last
 accuracies, the shares of attackers found and of honest clients dropped, and the cells whose accuracy suffers most.
 """
 
@@ -15,6 +17,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
+from pathlib import Path
 from statistics import fmean
 from unittest.mock import patch
 
@@ -22,9 +25,10 @@ import numpy as np
 import torch
 
 from flanders.attacks import ATTACKS, Attack
-from flanders.data import Dataset, Digits, Dirichlet
+from flanders.data import Dataset, Digits, Dirichlet, FashionMnist, Loader, Mnist
 from flanders.filters import Flanders, signature, verdict
 from flanders.geometry import FloatMatrix
+from flanders.models import Mlp2, Mlp4, ModelSpec
 from flanders.simulation import Setting, Simulation, Training
 
 NOTHING = "nothing"
@@ -39,6 +43,14 @@ QUESTIONS: dict[str, Sequence[int]] = {
     "company": signature.COMPANY,
 }
 """The columns of each question's answers."""
+SYBILS = "sybils"
+"""agr-min-max under new ids in each round."""
+LEARNT: dict[str, tuple[Loader, ModelSpec, int, float]] = {
+    "digits": (Digits(), Mlp2(), 50, 0.01),
+    "mnist": (Mnist(), Mlp2(), 100, 0.001),
+    "fashion-mnist": (FashionMnist(), Mlp4(), 100, 0.001),
+}
+"""Data, model, clients and learning rate."""
 START = 3
 WORST = 3
 
@@ -52,6 +64,8 @@ class Case:
     ratio: float
     seed: int
     rounds: int
+    dataset: str
+    data_dir: Path | None
 
 
 @dataclass(frozen=True)
@@ -66,21 +80,27 @@ class Found:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run all cases, print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--attacks", nargs="+", default=["all"], choices=["all", *ATTACKS], metavar="NAME")
+    parser.add_argument("--dataset", default="digits", choices=list(LEARNT))
+    parser.add_argument(
+        "--without", nargs="+", default=list(QUESTIONS), choices=list(QUESTIONS), metavar="QUESTION"
+    )
+    parser.add_argument("--attacks", nargs="+", default=["all"], choices=["all", SYBILS, *ATTACKS], metavar="NAME")
     parser.add_argument("--ratios", nargs="+", type=float, default=[0.2, 0.8])
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--data-dir", type=Path, help="where the datasets' files are")
     options = parser.parse_args(arguments)
-    attacks = list(ATTACKS) if "all" in options.attacks else options.attacks
-    cells = list(product(attacks, options.ratios))
-    cases = [Case(q, *cell, seed, options.rounds) for q in QUESTIONS for cell in cells for seed in options.seeds]
+    attacks = [*ATTACKS, SYBILS] if "all" in options.attacks else options.attacks
+    cells, questions = list(product(attacks, options.ratios)), list(dict.fromkeys([NOTHING, *options.without]))
+    rest = (options.rounds, options.dataset, options.data_dir)
+    cases = [Case(q, *cell, seed, *rest) for q in questions for cell in cells for seed in options.seeds]
     with ProcessPoolExecutor(options.jobs) as pool:
         found = dict(zip(cases, pool.map(run, cases), strict=True))
     print("| left out | accuracy | found | honest dropped | the cells that suffer most |")
     print("|---|---|---|---|---|")
     whole = by_cell(found, NOTHING, "accuracy")
-    for question in QUESTIONS:
+    for question in questions:
         accuracy = by_cell(found, question, "accuracy")
         losses = sorted(((whole[cell] - accuracy[cell], cell) for cell in cells), reverse=True)
         told = [f"{name} {ratio:.0%}: {-loss:+.2f}" for loss, (name, ratio) in losses[:WORST] if loss >= 0.02]
@@ -100,16 +120,19 @@ def by_cell(found: dict[Case, Found], without: str, what: str) -> dict[tuple[str
 def run(case: Case) -> Found:
     """Run a federation whose filter leaves out a question."""
     torch.set_num_threads(1)
-    attack: Attack = ATTACKS.make(case.attack)
+    data, model, clients, learning_rate = LEARNT[case.dataset]
+    attack: Attack = ATTACKS.make("agr-min-max" if case.attack == SYBILS else case.attack)
     setting = Setting(
-        dataset=Digits(),
+        dataset=data,
         partition=Dirichlet(0.5),
-        training=Training(learning_rate=0.01),
-        num_clients=50,
+        model=model,
+        training=Training(learning_rate=learning_rate),
+        num_clients=clients,
         rounds=case.rounds,
         attack=attack,
         malicious_fraction=case.ratio,
         attack_start=START,
+        sybils=case.attack == SYBILS,
         filter=Flanders(),
         seed=case.seed,
         device="cpu",
@@ -122,16 +145,18 @@ def run(case: Case) -> Found:
         return away
 
     with patch.object(verdict, "deviations", partly):
-        records = [record for record in Simulation(setting, digits()).run() if record.number >= START]
+        records = [
+            record for record in Simulation(setting, loaded(data, case.data_dir)).run() if record.number >= START
+        ]
     malicious = np.concatenate([record.malicious for record in records])
     dropped = ~np.concatenate([record.kept for record in records])
     return Found(float(dropped[malicious].mean()), float(dropped[~malicious].mean()), records[-1].accuracy)
 
 
 @cache
-def digits() -> Dataset:
+def loaded(data: Loader, folder: Path | None) -> Dataset:
     """Return the data, loaded once a process."""
-    return Digits().load()
+    return data.load(folder)
 
 
 if __name__ == "__main__":
