@@ -193,6 +193,16 @@ def test_a_newcomer_is_judged_by_the_crowd():
     assert set(outcome.dropped) == set(range(30, 35))
 
 
+def test_newcomers_cannot_have_a_client_dropped_by_copying_it():
+    federation, defense = Federation(), Defense(Flanders(), seed=0)
+    for _ in range(4):
+        federation.model = defense(federation.updates()[:30], global_model=federation.model).model
+    updates = federation.updates()
+    updates[30:] = updates[0]
+    outcome = defense(updates, global_model=federation.model)
+    assert set(outcome.dropped) == set(range(30, 40))
+
+
 def test_everyone_is_kept_in_the_first_two_rounds_and_the_fallback_rule_serves():
     federation, defense = Federation(), Defense(Flanders(keep="auto"), FedAvg(), fallback=Median(), seed=0)
     for _ in range(2):

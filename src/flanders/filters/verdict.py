@@ -74,7 +74,7 @@ def judge(known: Signatures, round_: Round, number: int, max_false_positive_rate
     spread[FINGERPRINT] = np.clip(spread[FINGERPRINT], least, most)
     spread = np.maximum(spread, LEAST_SPREAD) * PATIENCE**known.failures
     alike = deviations(answers, middle, spread)[:, MARK].max(axis=1) <= limit
-    answers = answers.in_company(alike)
+    answers = answers.in_company(alike & answers.asked[:, FINGERPRINT])  # newcomers are nobody's company
     alike &= deviations(answers, middle, spread)[:, COMPANY].max(axis=1) <= limit
     own, any_ = answers.values[:, OWN] - middle[OWN], answers.values[:, ANY] - middle[ANY]
     levels = np.where(answers.asked[:, OWN], own, any_)
