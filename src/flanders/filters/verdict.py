@@ -103,7 +103,7 @@ def deviations(
     above = (answers.relative - middle) / spread * WEIGHTS
     below = (middle - answers.relative_to(np.minimum(lowest, answers.typical))) / spread * WEIGHTS
     away = np.where(SIDES > 0, above, np.where(SIDES < 0, below, np.maximum(above, below)))
-    away[:, COMPANY] = away[:, COMPANY].min(axis=1, keepdims=True)
+    away[:, COMPANY] = away[:, COMPANY].min(axis=1, keepdims=True)  # both must speak
     return np.where(answers.asked & ~np.isnan(away), away, -np.inf)
 
 
