@@ -28,7 +28,7 @@ How it measures
 What was tuned on
 -----------------
 `split` is "tuned" for fashion-mnist, mnist and digits with seeds below 10: constants may have been chosen by
-looking at them. It is "held-out" for seeds from 10 on, and for all of cifar10. Verdicts look at held-out rows alone.
+looking at them. It is "held-out" for seeds from 10 on, and for all of cifar10. Verdicts are about held-out rows.
 
 Rows that `--csv` already has stay, unless they are measured again: one file can be filled in parts, on several
 machines. It does not say with how many rounds, so other numbers than 50 need a file of their own. `--skip-known`
