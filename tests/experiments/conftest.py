@@ -72,7 +72,12 @@ def command(*arguments, script=(str(SCRIPT),), **environment):
 
 def finish(process):
     """Wait for a process, and return its exit code and what it said."""
-    out, err = process.communicate(timeout=120)
+    try:
+        out, err = process.communicate(timeout=300)  # a busy machine starts Ray slowly
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        raise
     return process.returncode, out, err
 
 
