@@ -5,13 +5,14 @@
 
 Dir(0.5), other attackers each round from the third on, FedAvg; digits has 50 clients and a learning rate of 0.01,
 mnist and fashion-mnist 100 and 0.001. A question that is left out is answered to the filter's satisfaction by
-everyone; limits stay what they are. For each of them: the mean of the last
-accuracies, the shares of attackers found and of honest clients dropped, and the cells whose accuracy suffers most.
+everyone; limits stay what they are. For each of them: the mean of the last accuracies, the shares of attackers
+found and of honest clients dropped, and the cells whose accuracy suffers most.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from flanders.filters import Flanders, signature, verdict
 from flanders.geometry import FloatMatrix
 from flanders.models import Mlp2, Mlp4, ModelSpec
 from flanders.simulation import Setting, Simulation, Training
+from flanders.types import InputError, check_number
 
 NOTHING = "nothing"
 QUESTIONS: dict[str, Sequence[int]] = {
@@ -77,8 +79,8 @@ class Found:
     accuracy: float
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run all cases, print the table."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run all cases, print the table; return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--dataset", default="digits", choices=list(LEARNT))
     parser.add_argument(
@@ -95,8 +97,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     cells, questions = list(product(attacks, options.ratios)), list(dict.fromkeys([NOTHING, *options.without]))
     rest = (options.rounds, options.dataset, options.data_dir)
     cases = [Case(q, *cell, seed, *rest) for q in questions for cell in cells for seed in options.seeds]
-    with ProcessPoolExecutor(options.jobs) as pool:
-        found = dict(zip(cases, pool.map(run, cases), strict=True))
+    try:
+        check_number("ablation", "--jobs", options.jobs, 1, whole=True)
+        with ProcessPoolExecutor(options.jobs) as pool:
+            found = dict(zip(cases, pool.map(run, cases), strict=True))
+    except InputError as error:
+        print(f"ablation: {error}", file=sys.stderr)
+        return 2
     print("| left out | accuracy | found | honest dropped | the cells that suffer most |")
     print("|---|---|---|---|---|")
     whole = by_cell(found, NOTHING, "accuracy")
@@ -106,6 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         told = [f"{name} {ratio:.0%}: {-loss:+.2f}" for loss, (name, ratio) in losses[:WORST] if loss >= 0.02]
         means = [fmean(by_cell(found, question, what).values()) for what in ("accuracy", "recall", "dropped")]
         print(f"| {question} | {means[0]:.3f} | {means[1]:.3f} | {means[2]:.4f} | {', '.join(told) or '-'} |")
+    return 0
 
 
 def by_cell(found: dict[Case, Found], without: str, what: str) -> dict[tuple[str, float], float]:
@@ -160,4 +168,4 @@ def loaded(data: Loader, folder: Path | None) -> Dataset:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -10,19 +10,7 @@ SCRIPT = Path(__file__).parent.parent / "benchmarks" / "ablation.py"
 
 
 def test_without_a_question_what_only_it_finds_passes():
-    options = [
-        "--attacks",
-        "mar",
-        "--ratios",
-        "0.8",
-        "--seeds",
-        "1",
-        "--rounds",
-        "5",
-        "--without",
-        "novelty",
-        "length",
-    ]
+    options = ["--attacks=mar", "--ratios=0.8", "--seeds=1", "--rounds=5", "--without", "novelty", "length"]
     done = subprocess.run([sys.executable, SCRIPT, *options], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in done.stdout.splitlines()[2:]]

@@ -117,7 +117,7 @@ def robust_normal(past: Sequence[FloatMatrix]) -> tuple[FloatVector, FloatVector
     middle = middles(values)
     away = values - middle
     away[:, COMPANY] = np.concatenate([rows[:, COMPANY] - middles(rows[:, COMPANY]) for rows in past])
-    return middle, np.maximum(1.4826 * middles(np.abs(away)), LEAST_SPREAD)
+    return middle, 1.4826 * middles(np.abs(away))
 
 
 def middles(values: FloatMatrix) -> FloatVector:
