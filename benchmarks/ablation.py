@@ -1,6 +1,6 @@
 """What each question of `Flanders()` is good for: the same federations with one question left out at a time.
 
-    python benchmarks/ablation.py [--dataset digits] [--without fingerprint likeness] [--attacks all]
+    python benchmarks/ablation.py [--dataset digits] [--without fingerprint company] [--attacks all]
                                   [--ratios 0.2 0.8] [--seeds 1 2] [--rounds 50] [--jobs 2] [--data-dir DIR]
 
 Dir(0.5), other attackers each round from the third on, FedAvg; digits has 50 clients and a learning rate of 0.01,
@@ -37,12 +37,11 @@ NOTHING = "nothing"
 QUESTIONS: dict[str, Sequence[int]] = {
     NOTHING: (),
     "fingerprint": (signature.FINGERPRINT,),
-    "likeness": (signature.LIKENESS,),
     "length": (signature.LENGTH, signature.ANY_LENGTH),
     "heading": (signature.HEADING, signature.ANY_HEADING),
     "originality": (signature.ORIGINALITY,),
     "novelty": (signature.NOVELTY,),
-    "company": signature.COMPANY,
+    "company": (signature.COMPANY,),
 }
 """The columns of each question's answers."""
 SYBILS = "sybils"

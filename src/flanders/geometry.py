@@ -188,6 +188,17 @@ def distances_of_gram(products: FloatMatrix) -> FloatMatrix:
     return squared
 
 
+def lengths_of_gram(products: FloatMatrix) -> FloatVector:
+    """Return the lengths of vectors, a little above zero at least, from their inner products."""
+    return np.sqrt(np.maximum(np.diagonal(products), 1e-200))
+
+
+def cosines_of_gram(products: FloatMatrix) -> FloatMatrix:
+    """Return the cosines between vectors from their inner products."""
+    lengths = lengths_of_gram(products)
+    return products / np.outer(lengths, lengths)
+
+
 def squared_norms(matrix: Array, center: Array | None = None) -> FloatVector:
     """Return the `(m,)` squared norms of the rows around `center`, accumulated in float64."""
     matrix = on_host(matrix)

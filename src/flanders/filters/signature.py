@@ -7,24 +7,23 @@ mark is the direction in which it differed from them when it was last accepted,
 .. math:: e_c \propto \frac{u_c}{\|u_c\|} - \frac{\langle u_c, \bar u\rangle}{\|u_c\|\,\|\bar u\|^2}\, \bar u,
           \qquad \|e_c\| = 1.
 
-Seven things are asked of a new update:
+Six things are asked of a new update:
 
 - *fingerprint*: is it more like its sender's mark than like the other clients'? The inner product with its own
   mark, in standard deviations above those with the others' marks. Whoever sends what was not learnt from this
   client's data has no reason to score above zero here, however many others do the same.
-- *likeness*: is it as like its sender's mark as accepted updates are?
 - *length* and *heading*: is it as long as its sender's usually are, and does it go with the crowd (the mean
   direction of the clients accepted last) as far as its sender usually does, next to what is typical of the round?
-  Typical is where most of those lie who pass the first two, near the last round's.
+  Typical is where most of those lie whose fingerprint passes, near the last round's.
 - *originality*: does somebody with a clearer fingerprint send nearly the same? Of clients that all send one crafted
   model, or copy an honest client, at most the one whom it fits best passes, and only if it fits well: against whom
   others copy, a doubt about the mark counts twice.
 - *novelty*: is there something new in it? Training on data always adds what nobody has sent before: the share of
   the direction that no sum of the last round's updates makes up, dropped ones included. Who sends a forecast, a
   replay or a mixture of what it has seen has none.
-- *company*: has it more in common with the others than accepted updates had? What counts is the mean cosine with
-  all who look like themselves, and also how far it is above that of the loners among them: if everyone's has
-  risen, so has theirs. It finds a majority that adds one pull to everyone's own update.
+- *company*: is it one of a crowd that has more in common than accepted updates ever had, and that stands apart from
+  the rest of those who look like themselves? It finds a majority that adds one pull to everyone's own update. If
+  what all have in common has risen, there is no such crowd.
 
 A client without a mark is asked whether its length and its heading are usual for anyone, whether anybody sends
 nearly the same, and for novelty and company.
@@ -33,13 +32,23 @@ nearly the same, and for novelty and company.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
-from flanders.geometry import FloatMatrix, gram, index_like, less_their_mean, products_with
+from flanders.filters.company import Company, company
+from flanders.geometry import (
+    FloatMatrix,
+    cosines_of_gram,
+    gram,
+    index_like,
+    lengths_of_gram,
+    less_their_mean,
+    products_with,
+)
 from flanders.state import saveable
 from flanders.types import Array, ClientId, FloatVector, IntVector, Round
 
@@ -47,25 +56,20 @@ MEMORY = 5
 """Rounds whose accepted clients are the reference."""
 REMEMBERED = 10
 """Clients are forgotten when so many rounds' worth of others were accepted since: ids may be free."""
-CHANNELS = (
-    *("fingerprint", "likeness", "length", "heading", "originality", "any length", "any heading", "novelty"),
-    *("company", "company above the loners"),
-)
-FINGERPRINT, LIKENESS, LENGTH, HEADING, ORIGINALITY, ANY_LENGTH, ANY_HEADING, NOVELTY = range(8)
-COMPANY = [8, 9]
-OF_THE_KNOWN = np.array([True, True, True, True, True, False, False, True, True, True])
+CHANNELS = ("fingerprint", "length", "heading", "originality", "any length", "any heading", "novelty", "company")
+FINGERPRINT, LENGTH, HEADING, ORIGINALITY, ANY_LENGTH, ANY_HEADING, NOVELTY, COMPANY = range(8)
+OF_THE_KNOWN = np.array([True, True, True, True, False, False, True, True])
 """What clients with a mark are asked; the others are asked the rest, and what needs no mark."""
-MARK = [FINGERPRINT, LIKENESS]
 OWN, ANY = np.array([LENGTH, HEADING]), np.array([ANY_LENGTH, ANY_HEADING])
 """The same two, compared with the client's own past and with everybody's."""
-OLDEST = 10
+OLDEST = 30
 """Rounds since a client was accepted that count: lengths and headings wander, as far as the root of the time."""
+NEARLY_ALL = 0.95
+"""Of normal values so many are within 1.96 standard deviations."""
 SAME = 1e-6
 """Directions whose cosine is this close to 1 count as the same."""
 FEWEST_OTHERS = 3
 """A fingerprint stands out from at least so many others'."""
-LONERS = 0.1
-"""The share of the clients that have the least in common with the others."""
 
 
 @saveable
@@ -84,6 +88,8 @@ class Signatures:
     """The log length and the heading of the last round's typical update."""
     lowest: tuple[float, float] = (math.inf, math.inf)
     """The lowest typical ones so far."""
+    company: tuple[float, float] = (math.inf, math.inf)
+    """The lowest middle and spread so far of what accepted clients had in common."""
     accepted: IntVector | None = None
     """`(K,)`: the round in which each client was accepted last."""
     past: tuple[FloatMatrix, ...] = ()
@@ -106,8 +112,12 @@ class Answers:
     """`(m, m)`: inner products of the displacements."""
     scale: FloatVector
     """`(m,)`: how much farther than in one round lengths and headings may have come since a client was accepted."""
+    likeness: FloatVector
+    """`(m,)`: each update's cosine with its sender's mark; NaN if that has none."""
     typical: tuple[float, float] = (math.nan, math.nan)
     """The round's typical log length and heading; NaN while they are not known."""
+    company: Company | None = None
+    """What they have in common with those who look like themselves; None while these are not known."""
 
     @property
     def relative(self) -> FloatMatrix:
@@ -124,9 +134,9 @@ class Answers:
 
     def in_company(self, group: NDArray[np.bool_]) -> Answers:
         """Return the answers with what each client has in common with the others of a group."""
-        values = self.values.copy()
-        values[:, COMPANY] = company(self.products, group)
-        return replace(self, values=values)
+        values, found = self.values.copy(), company(self.products, group)
+        values[:, COMPANY] = found.common
+        return replace(self, values=values, company=found)
 
 
 def ask(known: Signatures, round_: Round, number: int) -> Answers:
@@ -135,8 +145,8 @@ def ask(known: Signatures, round_: Round, number: int) -> Answers:
     values, known_rows = np.full((m, len(CHANNELS)), np.nan), np.zeros(m, dtype=bool)
     if known.marks is None:
         products = gram(round_.updates, round_.global_model)
-        values[:, ANY_LENGTH] = np.log(lengths_of(products))
-        return Answers(values, values > np.inf, products, np.ones(m))
+        values[:, ANY_LENGTH] = np.log(lengths_of_gram(products))
+        return Answers(values, values > np.inf, products, np.ones(m), np.full(m, np.nan))
     assert known.usual is not None
     assert known.accepted is not None
     row_of = {client: row for row, client in enumerate(known.clients)}
@@ -145,23 +155,23 @@ def ask(known: Signatures, round_: Round, number: int) -> Answers:
     marks, at, old = marks_to_compare_with(known, places)
     directions = [marks, known.crowd[None, :]] + ([] if known.refused is None else [known.refused])
     products, along, between = products_with(round_.updates, directions, round_.global_model, skip=old)
-    lengths = lengths_of(products)
+    lengths = lengths_of_gram(products)
     along /= lengths[:, None]
     values[:, NOVELTY] = novelty(along[:, old:], between)
     among = along[np.ix_(rows, at)]
     values[:, ANY_LENGTH] = np.log(lengths)
     values[:, ANY_HEADING] = along[:, marks.shape[0]]
     values[rows, FINGERPRINT] = standing_out(among)
-    values[rows, LIKENESS] = np.diagonal(among)
     values[np.ix_(rows, OWN)] = values[np.ix_(rows, ANY)] - known.usual[places]
     values[:, ORIGINALITY] = originality(apartness(products), values[:, FINGERPRINT])
     known_rows[rows] = True
     of_the_new = ~OF_THE_KNOWN
-    of_the_new[[ORIGINALITY, NOVELTY, *COMPANY]] = True
+    of_the_new[[ORIGINALITY, NOVELTY, COMPANY]] = True
     asked = np.where(known_rows[:, None], OF_THE_KNOWN, of_the_new)
-    scale = np.ones(m)
+    scale, likeness = np.ones(m), np.full(m, np.nan)
+    likeness[rows] = np.diagonal(among)
     scale[rows] = np.sqrt(np.clip(number - known.accepted[places], 1, OLDEST))
-    return Answers(values, asked, products, scale)
+    return Answers(values, asked, products, scale, likeness)
 
 
 def marks_to_compare_with(known: Signatures, places: IntVector) -> tuple[Array, IntVector, int]:
@@ -184,15 +194,15 @@ def learn(known: Signatures, round_: Round, number: int, kept: IntVector, answer
     """Return what is known after a round whose `kept` clients were accepted."""
     if answers is None:
         answers = ask(known, round_, number)
-    refused = directions_of(round_, np.setdiff1d(np.arange(len(round_.clients)), kept), answers.products)
-    if kept.size < 2:
-        return replace(known, failures=known.failures + 1, refused=refused)
+    if kept.size < 2:  # the model stays, and from it the same clients will send much the same again
+        return replace(known, failures=known.failures + 1, refused=None)
     if math.isnan(answers.typical[0]):  # nobody was judged: the middle of all
         own, any_ = answers.values[np.ix_(kept, OWN)], answers.values[np.ix_(kept, ANY)]
         length, heading = np.median(np.nan_to_num(np.where(np.isnan(own), any_, own)), axis=0).tolist()
         group = np.isin(np.arange(len(round_.clients)), kept)
         answers = replace(answers.in_company(group), typical=(length, heading))
     marks, crowd = new_marks(round_, kept, answers.products)
+    refused = directions_of(round_, np.setdiff1d(np.arange(len(round_.clients)), kept), answers.products)
     senders, relative = [round_.clients[i] for i in kept], answers.relative[kept]
     now = np.nan_to_num(relative[:, ANY])
     if known.marks is None:
@@ -205,7 +215,9 @@ def learn(known: Signatures, round_: Round, number: int, kept: IntVector, answer
         usual[client] = (usual.pop(client, now[i]) + now[i]) / 2  # to the end: accepted last
     for client in list(usual)[: -REMEMBERED * len(round_.clients)]:
         del usual[client]
-    lowest = (min(known.lowest[0], answers.typical[0]), min(known.lowest[1], answers.typical[1]))
+    past = (*known.past, relative)[-MEMORY:]
+    middle, spread = robust_normal(past)
+    lowest = lower(known.lowest, answers.typical)
     absent = set(usual) - set(senders)
     older = np.array([row for row, client in enumerate(known.clients) if client in absent], dtype=np.int64)
     if older.size:
@@ -218,23 +230,51 @@ def learn(known: Signatures, round_: Round, number: int, kept: IntVector, answer
         crowd,
         answers.typical,
         lowest,
+        lower(known.company, (middle[COMPANY], spread[COMPANY])),
         np.array([when[client] for client in usual]),
-        (*known.past, relative)[-MEMORY:],
+        past,
         refused=refused,
     )
+
+
+def robust_normal(past: Sequence[FloatMatrix]) -> tuple[FloatVector, FloatVector]:
+    """Return middle and spread of each channel: median, and median deviation scaled to a standard deviation.
+
+    The spread of what clients have in common is that within rounds: a majority that adds to it bit by bit would
+    hide in the one from round to round. What is usual for anyone is as varied as clients are, often of several
+    kinds: its spread is that of nearly all, not of the middle half.
+    """
+    values = np.concatenate(past)
+    middle = middles(values)
+    away = np.abs(values - middle)
+    away[:, COMPANY] = np.concatenate([np.abs(rows[:, COMPANY] - middles(rows)[COMPANY]) for rows in past])
+    spread = 1.4826 * middles(away)
+    spread[ANY] = np.quantile(away[:, ANY], NEARLY_ALL, axis=0) / 1.96
+    return middle, spread
+
+
+def middles(values: FloatMatrix) -> FloatVector:
+    """Return the median of each column, of what is not NaN; 0 if nothing is."""
+    known = [column[~np.isnan(column)] for column in values.T]
+    return np.array([np.median(column) if column.size else 0.0 for column in known])
+
+
+def lower(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
+    """Return the lower ones of two pairs."""
+    return min(a[0], float(b[0])), min(a[1], float(b[1]))
 
 
 def directions_of(round_: Round, rows: IntVector, products: FloatMatrix) -> Array | None:
     """Return these clients' displacements as unit vectors; None if there are none of them."""
     if rows.size == 0:
         return None
-    zero, scale = np.zeros(rows.size), 1.0 / lengths_of(products)[rows]
+    zero, scale = np.zeros(rows.size), 1.0 / lengths_of_gram(products)[rows]
     return less_their_mean(round_.updates, rows, round_.global_model, zero, scale, zero)[0]
 
 
 def new_marks(round_: Round, kept: IntVector, products: FloatMatrix) -> tuple[Array, Array]:
     """Return the marks that the kept clients' updates leave, and the mean of their directions, as unit vectors."""
-    lengths = lengths_of(products)[kept]
+    lengths = lengths_of_gram(products)[kept]
     cosines = products[np.ix_(kept, kept)] / np.outer(lengths, lengths)
     with_mean, mean_square = cosines.mean(axis=1), max(float(cosines.mean()), 1e-12)
     left = np.sqrt(np.maximum(1.0 - with_mean**2 / mean_square, 1e-12))
@@ -246,11 +286,6 @@ def new_marks(round_: Round, kept: IntVector, products: FloatMatrix) -> tuple[Ar
 def rows_of(matrix: Array, rows: IntVector) -> Array:
     """Return these rows."""
     return array_api_compat.array_namespace(matrix).take(matrix, index_like(rows, matrix), axis=0)
-
-
-def lengths_of(products: FloatMatrix) -> FloatVector:
-    """Return the lengths of vectors, a little above zero at least, from their inner products."""
-    return np.sqrt(np.maximum(np.diagonal(products), 1e-200))
 
 
 def standing_out(among: FloatMatrix) -> FloatVector:
@@ -277,23 +312,9 @@ def apartness(products: FloatMatrix) -> FloatMatrix:
 
     Copies are told from clients who are merely alike by orders of magnitude.
     """
-    lengths = lengths_of(products)
-    apart = np.log(np.maximum(1.0 - products / np.outer(lengths, lengths), SAME))
+    apart = np.log(np.maximum(1.0 - cosines_of_gram(products), SAME))
     np.fill_diagonal(apart, np.inf)
     return apart
-
-
-def company(products: FloatMatrix, group: NDArray[np.bool_]) -> FloatMatrix:
-    """Return the mean cosine of each client with the others of a group, and how far it is above the loners'.
-
-    `(m, 2)`, NaN if the group is too small.
-    """
-    if group.sum() <= FEWEST_OTHERS:
-        return np.full((len(products), 2), np.nan)
-    lengths = lengths_of(products)
-    others = group & ~np.eye(len(products), dtype=bool)
-    mean = np.mean(products / np.outer(lengths, lengths), axis=1, where=others)
-    return np.stack([mean, mean - np.quantile(mean[group], LONERS)], axis=1)
 
 
 def originality(apart: FloatMatrix, fingerprints: FloatVector) -> FloatVector:

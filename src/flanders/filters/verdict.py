@@ -8,7 +8,6 @@ score, and its p-value follows from the heavy tails of Student's t with 5 degree
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -24,30 +23,28 @@ from flanders.filters.signature import (
     FEWEST_OTHERS,
     FINGERPRINT,
     LENGTH,
-    LIKENESS,
-    MARK,
     ORIGINALITY,
     OWN,
     Answers,
     Signatures,
     apartness,
     ask,
-    lengths_of,
+    robust_normal,
 )
-from flanders.geometry import FloatMatrix
+from flanders.geometry import FloatMatrix, lengths_of_gram
 from flanders.types import FloatVector, Round
 
-SIDES = np.array([-1, -1, 0, -1, -1, 0, -1, -1, 1, 1])
+SIDES = np.array([-1, 0, -1, -1, 0, -1, -1, 1])
 """On which side an answer is suspicious: below, or on both."""
-TAILS = 8
+TAILS = 7
 """On so many sides a client may deviate: the allowed rate is shared by them."""
 STRANGE = -2.0
 """No client's own update has a fingerprint below this, whatever accepted ones had: strangers' are around zero."""
 CLEAR = 10.0
 """Any fingerprint above this will do: it also depends on who else is known, which changes when attackers come."""
-WEIGHTS = np.array([1.5, *[1.0] * 7, 1.5, 1.5])
-"""Marks and company have light tails, nearly normal ones: a deviation there means more than one in length."""
-LEAST_SPREAD = (0.3, 0.02, 0.02, 0.02, 0.2, 0.02, 0.02, 0.02, 0.02, 0.02)
+WEIGHTS = np.array([1.5, *[1.0] * 6, 1.5])
+"""Fingerprints and company have light tails, nearly normal ones: deviations there mean more than elsewhere."""
+LEAST_SPREAD = (0.3, 0.02, 0.02, 0.2, 0.02, 0.02, 0.02, 0.02)
 """Standard deviations are taken to be at least this: few clients cannot show less."""
 PACE = 0.1
 """How far typical log lengths and headings move in a round, as a rule."""
@@ -69,25 +66,26 @@ def judge(known: Signatures, round_: Round, number: int, max_false_positive_rate
         return None
     answers = ask(known, round_, number)
     middle, spread = robust_normal(known.past)
+    middle[COMPANY], spread[COMPANY] = known.company
     limit = t_limit(max_false_positive_rate / TAILS)
     least, most = (WEIGHTS[FINGERPRINT] * (middle[FINGERPRINT] - low) / limit for low in (CLEAR, STRANGE))
     spread[FINGERPRINT] = np.clip(spread[FINGERPRINT], least, most)
     spread = np.maximum(spread, LEAST_SPREAD) * PATIENCE**known.failures
-    alike = deviations(answers, middle, spread)[:, MARK].max(axis=1) <= limit
-    answers = answers.in_company(alike & answers.asked[:, FINGERPRINT])  # newcomers are nobody's company
-    alike &= deviations(answers, middle, spread)[:, COMPANY].max(axis=1) <= limit
+    alike = deviations(answers, middle, spread)[:, FINGERPRINT] <= limit
+    copied = apartness(answers.products).min(axis=1) < middle[ORIGINALITY] - limit * spread[ORIGINALITY]
+    group = alike & answers.asked[:, FINGERPRINT] & ~copied  # newcomers and copies are nobody's company
+    answers = answers.in_company(group)
+    alike &= deviations(answers, middle, spread)[:, COMPANY] <= limit
     own, any_ = answers.values[:, OWN] - middle[OWN], answers.values[:, ANY] - middle[ANY]
     levels = np.where(answers.asked[:, OWN], own, any_)
     answers = replace(answers, typical=typical_level(levels, alike, known.typical, spread[OWN]))
     away = deviations(answers, middle, spread, known.lowest)
-    away[:, LIKENESS] /= answers.scale  # marks fade
-    copied = apartness(answers.products).min(axis=1) < middle[ORIGINALITY] - limit * spread[ORIGINALITY]
-    away[np.ix_(copied, MARK)] *= COPIED
+    away[copied, FINGERPRINT] *= COPIED
     scores = away.max(axis=1)
     p = np.minimum(1.0, TAILS * t_tail(scores))
     chance = 1.0 - local_false_discovery_rate(np.maximum(p, 1e-300))
     reasons = [in_words(*client) for client in zip(answers.relative - middle, away, away > limit, strict=True)]
-    for row, where in in_layers(known, round_, answers, scores > limit, middle[LIKENESS]).items():
+    for row, where in in_layers(known, round_, answers, scores > limit).items():
         reasons[row] += f"; {where}" if where else ""
     return Scores(round_.clients, scores, chance, scores > limit, tuple(reasons), evidence=answers)
 
@@ -98,32 +96,17 @@ def deviations(
     """Return how far each answer is on the suspicious side, in standard deviations of accepted clients' answers.
 
     Lengths and headings below what is typical of the round are held against the `lowest` typical ones so far, if
-    these are lower: a majority that pulls more from round to round does not make odd who stays as it was.
+    these are lower: a majority that pulls more from round to round does not make odd who stays as it was. For what
+    they have in common a crowd is judged as one.
     """
     above = (answers.relative - middle) / spread * WEIGHTS
     below = (middle - answers.relative_to(np.minimum(lowest, answers.typical))) / spread * WEIGHTS
     away = np.where(SIDES > 0, above, np.where(SIDES < 0, below, np.maximum(above, below)))
-    away[:, COMPANY] = away[:, COMPANY].min(axis=1, keepdims=True)  # both must speak
+    away[:, COMPANY] = -np.inf
+    if (found := answers.company) is not None:
+        wider = math.hypot(spread[COMPANY], found.doubt)
+        away[found.crowd, COMPANY] = (found.level - middle[COMPANY]) / wider * WEIGHTS[COMPANY]
     return np.where(answers.asked & ~np.isnan(away), away, -np.inf)
-
-
-def robust_normal(past: Sequence[FloatMatrix]) -> tuple[FloatVector, FloatVector]:
-    """Return middle and spread of each channel: median, and median deviation scaled to a standard deviation.
-
-    The spread of what clients have in common is that within rounds: a majority that adds to it bit by bit would
-    hide in the one from round to round.
-    """
-    values = np.concatenate(past)
-    middle = middles(values)
-    away = values - middle
-    away[:, COMPANY] = np.concatenate([rows[:, COMPANY] - middles(rows[:, COMPANY]) for rows in past])
-    return middle, 1.4826 * middles(np.abs(away))
-
-
-def middles(values: FloatMatrix) -> FloatVector:
-    """Return the median of each column, of what is not NaN; 0 if nothing is."""
-    known = [column[~np.isnan(column)] for column in values.T]
-    return np.array([np.median(column) if column.size else 0.0 for column in known])
 
 
 def typical_level(
@@ -147,22 +130,19 @@ def in_words(from_middle: FloatVector, away: FloatVector, spoken: NDArray[np.boo
     """Say which answers speak against a client, the strongest first, and how far off they are."""
     texts = (
         "not its own fingerprint",
-        "unlike its own past",
         f"{math.exp(min(from_middle[LENGTH], 700.0)):.2g} times its usual length" if spoken[LENGTH] else "",
         "heading away from the others",
         "nearly a copy of another client's",
         f"{math.exp(min(from_middle[ANY_LENGTH], 700.0)):.2g} times the usual length" if spoken[ANY_LENGTH] else "",
         "heading away from the others",
         "made up of earlier updates",
-        *["too much in common with the others"] * 2,
+        "too much in common with the others",
     )
     order = sorted(np.flatnonzero(spoken), key=lambda i: -away[i])
     return ", ".join(dict.fromkeys(f"{texts[i]} ({away[i]:.1f} sd)" for i in order))
 
 
-def in_layers(
-    known: Signatures, round_: Round, answers: Answers, suspects: NDArray[np.bool_], likeness: float
-) -> dict[int, str]:
+def in_layers(known: Signatures, round_: Round, answers: Answers, suspects: NDArray[np.bool_]) -> dict[int, str]:
     """Say of suspects that have a mark in which layers they are unlike it, as far as that can be told."""
     row_of = {client: row for row, client in enumerate(known.clients)}
     marked = np.array([client in row_of for client in round_.clients])
@@ -173,8 +153,9 @@ def in_layers(
     rows = np.concatenate([wrong, right])
     places = np.array([row_of[round_.clients[i]] for i in rows])
     headings, same = known.usual[places, 1] + answers.typical[1], np.zeros_like(rows)
-    expected = [(headings, known.crowd[None, :], same), (np.full(rows.size, likeness), known.marks, places)]
-    scale = 1.0 / lengths_of(answers.products)[rows]
+    likeness = np.full(rows.size, np.median(answers.likeness[right]))
+    expected = [(headings, known.crowd[None, :], same), (likeness, known.marks, places)]
+    scale = 1.0 / lengths_of_gram(answers.products)[rows]
     squares = squares_by_layer(round_.updates, rows, round_.global_model, scale, expected, round_.layers)
     told = in_which(squares[: wrong.size], squares[wrong.size :], list(round_.layers))
     return dict(zip(wrong.tolist(), told, strict=True))
