@@ -58,8 +58,14 @@ def test_a_folder_of_tables_is_filled_in_parts(tmp_path, capsys):
     assert ("tab:pr-60", "flanders", "lie", "recall") in found
     assert "0.50 [0.50, 0.50]; 1.00" in (tmp_path / "reference-pr-20.md").read_text()
     assert "0 of 1 cells agree" in (tmp_path / "reference-verdict.md").read_text()
-    (tmp_path / "reference.csv").write_text("something,else\n")
+    before = (tmp_path / "reference.csv").read_text()
+    assert main(["reproduce", *ASKED, *nothing, "--set", "data.dataset.verify=false"]) == 0
+    assert (tmp_path / "reference.csv").read_text() == before
     capsys.readouterr()
+    assert main(["reproduce", *ASKED, *nothing, "--set", "federation.rounds=3"]) == 2
+    assert "has results of 1 cells that are not among these" in capsys.readouterr().err
+    assert (tmp_path / "reference.csv").read_text() == before
+    (tmp_path / "reference.csv").write_text("something,else\n")
     assert main(["reproduce", *ASKED, *nothing]) == 2
     assert "was not written by `flanders reproduce`" in capsys.readouterr().err
     assert (tmp_path / "reference.csv").read_text() == "something,else\n"

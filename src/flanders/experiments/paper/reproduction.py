@@ -23,6 +23,10 @@ from flanders.types import InputError, did_you_mean
 OVER_TIME = "fig:accuracy-over-time"
 
 
+UNCHECKED = "data.dataset.verify"
+"""Whether files are checked, which is no change to an experiment."""
+
+
 @dataclass(frozen=True)
 class Curve:
     """A cell's accuracy in each round."""
@@ -126,12 +130,20 @@ def write_tables(folder: Path, asked: Reproduction, results: Path) -> list[Path]
     """Write every table as Markdown and LaTeX, all cells in one CSV file, and the verdict; return the paths.
 
     What the CSV file already has of other cells stays, in all of them: one folder can be filled in parts, from
-    several results files.
+    several results files. Results of changed settings are not mixed with others: they need a folder of their own.
     """
     folder.mkdir(parents=True, exist_ok=True)
     variant = asked.variant.name
-    earlier = {} if asked.overrides else read_csv(folder / f"{variant}.csv")
-    compared = with_earlier(asked.compare(results), earlier, variant)
+    earlier, found = read_csv(folder / f"{variant}.csv"), asked.compare(results)
+    if any(not text.startswith(f"{UNCHECKED}=") for text in asked.overrides):
+        now = {c.cell for _, cells in found for c in cells if c.seeds}
+        if lost := [cell for cell, c in earlier.items() if c.seeds and cell not in now]:
+            raise InputError(
+                f"{folder / f'{variant}.csv'} has results of {len(lost)} cells that are not among these, and --set "
+                "changes what is run, so they cannot stand in one table. Give another folder to --tables."
+            )
+        earlier = {}
+    compared = with_earlier(found, earlier, variant)
     everything = [c for _, cells in compared for c in cells]
     texts = {f"{variant}.csv": as_csv(everything), f"{variant}-verdict.md": verdict_text(judge(everything))}
     for table, cells in compared:
