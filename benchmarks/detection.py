@@ -2,7 +2,7 @@
 
     python benchmarks/detection.py [--datasets fashion-mnist mnist] [--partitions dirichlet-0.5] [--attacks all]
                                    [--ratios 0 0.2 0.6 0.8] [--filters auto paper] [--rotation rotating,fixed]
-                                   [--seeds 10 11 12] [--rounds 50] [--device cuda] [--jobs 12] [--data-dir DIR]
+                                   [--seeds 20 21 22] [--rounds 50] [--device cuda] [--jobs 12] [--data-dir DIR]
                                    [--out detection.sqlite] [--csv results/detection.csv] [--skip-known] [--json]
                                    [--dry-run] [--table-only]
 
@@ -27,8 +27,9 @@ How it measures
 
 What was tuned on
 -----------------
-`split` is "tuned" for fashion-mnist, mnist and digits with seeds below 10: constants may have been chosen by
-looking at them. It is "held-out" for seeds from 10 on, and for all of cifar10. Verdicts are about held-out rows.
+`split` is "tuned" for fashion-mnist, mnist and digits with seeds below 20: constants were chosen on seeds below 10,
+and what to ask was decided after runs with 10 to 19 had shown what passed. It is "held-out" for seeds from 20 on,
+and for all of cifar10. Verdicts are about held-out rows.
 
 Rows that `--csv` already has stay, unless they are measured again: one file can be filled in parts, on several
 machines. It does not say with how many rounds, so other numbers than 50 need a file of their own. `--skip-known`
@@ -92,7 +93,7 @@ FILTERS: dict[str, Table] = {
     ORACLE: {"name": "oracle"},
 }
 ROTATIONS = ("rotating", "fixed")
-TUNED_DATASETS, FIRST_HELD_OUT_SEED = ("fashion-mnist", "mnist", "digits"), 10
+TUNED_DATASETS, FIRST_HELD_OUT_SEED = ("fashion-mnist", "mnist", "digits"), 20
 OWN_ORACLE = ("persistent", "on-off")
 """Attacks whose attackers are not malicious in the same rounds as all others'."""
 
@@ -581,7 +582,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     listed("ratios", [f"{ratio:g}" for ratio in RATIOS], ("0", "0.2", "0.6", "0.8"), "some")
     listed("filters", list(FILTERS), ("auto", "paper"), "some, beside keep-all and oracle,")
     listed("rotation", ROTATIONS, ROTATIONS, "some")
-    parser.add_argument("--seeds", nargs="+", type=int, default=[10, 11, 12])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[20, 21, 22])
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
     parser.add_argument("--jobs", type=int, default=1, help="processes that share the runs")
