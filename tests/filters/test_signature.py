@@ -345,6 +345,15 @@ def test_who_was_away_for_long_may_have_changed_more(rounds, accepted):
     assert (0 not in defense(updates, global_model=federation.model).dropped) == accepted
 
 
+@pytest.mark.parametrize(("clients", "lowest"), [(3, (np.inf, 1.0)), (40, (0.46, 0.01))])
+def test_three_clients_say_nothing_about_what_clients_have_in_common(clients, lowest):
+    federation, defense = Federation(clients), Defense(Flanders(keep="auto"), seed=0)
+    for _ in range(4):
+        outcome = defense(federation.updates(), global_model=federation.model)
+    assert outcome.dropped == ()
+    assert outcome.state.signatures.company == pytest.approx(lowest, abs=0.02)
+
+
 def test_nobody_is_dropped_when_all_have_more_in_common_than_before():
     def all_pull_together(updates, bad, federation):
         bad[:] = False

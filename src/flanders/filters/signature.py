@@ -70,6 +70,8 @@ SAME = 1e-6
 """Directions whose cosine is this close to 1 count as the same."""
 FEWEST_OTHERS = 3
 """A fingerprint stands out from at least so many others'."""
+NOTHING_IN_COMMON = (math.inf, 1.0)
+"""The lowest middle and spread of what clients have in common, before any is known."""
 
 
 @saveable
@@ -88,7 +90,7 @@ class Signatures:
     """The log length and the heading of the last round's typical update."""
     lowest: tuple[float, float] = (math.inf, math.inf)
     """The lowest typical ones so far."""
-    company: tuple[float, float] = (math.inf, math.inf)
+    company: tuple[float, float] = NOTHING_IN_COMMON
     """The lowest middle and spread so far of what accepted clients had in common."""
     accepted: IntVector | None = None
     """`(K,)`: the round in which each client was accepted last."""
@@ -216,8 +218,10 @@ def learn(known: Signatures, round_: Round, number: int, kept: IntVector, answer
     for client in list(usual)[: -REMEMBERED * len(round_.clients)]:
         del usual[client]
     past = (*known.past, relative)[-MEMORY:]
-    middle, spread = robust_normal(past)
-    lowest = lower(known.lowest, answers.typical)
+    common = NOTHING_IN_COMMON
+    if not np.isnan(np.concatenate(past)[:, COMPANY]).all():
+        middle, spread = robust_normal(past)
+        common = middle[COMPANY], spread[COMPANY]
     absent = set(usual) - set(senders)
     older = np.array([row for row, client in enumerate(known.clients) if client in absent], dtype=np.int64)
     if older.size:
@@ -229,8 +233,8 @@ def learn(known: Signatures, round_: Round, number: int, kept: IntVector, answer
         np.stack(list(usual.values())),
         crowd,
         answers.typical,
-        lowest,
-        lower(known.company, (middle[COMPANY], spread[COMPANY])),
+        lower(known.lowest, answers.typical),
+        lower(known.company, common),
         np.array([when[client] for client in usual]),
         past,
         refused=refused,
