@@ -35,7 +35,7 @@ from flanders.geometry import FloatMatrix, lengths_of_gram
 from flanders.types import FloatVector, Round
 
 SIDES = np.array([-1, 0, -1, -1, 0, -1, -1, 1])
-"""On which side an answer is suspicious: below, or on both."""
+"""On which side an answer is suspicious: below (-1), above (1), or on both (0)."""
 TAILS = 7
 """On so many sides a client may deviate: the allowed rate is shared by them."""
 STRANGE = -2.0
