@@ -23,6 +23,8 @@ PACE, LARGEST_FALL, LARGEST_RISE = 0.3, -0.05, 0.15
 """How fast and how far the typical log score may move in a round: attackers in the majority cannot drag it."""
 LEAST_SPREAD = 1e-3
 """Log scores closer to each other than this are the same."""
+NORMAL = 1.4826
+"""How many median deviations a normal distribution's standard deviation is."""
 
 
 @saveable
@@ -55,7 +57,7 @@ def probabilities(calibration: Calibration, scores: FloatVector, min_honest: flo
         return None
     reference = np.concatenate(calibration.residuals)
     middle = float(np.median(reference))
-    spread = max(1.4826 * float(np.median(np.abs(reference - middle))), LEAST_SPREAD)
+    spread = max(robust_spread(reference, middle), LEAST_SPREAD)
     z = (log_scores(scores) - typical(calibration, scores, min_honest) - middle) / spread
     p = np.array([0.5 * math.erfc(value / math.sqrt(2)) for value in z])
     return 1.0 - local_false_discovery_rate(np.maximum(p, 1e-300))
@@ -67,6 +69,12 @@ def updated(calibration: Calibration, scores: FloatVector, kept: IntVector, min_
     new = log_scores(scores)[kept] - location
     residuals = (*calibration.residuals, new) if new.size else calibration.residuals
     return Calibration(residuals[-MEMORY:], location)
+
+
+def robust_spread(values: FloatVector, middle: float | None = None) -> float:
+    """Return the median deviation from the median, or from another middle, scaled to a standard deviation."""
+    around = np.median(values) if middle is None else middle
+    return NORMAL * float(np.median(np.abs(values - around)))
 
 
 def local_false_discovery_rate(p: FloatVector) -> FloatVector:

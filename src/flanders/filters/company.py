@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from flanders.calibration import robust_spread
 from flanders.geometry import FloatMatrix, cosines_of_gram
 from flanders.types import FloatVector
 
@@ -68,10 +69,5 @@ def least_of_the_upper_kind(values: FloatVector) -> float:
     sums = np.cumsum(x)[sizes - 1]
     between = sizes * (n - sizes) * ((x.sum() - sums) / (n - sizes) - sums / sizes) ** 2
     low, high = np.split(x, [sizes[np.argmax(between)]])
-    apart = np.median(high) - np.median(low) > APART * (spread(low) + spread(high))
+    apart = np.median(high) - np.median(low) > APART * (robust_spread(low) + robust_spread(high))
     return float(high[0]) if apart else math.inf
-
-
-def spread(values: FloatVector) -> float:
-    """Return the median deviation, scaled to a standard deviation."""
-    return 1.4826 * float(np.median(np.abs(values - np.median(values))))

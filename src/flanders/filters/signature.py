@@ -39,6 +39,7 @@ import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
+from flanders.calibration import robust_spread
 from flanders.filters.company import Company, company
 from flanders.geometry import (
     FloatMatrix,
@@ -64,8 +65,6 @@ OWN, ANY = np.array([LENGTH, HEADING]), np.array([ANY_LENGTH, ANY_HEADING])
 """The same two, compared with the client's own past and with everybody's."""
 OLDEST = 30
 """Rounds since a client was accepted that count: lengths and headings wander, as far as the root of the time."""
-NEARLY_ALL = 0.95
-"""Of normal values so many are within 1.96 standard deviations."""
 SAME = 1e-6
 """Directions whose cosine is this close to 1 count as the same."""
 FEWEST_OTHERS = 3
@@ -116,6 +115,8 @@ class Answers:
     """`(m,)`: how much farther than in one round lengths and headings may have come since a client was accepted."""
     likeness: FloatVector
     """`(m,)`: each update's cosine with its sender's mark; NaN if that has none."""
+    nearest: FloatVector
+    """`(m,)`: how far apart the nearest other update's direction is; NaN where nothing is judged yet."""
     typical: tuple[float, float] = (math.nan, math.nan)
     """The round's typical log length and heading; NaN while they are not known."""
     company: Company | None = None
@@ -148,7 +149,7 @@ def ask(known: Signatures, round_: Round, number: int) -> Answers:
     if known.marks is None:
         products = gram(round_.updates, round_.global_model)
         values[:, ANY_LENGTH] = np.log(lengths_of_gram(products))
-        return Answers(values, values > np.inf, products, np.ones(m), np.full(m, np.nan))
+        return Answers(values, values > np.inf, products, np.ones(m), np.full(m, np.nan), np.full(m, np.nan))
     assert known.usual is not None
     assert known.accepted is not None
     row_of = {client: row for row, client in enumerate(known.clients)}
@@ -165,7 +166,8 @@ def ask(known: Signatures, round_: Round, number: int) -> Answers:
     values[:, ANY_HEADING] = along[:, marks.shape[0]]
     values[rows, FINGERPRINT] = standing_out(among)
     values[np.ix_(rows, OWN)] = values[np.ix_(rows, ANY)] - known.usual[places]
-    values[:, ORIGINALITY] = originality(apartness(products), values[:, FINGERPRINT])
+    apart = apartness(products)
+    values[:, ORIGINALITY] = originality(apart, values[:, FINGERPRINT])
     known_rows[rows] = True
     of_the_new = ~OF_THE_KNOWN
     of_the_new[[ORIGINALITY, NOVELTY, COMPANY]] = True
@@ -173,7 +175,7 @@ def ask(known: Signatures, round_: Round, number: int) -> Answers:
     scale, likeness = np.ones(m), np.full(m, np.nan)
     likeness[rows] = np.diagonal(among)
     scale[rows] = np.sqrt(np.clip(number - known.accepted[places], 1, OLDEST))
-    return Answers(values, asked, products, scale, likeness)
+    return Answers(values, asked, products, scale, likeness, apart.min(axis=1))
 
 
 def marks_to_compare_with(known: Signatures, places: IntVector) -> tuple[Array, IntVector, int]:
@@ -218,10 +220,6 @@ def learn(known: Signatures, round_: Round, number: int, kept: IntVector, answer
     for client in list(usual)[: -REMEMBERED * len(round_.clients)]:
         del usual[client]
     past = (*known.past, relative)[-MEMORY:]
-    common = NOTHING_IN_COMMON
-    if not np.isnan(np.concatenate(past)[:, COMPANY]).all():
-        middle, spread = robust_normal(past)
-        common = middle[COMPANY], spread[COMPANY]
     absent = set(usual) - set(senders)
     older = np.array([row for row, client in enumerate(known.clients) if client in absent], dtype=np.int64)
     if older.size:
@@ -234,38 +232,28 @@ def learn(known: Signatures, round_: Round, number: int, kept: IntVector, answer
         crowd,
         answers.typical,
         lower(known.lowest, answers.typical),
-        lower(known.company, common),
+        lower(known.company, in_common(past)),
         np.array([when[client] for client in usual]),
         past,
         refused=refused,
     )
 
 
-def robust_normal(past: Sequence[FloatMatrix]) -> tuple[FloatVector, FloatVector]:
-    """Return middle and spread of each channel: median, and median deviation scaled to a standard deviation.
+def in_common(past: Sequence[FloatMatrix]) -> tuple[float, float]:
+    """Return middle and spread of what the clients of some rounds had in common.
 
-    The spread of what clients have in common is that within rounds: a majority that adds to it bit by bit would
-    hide in the one from round to round. What is usual for anyone is as varied as clients are, often of several
-    kinds: its spread is that of nearly all, not of the middle half.
+    The spread is that within rounds: a majority that adds bit by bit would hide in the one from round to round.
     """
-    values = np.concatenate(past)
-    middle = middles(values)
-    away = np.abs(values - middle)
-    away[:, COMPANY] = np.concatenate([np.abs(rows[:, COMPANY] - middles(rows)[COMPANY]) for rows in past])
-    spread = 1.4826 * middles(away)
-    spread[ANY] = np.quantile(away[:, ANY], NEARLY_ALL, axis=0) / 1.96
-    return middle, spread
-
-
-def middles(values: FloatMatrix) -> FloatVector:
-    """Return the median of each column, of what is not NaN; 0 if nothing is."""
-    known = [column[~np.isnan(column)] for column in values.T]
-    return np.array([np.median(column) if column.size else 0.0 for column in known])
+    rounds = [common for rows in past if not np.isnan(common := rows[:, COMPANY]).any()]
+    if not rounds:
+        return NOTHING_IN_COMMON
+    within = np.concatenate([common - np.median(common) for common in rounds])
+    return float(np.median(np.concatenate(rounds))), robust_spread(within, 0.0)
 
 
 def lower(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
     """Return the lower ones of two pairs."""
-    return min(a[0], float(b[0])), min(a[1], float(b[1]))
+    return min(a[0], b[0]), min(a[1], b[1])
 
 
 def directions_of(round_: Round, rows: IntVector, products: FloatMatrix) -> Array | None:
@@ -279,7 +267,7 @@ def directions_of(round_: Round, rows: IntVector, products: FloatMatrix) -> Arra
 def new_marks(round_: Round, kept: IntVector, products: FloatMatrix) -> tuple[Array, Array]:
     """Return the marks that the kept clients' updates leave, and the mean of their directions, as unit vectors."""
     lengths = lengths_of_gram(products)[kept]
-    cosines = products[np.ix_(kept, kept)] / np.outer(lengths, lengths)
+    cosines = cosines_of_gram(products[np.ix_(kept, kept)])
     with_mean, mean_square = cosines.mean(axis=1), max(float(cosines.mean()), 1e-12)
     left = np.sqrt(np.maximum(1.0 - with_mean**2 / mean_square, 1e-12))
     weights, factors, shares = 1.0 / lengths / kept.size, 1.0 / lengths / left, with_mean / mean_square / left

@@ -8,12 +8,13 @@ score, and its p-value follows from the heavy tails of Student's t with 5 degree
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flanders.calibration import local_false_discovery_rate
+from flanders.calibration import NORMAL, local_false_discovery_rate
 from flanders.filters.filter import Scores
 from flanders.filters.layers import in_which, squares_by_layer
 from flanders.filters.signature import (
@@ -27,9 +28,7 @@ from flanders.filters.signature import (
     OWN,
     Answers,
     Signatures,
-    apartness,
     ask,
-    robust_normal,
 )
 from flanders.geometry import FloatMatrix, lengths_of_gram
 from flanders.types import FloatVector, Round
@@ -46,6 +45,8 @@ WEIGHTS = np.array([1.5, *[1.0] * 6, 1.5])
 """Fingerprints and company have light tails, nearly normal ones: deviations there mean more than elsewhere."""
 LEAST_SPREAD = (0.3, 0.02, 0.02, 0.2, 0.02, 0.02, 0.02, 0.02)
 """Standard deviations are taken to be at least this: few clients cannot show less."""
+NEARLY_ALL = 0.95
+"""Of normal values so many are within 1.96 standard deviations."""
 PACE = 0.1
 """How far typical log lengths and headings move in a round, as a rule."""
 NEAR = 2.0
@@ -72,7 +73,7 @@ def judge(known: Signatures, round_: Round, number: int, max_false_positive_rate
     spread[FINGERPRINT] = np.clip(spread[FINGERPRINT], least, most)
     spread = np.maximum(spread, LEAST_SPREAD) * PATIENCE**known.failures
     alike = deviations(answers, middle, spread)[:, FINGERPRINT] <= limit
-    copied = apartness(answers.products).min(axis=1) < middle[ORIGINALITY] - limit * spread[ORIGINALITY]
+    copied = answers.nearest < middle[ORIGINALITY] - limit * spread[ORIGINALITY]
     group = alike & answers.asked[:, FINGERPRINT] & ~copied  # newcomers and copies are nobody's company
     answers = answers.in_company(group)
     alike &= deviations(answers, middle, spread)[:, COMPANY] <= limit
@@ -107,6 +108,26 @@ def deviations(
         wider = math.hypot(spread[COMPANY], found.doubt)
         away[found.crowd, COMPANY] = (found.level - middle[COMPANY]) / wider * WEIGHTS[COMPANY]
     return np.where(answers.asked & ~np.isnan(away), away, -np.inf)
+
+
+def robust_normal(past: Sequence[FloatMatrix]) -> tuple[FloatVector, FloatVector]:
+    """Return middle and spread of each channel: median, and median deviation scaled to a standard deviation.
+
+    What is usual for anyone is as varied as clients are, often of several kinds: its spread is that of nearly all,
+    not of the middle half.
+    """
+    values = np.concatenate(past)
+    middle = middles(values)
+    away = np.abs(values - middle)
+    spread = NORMAL * middles(away)
+    spread[ANY] = np.quantile(away[:, ANY], NEARLY_ALL, axis=0) / 1.96
+    return middle, spread
+
+
+def middles(values: FloatMatrix) -> FloatVector:
+    """Return the median of each column, of what is not NaN; 0 if nothing is."""
+    known = [column[~np.isnan(column)] for column in values.T]
+    return np.array([np.median(column) if column.size else 0.0 for column in known])
 
 
 def typical_level(

@@ -21,8 +21,6 @@ from flanders.experiments.summary import label
 from flanders.types import InputError, did_you_mean
 
 OVER_TIME = "fig:accuracy-over-time"
-
-
 UNCHECKED = "data.dataset.verify"
 """Whether files are checked, which is no change to an experiment."""
 
