@@ -2,61 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from flanders import calibration
-from flanders.calibration import Calibration
 from flanders.filters.filter import Filter, Scores, check_keep, draw_seed, lowest
-from flanders.filters.forecasting import EUCLIDEAN, Forecaster, score
-from flanders.filters.history import Layout, Snapshot, amended, products
-from flanders.filters.reduction import (
-    most_varied_columns,
-    sample_columns,
-    sample_of_layers,
-    sketch_of_layout,
-    take_of_layout,
-    take_of_round,
-)
+from flanders.filters.forecasting import EUCLIDEAN, Forecaster
+from flanders.filters.memory import FlandersState
+from flanders.filters.paper import Paper
 from flanders.filters.reference import Reference
-from flanders.filters.refitting import KeptFit, distances, fit_history, forecast_rows
-from flanders.filters.signature import Signatures, learn
+from flanders.filters.signature import learn
 from flanders.filters.verdict import judge
-from flanders.geometry import FloatMatrix
-from flanders.state import saveable
-from flanders.types import (
-    Array,
-    FloatVector,
-    InputError,
-    IntVector,
-    Round,
-    check_choice,
-    check_number,
-)
+from flanders.filters.view import View
+from flanders.types import Array, InputError, IntVector, Round, check_choice, check_number
 
 DISTANCES = (*EUCLIDEAN, "l1")
-SAMPLINGS = ("random", "variance", "last-layer", "per-layer")
-
-
-@saveable
-@dataclass(frozen=True, eq=False)
-class FlandersState:
-    """What FLANDERS remembers between rounds."""
-
-    seed: int
-    round_number: int = 0
-    snapshots: tuple[Snapshot, ...] = ()
-    gram: FloatMatrix | None = None
-    calibration: Calibration = field(default_factory=Calibration)
-    columns: IntVector | None = None
-    """The parameters looked at, where they were chosen by what the first round's clients sent."""
-    fit: KeptFit | None = None
-    """The coefficients in use, where they are kept for more than a round."""
-    signatures: Signatures = field(default_factory=Signatures)
-    """What is known of each client, with `keep="auto"`."""
 
 
 @dataclass(frozen=True)
@@ -177,54 +139,33 @@ class Flanders(Filter[FlandersState]):
             )
         if self.threshold is not None:
             check_number("Flanders", "threshold", self.threshold, 0, 1)
+        check_number("Flanders", "min_honest", self.min_honest, 0, 1)
         check_number("Flanders", "order", self.order, 1, whole=True)
         check_number("Flanders", "window", self.window, self.order + 1, whole=True)
         check_number("Flanders", "iterations", self.iterations, 1, whole=True)
-        check_number("Flanders", "sketches", self.sketches, 1, whole=True)
+        check_number("Flanders", "refit_every", self.refit_every, 1, whole=True)
         for name in ("tolerance", "ridge_a", "ridge_b"):
             check_number("Flanders", name, getattr(self, name), 0)
-        check_number("Flanders", "min_honest", self.min_honest, 0, 1)
         check_choice("Flanders", "amend_with", self.amend_with, ("last-accepted", "global"))
         check_choice("Flanders", "method", self.method, ("paper", "reference"))
         if isinstance(self.distance, str):
             check_choice("Flanders", "distance", self.distance, DISTANCES)
         else:
             check_number("Flanders", "distance", self.distance, 1e-3)
-        for name in ("sample", "sketch"):
-            if getattr(self, name) is not None:
-                check_number("Flanders", name, getattr(self, name), 1, whole=True)
-        if self.redraw and self.sample is None:
-            raise InputError("Flanders(redraw=True) needs `sample`: how many parameters to draw each round.")
-        if self.sample is not None and self.sketch is not None:
-            raise InputError("Flanders can take a `sample` or a `sketch` of the parameters, not both.")
+        secret = self._view.secret  # and its own checks
+        if secret and self.refit_every > 1:
+            raise InputError(
+                f"Flanders(refit_every={self.refit_every}) looks at the same parameters in every round. "
+                "Leave out `redraw` and `sketch`."
+            )
         if self.sketch is not None and self.distance not in EUCLIDEAN:
             raise InputError(
                 f"A sketch keeps Euclidean geometry only: distance={self.distance!r} needs `sample`, or all "
                 "parameters (leave both out)."
             )
-        self._check_sampling()
         if self.method == "reference":
-            self._check_reference()
-
-    def _check_sampling(self) -> None:
-        check_number("Flanders", "refit_every", self.refit_every, 1, whole=True)
-        check_choice("Flanders", "sampling", self.sampling, SAMPLINGS)
-        if self.redraws and (self.refit_every > 1 or self.sampling != "random"):
-            raise InputError(
-                f"Flanders(refit_every={self.refit_every}, sampling={self.sampling!r}) looks at the same "
-                "parameters in every round. Leave out `redraw` and `sketch`."
-            )
-        if self.sampling != "random" and self.sample is None:
-            raise InputError(f"Flanders(sampling={self.sampling!r}) needs `sample`: how many parameters to choose.")
-        if (self.layers is not None) != self.sampling.endswith("layer"):
-            raise InputError(
-                "Flanders needs `layers`, the number of parameters of each layer, for sampling='last-layer' and "
-                f"'per-layer', and for nothing else. Got sampling={self.sampling!r}, layers={self.layers!r}."
-            )
-
-    def _check_reference(self) -> None:
-        settable = {"keep", "threshold", "iterations", "sample", "min_honest", "method"}
-        self._check_fixed("method='reference'", settable)
+            settable = {"keep", "threshold", "iterations", "sample", "min_honest", "method"}
+            self._check_fixed("method='reference'", settable)
 
     def _check_fixed(self, mode: str, settable: set[str]) -> None:
         """Complain about parameters that a mode fixes."""
@@ -240,11 +181,6 @@ class Flanders(Filter[FlandersState]):
         """Whether nobody has said how many to keep, or how probably malicious they may be."""
         return self.keep == "auto" or (self.keep is None and self.threshold is None)
 
-    @property
-    def redraws(self) -> bool:
-        """Whether what is looked at changes from round to round."""
-        return self.sketch is not None or self.redraw
-
     def init(self, rng: np.random.Generator | None = None) -> FlandersState:
         """Return an empty memory and a secret seed."""
         return FlandersState(draw_seed(rng))
@@ -252,30 +188,14 @@ class Flanders(Filter[FlandersState]):
     def score(self, state: FlandersState, round_: Round) -> Scores | None:
         """Score each client by the distance of its model to the forecast; None in the first round."""
         if self.automatic:
-            number = state.round_number + 1
-            return judge(state.signatures, round_, number, self.max_false_positive_rate)
+            return judge(state.signatures, round_, state.round_number + 1, self.max_false_positive_rate)
         if not state.snapshots:
             return None
-        evidence: FloatMatrix | KeptFit | None = None
-        if self.method == "reference":
-            values = self._reference.score(state.snapshots[-1], round_, state.seed, state.round_number)
-        elif self.redraws:
-            layout = Layout(state.snapshots, round_)
-            views = self._secret_views(layout, np.random.default_rng([state.seed, 2, state.round_number]))
-            values = np.max([self._distances(view, products(view)) for view in views], axis=0)
-        elif self.refit_every > 1:
-            layout = Layout(state.snapshots, self._visible(state, round_))
-            evidence = self._fit(state, layout)
-            sent, forecast = layout.round_, forecast_rows(layout, evidence, self._forecaster)
-            values = distances(sent.updates, forecast, sent.global_model, self.distance)
-        else:
-            layout = Layout(state.snapshots, self._visible(state, round_))
-            evidence = products(layout, state.gram)
-            values = self._distances(layout, evidence)
+        values, computed = self._way.distances(state, round_)
         chance = None
         if self.threshold is not None:
             chance = calibration.probabilities(state.calibration, values, self.min_honest)
-        return Scores(round_.clients, values, chance, evidence=evidence)
+        return Scores(round_.clients, values, chance, evidence=computed)
 
     def select(self, scores: Scores) -> IntVector:
         """Keep the `keep` lowest scores, or whoever is under the `threshold`."""
@@ -298,85 +218,34 @@ class Flanders(Filter[FlandersState]):
         scores: Scores | None = None,
     ) -> FlandersState:
         """Remember the round, with the models of dropped clients replaced."""
+        number, computed = state.round_number + 1, None if scores is None else scores.evidence
         if self.automatic:
-            answers, number = None if scores is None else scores.evidence, state.round_number + 1
-            learnt = learn(state.signatures, round_, number, kept, answers)
+            learnt = learn(state.signatures, round_, number, kept, computed)
             return replace(state, round_number=number, signatures=learnt)
-        if self.sampling == "variance" and state.columns is None:
-            chosen = most_varied_columns(round_.take(kept).updates, self.sample or 0)
-            state = replace(state, columns=chosen)
-        gram, fit = None, None
-        snapshots: tuple[Snapshot, ...]
-        if self.method == "reference":
-            snapshots = (self._reference.remember(round_, kept, model, state.seed),)
-        else:
-            layout = Layout(state.snapshots, round_ if self.redraws else self._visible(state, round_))
-            newest, places = amended(layout, kept, last_accepted=self.amend_with == "last-accepted")
-            forgotten = max(0, len(state.snapshots) + 1 - self.window)
-            snapshots = (*state.snapshots[forgotten:], newest)
-            if self.refit_every > 1:
-                used = scores.evidence if scores is not None else self._fit(state, layout)
-                full = len(state.snapshots) == self.window
-                fit = used.older() if used is not None and full else None
-            elif not self.redraws:
-                seen = scores.evidence if scores is not None else None
-                whole = products(layout, state.gram) if seen is None else seen
-                old = np.arange(layout.starts[forgotten], layout.starts[-1])
-                index = np.concatenate([old, places, [layout.global_model]])
-                gram = whole[np.ix_(index, index)]
         calibrated = state.calibration
-        if self.threshold is not None and scores is not None and len(state.snapshots) == self._memory:
+        full = len(state.snapshots) == self._way.window  # scores from fewer are of another kind
+        if self.threshold is not None and scores is not None and full:
             calibrated = calibration.updated(calibrated, scores.values, kept, self.min_honest)
-        return FlandersState(state.seed, state.round_number + 1, snapshots, gram, calibrated, state.columns, fit)
-
-    @property
-    def _memory(self) -> int:
-        """How many rounds are remembered; scores from fewer are of another kind and calibrate nothing."""
-        return 1 if self.method == "reference" else self.window
-
-    @property
-    def _reference(self) -> Reference:
-        return Reference(500 if self.sample is None else self.sample, self.iterations)
+        after = self._way.remember(state, round_, kept, model, computed)
+        return replace(after, round_number=number, calibration=calibrated)
 
     def visible_columns(self, state: FlandersState, d: int) -> IntVector | None:
         """Return the parameters the filter looks at in every round, if they are fixed and not all.
 
         For studying attackers who know them; a server never tells.
         """
-        if self.method == "reference":
-            return self._reference.columns(state.seed, d)
-        if self.sample is None or self.redraws:
-            return None
-        if self.sampling == "variance":
-            return state.columns
-        rng = np.random.default_rng([state.seed, 0])
-        if self.layers is not None:
-            return sample_of_layers(d, self.sample, self.layers, rng, last_only=self.sampling == "last-layer")
-        return sample_columns(d, self.sample, rng)
-
-    def _visible(self, state: FlandersState, round_: Round) -> Round:
-        """Return the round as the filter sees it: whole, or through the run's fixed sample."""
-        columns = self.visible_columns(state, round_.updates.shape[1])
-        return round_ if columns is None else take_of_round(round_, columns)
-
-    def _secret_views(self, layout: Layout, rng: np.random.Generator) -> Iterator[Layout]:
-        """Yield the layout through this round's own sample or sketches."""
-        if self.sketch is not None:
-            for _ in range(self.sketches):
-                yield sketch_of_layout(layout, self.sketch, rng)
-        else:
-            assert self.sample is not None
-            yield take_of_layout(layout, sample_columns(layout.round_.updates.shape[1], self.sample, rng))
-
-    def _distances(self, layout: Layout, gram: FloatMatrix) -> FloatVector:
-        return score(layout, gram, self._forecaster.forecast(layout, gram), self.distance)
+        return self._way.columns(state, d)
 
     @property
-    def _forecaster(self) -> Forecaster:
-        return Forecaster(self.order, self.iterations, self.tolerance, self.ridge_a, self.ridge_b, self.center)
+    def _way(self) -> Paper | Reference:
+        """How forecasts are made, and what is remembered for them."""
+        if self.method == "reference":
+            return Reference(500 if self.sample is None else self.sample, self.iterations)
+        forecaster = Forecaster(
+            self.order, self.iterations, self.tolerance, self.ridge_a, self.ridge_b, self.center
+        )
+        return Paper(forecaster, self._view, self.window, self.distance, self.amend_with, self.refit_every)
 
-    def _fit(self, state: FlandersState, layout: Layout) -> KeptFit | None:
-        """Return the fit to forecast with: the one that is kept, or, where it is too old, a new one."""
-        if state.fit is not None and state.fit.age < self.refit_every:
-            return state.fit
-        return fit_history(layout, self._forecaster) if len(layout.snapshots) > self.order else None
+    @property
+    def _view(self) -> View:
+        return View(self.sample, self.sketch, self.sketches, self.redraw, self.sampling, self.layers)

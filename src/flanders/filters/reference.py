@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from flanders import mar
 from flanders.filters.history import Snapshot, replace_rows
+from flanders.filters.memory import FlandersState
 from flanders.filters.reduction import take_columns
 from flanders.types import Array, FloatVector, IntVector, Round, to_numpy
 
@@ -18,27 +20,31 @@ class Reference:
 
     sample: int
     iterations: int
+    window: int = 1
 
-    def columns(self, seed: int, d: int) -> IntVector:
+    def columns(self, state: FlandersState, d: int) -> IntVector:
         """Return the parameters looked at: drawn once a run, with replacement."""
-        return np.random.default_rng([seed, 0]).integers(0, d, size=self.sample)
+        return np.random.default_rng([state.seed, 0]).integers(0, d, size=self.sample)
 
-    def score(self, newest: Snapshot, round_: Round, seed: int, number: int) -> FloatVector:
+    def distances(self, state: FlandersState, round_: Round) -> tuple[FloatVector, Any]:
         """Return the L2 distance of each model to the forecast; of new clients to the global model."""
-        columns = self.columns(seed, round_.updates.shape[1])
+        columns, newest = self.columns(state, round_.updates.shape[1]), state.snapshots[-1]
         sent = np.asarray(to_numpy(take_columns(round_.updates, columns)), dtype=np.float64)
         rows = np.asarray(to_numpy(newest.rows), dtype=np.float64)
-        start = np.random.default_rng([seed, 1, number]).standard_normal((self.sample, self.sample))
+        rng = np.random.default_rng([state.seed, 1, state.round_number])
+        start = rng.standard_normal((self.sample, self.sample))
         predicted = mar.reference_forecast(rows, start, iterations=self.iterations)
         g = np.asarray(to_numpy(take_columns(round_.global_model[None, :], columns))[0], dtype=np.float64)
         place = {c: i for i, c in enumerate(newest.clients)}
         forecast = np.stack([predicted[place[c]] if c in place else g for c in round_.clients])
-        return np.asarray(np.linalg.norm(sent - forecast, axis=1))
+        return np.asarray(np.linalg.norm(sent - forecast, axis=1)), None
 
-    def remember(self, round_: Round, kept: IntVector, model: Array, seed: int) -> Snapshot:
-        """Return the sampled round, with the new global model in place of dropped clients' models."""
-        columns = self.columns(seed, round_.updates.shape[1])
+    def remember(
+        self, state: FlandersState, round_: Round, kept: IntVector, model: Array, computed: Any
+    ) -> FlandersState:
+        """Return the memory: the sampled round, with the new global model in place of dropped clients' models."""
+        columns = self.columns(state, round_.updates.shape[1])
         rejected = np.setdiff1d(np.arange(len(round_.clients)), kept)
         new = take_columns(model[None, :], columns)[0, :]
         rows = replace_rows(take_columns(round_.updates, columns), rejected, [new] * len(rejected))
-        return Snapshot(round_.clients, rows, new)
+        return replace(state, snapshots=(Snapshot(round_.clients, rows, new),))
