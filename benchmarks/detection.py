@@ -52,9 +52,9 @@ from typing import Any
 
 from flanders.attacks import ATTACKS
 from flanders.experiments.grid import Table
-from flanders.experiments.paper.reproduction import carry_out
 from flanders.experiments.paper.variants import merged, read_variant
 from flanders.experiments.schema import connect_for_reading, explained
+from flanders.experiments.session import run_aside
 from flanders.experiments.show import table
 from flanders.experiments.spec import RunSpec, resolve
 from flanders.types import InputError, did_you_mean
@@ -218,7 +218,7 @@ def carry_out_benchmark(options: argparse.Namespace) -> int:
     code = 0
     if not options.table_only and specs:
         changes = {"device": options.device, "data_dir": options.data_dir}
-        code = carry_out(specs, options.out, changes, options.jobs)
+        code = run_aside(options.out, specs, changes, options.jobs)
     outcomes = read_outcomes(options.out, specs)
     found = [row_of(*key, outcomes[run.id]) for key, run in runs.items() if run.id in outcomes]
     rows = with_yardsticks({row.key: row for row in [*known, *found]}.values())

@@ -164,7 +164,9 @@ def _resume(options: argparse.Namespace) -> int:
 
 
 def _reproduce(options: argparse.Namespace) -> int:
+    from flanders.experiments.catalog import need
     from flanders.experiments.paper import reproduction
+    from flanders.experiments.session import run_aside
 
     limits = [*options.where, *([f"dataset={options.dataset}"] if options.dataset else [])]
     asked = reproduction.Reproduction.of(
@@ -173,17 +175,18 @@ def _reproduce(options: argparse.Namespace) -> int:
     if options.dry_run:
         reproduction.show_missing(asked, options.out)
         return 0
+    if options.tables:
+        reproduction.check_tables(options.tables, asked)
+    draw = need("flanders.report.paper").write_paper_figures if options.figures else None
     code = 0
     if not options.table_only:
-        code = reproduction.carry_out(asked.runs(), options.out, _changes(options), options.jobs)
+        code = run_aside(options.out, asked.runs(), _changes(options), options.jobs)
     compared = asked.compare(options.out)
     reproduction.show(compared, options.variant, options.format)
     if options.tables:
         reproduction.write_tables(options.tables, asked, options.out)
-    if options.figures:
-        from flanders.experiments.catalog import need
-
-        need("flanders.report.paper").write_paper_figures(asked, options.out, options.figures)
+    if draw:
+        draw(asked, options.out, options.figures)
     return code
 
 

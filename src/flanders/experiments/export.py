@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from flanders.experiments.schema import PHASES, connect_for_reading, explained
+from flanders.experiments.writing import writing
 from flanders.types import InputError
 
 BATCH = 100_000
@@ -81,8 +82,7 @@ def _export(results: Path, folder: Path, ending: str, write: Any) -> list[Path]:
     connection = connect_for_reading(Path(results))
     written = []
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with explained(Path(results)):
+        with writing(folder), explained(Path(results)):
             connection.execute("BEGIN")  # all three tables as they were at one moment
             for name, columns, batches in _tables(connection):
                 path, part = folder / f"{name}.{ending}", folder / f".{name}.{ending}.part"
@@ -92,8 +92,6 @@ def _export(results: Path, folder: Path, ending: str, write: Any) -> list[Path]:
                 finally:
                     part.unlink(missing_ok=True)
                 written.append(path)
-    except OSError as error:
-        raise InputError(f"{folder} cannot be written: {error.strerror}. Choose another folder.") from error
     finally:
         connection.close()
     return written

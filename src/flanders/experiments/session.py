@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 from collections.abc import Sequence
@@ -32,6 +33,12 @@ def run_specs(path: Path, specs: Sequence[RunSpec], changes: dict[str, Any], job
     with Store(path) as store:
         ids = store.add(specs, versions())
     return _carry_on(path, ids, changes, jobs, datasets)
+
+
+def run_aside(path: Path, specs: Sequence[RunSpec], changes: dict[str, Any], jobs: int) -> int:
+    """Do the same for a command that prints tables of its own: what is told on the way goes to the error stream."""
+    with contextlib.redirect_stdout(sys.stderr):
+        return run_specs(path, specs, changes, jobs)
 
 
 def resume(path: Path, changes: dict[str, Any], jobs: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from flanders.experiments.writing import writing
 from flanders.report.data import read_results
 from flanders.report.naming import DEFENCE, Names
 from flanders.types import InputError, check_choice
@@ -45,7 +46,7 @@ def write_figures(results: Path, folder: Path, format: str = "pdf") -> list[Path
     names = Names(read_results(Path(results)))
     settings = names.settings() or [[]]
     written: list[Path] = []
-    try:
+    with writing(Path(folder)):
         for group in settings:
             place = Path(folder)
             if len(settings) > 1:
@@ -54,10 +55,6 @@ def write_figures(results: Path, folder: Path, format: str = "pdf") -> list[Path
             for name, figure in plots.draw(names, group):
                 written.append(place / f"{name}.{format}")
                 plots.save(figure, written[-1])
-    except OSError as error:
-        raise InputError(
-            f"The figures cannot be written to {folder}: {error.strerror or error}. Name another folder."
-        ) from error
     return written
 
 

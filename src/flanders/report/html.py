@@ -11,9 +11,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from flanders.experiments.writing import writing
 from flanders.report.data import read_results
 from flanders.report.payload import build
-from flanders.types import InputError
 
 SCRIPTS = ("page.js", "lines.js", "heatmap.js", "distributions.js", "bars.js", "table.js", "main.js")
 
@@ -63,8 +63,7 @@ def embed(value: Any) -> str:
 
 def write_text(path: Path, text: str) -> None:
     """Write a file whole or not at all, or say why it cannot be written."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with writing(path.parent, str(path)):
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
             with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
@@ -76,7 +75,3 @@ def write_text(path: Path, text: str) -> None:
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise
-    except OSError as error:
-        raise InputError(
-            f"The report cannot be written to {path}: {error.strerror or error}. Name another file with --html."
-        ) from error

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from flanders.experiments.catalog import need
 from flanders.experiments.paper.reproduction import Reproduction
-from flanders.types import InputError
+from flanders.experiments.writing import writing
 
 
 def write_paper_figures(asked: Reproduction, results: Path, folder: Path) -> list[Path]:
@@ -28,14 +28,9 @@ def write_paper_figures(asked: Reproduction, results: Path, folder: Path) -> lis
     published = [c for _, cells in compared for c in cells if c.difference is not None]
     if published:
         figures["agreement"] = draw.agreement(published)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        paths = []
+    paths = []
+    with writing(folder):
         for name, figure in figures.items():
             paths.append(folder / f"{asked.variant.name}-{name}.svg")
             save(figure, paths[-1])
-    except OSError as error:
-        raise InputError(
-            f"The figures cannot be written to {folder}: {error.strerror or error}. Name another folder."
-        ) from error
     return paths

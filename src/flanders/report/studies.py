@@ -13,12 +13,14 @@ import numpy as np
 
 from flanders.experiments.build import Datasets
 from flanders.experiments.catalog import need
+from flanders.experiments.session import run_aside
 from flanders.experiments.show import table
 from flanders.experiments.spec import RunSpec
 from flanders.experiments.summary import attack_of
+from flanders.experiments.writing import writing
 from flanders.report.data import RunData, read_results
 from flanders.report.detection import count
-from flanders.studies.grids import CONTROLS, PREDICTABILITY, GridStudy, carry_out, find, runs_of
+from flanders.studies.grids import CONTROLS, PREDICTABILITY, GridStudy, find, runs_of
 from flanders.studies.predictability import Finding, Series, judge, measured, summarise
 from flanders.types import InputError
 
@@ -141,8 +143,7 @@ def write_csv(path: Path, rows: Sequence[Row] | Sequence[Finding]) -> None:
     """Write rows of one kind as a CSV file, at full precision."""
     if not rows:
         raise InputError("There is nothing to write: none of the study's runs is done.")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "w", newline="", encoding="utf-8") as file:
+    with writing(path.parent, str(path)), open(path, "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, [field.name for field in fields(rows[0])])
         writer.writeheader()
         writer.writerows(asdict(row) for row in rows)
@@ -168,10 +169,12 @@ def conduct(
     study = find(name)
     data_dir = changes.get("data_dir")
     runs = runs_of(study, dataset=dataset, seeds=seeds, attacks=attacks, overrides=overrides, data_dir=data_dir)
+    if study is PREDICTABILITY and jobs > 1:
+        raise InputError("The predictability study runs one at a time. Leave out --jobs.")
+    with writing(out):
+        pass  # or say now that it cannot be written
     stem = out / (name if dataset == "digits" else f"{name}-{dataset}")
     if study is PREDICTABILITY:
-        if jobs > 1:
-            raise InputError("The predictability study runs one at a time. Leave out --jobs.")
         findings, series = _follow_clients(runs, out / "series", changes)
         write_csv(stem.with_suffix(".csv"), findings)
         for of in ("models", "displacements"):
@@ -181,7 +184,7 @@ def conduct(
         code = 0
     else:
         results = out / "results.sqlite"
-        code = carry_out(runs, results, changes, jobs)
+        code = run_aside(results, runs, changes, jobs)
         rows = tabulate(results, study, [run.id for run in runs])
         write_csv(stem.with_suffix(".csv"), rows)
         plots.save(drawing.along_axis(study, rows), stem.with_suffix(f".{format}"))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +12,6 @@ from typing import Any
 from flanders.experiments.build import Datasets
 from flanders.experiments.catalog import registry
 from flanders.experiments.grid import Table, override, parse_override
-from flanders.experiments.session import run_specs
 from flanders.experiments.spec import RunSpec, make, parse_spec
 from flanders.models import tensor_sizes
 from flanders.types import InputError, check_number, did_you_mean
@@ -150,13 +147,6 @@ def changes_for(study: str, dataset: str) -> list[str]:
 def read_spec(name: str) -> Table:
     """Return a study's spec, from the package."""
     return tomllib.loads((files("flanders.studies") / "specs" / f"{name}.toml").read_text(encoding="utf-8"))
-
-
-def carry_out(runs: Sequence[RunSpec], results: Path, changes: dict[str, Any], jobs: int = 1) -> int:
-    """Run what is not done yet and return the exit code; what is told on the way goes to the error stream."""
-    results.parent.mkdir(parents=True, exist_ok=True)
-    with contextlib.redirect_stdout(sys.stderr):
-        return run_specs(results, runs, changes, jobs)
 
 
 def layer_sizes(tree: Table, data_dir: Path | None = None) -> list[int]:

@@ -26,6 +26,7 @@ import numpy as np
 
 from flanders.experiments.build import Datasets, make_setting
 from flanders.experiments.spec import RunSpec
+from flanders.experiments.writing import writing
 from flanders.geometry import FloatMatrix
 from flanders.studies.information import ESTIMATORS
 from flanders.studies.significance import compare
@@ -157,12 +158,12 @@ def summarise(findings: Sequence[Finding]) -> list[dict[str, Any]]:
 
 def write_series(path: Path, series: Mapping[Key, tuple[FloatVector, FloatVector]]) -> None:
     """Write series to a file, all of them or none."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(".part")
     arrays = {"/".join(key): np.stack(pair) for key, pair in series.items()}
-    with open(part, "wb") as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
-    part.replace(path)
+    with writing(path.parent, str(path)):
+        with open(part, "wb") as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
+        part.replace(path)
 
 
 def read_series(path: Path) -> Series:

@@ -65,6 +65,11 @@ def test_a_folder_of_tables_is_filled_in_parts(tmp_path, capsys):
     assert main(["reproduce", *ASKED, *nothing, "--set", "federation.rounds=3"]) == 2
     assert "has results of 1 cells that are not among these" in capsys.readouterr().err
     assert (tmp_path / "reference.csv").read_text() == before
+    runs = tmp_path / "runs.sqlite"
+    asked = ["reproduce", "tab:pr-60", *SMALL, "--out", str(runs), "--tables", str(tmp_path)]
+    assert main(asked) == 2  # and before anything is run
+    assert "has results of 1 cells" in capsys.readouterr().err
+    assert not runs.exists()
     (tmp_path / "reference.csv").write_text("something,else\n")
     assert main(["reproduce", *ASKED, *nothing]) == 2
     assert "was not written by `flanders reproduce`" in capsys.readouterr().err
@@ -98,6 +103,16 @@ def test_wrong_arguments_are_told_in_one_line_and_leave_no_file(arguments, probl
     err = capsys.readouterr().err
     assert problem in err
     assert len(err.splitlines()) == 1
+    assert not results.exists()
+
+
+def test_where_nothing_can_be_written_is_told_before_anything_is_run(tmp_path, capsys):
+    results, file = tmp_path / "r.sqlite", tmp_path / "file"
+    file.touch()
+    assert main(["reproduce", *ASKED, *SMALL, "--out", str(results), "--tables", str(file)]) == 2
+    assert f"{file} cannot be written: File exists. Choose another place." in capsys.readouterr().err
+    assert main(["study", "window", "--out", str(file / "below")]) == 2
+    assert "cannot be written: Not a directory" in capsys.readouterr().err
     assert not results.exists()
 
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from flanders.experiments.paper.comparison import Compared, compare, judge
 from flanders.experiments.paper.outcomes import read_curves, read_outcomes
 from flanders.experiments.paper.rendering import as_csv, read_csv, render, verdict_text
 from flanders.experiments.paper.tables import KEYS, TABLES, Cell, TableSpec, read_tables, table_names
 from flanders.experiments.paper.variants import Variant, read_variant, runs
-from flanders.experiments.session import run_specs
 from flanders.experiments.spec import RunSpec
 from flanders.experiments.summary import label
+from flanders.experiments.writing import writing
 from flanders.types import InputError, did_you_mean
 
 OVER_TIME = "fig:accuracy-over-time"
@@ -130,17 +127,8 @@ def write_tables(folder: Path, asked: Reproduction, results: Path) -> list[Path]
     What the CSV file already has of other cells stays, in all of them: one folder can be filled in parts, from
     several results files. Results of changed settings are not mixed with others: they need a folder of their own.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    variant = asked.variant.name
-    earlier, found = read_csv(folder / f"{variant}.csv"), asked.compare(results)
-    if any(not text.startswith(f"{UNCHECKED}=") for text in asked.overrides):
-        now = {c.cell for _, cells in found for c in cells if c.seeds}
-        if lost := [cell for cell, c in earlier.items() if c.seeds and cell not in now]:
-            raise InputError(
-                f"{folder / f'{variant}.csv'} has results of {len(lost)} cells that are not among these, and --set "
-                "changes what is run, so they cannot stand in one table. Give another folder to --tables."
-            )
-        earlier = {}
+    variant, found = asked.variant.name, asked.compare(results)
+    earlier = check_tables(folder, asked, [c.cell for _, cells in found for c in cells if c.seeds])
     compared = with_earlier(found, earlier, variant)
     everything = [c for _, cells in compared for c in cells]
     texts = {f"{variant}.csv": as_csv(everything), f"{variant}-verdict.md": verdict_text(judge(everything))}
@@ -149,9 +137,29 @@ def write_tables(folder: Path, asked: Reproduction, results: Path) -> list[Path]
         texts[f"{variant}-{table.stem}.tex"] = render(table, cells, "latex", variant)
     if curves := asked.curves(results):
         texts[f"{variant}-accuracy-over-time.csv"] = _curves_csv(curves)
-    for name, text in texts.items():
-        (folder / name).write_text(text, encoding="utf-8")
+    with writing(folder):
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8")
     return [folder / name for name in texts]
+
+
+def check_tables(folder: Path, asked: Reproduction, cells: Collection[Cell] | None = None) -> dict[Cell, Compared]:
+    """Return what the folder, made if need be, has already and may stand beside `cells` (default: all asked for).
+
+    Refuses where results of changed settings would take the place of others.
+    """
+    file = folder / f"{asked.variant.name}.csv"
+    with writing(folder):
+        earlier = read_csv(file)
+    if all(text.startswith(f"{UNCHECKED}=") for text in asked.overrides):
+        return earlier
+    new = set(cells if cells is not None else [c for table in asked.tables for c in table.cells])
+    if lost := [cell for cell, c in earlier.items() if c.seeds and cell not in new]:
+        raise InputError(
+            f"{file} has results of {len(lost)} cells that are not among these, and --set changes what is run, so "
+            "they cannot stand in one table. Give another folder to --tables."
+        )
+    return {}
 
 
 def with_earlier(
@@ -195,9 +203,3 @@ def show_missing(asked: Reproduction, results: Path) -> None:
     for run in missing:
         print(f"{run.id}  {label(run.canonical)}")
     print(f"{len(missing)} of {len(every)} runs are missing.")
-
-
-def carry_out(specs: Sequence[RunSpec], results: Path, changes: dict[str, Any], jobs: int) -> int:
-    """Run what is not done yet and return the exit code; what is told on the way goes to the error stream."""
-    with contextlib.redirect_stdout(sys.stderr):
-        return run_specs(results, specs, changes, jobs)
