@@ -184,9 +184,9 @@ def _reproduce(options: argparse.Namespace) -> int:
     compared = asked.compare(options.out)
     reproduction.show(compared, options.variant, options.format)
     if options.tables:
-        reproduction.write_tables(options.tables, asked, options.out)
+        compared = reproduction.write_tables(options.tables, asked, options.out)  # and what the folder had
     if draw:
-        draw(asked, options.out, options.figures)
+        draw(asked, options.out, compared, options.figures)
     return code
 
 

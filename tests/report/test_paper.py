@@ -40,6 +40,15 @@ def test_without_runs_no_figure_is_drawn(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_cells_that_the_folder_of_tables_has_are_drawn_too(tmp_path):
+    header = "table,dataset,attack,malicious_ratio,aggregator,filter,metric,value,ours,low,high,seeds\n"
+    cell = "tab:pr-20,mnist,gauss,0.2,fedavg,flanders,precision,,0.5000,0.5000,0.5000,1\n"
+    (tmp_path / "reference.csv").write_text(header + cell)
+    nothing = ["--table-only", "--out", str(tmp_path / "none")]
+    assert main(["reproduce", "tab:pr-60", *nothing, "--tables", str(tmp_path), "--figures", str(tmp_path)]) == 0
+    ElementTree.parse(tmp_path / "reference-agreement.svg")
+
+
 def test_a_folder_that_cannot_be_made_is_told(tmp_path, capsys):
     (tmp_path / "file").write_text("")
     place = str(tmp_path / "file" / "figures")

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from flanders.experiments.catalog import need
+from flanders.experiments.paper import TableSpec
+from flanders.experiments.paper.comparison import Compared
 from flanders.experiments.paper.reproduction import Reproduction
 from flanders.experiments.writing import writing
+from flanders.report import paper_plots as draw
+from flanders.report.plots import save
 
 
-def write_paper_figures(asked: Reproduction, results: Path, folder: Path) -> list[Path]:
+def write_paper_figures(
+    asked: Reproduction, results: Path, compared: Sequence[tuple[TableSpec, Sequence[Compared]]], folder: Path
+) -> list[Path]:
     """Draw what of the paper's figures was asked for and has been run, as SVG; return the files written.
 
-    `accuracy-over-time` and `tradeoff` are the paper's; `agreement` sets every cell against its published value.
+    `accuracy-over-time`, from the results, and `tradeoff` are the paper's; `agreement` sets every compared cell
+    against its published value.
     """
-    draw = need("flanders.report.paper_plots")
-    save = need("flanders.report.plots").save
-    compared = asked.compare(results)
     figures = {}
     if curves := asked.curves(results):
         figures["accuracy-over-time"] = draw.over_time(curves)

@@ -121,8 +121,8 @@ def parse_where(texts: Sequence[str]) -> dict[str, list[str]]:
     return where
 
 
-def write_tables(folder: Path, asked: Reproduction, results: Path) -> list[Path]:
-    """Write every table as Markdown and LaTeX, all cells in one CSV file, and the verdict; return the paths.
+def write_tables(folder: Path, asked: Reproduction, results: Path) -> list[tuple[TableSpec, list[Compared]]]:
+    """Write every table as Markdown and LaTeX, all cells in one CSV file, and the verdict; return what is in them.
 
     What the CSV file already has of other cells stays, in all of them: one folder can be filled in parts, from
     several results files. Results of changed settings are not mixed with others: they need a folder of their own.
@@ -140,7 +140,7 @@ def write_tables(folder: Path, asked: Reproduction, results: Path) -> list[Path]
     with writing(folder):
         for name, text in texts.items():
             (folder / name).write_text(text, encoding="utf-8")
-    return [folder / name for name in texts]
+    return compared
 
 
 def check_tables(folder: Path, asked: Reproduction, cells: Collection[Cell] | None = None) -> dict[Cell, Compared]:
