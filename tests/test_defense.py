@@ -11,6 +11,7 @@ import torch
 from flanders import (
     Defense,
     DistanceToGlobal,
+    DnC,
     DnCFilter,
     FedAvg,
     Flanders,
@@ -21,6 +22,7 @@ from flanders import (
     Persistence,
     Round,
     defend,
+    save_state,
 )
 
 
@@ -143,3 +145,44 @@ def test_dnc_as_a_filter_drops_who_stands_out(rng):
     models[[2, 5]] += 3
     outcome = Defense(DnCFilter(num_malicious=2), seed=0)(models)
     assert outcome.dropped == (2, 5)
+
+
+def test_what_the_caller_does_with_a_model_changes_nothing_later(rng):
+    rounds = [rng.normal(size=(6, 4)) for _ in range(4)]
+    quiet, meddled = Defense(Persistence(keep=4), seed=0), Defense(Persistence(keep=4), seed=0)
+    for updates in rounds:
+        left, right = quiet(updates), meddled(updates)
+        assert left.dropped == right.dropped
+        np.testing.assert_array_equal(left.model, right.model)
+        right.model[:] = 1e6
+
+
+def test_a_model_that_stays_is_a_copy():
+    start = np.ones(3)
+    outcome = Defense()(np.full((2, 3), np.nan), global_model=start)
+    assert outcome.model is not start
+    np.testing.assert_array_equal(outcome.model, start)
+
+
+def test_a_defense_goes_on_from_its_file_as_if_nothing_had_happened(rng, tmp_path):
+    rounds = [rng.normal(size=(9, 30)) + 3 for _ in range(7)]
+    first = Defense(Flanders(keep=7, sketch=8), DnC(sample=5, num_malicious=1), seed=0)
+    for updates in rounds[:4]:
+        first(updates)
+    first.save(tmp_path / "defense.npz")
+    second = Defense(Flanders(keep=7, sketch=8), DnC(sample=5, num_malicious=1), seed=1)
+    second.load(tmp_path / "defense.npz")
+    for updates in rounds[4:]:
+        left, right = first(updates), second(updates)
+        assert left.dropped == right.dropped
+        np.testing.assert_array_equal(left.model, right.model)
+
+
+def test_a_file_of_another_defense_is_refused(rng, tmp_path):
+    path = tmp_path / "state.npz"
+    Defense(Persistence(keep=2)).save(path)
+    with pytest.raises(InputError, match="no memory of a Defense with this filter"):
+        Defense(Flanders()).load(path)
+    save_state(path, Defense(Flanders()).state)
+    with pytest.raises(InputError, match=r"set `defense\.state = load_state"):
+        Defense(Flanders()).load(path)

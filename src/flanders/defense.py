@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import array_api_compat
 import numpy as np
 
 from flanders.aggregators import FedAvg, Rule
 from flanders.filters import Filter, Flanders, Scores
 from flanders.geometry import squared_norms
+from flanders.state import load_state, save_state, saveable
 from flanders.types import Array, ClientId, InputError, IntVector, Round, check_matrix
 
 S = TypeVar("S")
 log = logging.getLogger("flanders")
 
+FIRST_LOOK = "too little is known yet: only whoever stands out from the rest is dropped"
 LARGEST_SQUARE = 1e300
 """Rows of a larger squared norm are unusable; float32 cannot hold one."""
 
@@ -80,9 +84,10 @@ def defend(
         note = "the filter kept nobody: the global model stays"
         after = filter_.amend(state, seen, kept, round_.global_model, scores)
         return _unchanged(round_, scores, unusable, after, note)
-    model = (aggregate if scores is not None or fallback is None else fallback)(usable[kept])
+    judged = scores is not None and not scores.provisional
+    model = (aggregate if judged or fallback is None else fallback)(usable[kept])
     after = filter_.amend(state, seen, kept, model, scores)
-    note = "" if scores is not None else "no scores yet: everyone was aggregated"
+    note = "" if judged else "no scores yet: everyone was aggregated" if scores is None else FIRST_LOOK
     return Outcome(model, usable[kept], round_.clients, scores, unusable, after, note)
 
 
@@ -106,7 +111,22 @@ def _unchanged(
 ) -> Outcome:
     log.warning("%s", note)
     nobody = np.empty(0, dtype=np.int64)
-    return Outcome(round_.global_model, nobody, round_.clients, scores, unusable, state, note)
+    return Outcome(copy_of(round_.global_model), nobody, round_.clients, scores, unusable, state, note)
+
+
+def copy_of(array: Array) -> Array:
+    """Return an array of the server's own, whatever the caller does with his."""
+    return array_api_compat.array_namespace(array).asarray(array, copy=True)
+
+
+@saveable
+@dataclass(frozen=True, eq=False)
+class DefenseState:
+    """All that a `Defense` remembers."""
+
+    filter: Any
+    model: Array
+    generator: dict[str, Any]
 
 
 class Defense:
@@ -184,8 +204,22 @@ class Defense:
 
         fallback = None if self.fallback is None else by(self.fallback)
         outcome = defend(self.filter, self.state, round_, by(self.rule), fallback)
-        self.state, self._model = outcome.state, outcome.model
+        self.state, self._model = outcome.state, copy_of(outcome.model)
         return outcome
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write all that is remembered to a file: the filter's memory, the last model, the generator."""
+        save_state(path, DefenseState(self.state, self._model, dict(self._rng.bit_generator.state)))
+
+    def load(self, path: str | os.PathLike[str], like: Array = None) -> None:
+        """Go on where the defense that wrote the file was; see `load_state` for `like`."""
+        found = load_state(path, like)
+        if not isinstance(found, DefenseState) or type(found.filter) is not type(self.state):
+            raise InputError(
+                f"{path} holds no memory of a Defense with this filter. Load it with the filter it was saved with, "
+                "or, if it is from `save_state`, set `defense.state = load_state(...)`."
+            )
+        self.state, self._model, self._rng.bit_generator.state = found.filter, found.model, found.generator
 
     def __repr__(self) -> str:
         return f"Defense({self.filter}, {self.rule}, fallback={self.fallback})"

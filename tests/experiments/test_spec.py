@@ -49,6 +49,7 @@ def one(text, *overrides):
             "filter = {name = 'dnc', sample = 'none'}\n[federation]\nseed = [0]",
             "filter = {name='dnc', sample='none'}",
         ),
+        ("filter = 'flanders'", "filter = {name = 'flanders', keep = 'auto'}"),
     ],
 )
 def test_two_spellings_of_a_run_have_one_id(left, right):

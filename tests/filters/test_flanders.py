@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -304,16 +306,23 @@ def test_a_fraction_keeps_that_share_of_each_round():
     assert len(outcome.kept) == 3  # ceil(0.3 * 7)
 
 
-def test_keeping_more_clients_than_there_are_is_refused():
+def test_nobody_is_dropped_where_more_are_to_be_kept_than_there_are_and_it_says_so(rng, caplog):
     defense = Defense(Flanders(keep=8))
-    defense(np.zeros((8, 2)))
-    with pytest.raises(InputError, match=r"keep 8 clients, but the round has 5.*at most 5"):
-        defense(np.zeros((5, 2)), range(5))
+    defense(rng.normal(size=(10, 2)))
+    updates = rng.normal(size=(10, 2))
+    updates[:3] = np.nan  # whatever clients send, the round goes on
+    assert defense(updates).dropped == (0, 1, 2)
+    assert "asked to keep 8 clients, but the round has 7 that can be used" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
+        ({"keep": 5, "max_false_positive_rate": 0.1}, "goes with keep='auto' alone"),
+        ({"keep": 5, "min_survivors": 0.5}, "goes with keep='auto' alone"),
+        ({"keep": 5, "min_honest": 0.5}, "goes with `threshold` alone"),
+        ({"keep": 5, "sketches": 2}, "goes with `sketch` alone"),
+        ({"keep": 5, "distance": math.inf}, "from 0.001 to 100"),
         ({"window": 3}, "say how many to `keep`"),
         ({"method": "reference"}, "say how many to `keep`"),
         ({"keep": 3, "threshold": 0.5}, "either `keep`"),

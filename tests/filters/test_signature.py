@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -227,13 +228,76 @@ def test_newcomers_cannot_have_a_client_dropped_by_copying_it():
     assert set(outcome.dropped) == set(range(30, 40))
 
 
-def test_everyone_is_kept_in_the_first_two_rounds_and_the_fallback_rule_serves():
+def test_everyone_alike_is_kept_in_the_first_two_rounds_and_the_fallback_rule_serves():
     federation, defense = Federation(), Defense(Flanders(keep="auto"), FedAvg(), fallback=Median(), seed=0)
     for _ in range(2):
         updates = federation.updates()
         outcome = defense(updates, global_model=federation.model)
-        assert outcome.scores is None
+        assert outcome.scores.provisional
+        assert outcome.dropped == ()
+        assert "too little is known" in outcome.note
         np.testing.assert_allclose(outcome.model, np.median(updates, axis=0))
+    outcome = defense(federation.updates(), global_model=federation.model)
+    assert not outcome.scores.provisional
+
+
+@pytest.mark.parametrize("clients", [5, 10, 40])
+def test_a_minority_that_drowns_the_others_from_the_first_round_on_is_dropped_from_then_on(clients):
+    federation, defense, loud = Federation(clients), Defense(Flanders(), seed=0), clients * 2 // 5
+    for number in range(8):
+        updates = federation.updates()
+        updates[:loud] = federation.model + 300 * federation.rng.normal(size=(loud, D))
+        outcome = defense(updates, global_model=federation.model)
+        assert set(outcome.dropped) >= set(range(loud)), number
+        assert len(outcome.dropped) <= loud + 0.1 * clients, number
+        if number < 2:
+            assert "times the usual length" in outcome.reasons[0]
+        federation.model = outcome.model
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_client_that_sends_the_global_model_back_blinds_nobody(dtype):
+    federation, defense = Federation(), Defense(Flanders(), seed=0)
+    federation.model = federation.model.astype(dtype)
+    for number in range(8):
+        updates = federation.updates().astype(dtype)
+        updates[0] = federation.model
+        if number >= 4:
+            updates[30:] = 2 * federation.model - updates[30:]
+        outcome = defense(updates, global_model=federation.model)
+        federation.model = outcome.model
+        assert 0 in outcome.dropped or number < 2
+        assert len(set(outcome.dropped) - {0}) == (10 if number >= 4 else 0)
+    assert np.isfinite(outcome.state.signatures.marks).all()
+
+
+def test_who_once_sent_nothing_is_not_held_to_it():
+    federation, defense = Federation(), Defense(Flanders(), seed=0)
+    for number in range(6):
+        updates = federation.updates()
+        if number < 2:
+            updates[0] = federation.model
+        outcome = defense(updates, global_model=federation.model)
+        federation.model = outcome.model
+    assert 0 not in outcome.dropped
+
+
+def test_a_round_of_few_clients_makes_nobody_forgotten():
+    federation, defense = Federation(), Defense(Flanders(), seed=0)
+    for number in range(5):
+        rows = range(3) if number == 3 else range(40)
+        outcome = defense(federation.updates()[list(rows)], rows, global_model=federation.model)
+        federation.model = outcome.model
+    assert set(outcome.state.signatures.clients) == set(range(40))
+
+
+def test_however_many_rounds_fail_in_a_row_the_next_one_is_judged():
+    federation, defense = Federation(), Defense(Flanders(), seed=0)
+    for _ in range(4):
+        federation.model = defense(federation.updates(), global_model=federation.model).model
+    signatures = replace(defense.state.signatures, failures=10**6)
+    defense.state = replace(defense.state, signatures=signatures)
+    assert defense(federation.updates(), global_model=federation.model).dropped == ()
 
 
 def test_the_memory_can_be_saved_and_goes_on_to_the_same_decisions(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from flanders.types import (
 )
 
 S = TypeVar("S")
+log = logging.getLogger("flanders")
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +38,8 @@ class Scores:
     """The filter's own verdict, where it has one that is not a matter of `keep`."""
     reasons: tuple[str, ...] = ()
     """What speaks against each client, in words; empty where nothing does. Only some filters can tell."""
+    provisional: bool = False
+    """Whether too little is known to judge by: a rule for such rounds should aggregate who is kept."""
     evidence: Any = None
     """What `amend` would otherwise compute again; not for users."""
 
@@ -90,14 +94,11 @@ def check_keep(caller: str, keep: float | None) -> None:
 
 
 def lowest(scores: Scores, keep: float) -> IntVector:
-    """Return the rows of exactly the `keep` lowest scores; ties go by client id, not by row."""
+    """Return the rows of the `keep` lowest scores, or all there are; ties go by client id, not by row."""
     m = len(scores.clients)
     k = resolve_count(keep, m)
     if k > m:
-        raise InputError(
-            f"The filter was asked to keep {k} clients, but the round has {m}. "
-            f"Lower `keep` to at most {m}, or give it as a fraction."
-        )
+        log.warning("asked to keep %d clients, but the round has %d that can be used: none is dropped", k, m)
     rank = np.argsort(by_name(scores.clients))
     values = np.where(np.isnan(scores.values), np.inf, scores.values)
     return np.sort(np.lexsort((rank, values))[:k]).astype(np.int64)

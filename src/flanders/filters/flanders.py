@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -19,16 +20,21 @@ from flanders.filters.view import View
 from flanders.types import Array, InputError, IntVector, Round, check_choice, check_number
 
 DISTANCES = (*EUCLIDEAN, "l1")
+OF_AUTO = ("max_false_positive_rate", "min_survivors")
 
 
 @dataclass(frozen=True)
 class Flanders(Filter[FlandersState]):
-    r"""Drop the clients whose models are far from a matrix autoregressive forecast.
+    r"""Drop clients that do not send what their past, or a forecast, lets expect.
 
-    The paper's filter: the matrix of local models of a round is forecast from those of the last
-    `window` rounds by MAR(`order`), and a client's score is its model's distance to the forecast. A client
-    that is in none of the last `order` rounds is scored by its distance to the global model. In the first
-    round there is no score: pair the filter with a robust fallback rule.
+    `Flanders()` holds each update against what its sender has sent before and decides by itself whom to drop.
+
+    Told how many to `keep`, it is the paper's filter: the matrix of local models of a round is forecast from those
+    of the last `window` rounds by MAR(`order`), and a client's score is its model's distance to the forecast. A
+    client that is in none of the last `order` rounds is scored by its distance to the global model. In the first
+    round there is no score.
+
+    Either way the first rounds have nothing to be compared with: pair the filter with a robust fallback rule.
 
     Parameters
     ----------
@@ -36,7 +42,7 @@ class Flanders(Filter[FlandersState]):
         How many clients to keep a round: a number, or a fraction of the round. Or `"auto"`, the default unless
         there is a `threshold`: keep whoever sends what looks like its own (see `flanders.filters.signature`);
         nothing needs to be known about the number of attackers, and no other parameter but the next two can be
-        set. Everyone is kept in the first two rounds.
+        set. In the first two rounds only whoever sends many times more than most is dropped.
     max_false_positive_rate
         With `keep="auto"`: the share of honest clients that may be dropped.
     min_survivors
@@ -122,11 +128,18 @@ class Flanders(Filter[FlandersState]):
     method: str = "paper"
 
     def __post_init__(self) -> None:
+        if self.keep is None and self.threshold is None:
+            object.__setattr__(self, "keep", "auto")
         if self.automatic:
             check_number("Flanders", "max_false_positive_rate", self.max_false_positive_rate, 0, 1)
             check_number("Flanders", "min_survivors", self.min_survivors, 0, 1)
-            self._check_fixed("keep='auto'", {"keep", "max_false_positive_rate", "min_survivors"})
+            self._check_fixed("keep='auto'", {"keep", *OF_AUTO})
             return
+        self._check_unused(OF_AUTO, "keep='auto'")
+        if self.threshold is None:
+            self._check_unused(["min_honest"], "`threshold`")
+        if self.sketch is None:
+            self._check_unused(["sketches"], "`sketch`")
         if isinstance(self.keep, str):
             raise InputError(
                 f"The `keep` parameter of Flanders must be a number or 'auto'. Got {self.keep!r} instead."
@@ -151,7 +164,7 @@ class Flanders(Filter[FlandersState]):
         if isinstance(self.distance, str):
             check_choice("Flanders", "distance", self.distance, DISTANCES)
         else:
-            check_number("Flanders", "distance", self.distance, 1e-3)
+            check_number("Flanders", "distance", self.distance, 1e-3, 100)
         secret = self._view.secret  # and its own checks
         if secret and self.refit_every > 1:
             raise InputError(
@@ -176,10 +189,16 @@ class Flanders(Filter[FlandersState]):
                     f"Leave `{name}` out, or {'say how many to `keep`' if self.automatic else 'change the mode'}."
                 )
 
+    def _check_unused(self, names: Sequence[str], mode: str) -> None:
+        """Complain about parameters that only another mode looks at."""
+        for name in names:
+            if getattr(self, name) != self.__dataclass_fields__[name].default:
+                raise InputError(f"`{name}` of Flanders goes with {mode} alone. Leave it out, or use that.")
+
     @property
     def automatic(self) -> bool:
         """Whether nobody has said how many to keep, or how probably malicious they may be."""
-        return self.keep == "auto" or (self.keep is None and self.threshold is None)
+        return self.keep == "auto"
 
     def init(self, rng: np.random.Generator | None = None) -> FlandersState:
         """Return an empty memory and a secret seed."""

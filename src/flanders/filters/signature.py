@@ -65,6 +65,8 @@ OWN, ANY = np.array([LENGTH, HEADING]), np.array([ANY_LENGTH, ANY_HEADING])
 """The same two, compared with the client's own past and with everybody's."""
 OLDEST = 30
 """Rounds since a client was accepted that count: lengths and headings wander, as far as the root of the time."""
+LEAST_SQUARE = 1e-60
+"""Of a shorter update, or none, there is no unit vector in float32."""
 SAME = 1e-6
 """Directions whose cosine is this close to 1 count as the same."""
 FEWEST_OTHERS = 3
@@ -115,6 +117,8 @@ class Answers:
     """`(m,)`: how much farther than in one round lengths and headings may have come since a client was accepted."""
     likeness: FloatVector
     """`(m,)`: each update's cosine with its sender's mark; NaN if that has none."""
+    moved: NDArray[np.bool_]
+    """`(m,)`: whose updates are not zero; the others have no direction."""
     nearest: FloatVector
     """`(m,)`: how far apart the nearest other update's direction is; NaN where nothing is judged yet."""
     typical: tuple[float, float] = (math.nan, math.nan)
@@ -149,7 +153,8 @@ def ask(known: Signatures, round_: Round, number: int) -> Answers:
     if known.marks is None:
         products = gram(round_.updates, round_.global_model)
         values[:, ANY_LENGTH] = np.log(lengths_of_gram(products))
-        return Answers(values, values > np.inf, products, np.ones(m), np.full(m, np.nan), np.full(m, np.nan))
+        moved, nan = np.diagonal(products) > LEAST_SQUARE, np.full(m, np.nan)
+        return Answers(values, values > np.inf, products, np.ones(m), nan, moved, nan)
     assert known.usual is not None
     assert known.accepted is not None
     row_of = {client: row for row, client in enumerate(known.clients)}
@@ -175,7 +180,8 @@ def ask(known: Signatures, round_: Round, number: int) -> Answers:
     scale, likeness = np.ones(m), np.full(m, np.nan)
     likeness[rows] = np.diagonal(among)
     scale[rows] = np.sqrt(np.clip(number - known.accepted[places], 1, OLDEST))
-    return Answers(values, asked, products, scale, likeness, apart.min(axis=1))
+    moved = np.diagonal(products) > LEAST_SQUARE
+    return Answers(values, asked, products, scale, likeness, moved, apart.min(axis=1))
 
 
 def marks_to_compare_with(known: Signatures, places: IntVector) -> tuple[Array, IntVector, int]:
@@ -198,7 +204,12 @@ def learn(known: Signatures, round_: Round, number: int, kept: IntVector, answer
     """Return what is known after a round whose `kept` clients were accepted."""
     if answers is None:
         answers = ask(known, round_, number)
-    if kept.size < 2:  # the model stays, and from it the same clients will send much the same again
+    dropped = np.setdiff1d(np.arange(len(round_.clients)), kept)
+    kept, dropped = (
+        kept[answers.moved[kept]],
+        dropped[answers.moved[dropped]],
+    )  # there is no mark without a direction
+    if kept.size < 2:  # a mark is what tells a client from others
         return replace(known, failures=known.failures + 1, refused=None)
     if math.isnan(answers.typical[0]):  # nobody was judged: the middle of all
         own, any_ = answers.values[np.ix_(kept, OWN)], answers.values[np.ix_(kept, ANY)]
@@ -206,7 +217,7 @@ def learn(known: Signatures, round_: Round, number: int, kept: IntVector, answer
         group = np.isin(np.arange(len(round_.clients)), kept)
         answers = replace(answers.in_company(group), typical=(length, heading))
     marks, crowd = new_marks(round_, kept, answers.products)
-    refused = directions_of(round_, np.setdiff1d(np.arange(len(round_.clients)), kept), answers.products)
+    refused = directions_of(round_, dropped, answers.products)
     senders, relative = [round_.clients[i] for i in kept], answers.relative[kept]
     now = np.nan_to_num(relative[:, ANY])
     if known.marks is None:
@@ -217,7 +228,8 @@ def learn(known: Signatures, round_: Round, number: int, kept: IntVector, answer
     when = dict(zip(known.clients, known.accepted.tolist(), strict=True)) | dict.fromkeys(senders, number)
     for i, client in enumerate(senders):
         usual[client] = (usual.pop(client, now[i]) + now[i]) / 2  # to the end: accepted last
-    for client in list(usual)[: -REMEMBERED * len(round_.clients)]:
+    most = max(REMEMBERED * len(round_.clients), len(known.clients))  # a small round makes nobody forgotten
+    for client in list(usual)[:-most]:
         del usual[client]
     past = (*known.past, relative)[-MEMORY:]
     absent = set(usual) - set(senders)

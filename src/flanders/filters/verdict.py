@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from flanders.calibration import NORMAL, local_false_discovery_rate
+from flanders.calibration import NORMAL, local_false_discovery_rate, robust_spread
 from flanders.filters.filter import Scores
 from flanders.filters.layers import in_which, squares_by_layer
 from flanders.filters.signature import (
@@ -43,7 +43,7 @@ CLEAR = 10.0
 """Any fingerprint above this will do: it also depends on who else is known, which changes when attackers come."""
 WEIGHTS = np.array([1.5, *[1.0] * 6, 1.5])
 """Fingerprints and company have light tails, nearly normal ones: deviations there mean more than elsewhere."""
-LEAST_SPREAD = (0.3, 0.02, 0.02, 0.2, 0.02, 0.02, 0.02, 0.02)
+LEAST_SPREAD = np.array([0.3, 0.02, 0.02, 0.2, 0.02, 0.02, 0.02, 0.02])
 """Standard deviations are taken to be at least this: few clients cannot show less."""
 NEARLY_ALL = 0.95
 """Of normal values so many are within 1.96 standard deviations."""
@@ -57,21 +57,31 @@ PATIENCE = 1.5
 """How much wider the limits get with each round in a row that kept too few: things may have changed for good."""
 COPIED = 2.0
 """How much more doubts about a client's mark count where somebody else sends nearly the same."""
+MOST_FAILURES = 30
+"""After so many they are as wide as can be."""
+ENOUGH = 20
+"""So many clients show what is usual; fewer leave a doubt."""
+SPREAD_OF_LENGTHS = (0.25, 0.7)
+"""What log lengths vary by, at least and at most, from client to client: data and numbers of steps differ.
+
+Nobody needs to send more than about fifty times as much as most.
+"""
 EXAMPLES = 10
 """Accepted clients by which one can tell how deviations are spread over the layers as a rule."""
 
 
-def judge(known: Signatures, round_: Round, number: int, max_false_positive_rate: float) -> Scores | None:
-    """Score the clients of a round by their largest deviation; None while there is nothing to compare with."""
+def judge(known: Signatures, round_: Round, number: int, max_false_positive_rate: float) -> Scores:
+    """Score the clients of a round by their largest deviation."""
+    answers, limit = ask(known, round_, number), t_limit(max_false_positive_rate / TAILS)
     if not known.past:
-        return None
-    answers = ask(known, round_, number)
+        return first_look(answers, round_, limit)
     middle, spread = robust_normal(known.past)
     middle[COMPANY], spread[COMPANY] = known.company
-    limit = t_limit(max_false_positive_rate / TAILS)
+    unsure = uncertainty(len(known.clients))
+    spread *= unsure
     least, most = (WEIGHTS[FINGERPRINT] * (middle[FINGERPRINT] - low) / limit for low in (CLEAR, STRANGE))
     spread[FINGERPRINT] = np.clip(spread[FINGERPRINT], least, most)
-    spread = np.maximum(spread, LEAST_SPREAD) * PATIENCE**known.failures
+    spread = np.maximum(spread, unsure * LEAST_SPREAD) * PATIENCE ** min(known.failures, MOST_FAILURES)
     alike = deviations(answers, middle, spread)[:, FINGERPRINT] <= limit
     copied = answers.nearest < middle[ORIGINALITY] - limit * spread[ORIGINALITY]
     group = alike & answers.asked[:, FINGERPRINT] & ~copied  # newcomers and copies are nobody's company
@@ -89,6 +99,33 @@ def judge(known: Signatures, round_: Round, number: int, max_false_positive_rate
     for row, where in in_layers(known, round_, answers, scores > limit).items():
         reasons[row] += f"; {where}" if where else ""
     return Scores(round_.clients, scores, chance, scores > limit, tuple(reasons), evidence=answers)
+
+
+def first_look(answers: Answers, round_: Round, limit: float) -> Scores:
+    """Score the clients of a round that has no past to compare with: by how much longer than most they are.
+
+    It finds a minority whose updates would drown all others. Who is quieter becomes part of the past.
+    """
+    lengths = answers.values[:, ANY_LENGTH]
+    usual = lengths[answers.moved] if answers.moved.any() else lengths
+    spread = float(np.clip(robust_spread(usual) * uncertainty(usual.size), *SPREAD_OF_LENGTHS))
+    above = lengths - np.median(usual)
+    scores = above / spread
+    reasons = [
+        f"{math.exp(min(more, 700.0)):.2g} times the usual length ({score:.1f} sd)" if score > limit else ""
+        for more, score in zip(above, scores, strict=True)
+    ]
+    suspects = scores > limit
+    return Scores(round_.clients, scores, None, suspects, tuple(reasons), provisional=True, evidence=answers)
+
+
+def uncertainty(examples: int) -> float:
+    """Return how much wider limits are that come from few examples.
+
+    >>> uncertainty(100), uncertainty(5)
+    (1.0, 2.0)
+    """
+    return math.sqrt(max(1.0, ENOUGH / max(1, examples)))
 
 
 def deviations(

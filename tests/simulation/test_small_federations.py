@@ -1,0 +1,39 @@
+"""The default filter where there are few clients, trained for real."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from flanders.experiments.build import Datasets, make_setting
+from flanders.experiments.spec import resolve
+from flanders.simulation import Simulation
+
+
+def dropped(clients, seed, attack=None):
+    """Return which honest and which malicious updates are dropped from the third round on, on digits."""
+    point = {
+        "data": {"dataset": "digits", "partition": "dirichlet", "alpha": 0.5},
+        "training": {"optimizer": "adam", "learning_rate": 0.01},
+        "federation": {"clients": clients, "rounds": 15, "seed": seed},
+        "filter": "flanders",
+    }
+    if attack is not None:
+        point["attack"] = {"name": attack, "fraction": 0.4, "start": 1, "rotating": False}
+    spec = resolve(point)
+    records = list(Simulation(make_setting(spec), Datasets().of(spec)).run())[2:]
+    kept, bad = (np.concatenate([getattr(r, name) for r in records]) for name in ("kept", "malicious"))
+    return ~kept[~bad], ~kept[bad]
+
+
+@pytest.mark.parametrize("clients", [2, 3, 4, 5, 7, 10])
+def test_few_honest_clients_are_dropped(clients):
+    honest = np.concatenate([dropped(clients, seed)[0] for seed in (1, 2, 3)])
+    assert honest.mean() < 0.06
+
+
+def test_noise_from_the_first_round_on_is_found_in_a_small_federation():
+    for seed in (1, 2):
+        honest, malicious = dropped(10, seed, "gauss")
+        assert malicious.all()
+        assert honest.mean() < 0.06
