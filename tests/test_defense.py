@@ -9,11 +9,13 @@ import pytest
 import torch
 
 from flanders import (
+    Bucketing,
     Defense,
     DistanceToGlobal,
     DnCFilter,
     FedAvg,
     Flanders,
+    FLDetector,
     InputError,
     KeepAll,
     Krum,
@@ -143,3 +145,14 @@ def test_dnc_as_a_filter_drops_who_stands_out(rng):
     models[[2, 5]] += 3
     outcome = Defense(DnCFilter(num_malicious=2), seed=0)(models)
     assert outcome.dropped == (2, 5)
+
+
+def test_what_the_filter_draws_does_not_change_what_the_rule_draws(rng):
+    models, rule = rng.normal(size=(9, 4)), Bucketing(2) | Median()
+    drawing, plain, other = (
+        Defense(FLDetector(), rule, seed=3),
+        Defense(KeepAll(), rule, seed=3),
+        Defense(KeepAll(), rule, seed=4),
+    )
+    np.testing.assert_array_equal(drawing(models).model, plain(models).model)
+    assert not np.array_equal(plain(models).model, other(models).model)
