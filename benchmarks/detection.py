@@ -53,7 +53,7 @@ from typing import Any
 from flanders.attacks import ATTACKS
 from flanders.experiments.grid import Table
 from flanders.experiments.paper.variants import merged, read_variant
-from flanders.experiments.schema import connect_for_reading, explained
+from flanders.experiments.schema import reading
 from flanders.experiments.session import run_aside
 from flanders.experiments.show import table
 from flanders.experiments.spec import RunSpec, resolve
@@ -301,28 +301,24 @@ def read_outcomes(path: Path, specs: Iterable[RunSpec]) -> dict[str, Outcome]:
     if not path.exists():
         return {}
     found = {}
-    connection = connect_for_reading(path)
-    try:
-        with explained(path):
-            done = {id_ for (id_,) in connection.execute("SELECT id FROM run WHERE status = 'done'")}
-            for spec in specs:
-                if spec.id not in done:
-                    continue
-                first = START if spec.canonical["attack"] is None else spec.canonical["attack"]["start"]
-                counts = connection.execute(
-                    "SELECT total(malicious AND NOT kept), total(NOT malicious AND NOT kept), "
-                    "total(malicious AND kept), total(NOT malicious AND kept) "
-                    "FROM client WHERE run = ? AND round >= ?",
-                    (spec.id, first),
-                ).fetchone()
-                rounds = connection.execute(
-                    "SELECT accuracy, filter FROM round WHERE run = ? ORDER BY number", (spec.id,)
-                ).fetchall()
-                seconds = median(spent for _, spent in rounds[START - 1 :] or rounds)
-                caught, wronged, missed, passed = map(int, counts)
-                found[spec.id] = Outcome(caught, wronged, missed, passed, rounds[-1][0], seconds)
-    finally:
-        connection.close()
+    with reading(path) as connection:
+        done = {id_ for (id_,) in connection.execute("SELECT id FROM run WHERE status = 'done'")}
+        for spec in specs:
+            if spec.id not in done:
+                continue
+            first = START if spec.canonical["attack"] is None else spec.canonical["attack"]["start"]
+            counts = connection.execute(
+                "SELECT total(malicious AND NOT kept), total(NOT malicious AND NOT kept), "
+                "total(malicious AND kept), total(NOT malicious AND kept) "
+                "FROM client WHERE run = ? AND round >= ?",
+                (spec.id, first),
+            ).fetchone()
+            rounds = connection.execute(
+                "SELECT accuracy, filter FROM round WHERE run = ? ORDER BY number", (spec.id,)
+            ).fetchall()
+            seconds = median(spent for _, spent in rounds[START - 1 :] or rounds)
+            caught, wronged, missed, passed = map(int, counts)
+            found[spec.id] = Outcome(caught, wronged, missed, passed, rounds[-1][0], seconds)
     return found
 
 
@@ -331,21 +327,17 @@ def calibration(path: Path, specs: Iterable[RunSpec]) -> str:
     if not path.exists():
         return ""
     bins, squares = [[0.0, 0.0, 0.0] for _ in range(10)], 0.0
-    connection = connect_for_reading(path)
-    try:
-        with explained(path):
-            for spec in {spec.id: spec for spec in specs}.values():
-                found = connection.execute(
-                    "SELECT min(9, CAST(10 * probability AS INTEGER)) AS bin, count(*), total(probability), "
-                    "total(malicious), total((probability - malicious) * (probability - malicious)) "
-                    "FROM client WHERE run = ? AND round >= ? AND probability IS NOT NULL GROUP BY bin",
-                    (spec.id, START),
-                )
-                for number, *sums, square in found:
-                    bins[number] = [old + new for old, new in zip(bins[number], sums, strict=True)]
-                    squares += square
-    finally:
-        connection.close()
+    with reading(path) as connection:
+        for spec in {spec.id: spec for spec in specs}.values():
+            found = connection.execute(
+                "SELECT min(9, CAST(10 * probability AS INTEGER)) AS bin, count(*), total(probability), "
+                "total(malicious), total((probability - malicious) * (probability - malicious)) "
+                "FROM client WHERE run = ? AND round >= ? AND probability IS NOT NULL GROUP BY bin",
+                (spec.id, START),
+            )
+            for number, *sums, square in found:
+                bins[number] = [old + new for old, new in zip(bins[number], sums, strict=True)]
+                squares += square
     count = sum(n for n, _, _ in bins)
     if not count:
         return ""

@@ -9,12 +9,14 @@ import pytest
 import torch
 
 from flanders import (
+    Bucketing,
     Defense,
     DistanceToGlobal,
     DnC,
     DnCFilter,
     FedAvg,
     Flanders,
+    FLDetector,
     InputError,
     KeepAll,
     Krum,
@@ -186,3 +188,14 @@ def test_a_file_of_another_defense_is_refused(rng, tmp_path):
     save_state(path, Defense(Flanders()).state)
     with pytest.raises(InputError, match=r"set `defense\.state = load_state"):
         Defense(Flanders()).load(path)
+
+
+def test_what_the_filter_draws_does_not_change_what_the_rule_draws(rng):
+    models, rule = rng.normal(size=(9, 4)), Bucketing(2) | Median()
+    drawing, plain, other = (
+        Defense(FLDetector(), rule, seed=3),
+        Defense(KeepAll(), rule, seed=3),
+        Defense(KeepAll(), rule, seed=4),
+    )
+    np.testing.assert_array_equal(drawing(models).model, plain(models).model)
+    assert not np.array_equal(plain(models).model, other(models).model)

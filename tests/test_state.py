@@ -66,3 +66,13 @@ def test_floats_come_back_exactly(tmp_path):
     values = (0.1, 1e-320, np.pi, float("inf"))
     save_state(tmp_path / "s.npz", values)
     assert load_state(tmp_path / "s.npz") == values
+
+
+def test_a_new_state_takes_the_place_of_the_old_file_and_is_not_written_into_it(state, tmp_path):
+    path, old = tmp_path / "memory.npz", tmp_path / "same-file.npz"
+    save_state(path, state)
+    os.link(path, old)
+    before = old.read_bytes()
+    save_state(path, (1, 2))
+    assert old.read_bytes() == before
+    assert load_state(path) == (1, 2)

@@ -195,3 +195,9 @@ def test_a_choice_that_does_not_exist_is_answered_with_a_guess() -> None:
 def test_a_fraction_is_a_number_of_clients_rounded_up_but_not_by_rounding_errors(m, percent) -> None:
     assert resolve_count(percent / 100, m) == -(-percent * m // 100)
     assert resolve_count(percent, m) == percent
+
+
+def test_all_rows_in_another_order_are_another_round() -> None:
+    turned = Round(ROWS, ("a", "b", "c")).take([2, 1, 0])
+    assert turned.clients == ("c", "b", "a")
+    assert np.array_equal(turned.updates, ROWS[::-1])

@@ -111,3 +111,17 @@ def test_fltrust_without_a_root_says_how_to_get_one() -> None:
         InputError, match=r"FLTrust needs .* this round carries none.*pass `root=trained - global_model`"
     ):
         FLTrust()(np.ones((3, 2)))
+
+
+def test_centered_clipping_keeps_the_radius_of_the_first_step() -> None:
+    rows = np.array([[1.0], [3.0], [1e9]])
+    found = CenteredClipping(iterations=3)(rows)
+    assert found == pytest.approx(CenteredClipping(radius=3.0, iterations=3)(rows))
+
+
+def test_the_smoothing_of_the_geometric_median_goes_with_the_scale_of_the_models() -> None:
+    rows = np.random.default_rng(0).normal(size=(7, 3))
+    rule = GeometricMedian(smoothing=0.8)
+    assert not np.allclose(rule(rows), GeometricMedian()(rows), rtol=1e-3)
+    for scale in (1e-3, 1e3):
+        np.testing.assert_allclose(rule(scale * rows), scale * rule(rows), rtol=1e-6)

@@ -90,3 +90,8 @@ def test_no_displacement_is_longer_than_the_radius_and_none_turns(seed, radius):
     lengths = np.linalg.norm(before, axis=1)
     np.testing.assert_allclose(np.linalg.norm(after, axis=1), np.minimum(lengths, radius), rtol=1e-6)
     np.testing.assert_allclose(after * lengths[:, None], before * np.minimum(lengths, radius)[:, None], atol=1e-6)
+
+
+def test_norm_clipping_takes_the_median_length_if_it_is_given_no_radius() -> None:
+    rows = np.array([[0.0, 0.0], [3.0, 4.0], [-24.0, -32.0]])
+    np.testing.assert_allclose(NormClipping()(rows), [[0.0, 0.0], [3.0, 4.0], [-3.0, -4.0]])

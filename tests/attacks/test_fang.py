@@ -81,3 +81,17 @@ def test_opt_trimmed_mean_stays_within_a_factor_outside_the_honest_range() -> No
 def test_opt_trimmed_mean_with_factor_one_sits_on_the_edge_of_the_range() -> None:
     view = View(np.zeros((2, 1)), np.zeros(1), num_clients=4, benign=np.array([[2.0], [3.0]]))
     assert np.array_equal(OptTrimmedMean(factor=1)(view), [[2.0], [2.0]])
+
+
+def test_opt_plays_its_own_models_against_as_many_copies_as_the_round_has_for_them() -> None:
+    own = np.array([1.0, 2.0, 3.0, 4.0, 5.0])[:, None]
+    alone = Opt()(View(own, np.zeros(1), num_clients=15))  # 5 of 15, as 2 copies beside its 5
+    assert alone[0] == Opt()(line_view(2, *own[:, 0]))[0]
+    assert alone[0] != Opt()(line_view(5, *own[:, 0]))[0]
+
+
+def test_opt_trimmed_mean_leaves_a_parameter_alone_whose_honest_mean_stayed() -> None:
+    view = View(np.zeros((2, 2)), np.array([5.0, 5.0]), num_clients=4, benign=np.array([[4.0, 6.0], [6.0, 7.0]]))
+    rows = OptTrimmedMean()(view, np.random.default_rng(0))
+    np.testing.assert_array_equal(rows[:, 0], 5.0)
+    assert np.all(rows[:, 1] != 5.0)

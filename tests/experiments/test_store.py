@@ -14,7 +14,7 @@ import pytest
 from flanders import InputError
 from flanders.experiments import claims, schema, store
 from flanders.experiments.export import export_csv, export_parquet
-from flanders.experiments.schema import ResultsError, connect_for_reading
+from flanders.experiments.schema import ResultsError, reading
 from flanders.experiments.spec import Options, RunSpec
 from flanders.experiments.store import ClaimLost, Store
 from flanders.experiments.summary import summarise
@@ -239,8 +239,8 @@ def test_a_database_that_is_full_ends_with_what_was_saved_before(opened, ids, re
 
 
 def test_files_that_are_no_results_are_refused_and_left_alone(tmp_path, results):
-    with pytest.raises(ResultsError, match="no results at"):
-        connect_for_reading(results)
+    with pytest.raises(ResultsError, match="no results at"), reading(results):
+        pass
     with pytest.raises(ResultsError, match="no results at"):
         Store(results, create=False)
     assert not results.exists()
@@ -262,16 +262,16 @@ def test_files_that_are_no_results_are_refused_and_left_alone(tmp_path, results)
 
 def test_a_file_that_was_made_but_not_filled_is_empty_to_readers_and_new_to_writers(results):
     results.touch()  # a process that was killed a moment after it began
-    with pytest.raises(ResultsError, match="is empty"):
-        connect_for_reading(results)
+    with pytest.raises(ResultsError, match="is empty"), reading(results):
+        pass
     with Store(results, create=False) as store_:
         assert store_.unfinished() == []
 
 
 def test_a_results_file_of_another_format_is_refused(opened, results):
     opened._connection.execute("PRAGMA user_version=99")
-    with pytest.raises(ResultsError, match="has the format 99"):
-        connect_for_reading(results)
+    with pytest.raises(ResultsError, match="has the format 99"), reading(results):
+        pass
 
 
 def test_old_checkpoints_give_their_space_back(opened, ids, results):

@@ -29,3 +29,8 @@ def test_colluders_in_the_majority_win_it_over(rng):
 def test_it_keeps_all_but_b_unless_told_how_many(rng, keep, count):
     filter_ = KrumFilter(num_malicious=3, keep=keep)
     assert filter_.select(filter_.score(None, Round(rng.normal(size=(10, 4))))).size == count
+
+
+def test_somebody_is_kept_even_if_all_are_said_to_be_malicious(rng):
+    filter_ = KrumFilter(num_malicious=1.0)
+    assert filter_.select(filter_.score(None, Round(rng.normal(size=(5, 4))))).size == 1

@@ -1,4 +1,4 @@
-"""FLDetector, AUROR, clustering and calibration on cases that can be worked out."""
+"""FLDetector, DnC, AUROR, the controls, clustering and calibration on cases that can be worked out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from flanders import Defense, FLDetector, KMeans, Round, calibration
+from flanders import Defense, DnCFilter, FLDetector, KMeans, Persistence, Round, calibration
 from flanders.clustering import line_clusters, num_clusters
 from flanders.filters.fldetector import hessian_times
 
@@ -119,3 +119,42 @@ def test_the_typical_score_cannot_be_dragged_by_a_majority():
     assert calibration.typical(known, scores * 1.1, 0.2) == pytest.approx(1.0 + 0.3 * np.log(1.1))
     assert calibration.typical(known, scores * 1e6, 0.2) == pytest.approx(1.15)
     assert calibration.typical(known, scores / 1e6, 0.2) == pytest.approx(0.95)
+
+
+def test_fldetector_learns_the_curvature_from_how_the_aggregated_update_changed(rng):
+    filter_ = FLDetector(keep=2)
+    models, globals_ = rng.normal(size=(3, 3, 8)), rng.normal(size=(4, 8))
+    state = filter_.init(np.random.default_rng(0))
+    for t in (0, 1):
+        round_ = Round(models[t], global_model=globals_[t])
+        state = filter_.amend(state, round_, np.arange(3), globals_[t + 1])
+    found = filter_.score(state, Round(models[2], global_model=globals_[2])).evidence
+    step, newest = np.diff(globals_[:3], axis=0)
+    predicted = models[1] - globals_[1] + hessian_times(newest, (step,), (newest - step,))
+    d = np.linalg.norm(models[2] - globals_[2] - predicted, axis=1)
+    np.testing.assert_allclose(found, d / d.sum())
+
+
+def test_fldetector_gives_a_newcomer_the_middle_score(rng):
+    filter_ = FLDetector(keep=2)
+    state = filter_.amend(filter_.init(), Round(rng.normal(size=(3, 8))), np.arange(3), np.zeros(8))
+    values = filter_.score(state, Round(rng.normal(size=(4, 8)))).values
+    assert values[3] == np.median(values[:3]) > 0
+
+
+def test_dnc_looks_at_other_parameters_in_every_round(rng):
+    filter_, round_ = DnCFilter(sample=5), Round(rng.normal(size=(10, 100)))
+    first = filter_.init(np.random.default_rng(0))
+    second = filter_.amend(first, round_, np.arange(10), round_.global_model)
+    scores = [filter_.score(state, round_).values for state in (first, first, second)]
+    np.testing.assert_array_equal(scores[0], scores[1])
+    assert not np.allclose(scores[0], scores[2])
+
+
+def test_persistence_remembers_who_was_away(rng):
+    control, models = Persistence(keep=2), rng.normal(size=(3, 3, 5))
+    state = control.amend(control.init(), Round(models[0]), np.arange(3), None)
+    state = control.amend(state, Round(models[1, :2], (0, 1)), np.arange(2), None)
+    last = np.stack([models[1, 0], models[1, 1], models[0, 2]])
+    values = control.score(state, Round(models[2])).values
+    np.testing.assert_allclose(values, ((models[2] - last) ** 2).sum(axis=1))

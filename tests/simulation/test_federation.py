@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from flanders.aggregators import FedAvg, Median, Rule
+from flanders.aggregators import Bucketing, FedAvg, Median, Rule
 from flanders.attacks import ATTACKS, Attack, BlindSpot, Gauss, Mar, SignFlip, Static
 from flanders.data import Dirichlet, Iid, Synthetic, from_arrays
 from flanders.filters import DistanceToGlobal, Flanders, FLDetector, KeepAll, Oracle, Persistence
@@ -346,13 +346,16 @@ RESUMED = {
     "keep all, mimic": (KeepAll(), ATTACKS.make("mimic")),
     "keep all, slow drift": (KeepAll(), ATTACKS.make("slow-drift")),
     "keep all, on and off": (KeepAll(), ATTACKS.make("on-off", on=1, off=1, base="budget")),
+    "flanders by itself, sign flip": (Flanders(), SignFlip()),
+    "keep all, gauss, random buckets": (KeepAll(), Gauss(), Bucketing(2) | Median()),
 }
 
 
 @pytest.mark.parametrize("name", RESUMED)
 def test_a_saved_run_continues_bit_for_bit(name, tmp_path):
-    filter_, attack = RESUMED[name]
-    chosen = attacked(attack, filter=filter_, model=Mlp4(), clients_per_round=8, attack_start=2, rounds=6)
+    filter_, attack, *rule = RESUMED[name]
+    defence = dict(zip(("filter", "aggregator"), (filter_, *rule), strict=False))
+    chosen = attacked(attack, **defence, model=Mlp4(), clients_per_round=8, attack_start=2, rounds=6)
     whole = Simulation(chosen)
     expected = list(whole.run())
     first = Simulation(chosen)

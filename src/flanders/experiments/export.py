@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from flanders.experiments.schema import PHASES, connect_for_reading, explained
+from flanders.experiments.schema import PHASES, reading
 from flanders.experiments.writing import writing
 from flanders.types import InputError
 
@@ -79,21 +79,17 @@ def export_parquet(results: Path, folder: Path) -> list[Path]:
 
 
 def _export(results: Path, folder: Path, ending: str, write: Any) -> list[Path]:
-    connection = connect_for_reading(Path(results))
     written = []
-    try:
-        with writing(folder), explained(Path(results)):
-            connection.execute("BEGIN")  # all three tables as they were at one moment
-            for name, columns, batches in _tables(connection):
-                path, part = folder / f"{name}.{ending}", folder / f".{name}.{ending}.part"
-                try:
-                    write(part, columns, batches)
-                    part.replace(path)
-                finally:
-                    part.unlink(missing_ok=True)
-                written.append(path)
-    finally:
-        connection.close()
+    with reading(Path(results)) as connection, writing(folder):
+        connection.execute("BEGIN")  # all three tables as they were at one moment
+        for name, columns, batches in _tables(connection):
+            path, part = folder / f"{name}.{ending}", folder / f".{name}.{ending}.part"
+            try:
+                write(part, columns, batches)
+                part.replace(path)
+            finally:
+                part.unlink(missing_ok=True)
+            written.append(path)
     return written
 
 

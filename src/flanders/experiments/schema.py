@@ -91,24 +91,27 @@ def connect(path: Path, *, create: bool) -> sqlite3.Connection:
     return connection
 
 
-def connect_for_reading(path: Path) -> sqlite3.Connection:
-    """Open an existing results file without ever writing to it."""
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open an existing results file to read from it, never to write; inside, errors say what they mean."""
+    with explained(path), contextlib.closing(_connect_for_reading(path)) as connection:
+        yield connection
+
+
+def _connect_for_reading(path: Path) -> sqlite3.Connection:
     if not path.exists():
         raise ResultsError(f"There are no results at {path}. `flanders run SPEC --out {path}` makes them.")
     # Who may write opens the file as a writer would, so that the log goes away when the last one closes it.
     writable = os.access(path, os.W_OK) and os.access(path.absolute().parent, os.W_OK)
     log = path.with_name(f"{path.name}-wal")
     mode = "mode=rw" if writable else "mode=ro" if log.exists() else "mode=ro&immutable=1"
-    with explained(path):
-        connection = sqlite3.connect(
-            f"{path.absolute().as_uri()}?{mode}", uri=True, timeout=BUSY, isolation_level=None
-        )
-        try:
-            connection.execute("PRAGMA query_only=1")
-            _check_format(connection, path)
-        except BaseException:
-            connection.close()
-            raise
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, timeout=BUSY, isolation_level=None)
+    try:
+        connection.execute("PRAGMA query_only=1")
+        _check_format(connection, path)
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 

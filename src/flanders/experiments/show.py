@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from flanders.experiments.catalog import registry
-from flanders.experiments.schema import connect_for_reading, explained
+from flanders.experiments.schema import reading
 from flanders.experiments.summary import Summary, attack_of, is_live, rule_of, summarise
 from flanders.registry import REQUIRED
 from flanders.types import InputError
@@ -122,22 +122,18 @@ def table(rows: Sequence[Sequence[str]], columns: Sequence[str], title: str = ""
 
 
 def _rounds(path: Path, id_: str) -> list[dict[str, Any]]:
-    connection = connect_for_reading(path)
-    try:
-        with explained(path):
-            cursor = connection.execute(
-                "SELECT round.number AS round, accuracy, loss, attack_success, "
-                "CAST(total(kept) AS INTEGER) AS kept, "
-                "CAST(total(NOT kept) AS INTEGER) AS unused, "
-                "sum(malicious * NOT kept) AS caught, sum(malicious * kept) AS missed, note "
-                "FROM round LEFT JOIN client ON client.run = round.run AND client.round = round.number "
-                "WHERE round.run = ? GROUP BY round.number ORDER BY round.number",
-                (id_,),
-            )
-            names = [column[0] for column in cursor.description]
-            return [dict(zip(names, row, strict=True)) for row in cursor]
-    finally:
-        connection.close()
+    with reading(path) as connection:
+        cursor = connection.execute(
+            "SELECT round.number AS round, accuracy, loss, attack_success, "
+            "CAST(total(kept) AS INTEGER) AS kept, "
+            "CAST(total(NOT kept) AS INTEGER) AS unused, "
+            "sum(malicious * NOT kept) AS caught, sum(malicious * kept) AS missed, note "
+            "FROM round LEFT JOIN client ON client.run = round.run AND client.round = round.number "
+            "WHERE round.run = ? GROUP BY round.number ORDER BY round.number",
+            (id_,),
+        )
+        names = [column[0] for column in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor]
 
 
 def _columns() -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flanders.experiments.grid import Table
-from flanders.experiments.schema import PHASES, connect_for_reading, explained
+from flanders.experiments.schema import PHASES, reading
 
 _QUERY = f"""
 SELECT run.id, run.spec, run.status, run.error, run.created, run.finished,
@@ -51,12 +51,8 @@ class Summary:
 
 def summarise(path: Path, ids: Sequence[str] | None = None) -> list[Summary]:
     """Return what the runs of a results file (or these of them) came to."""
-    connection = connect_for_reading(Path(path))
-    try:
-        with explained(Path(path)):
-            rows = connection.execute(_QUERY).fetchall()
-    finally:
-        connection.close()
+    with reading(Path(path)) as connection:
+        rows = connection.execute(_QUERY).fetchall()
     found = []
     for id_, spec, status, error, created, finished, rounds, best, seconds, last, caught, wronged, missed in rows:
         if ids is not None and id_ not in ids:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flanders.experiments.schema import PHASES, connect_for_reading, explained
+from flanders.experiments.schema import PHASES, reading
+from flanders.geometry import FloatMatrix
 from flanders.report.detection import Detection, count
 from flanders.types import ClientId, FloatVector, InputError, IntVector
 
 BoolMatrix = NDArray[np.bool_]
-FloatMatrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +81,7 @@ def read_results(path: Path) -> list[RunData]:
     path = Path(path)
     if path.is_dir():
         raise InputError(f"{path} is a folder. Name the results file in it.")
-    with explained(path), closing(connect_for_reading(path)) as connection:
+    with reading(path) as connection:
         connection.execute("BEGIN")
         runs = connection.execute("SELECT id, spec, status, error FROM run ORDER BY position").fetchall()
         return [_read_run(connection, *run) for run in runs]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from flanders.experiments.schema import PHASES, connect_for_reading, explained
+from flanders.experiments.schema import PHASES, reading
 
 Outcome = dict[str, float | None]
 """The value of each measure; None where it is not defined (precision if nobody was dropped)."""
@@ -30,12 +30,8 @@ def read_outcomes(path: Path, first_round: int) -> dict[str, Outcome]:
         ) AS b ON b.run = run.id
         WHERE run.status = 'done'
     """
-    connection = connect_for_reading(path)
-    try:
-        with explained(path):
-            rows = connection.execute(query, {"first": first_round}).fetchall()
-    finally:
-        connection.close()
+    with reading(path) as connection:
+        rows = connection.execute(query, {"first": first_round}).fetchall()
     return {
         run: {
             "accuracy": best,
@@ -52,15 +48,11 @@ def read_curves(path: Path, ids: Sequence[str]) -> dict[str, list[float | None]]
     """Return the accuracy of each round of these runs, those of them that are done."""
     if not path.exists():
         return {}
-    connection = connect_for_reading(path)
-    try:
-        with explained(path):
-            rows = connection.execute(
-                "SELECT round.run, round.accuracy FROM round JOIN run ON run.id = round.run "
-                "WHERE run.status = 'done' ORDER BY round.run, round.number"
-            ).fetchall()
-    finally:
-        connection.close()
+    with reading(path) as connection:
+        rows = connection.execute(
+            "SELECT round.run, round.accuracy FROM round JOIN run ON run.id = round.run "
+            "WHERE run.status = 'done' ORDER BY round.run, round.number"
+        ).fetchall()
     wanted, curves = set(ids), dict[str, list[float | None]]()
     for run, accuracy in rows:
         if run in wanted:
