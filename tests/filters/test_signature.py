@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import replace
 
@@ -253,6 +254,18 @@ def test_a_minority_that_drowns_the_others_from_the_first_round_on_is_dropped_fr
         if number < 2:
             assert "times the usual length" in outcome.reasons[0]
         federation.model = outcome.model
+
+
+def test_how_many_times_its_usual_length_is_told_as_it_is_however_long_ago_that_was():
+    federation, defense = Federation(), Defense(Flanders(), seed=0)
+    for number in range(9):
+        updates = federation.updates()
+        if number >= 3:
+            updates[0] = federation.model + 100 * (updates[0] - federation.model)
+        outcome = defense(updates, global_model=federation.model)
+        federation.model = outcome.model
+    factor = re.search(r"(\S+) times its usual length", outcome.reasons[0])
+    assert float(factor[1]) == pytest.approx(100, rel=0.2)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

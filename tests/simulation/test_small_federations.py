@@ -10,7 +10,7 @@ from flanders.experiments.spec import resolve
 from flanders.simulation import Simulation
 
 
-def dropped(clients, seed, attack=None):
+def dropped(clients, seed, attack=None, fraction=0.4, start=1):
     """Return which honest and which malicious updates are dropped from the third round on, on digits."""
     point = {
         "data": {"dataset": "digits", "partition": "dirichlet", "alpha": 0.5},
@@ -19,7 +19,7 @@ def dropped(clients, seed, attack=None):
         "filter": "flanders",
     }
     if attack is not None:
-        point["attack"] = {"name": attack, "fraction": 0.4, "start": 1, "rotating": False}
+        point["attack"] = {"name": attack, "fraction": fraction, "start": start, "rotating": False}
     spec = resolve(point)
     records = list(Simulation(make_setting(spec), Datasets().of(spec)).run())[2:]
     kept, bad = (np.concatenate([getattr(r, name) for r in records]) for name in ("kept", "malicious"))
@@ -37,3 +37,10 @@ def test_noise_from_the_first_round_on_is_found_in_a_small_federation():
         honest, malicious = dropped(10, seed, "gauss")
         assert malicious.all()
         assert honest.mean() < 0.06
+
+
+@pytest.mark.parametrize("clients", [3, 4, 5])
+def test_of_a_few_clients_most_of_whom_send_noise_the_others_are_kept(clients):
+    honest, malicious = dropped(clients, 1, "gauss", fraction=0.6, start=4)
+    assert malicious.mean() > 0.9  # in round 3 they are still honest
+    assert honest.mean() < 0.2

@@ -204,13 +204,16 @@ def learn(known: Signatures, round_: Round, number: int, kept: IntVector, answer
     """Return what is known after a round whose `kept` clients were accepted."""
     if answers is None:
         answers = ask(known, round_, number)
+    if kept.size == 0:
+        return replace(known, failures=known.failures + 1, refused=None)
     dropped = np.setdiff1d(np.arange(len(round_.clients)), kept)
     kept, dropped = (
         kept[answers.moved[kept]],
         dropped[answers.moved[dropped]],
     )  # there is no mark without a direction
     if kept.size < 2:  # a mark is what tells a client from others
-        return replace(known, failures=known.failures + 1, refused=None)
+        typical = known.typical if math.isnan(answers.typical[0]) else answers.typical
+        return replace(known, typical=typical, failures=0, refused=None)
     if math.isnan(answers.typical[0]):  # nobody was judged: the middle of all
         own, any_ = answers.values[np.ix_(kept, OWN)], answers.values[np.ix_(kept, ANY)]
         length, heading = np.median(np.nan_to_num(np.where(np.isnan(own), any_, own)), axis=0).tolist()

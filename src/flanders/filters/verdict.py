@@ -64,7 +64,7 @@ ENOUGH = 20
 SPREAD_OF_LENGTHS = (0.25, 0.7)
 """What log lengths vary by, at least and at most, from client to client: data and numbers of steps differ.
 
-Nobody needs to send more than about fifty times as much as most.
+Nobody needs to send fifty times as much as most, or as usual.
 """
 EXAMPLES = 10
 """Accepted clients by which one can tell how deviations are spread over the layers as a rule."""
@@ -82,6 +82,7 @@ def judge(known: Signatures, round_: Round, number: int, max_false_positive_rate
     least, most = (WEIGHTS[FINGERPRINT] * (middle[FINGERPRINT] - low) / limit for low in (CLEAR, STRANGE))
     spread[FINGERPRINT] = np.clip(spread[FINGERPRINT], least, most)
     spread = np.maximum(spread, unsure * LEAST_SPREAD) * PATIENCE ** min(known.failures, MOST_FAILURES)
+    answers = replace(answers, scale=np.minimum(answers.scale, max(1.0, SPREAD_OF_LENGTHS[1] / spread[LENGTH])))
     alike = deviations(answers, middle, spread)[:, FINGERPRINT] <= limit
     copied = answers.nearest < middle[ORIGINALITY] - limit * spread[ORIGINALITY]
     group = alike & answers.asked[:, FINGERPRINT] & ~copied  # newcomers and copies are nobody's company
@@ -95,7 +96,8 @@ def judge(known: Signatures, round_: Round, number: int, max_false_positive_rate
     scores = away.max(axis=1)
     p = np.minimum(1.0, TAILS * t_tail(scores))
     chance = 1.0 - local_false_discovery_rate(np.maximum(p, 1e-300))
-    reasons = [in_words(*client) for client in zip(answers.relative - middle, away, away > limit, strict=True)]
+    off = replace(answers, scale=np.ones(len(p))).relative - middle
+    reasons = [in_words(*client) for client in zip(off, away, away > limit, strict=True)]
     for row, where in in_layers(known, round_, answers, scores > limit).items():
         reasons[row] += f"; {where}" if where else ""
     return Scores(round_.clients, scores, chance, scores > limit, tuple(reasons), evidence=answers)
