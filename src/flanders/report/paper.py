@@ -27,7 +27,7 @@ def write_paper_figures(
     tradeoff = [
         c for table, cells in compared if table.label == "fig:tradeoff" for c in cells if c.ours is not None
     ]
-    if tradeoff:
+    if any(c.cell.metric == "seconds" for c in tradeoff):
         figures["tradeoff"] = draw.tradeoff(tradeoff)
     published = [c for _, cells in compared for c in cells if c.difference is not None]
     if published:

@@ -44,7 +44,7 @@ def over_time(curves: Sequence[Curve]) -> Figure:
 
 def tradeoff(cells: Sequence[Compared]) -> Figure:
     """Draw accuracy against the time of a whole run, a panel for each dataset."""
-    datasets = list(dict.fromkeys(c.cell.dataset for c in cells))
+    datasets = list(dict.fromkeys(c.cell.dataset for c in cells if c.cell.metric == "seconds"))
     strategies = list(dict.fromkeys((c.cell.aggregator, c.cell.filter) for c in cells))
     by_cell = {c.cell.key: c for c in cells}
     with mpl.rc_context(STYLE):
@@ -61,7 +61,7 @@ def tradeoff(cells: Sequence[Compared]) -> Figure:
                     ax.plot(time.ours, best.ours, marker, color=color, label=f"{strategy}, r = {ratio}")
             ax.set_title(dataset)
             ax.set_xlabel("Seconds for the whole run")
-            ax.set_xlim(left=0)
+            ax.set_xlim(0, 1.08 * ax.get_xlim()[1])
             ax.set_ylim(0, 1)
             ax.grid()
         axes[0].set_ylabel("Best accuracy")
