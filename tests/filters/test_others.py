@@ -119,3 +119,10 @@ def test_the_typical_score_cannot_be_dragged_by_a_majority():
     assert calibration.typical(known, scores * 1.1, 0.2) == pytest.approx(1.0 + 0.3 * np.log(1.1))
     assert calibration.typical(known, scores * 1e6, 0.2) == pytest.approx(1.15)
     assert calibration.typical(known, scores / 1e6, 0.2) == pytest.approx(0.95)
+
+
+@pytest.mark.parametrize("size", [1e3, 1e20, 1e37])
+def test_auror_drops_one_huge_client_in_float32_too(rng, size):
+    models = rng.normal(size=(10, 50)).astype(np.float32)
+    models[7] = size
+    assert Defense(KMeans())(models).dropped == (7,)

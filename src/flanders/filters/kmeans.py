@@ -8,7 +8,7 @@ import array_api_compat
 import numpy as np
 
 from flanders.filters.filter import Filter, Scores, check_keep, lowest
-from flanders.geometry import column_blocks, on_host
+from flanders.geometry import centred_block, column_blocks, on_host, widest
 from flanders.types import Array, FloatVector, IntVector, Round, check_number, to_numpy
 
 
@@ -71,7 +71,8 @@ def minority_counts(updates: Array, center: Array, separation: float) -> tuple[F
 
     On a line the two clusters of least squares are a low and a high run of the sorted values, and the
     cut after i values explains (m S_i - i S)^2 / (i (m - i) m) of the m values' total, with S_i the
-    running sum. Two clusters of the same size tell nothing.
+    running sum. Two clusters of the same size tell nothing. Each column is brought to a largest value of 1
+    first: the clusters stay the same, and no square overflows.
     """
     source, center = on_host(updates), on_host(center)
     xp = array_api_compat.array_namespace(source)
@@ -79,12 +80,14 @@ def minority_counts(updates: Array, center: Array, separation: float) -> tuple[F
     if m < 3:
         return np.zeros(m), 0
     device = array_api_compat.device(source)
-    sizes = xp.arange(1, m, dtype=source.dtype, device=device)[None, :]
+    sizes = xp.arange(1, m, dtype=widest(xp), device=device)[None, :]
     minority: FloatVector = np.zeros(m)
     telling = 0
     for columns in column_blocks(source):
-        values = (source[:, columns] - center[None, columns]).T
+        values = centred_block(source, center, columns).T
         values = values - xp.mean(values, axis=1)[:, None]
+        largest = xp.max(xp.abs(values), axis=1)[:, None]
+        values = values / xp.where(largest > 0, largest, xp.ones_like(largest))
         ordered = xp.sort(values, axis=1)
         running = xp.cumulative_sum(ordered, axis=1)[:, :-1]
         explained = running**2 * m / (sizes * (m - sizes))
