@@ -46,6 +46,11 @@ def like(values: Any, array: Array, dtype: Any = None) -> Array:
     return xp.asarray(values, dtype=array.dtype if dtype is None else dtype, device=array_api_compat.device(array))
 
 
+def copied(array: Array) -> Array:
+    """Return a copy that later changes of the array cannot reach."""
+    return array_api_compat.array_namespace(array).asarray(array, copy=True)
+
+
 def normals_like(array: Array, rng: np.random.Generator) -> Array:
     """Draw independent standard normal numbers of the shape, dtype, library and device of `array`.
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from array_api_compat import array_namespace
 
-from flanders.geometry import FloatMatrix, inner_products, like
+from flanders.geometry import FloatMatrix, copied, inner_products, like
 from flanders.types import Array, FloatVector, to_numpy
 
 RANK_TOLERANCE = 1e-8
@@ -173,7 +173,7 @@ def forecast(matrices: Sequence[Array], *, order: int = 1, iterations: int = 100
     """
     xp, newest = array_namespace(*matrices), matrices[-1]
     if len(matrices) <= order:
-        return xp.asarray(newest, copy=True)
+        return copied(newest)
     h, d = newest.shape
     if d <= h * len(matrices):
         columns = [np.asarray(to_numpy(m), dtype=np.float64).T for m in matrices]

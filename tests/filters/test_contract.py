@@ -111,6 +111,20 @@ def test_the_callers_arrays_are_neither_changed_nor_kept(name, parameters):
 
 
 @every_filter
+def test_the_global_model_may_be_updated_in_place(name, parameters):
+    """The server's own array is passed each round and then written over with the new model."""
+    filter_ = FILTERS.make(name, **parameters)
+    clean, reused = Defense(filter_, seed=1), Defense(filter_, seed=1)
+    before, buffer = np.zeros(60), np.zeros(60)
+    for models in rounds():
+        expected, found = clean(models, global_model=before.copy()), reused(models, global_model=buffer)
+        assert found.dropped == expected.dropped
+        if expected.scores is not None:
+            np.testing.assert_array_equal(found.scores.values, expected.scores.values)
+        before, buffer[:] = expected.model, found.model
+
+
+@every_filter
 def test_a_state_saved_and_loaded_goes_on_bit_for_bit(name, parameters, tmp_path, convert):
     filter_ = FILTERS.make(name, **parameters)
     state = filter_.init(np.random.default_rng(2))

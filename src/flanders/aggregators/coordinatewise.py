@@ -9,7 +9,7 @@ import array_api_compat
 import numpy as np
 
 from flanders.aggregators.rule import Rule, minority
-from flanders.geometry import column_blocks, join, like, on_host, sorted_columns, widest
+from flanders.geometry import column_blocks, copied, join, like, on_host, sorted_columns, widest
 from flanders.types import Array, FloatVector, InputError, IntVector, Round, check_number
 
 
@@ -116,11 +116,10 @@ def is_uniform(weights: FloatVector) -> bool:
 
 def median_of_sorted(values: Array) -> Array:
     """Return the median of each row of a `(width, m)` array with sorted rows."""
-    xp = array_api_compat.array_namespace(values)
     m = values.shape[1]
     middle = values[:, m // 2]
     if m % 2:
-        return xp.asarray(middle, copy=True)  # a view would keep the whole block alive
+        return copied(middle)  # a view would keep the whole block alive
     return values[:, m // 2 - 1] / 2 + middle / 2
 
 

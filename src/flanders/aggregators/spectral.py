@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from flanders.aggregators.rule import Rule
-from flanders.geometry import mean
+from flanders.geometry import copied, mean
 from flanders.spectral import divide_and_conquer
 from flanders.types import Array, InputError, Round, check_number, resolve_count
 
@@ -53,4 +53,4 @@ class DnC(Rule):
             )
         scores = divide_and_conquer(round_.updates, dropped, self.iterations, self.sample, rng)
         kept = np.where(scores <= 1.0, round_.weights if self.weighted else 1.0, 0.0)
-        return mean(round_.updates, kept) if kept.sum() > 0 else round_.global_model + 0 * round_.global_model
+        return mean(round_.updates, kept) if kept.sum() > 0 else copied(round_.global_model)

@@ -9,7 +9,8 @@ import array_api_compat
 import numpy as np
 
 from flanders.attacks.attack import Attack, View
-from flanders.attacks.rows import copies, detached
+from flanders.attacks.rows import copies
+from flanders.geometry import copied
 from flanders.types import Array, ClientId, InputError
 
 
@@ -83,7 +84,7 @@ class Static(Attack):
         xp = array_api_compat.array_namespace(sent)
         if view.memory is not None or bool(xp.all(sent == view.own)):
             return view.memory
-        return detached(sent[0, :])
+        return copied(sent[0, :])
 
     def _base(self) -> Attack:
         from flanders.attacks import ATTACKS  # the table lists this class, too, so it cannot come first

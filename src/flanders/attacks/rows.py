@@ -61,8 +61,3 @@ def copies(model: Array, count: int) -> Array:
     """Return `count` rows that all hold `model`: memory of their own, not a view of it."""
     xp = array_api_compat.array_namespace(model)
     return xp.tile(model[None, :], (count, 1))
-
-
-def detached(model: Array) -> Array:
-    """Return a copy that later changes of the round's arrays cannot reach."""
-    return array_api_compat.array_namespace(model).asarray(model, copy=True)

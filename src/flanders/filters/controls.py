@@ -11,7 +11,7 @@ import array_api_compat
 import numpy as np
 
 from flanders.filters.filter import Filter, Scores, check_keep, lowest
-from flanders.geometry import squared_norms
+from flanders.geometry import copied, squared_norms
 from flanders.types import Array, ClientId, IntVector, Round
 
 
@@ -145,6 +145,4 @@ class Persistence(Filter[dict[ClientId, Array]]):
         scores: Scores | None = None,
     ) -> dict[ClientId, Array]:
         """Remember the models of the clients that were kept."""
-        xp = array_api_compat.array_namespace(round_.updates)
-        accepted = {round_.clients[i]: xp.asarray(round_.updates[int(i), :], copy=True) for i in kept}
-        return {**state, **accepted}
+        return {**state, **{round_.clients[i]: copied(round_.updates[int(i), :]) for i in kept}}

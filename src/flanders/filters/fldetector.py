@@ -9,7 +9,7 @@ import numpy as np
 
 from flanders.clustering import line_clusters, num_clusters
 from flanders.filters.filter import Filter, Scores, check_keep, draw_seed, lowest
-from flanders.geometry import combine, projections, squared_norms
+from flanders.geometry import combine, copied, projections, squared_norms
 from flanders.state import saveable
 from flanders.types import Array, ClientId, FloatVector, IntVector, Round, check_number
 
@@ -122,7 +122,7 @@ class FLDetector(Filter[FLDetectorState]):
             state.seed,
             state.round_number + 1,
             {**state.last, **last},
-            round_.global_model + 0 * round_.global_model,
+            copied(round_.global_model),
             update,
             steps,
             changes,

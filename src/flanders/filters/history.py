@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import array_api_compat
 import numpy as np
 
-from flanders.geometry import FloatMatrix, inner_products
+from flanders.geometry import FloatMatrix, copied, inner_products
 from flanders.state import saveable
 from flanders.types import Array, ClientId, IntVector, Round
 
@@ -121,7 +121,7 @@ def amended(layout: Layout, kept: IntVector, *, last_accepted: bool) -> tuple[Sn
     places = layout.current
     places[rejected] = stand_ins
     rows = replace_rows(round_.updates, rejected, [layout.vector(place) for place in stand_ins])
-    return Snapshot(round_.clients, rows, round_.global_model), places
+    return Snapshot(round_.clients, rows, copied(round_.global_model)), places
 
 
 def replace_rows(matrix: Array, index: IntVector, vectors: Sequence[Array]) -> Array:
