@@ -60,6 +60,21 @@ def test_the_attackers_view_of_the_parameters_is_the_filters(rng):
     assert set(layered.visible_columns(defense.state, 52)) <= set(range(46, 52))
 
 
+@pytest.mark.parametrize("center", [False, True])
+def test_a_sketch_of_more_buckets_than_parameters_changes_no_score(rng, center):
+    base, g = rng.normal(size=(8, 60)), 5 * rng.normal(size=60)
+    plain, sketched = (
+        Defense(Flanders(keep=1.0, center=center, **options), seed=0)
+        for options in ({}, {"sketch": 10**6, "sketches": 1})
+    )
+    for t in range(5):
+        models = g + 0.3 * base * 0.95**t + 0.05 * rng.normal(size=base.shape)
+        expected, found = (defense(models, global_model=g) for defense in (plain, sketched))
+        if t > 0:
+            np.testing.assert_allclose(found.scores.values, expected.scores.values, rtol=1e-6)
+        g = models.mean(axis=0)
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

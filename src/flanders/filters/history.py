@@ -43,6 +43,8 @@ class Layout:
 
     snapshots: tuple[Snapshot, ...]
     round_: Round
+    zero: Array = None
+    """The origin of parameter space, where that is not at zero: in a sketch around the global model."""
 
     @property
     def starts(self) -> list[int]:
@@ -96,7 +98,8 @@ def products(layout: Layout, known: FloatMatrix | None = None) -> FloatMatrix:
     """
     round_ = layout.round_
     vectors = [v for s in layout.snapshots for v in (s.rows, s.global_model[None, :])]
-    pieces = [*vectors, round_.updates, round_.global_model[None, :] * 0]
+    zero = round_.global_model * 0 if layout.zero is None else layout.zero
+    pieces = [*vectors, round_.updates, zero[None, :]]
     last = layout.global_model
     gram = np.zeros((last + 1, last + 1))  # the current global model is the zero vector here
     if known is None:

@@ -83,7 +83,7 @@ def sketch_of_layout(layout: Layout, width: int, rng: np.random.Generator) -> La
     """Return a layout as seen through one fresh CountSketch of `width` buckets.
 
     Everything is sketched relative to the current global model, so that rounding takes
-    nothing from small displacements; the sketched global model is zero.
+    nothing from small displacements; the sketched global model is zero, and the origin is where its negative goes.
     """
     center = layout.round_.global_model
     d = center.shape[0]
@@ -96,7 +96,8 @@ def sketch_of_layout(layout: Layout, width: int, rng: np.random.Generator) -> La
     snapshots = tuple(
         Snapshot(s.clients, sketched(s.rows), sketched(s.global_model[None, :])[0, :]) for s in layout.snapshots
     )
-    return Layout(snapshots, Round(sketched(layout.round_.updates), layout.round_.clients, layout.round_.weights))
+    round_ = Round(sketched(layout.round_.updates), layout.round_.clients, layout.round_.weights)
+    return Layout(snapshots, round_, sketched(0 * center[None, :])[0, :])
 
 
 def count_sketch(matrix: Array, center: Array, buckets: IntVector, signs: IntVector, width: int) -> Array:
