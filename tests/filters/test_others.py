@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from flanders import Defense, FLDetector, KMeans, Round, calibration
+from flanders import Defense, FLDetector, KMeans, Median, Round, calibration
 from flanders.clustering import line_clusters, num_clusters
 from flanders.filters.fldetector import hessian_times
 
@@ -126,3 +126,21 @@ def test_auror_drops_one_huge_client_in_float32_too(rng, size):
     models = rng.normal(size=(10, 50)).astype(np.float32)
     models[7] = size
     assert Defense(KMeans())(models).dropped == (7,)
+
+
+def test_fldetectors_scores_stay_finite_where_the_prediction_overflows(rng):
+    base, defense = rng.normal(size=(12, 20)), Defense(FLDetector(), Median(), seed=1)
+    for _ in range(5):
+        models = base + 0.1 * rng.normal(size=base.shape)
+        models[3] = 1e149
+        outcome = defense(models)
+    assert np.all(np.isfinite(outcome.scores.values))
+
+
+def test_fldetector_counts_a_perfectly_predicted_round_as_equal_shares(rng):
+    models, filter_ = rng.normal(size=(4, 5)), FLDetector()
+    state = filter_.init(np.random.default_rng(0))
+    for _ in range(2):
+        round_ = Round(models)
+        state = filter_.amend(state, round_, np.arange(4), np.zeros(5), filter_.score(state, round_))
+    assert [share.tolist() for share in state.distances.values()] == [[0.25]] * 4

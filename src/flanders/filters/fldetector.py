@@ -13,6 +13,9 @@ from flanders.geometry import combine, copied, projections, squared_norms
 from flanders.state import saveable
 from flanders.types import Array, ClientId, FloatVector, IntVector, Round, check_number
 
+FARTHEST = 1e150
+"""The distance to a prediction whose square overflows."""
+
 
 @saveable
 @dataclass(frozen=True, eq=False)
@@ -71,9 +74,11 @@ class FLDetector(Filter[FLDetectorState]):
         last = xp.stack([state.last.get(c, 0 * step) for c in round_.clients])
         expected = last + (round_.global_model + predicted_change)[None, :]
         known = np.array([c in state.last for c in round_.clients])
-        distances = np.where(known, np.sqrt(squared_norms(round_.updates, expected)), np.nan)
+        with np.errstate(over="ignore", invalid="ignore"):
+            far = np.sqrt(squared_norms(round_.updates, expected))
+        distances = np.where(known, np.nan_to_num(far, nan=FARTHEST, posinf=FARTHEST), np.nan)
         total = distances[known].sum()
-        shares = distances / total if total > 0 else np.where(known, 1.0, np.nan)
+        shares = distances / total if total > 0 else np.where(known, 1.0 / max(known.sum(), 1), np.nan)
         values = np.array(
             [
                 np.mean(np.append(state.distances.get(c, np.empty(0)), share)[-self.window :])
