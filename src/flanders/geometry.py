@@ -22,6 +22,9 @@ HOST_BLOCK = 400_000
 DEVICE_BLOCK = 2**22, 2**24
 """Least and most numbers in a block on an accelerator, where launches cost more than memory."""
 
+LARGEST_SQUARE = 1e300
+"""Rows of a larger squared norm are unusable; float32 cannot hold one."""
+
 
 def is_on_host(array: Array) -> bool:
     """Tell whether the numbers lie in the computer's own memory, as NumPy can see them."""
@@ -212,6 +215,12 @@ def squared_norms(matrix: Array, center: Array | None = None) -> FloatVector:
     for block in centred_blocks([matrix], None if center is None else on_host(center)):
         total = total + xp.vecdot(block, block)
     return np.asarray(to_numpy(total), dtype=np.float64)
+
+
+def usable_rows(matrix: Array) -> NDArray[np.bool_]:
+    """Tell of each row whether it is finite, and not so large that squared distances overflow."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return squared_norms(matrix) < LARGEST_SQUARE  # false for NaN
 
 
 def clip_factors(lengths: FloatVector, radius: float) -> FloatVector:
