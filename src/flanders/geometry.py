@@ -79,6 +79,12 @@ def widest(xp: Any) -> Any:
     return real.get("float64", xp.float32)
 
 
+def rounding_of(array: Array) -> float:
+    """Return the rounding error of 1 in the float in which sums over such an array are accumulated."""
+    xp = array_api_compat.array_namespace(array)
+    return float(xp.finfo(widest(xp)).eps)
+
+
 def column_blocks(*matrices: Array) -> Iterator[slice]:
     """Cut the columns of matrices of equal width into slices that suit the memory they lie in."""
     m, d = sum(matrix.shape[0] for matrix in matrices), matrices[0].shape[1]

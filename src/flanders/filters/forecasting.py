@@ -9,7 +9,7 @@ import numpy as np
 
 from flanders import mar
 from flanders.filters.history import Layout
-from flanders.geometry import FloatMatrix, centred_block, column_blocks, like, on_host
+from flanders.geometry import FloatMatrix, centred_block, column_blocks, like, on_host, rounding_of
 from flanders.types import FloatVector, to_numpy
 
 EUCLIDEAN = ("squared-l2", "l2", "cosine")
@@ -47,7 +47,8 @@ class Forecaster:
             coefficients[layout.columns(len(places) - 1, [clients[r] for r in known]), known] = 1.0
             return coefficients
         remembered = np.arange(layout.starts[-1])
-        basis = mar.coordinates(gram[np.ix_([*remembered, layout.origin], [*remembered, layout.origin])])
+        index = [*remembered, layout.origin]
+        basis = mar.coordinates(gram[np.ix_(index, index)], rounding_of(layout.round_.updates))
         vectors = basis[:, :-1] - (0.0 if self.center else basis[:, -1:])
         found = mar.fit(
             [vectors[:, p] for p in places],

@@ -16,7 +16,7 @@ import numpy as np
 from flanders import mar
 from flanders.filters.forecasting import Forecaster
 from flanders.filters.history import Layout
-from flanders.geometry import FloatMatrix, inner_products, like, projections, squared_norms, widest
+from flanders.geometry import FloatMatrix, inner_products, like, projections, rounding_of, squared_norms, widest
 from flanders.state import saveable
 from flanders.types import Array, ClientId, FloatVector, to_numpy
 
@@ -48,7 +48,7 @@ def fit_history(layout: Layout, forecaster: Forecaster) -> KeptFit:
     everyone = tuple(dict.fromkeys(c for s in layout.snapshots for c in s.clients))
     rows = [remembered_rows(layout, i, everyone, forecaster.center) for i in range(len(layout.snapshots))]
     vectors = xp.concat(rows)
-    basis = mar.coordinates(inner_products([vectors]))
+    basis = mar.coordinates(inner_products([vectors]), rounding_of(vectors))
     h = len(everyone)
     found = mar.fit_by_als(
         [basis[:, i * h : (i + 1) * h] for i in range(len(rows))],
