@@ -121,6 +121,11 @@ def test_the_typical_score_cannot_be_dragged_by_a_majority():
     assert calibration.typical(known, scores / 1e6, 0.2) == pytest.approx(0.95)
 
 
+def test_the_least_share_of_honest_clients_is_a_share_however_it_is_written():
+    scores = np.exp(np.arange(11.0))
+    assert calibration.typical(calibration.Calibration(), scores, 1) == pytest.approx(5.0)
+
+
 @pytest.mark.parametrize("size", [1e3, 1e20, 1e37])
 def test_auror_drops_one_huge_client_in_float32_too(rng, size):
     models = rng.normal(size=(10, 50)).astype(np.float32)

@@ -66,7 +66,7 @@ class TrimmedMean(Rule):
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
         """Return the mean of the values left in each column."""
         m = round_.updates.shape[0]
-        trim = self.trim if isinstance(self.trim, int) else int(self.trim * m + 1e-9)
+        trim = int(self.trim if isinstance(self.trim, int | np.integer) else self.trim * m + 1e-9)
         if 2 * trim >= m:
             raise InputError(
                 f"TrimmedMean(trim={self.trim}) needs more than {2 * trim} updates, got {m}. "
