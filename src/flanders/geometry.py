@@ -242,22 +242,16 @@ def less_their_mean(
     xp = array_api_compat.array_namespace(source)
     chosen = None if np.array_equal(rows, np.arange(source.shape[0])) else index_like(rows, source)
     w, a, b = (like(x, source) for x in (weights, factors, shares))
-    means, results = [], []
-    out = (
-        np.empty((rows.size, source.shape[1]), dtype=source.dtype)
-        if array_api_compat.is_numpy_array(source)
-        else None
-    )
-    for columns in column_blocks(source):
-        block = source[:, columns]
-        steps = (block if chosen is None else xp.take(block, chosen, axis=0)) - at[:, columns]
-        means.append(w @ steps)
-        found = a[:, None] * steps - b[:, None] * means[-1][None, :]
-        if out is None:
-            results.append(found)
-        else:
-            out[:, columns] = found  # without a second copy of all
-    return like(xp.concat(results, axis=1) if out is None else out, matrix), join(means, matrix)
+    means = []
+
+    def results() -> Iterator[Array]:
+        for columns in column_blocks(source):
+            block = source[:, columns]
+            steps = (block if chosen is None else xp.take(block, chosen, axis=0)) - at[:, columns]
+            means.append(w @ steps)
+            yield a[:, None] * steps - b[:, None] * means[-1][None, :]
+
+    return like(join_columns(results(), source), matrix), join(means, matrix)
 
 
 def combine(coefficients: Any, matrix: Array) -> Array:
@@ -301,6 +295,18 @@ def sorted_columns(matrix: Array, rows: IntVector | None = None) -> Iterator[Arr
             yield block
         else:
             yield xp.sort(block, axis=1, stable=False)
+
+
+def join_columns(blocks: Iterator[Array], matrix: Array) -> Array:
+    """Put `(k, width)` results of the blocks of `matrix` side by side; on NumPy without a second copy of all."""
+    if not array_api_compat.is_numpy_array(matrix):
+        return array_api_compat.array_namespace(matrix).concat(list(blocks), axis=1)
+    out = None
+    for columns, block in zip(column_blocks(matrix), blocks, strict=True):
+        if out is None:
+            out = np.empty((block.shape[0], matrix.shape[1]), dtype=block.dtype)
+        out[:, columns] = block
+    return out
 
 
 def join(pieces: Sequence[Array], matrix: Array) -> Array:
