@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from flanders.aggregators.coordinatewise import mean_around_median
-from flanders.aggregators.rule import Rule
-from flanders.geometry import FloatMatrix, copied, mean, squared_distances
+from flanders.aggregators.rule import Rule, mean_of
+from flanders.geometry import FloatMatrix, copied, squared_distances
 from flanders.neighbours import bulyan_rows, multi_krum_rows
 from flanders.types import Array, InputError, IntVector, Round, check_number, resolve_count
 
@@ -93,9 +93,7 @@ class MultiKrum(Rule):
         if keep > m:
             raise InputError(f"MultiKrum(keep={keep}) needs at least {keep} updates, got {m}. Lower `keep`.")
         rows = choose(round_, lambda distances: multi_krum_rows(distances, b, keep))
-        chosen = np.zeros(m)
-        chosen[rows] = round_.weights[rows] if self.weighted and round_.weights[rows].any() else 1.0
-        return mean(round_.updates, chosen)
+        return mean_of(round_, rows, weighted=self.weighted)
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flanders.geometry import copied, usable_rows
-from flanders.types import Array, FloatVector, InputError, Round, resolve_count
+from flanders.geometry import copied, mean, usable_rows
+from flanders.types import Array, FloatVector, InputError, IntVector, Round, resolve_count
 
 
 class Rule(ABC):
@@ -87,6 +87,13 @@ def round_of(
             f"{', '.join(map(str, bad))}. Leave them out, or let Defense aggregate the round: it drops them."
         )
     return round_
+
+
+def mean_of(round_: Round, rows: IntVector, *, weighted: bool) -> Array:
+    """Return the mean of some rows; by weight if asked for, unless they have none."""
+    chosen = np.zeros(round_.updates.shape[0])
+    chosen[rows] = round_.weights[rows] if weighted and round_.weights[rows].any() else 1.0
+    return mean(round_.updates, chosen)
 
 
 def minority(caller: str, num_malicious: float, m: int) -> int:
