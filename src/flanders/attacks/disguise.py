@@ -218,12 +218,18 @@ class NoisyClones(Attack):
         make_base(self.base)
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
-        """Return the base attack's rows, each with noise of its own."""
+        """Return the base attack's rows, each with noise of its own unless it rests."""
         rows = make_base(self.base).craft(view, rng)
+        if self.rests(view):
+            return rows
         noise = normals_like(rows, rng)
         steps, lengths = squared_norms(rows, view.global_model), squared_norms(noise)
         scales = like(self.noise * np.sqrt(steps / lengths), rows)
         return rows + scales[:, None] * noise
+
+    def rests(self, view: View) -> bool:
+        """Tell whether the base attack rests."""
+        return make_base(self.base).rests(view)
 
     def remember(self, view: View, sent: Array) -> Any:
         """Let the base attack remember."""
