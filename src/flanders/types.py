@@ -186,6 +186,19 @@ def check_kind(array: Array, name: str, updates: Array) -> Array:
     return xp.astype(without_graph(array), updates.dtype, copy=False)
 
 
+def check_continued(round_: Round, remembered: Array) -> None:
+    """Complain unless a round is of the size and the array library of a vector remembered from earlier ones."""
+    now, before = (
+        f"{type(vector).__module__.partition('.')[0]} arrays of {vector.shape[0]} parameters"
+        for vector in (round_.global_model, remembered)
+    )
+    if now != before:
+        raise InputError(
+            f"This round's models are {now}, but those remembered are {before}. Go on with the same model and "
+            "array library, or start with an empty memory."
+        )
+
+
 def check_layers(layers: Mapping[str, int], d: int) -> None:
     """Complain unless the layers' sizes are whole numbers that add up to `d`, or there are none."""
     if not layers:

@@ -11,7 +11,7 @@ from flanders.clustering import line_clusters, num_clusters
 from flanders.filters.filter import Filter, Scores, check_keep, draw_seed, lowest
 from flanders.geometry import combine, copied, projections, squared_norms
 from flanders.state import saveable
-from flanders.types import Array, ClientId, FloatVector, IntVector, Round, check_number
+from flanders.types import Array, ClientId, FloatVector, IntVector, Round, check_continued, check_number
 
 FARTHEST = 1e150
 """The distance to a prediction whose square overflows."""
@@ -68,6 +68,7 @@ class FLDetector(Filter[FLDetectorState]):
         """Score each client by the average of its normalised distances over the window."""
         if not state.last:
             return None
+        check_continued(round_, state.global_model)
         step = round_.global_model - state.global_model
         predicted_change = hessian_times(step, state.steps, state.changes)
         xp = array_api_compat.array_namespace(step)

@@ -15,7 +15,7 @@ import numpy as np
 
 from flanders.geometry import FloatMatrix, copied, inner_products
 from flanders.state import saveable
-from flanders.types import Array, ClientId, IntVector, Round
+from flanders.types import Array, ClientId, IntVector, Round, check_continued
 
 
 @saveable
@@ -45,6 +45,10 @@ class Layout:
     round_: Round
     zero: Array = None
     """The origin of parameter space, where that is not at zero: in a sketch around the global model."""
+
+    def __post_init__(self) -> None:
+        if self.snapshots:
+            check_continued(self.round_, self.snapshots[-1].global_model)
 
     @property
     def starts(self) -> list[int]:

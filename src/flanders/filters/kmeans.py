@@ -7,13 +7,14 @@ from dataclasses import dataclass
 import array_api_compat
 import numpy as np
 
-from flanders.filters.filter import Filter, Scores, check_keep, lowest
+from flanders.filters.filter import Scores, check_keep, lowest
+from flanders.filters.stateless import Stateless
 from flanders.geometry import centred_block, column_blocks, on_host, widest
 from flanders.types import Array, FloatVector, IntVector, Round, check_number, to_numpy
 
 
 @dataclass(frozen=True)
-class KMeans(Filter[None]):
+class KMeans(Stateless):
     """Drop the clients that fall in the smaller of two clusters in most telling parameters (AUROR).
 
     Each parameter's values are cut in two clusters by exact 2-means. A parameter is telling if the cut
@@ -45,9 +46,6 @@ class KMeans(Filter[None]):
         check_number("KMeans", "suspicion", self.suspicion, 0, 1)
         check_number("KMeans", "least_telling", self.least_telling, 0, 1)
 
-    def init(self, rng: np.random.Generator | None = None) -> None:
-        """Return the state, of which there is none."""
-
     def score(self, state: None, round_: Round) -> Scores | None:
         """Score each client by how often it is in the smaller cluster."""
         minority, telling = minority_counts(round_.updates, round_.global_model, self.separation)
@@ -59,11 +57,6 @@ class KMeans(Filter[None]):
         if self.keep is not None:
             return lowest(scores, self.keep)
         return np.flatnonzero(scores.values <= self.suspicion)
-
-    def amend(
-        self, state: None, round_: Round, kept: IntVector, model: Array, scores: Scores | None = None
-    ) -> None:
-        """Remember nothing."""
 
 
 def minority_counts(updates: Array, center: Array, separation: float) -> tuple[FloatVector, int]:
