@@ -1,7 +1,7 @@
-"""The few operations that touch all m x d numbers, on any array library, a block of columns at a time.
+"""Operations that touch all m x d numbers, on any array library, a block of columns at a time.
 
-Everything else in the package works on m x m matrices of float64 on the host: these functions
-are where large data is read, and the only ones whose speed and memory matter.
+Nearly everything else works on m x m matrices of float64 on the host. What reads large data elsewhere (sorted
+columns, sketches, distances that are no inner products) cuts it by `column_blocks`, too.
 """
 
 from __future__ import annotations
