@@ -133,11 +133,12 @@ def test_auror_drops_one_huge_client_in_float32_too(rng, size):
     assert Defense(KMeans())(models).dropped == (7,)
 
 
-def test_fldetectors_scores_stay_finite_where_the_prediction_overflows(rng):
+@pytest.mark.parametrize(("dtype", "size"), [(np.float64, 1e149), (np.float32, 1e25)])
+def test_fldetectors_scores_stay_finite_where_the_prediction_overflows(rng, dtype, size):
     base, defense = rng.normal(size=(12, 20)), Defense(FLDetector(), Median(), seed=1)
     for _ in range(5):
-        models = base + 0.1 * rng.normal(size=base.shape)
-        models[3] = 1e149
+        models = (base + 0.1 * rng.normal(size=base.shape)).astype(dtype)
+        models[3] = size
         outcome = defense(models)
     assert np.all(np.isfinite(outcome.scores.values))
 

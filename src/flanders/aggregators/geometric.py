@@ -132,7 +132,7 @@ class FLTrust(Rule):
         own = squared_norms(round_.root[None, :])[0]
         norms = squared_norms(round_.updates, g)
         products = projections(round_.updates, round_.root[None, :], g)[:, 0]
-        scale = np.sqrt(norms * own)
+        scale = np.sqrt(norms) * np.sqrt(own)
         trust = np.maximum(0.0, np.divide(products, scale, out=np.zeros_like(scale), where=scale > 0))
         if trust.sum() == 0:
             return copied(g)

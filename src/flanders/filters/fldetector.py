@@ -70,12 +70,12 @@ class FLDetector(Filter[FLDetectorState]):
             return None
         check_continued(round_, state.global_model)
         step = round_.global_model - state.global_model
-        predicted_change = hessian_times(step, state.steps, state.changes)
         xp = array_api_compat.array_namespace(step)
         last = xp.stack([state.last.get(c, 0 * step) for c in round_.clients])
-        expected = last + (round_.global_model + predicted_change)[None, :]
         known = np.array([c in state.last for c in round_.clients])
         with np.errstate(over="ignore", invalid="ignore"):
+            predicted_change = hessian_times(step, state.steps, state.changes)
+            expected = last + (round_.global_model + predicted_change)[None, :]
             far = np.sqrt(squared_norms(round_.updates, expected))
         distances = np.where(known, np.nan_to_num(far, nan=FARTHEST, posinf=FARTHEST), np.nan)
         total = distances[known].sum()

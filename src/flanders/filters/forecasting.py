@@ -82,8 +82,8 @@ def score(layout: Layout, gram: FloatMatrix, coefficients: FloatMatrix, distance
     sent = np.zeros_like(coefficients)
     sent[layout.current, np.arange(len(layout.current))] = 1.0
     if distance == "cosine":
-        sizes = quadratic(gram, sent, sent) * quadratic(gram, around, around)
-        return less_cosine(quadratic(gram, sent, around), sizes)
+        squares = quadratic(gram, sent, sent), quadratic(gram, around, around)
+        return less_cosine(quadratic(gram, sent, around), *squares)
     squared = np.maximum(quadratic(gram, sent - around, sent - around), 0.0)
     return np.sqrt(squared) if distance == "l2" else squared
 
@@ -93,9 +93,10 @@ def quadratic(gram: FloatMatrix, left: FloatMatrix, right: FloatMatrix) -> Float
     return np.asarray(np.sum(left * (gram @ right), axis=0))
 
 
-def less_cosine(inner: FloatVector, sizes: FloatVector) -> FloatVector:
-    """Return 1 less the cosine from inner products and products of squared lengths; 1 where one has no length."""
-    return 1.0 - np.divide(inner, np.sqrt(sizes), out=np.zeros_like(inner), where=sizes > 0)
+def less_cosine(inner: FloatVector, one: FloatVector, other: FloatVector) -> FloatVector:
+    """Return 1 less the cosine from inner products and both squared lengths; 1 where one has no length."""
+    sizes = np.sqrt(np.maximum(one, 0.0)) * np.sqrt(np.maximum(other, 0.0))  # their product may overflow
+    return np.asarray(1.0 - np.divide(inner, sizes, out=np.zeros_like(inner), where=sizes > 0))
 
 
 def displacements(
@@ -127,7 +128,7 @@ def measure(blocks: Iterator[tuple[Array, Array]], distance: str | float) -> Flo
         totals = [total + part for total, part in zip(totals, found, strict=True)]
     squared = numbers(totals[0])
     if distance == "cosine":
-        return less_cosine(squared, np.prod(numbers(totals[1]), axis=0))
+        return less_cosine(squared, *numbers(totals[1]))
     return squared if distance == "squared-l2" else np.sqrt(squared)
 
 
