@@ -116,6 +116,7 @@ def test_attacks_agree_with_numpy(name, convert, tolerance, models, monkeypatch)
         ("flanders", p)
         for p in (
             {"keep": 10, "sample": 200},
+            {"keep": 10, "sample": 3},
             {"keep": 10, "sketch": 512},
             {"keep": 10, "distance": "l1"},
             {"keep": 10, "method": "reference", "sample": 60, "iterations": 20},

@@ -184,3 +184,9 @@ def test_a_decomposition_that_lapack_gives_up_on_is_found_another_way(rng, monke
     assert vt.shape == (4, shape[1])
     np.testing.assert_allclose((u * s) @ vt, matrix, atol=1e-12)
     np.testing.assert_allclose(u.T @ u, np.eye(4), atol=1e-12)
+
+
+def test_products_summed_in_float32_show_no_more_directions_than_there_are(rng):
+    vectors = rng.normal(size=(12, 3)).astype(np.float32)
+    gram = (vectors @ vectors.T).astype(np.float64)
+    assert mar.coordinates(gram, float(np.finfo(np.float32).eps)).shape == (3, 12)

@@ -42,6 +42,9 @@ def test_a_registry_is_a_mapping_in_the_order_of_its_entries() -> None:
     assert "coffee" not in DRINKS
     assert DRINKS["tea"] is Tea
     assert dict(DRINKS) == {"tea": Tea, "water": Water}
+    assert DRINKS.get("coffee") is None
+    assert DRINKS.get("tea") is Tea
+    assert ["tea"] not in DRINKS
 
 
 @pytest.mark.parametrize("ask", [DRINKS.__getitem__, DRINKS.make, DRINKS.describe])
@@ -52,6 +55,9 @@ def test_an_unknown_name_is_answered_with_a_guess_and_what_there_is(ask) -> None
     with pytest.raises(InputError) as caught:
         ask("xyz")
     assert str(caught.value) == "There is no drink named 'xyz'. Known: tea, water."
+    for no_name in (5, None, ["tea"]):
+        with pytest.raises(InputError, match="There is no drink named"):
+            ask(no_name)
 
 
 def test_an_unknown_parameter_is_an_error_and_never_dropped() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 
 import numpy as np
@@ -76,3 +77,37 @@ def test_a_new_state_takes_the_place_of_the_old_file_and_is_not_written_into_it(
     save_state(path, (1, 2))
     assert old.read_bytes() == before
     assert load_state(path) == (1, 2)
+
+
+def test_numpy_numbers_come_back_as_plain_ones(tmp_path):
+    save_state(tmp_path / "s.npz", (np.int64(3), np.float32(2.5), np.bool_(True)))
+    loaded = load_state(tmp_path / "s.npz")
+    assert loaded == (3, 2.5, True)
+    assert [type(value) for value in loaded] == [int, float, bool]
+
+
+def test_an_array_of_objects_cannot_be_saved(tmp_path):
+    with pytest.raises(InputError, match="got ndarray"):
+        save_state(tmp_path / "s.npz", np.array([1, None], dtype=object))
+
+
+@pytest.mark.parametrize(
+    ("tree", "says"),
+    [
+        ([1, 2], "has the format None"),
+        ({"format": module.FORMAT}, "does not hold what this version remembers .*'state'"),
+        ({"format": module.FORMAT, "state": {}}, "does not hold what this version remembers"),
+        ({"format": module.FORMAT, "state": {"type": "Gone", "fields": {}}}, "Gone.*start from an empty memory"),
+        (
+            {"format": module.FORMAT, "state": {"type": "DnCState", "fields": {"seed": 1, "new": 2}}},
+            "argument 'new'",
+        ),
+        ({"format": module.FORMAT, "state": {"array": "a7", "library": "numpy"}}, "a7.*the version that wrote it"),
+    ],
+    ids=str,
+)
+def test_a_file_of_another_version_says_what_it_lacks(tmp_path, tree, says):
+    text = np.frombuffer(json.dumps(tree).encode(), dtype=np.uint8)
+    np.savez(tmp_path / "s.npz", tree=text)
+    with pytest.raises(InputError, match=says):
+        load_state(tmp_path / "s.npz")

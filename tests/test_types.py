@@ -10,6 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flanders.aggregators import FedAvg
 from flanders.types import InputError, Round, check_choice, check_number, resolve_count, to_numpy
 
 ROWS = np.arange(6.0).reshape(3, 2)
@@ -169,7 +170,28 @@ def test_by_client_is_the_same_order_whoever_came_first(ids) -> None:
     assert [round_.clients[i] for i in round_.by_client()] == [1, 3, 20, "10", "a", "b"]
 
 
-@pytest.mark.parametrize("bad", [-1, 1.5, "2", None, True, float("nan")])
+@pytest.mark.parametrize(
+    ("layers", "says"),
+    [
+        ({"a": -1, "b": 3}, "`layers` must be a number of parameters for each layer"),
+        ({"a": 0.5, "b": 1.5}, "`layers` must be a number of parameters for each layer"),
+        ([1, 1], "`layers` must be a number of parameters for each layer"),
+        ({"a": 1}, "`layers` must name all 2 parameters of a row, but their sizes add up to 1"),
+    ],
+    ids=str,
+)
+def test_layers_that_are_no_sizes_or_not_all_are_an_error(layers, says) -> None:
+    assert re.search(says, complaint(layers=layers))
+
+
+def test_a_round_keeps_no_graph_of_gradients() -> None:
+    rows, g = torch.ones(3, 2, requires_grad=True), torch.ones(2, requires_grad=True)
+    round_ = Round(rows * 2, global_model=g * 2, root=g)
+    assert not any(array.requires_grad for array in (round_.updates, round_.global_model, round_.root))
+    assert not FedAvg()(rows).requires_grad
+
+
+@pytest.mark.parametrize("bad", [-1, 1.5, "2", None, True, np.bool_(True), float("nan"), float("inf")])
 def test_a_number_out_of_range_is_named_with_its_range(bad) -> None:
     message = re.escape(f"The `k` parameter of F must be a whole number from 0 to 1. Got {bad!r} instead.")
     with pytest.raises(InputError, match=message):
@@ -179,6 +201,10 @@ def test_a_number_out_of_range_is_named_with_its_range(bad) -> None:
 def test_a_number_in_range_is_fine() -> None:
     check_number("F", "k", 3, 0, whole=True)
     check_number("F", "k", 0.5, 0, 1)
+    check_number("F", "k", np.int64(3), 0, whole=True)
+    check_number("F", "k", np.float32(0.5), 0, 1)
+    with pytest.raises(InputError, match="Got inf instead"):
+        check_number("F", "k", float("inf"), 0)
     with pytest.raises(InputError, match=r"must be a number of at least 2\. Got 1 instead"):
         check_number("F", "k", 1, 2)
 
@@ -194,7 +220,7 @@ def test_a_choice_that_does_not_exist_is_answered_with_a_guess() -> None:
 @given(st.integers(1, 200), st.integers(0, 100))
 def test_a_fraction_is_a_number_of_clients_rounded_up_but_not_by_rounding_errors(m, percent) -> None:
     assert resolve_count(percent / 100, m) == -(-percent * m // 100)
-    assert resolve_count(percent, m) == percent
+    assert resolve_count(percent, m) == resolve_count(np.int64(percent), m) == percent
 
 
 def test_all_rows_in_another_order_are_another_round() -> None:

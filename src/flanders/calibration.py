@@ -43,7 +43,7 @@ def log_scores(scores: FloatVector) -> FloatVector:
 
 def typical(calibration: Calibration, scores: FloatVector, min_honest: float) -> float:
     """Return the round's typical log score, judged by the lowest `min_honest` share of clients."""
-    honest = max(1, resolve_count(min_honest, scores.size))
+    honest = max(1, resolve_count(float(min_honest), scores.size))
     now = float(np.median(np.sort(log_scores(scores))[:honest]))
     if calibration.location is None:
         return now

@@ -1,7 +1,7 @@
-"""The few operations that touch all m x d numbers, on any array library, a block of columns at a time.
+"""Operations that touch all m x d numbers, on any array library, a block of columns at a time.
 
-Everything else in the package works on m x m matrices of float64 on the host: these functions
-are where large data is read, and the only ones whose speed and memory matter.
+Nearly everything else works on m x m matrices of float64 on the host. What reads large data elsewhere (sorted
+columns, sketches, distances that are no inner products) cuts it by `column_blocks`, too.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ HOST_BLOCK = 400_000
 """Numbers in a block on the CPU: a few megabytes, so that a block stays in the cache."""
 DEVICE_BLOCK = 2**22, 2**24
 """Least and most numbers in a block on an accelerator, where launches cost more than memory."""
+
+LARGEST_SQUARE = 1e300
+"""Rows of a larger squared norm are unusable; float32 cannot hold one."""
 
 
 def is_on_host(array: Array) -> bool:
@@ -46,6 +49,11 @@ def like(values: Any, array: Array, dtype: Any = None) -> Array:
     return xp.asarray(values, dtype=array.dtype if dtype is None else dtype, device=array_api_compat.device(array))
 
 
+def copied(array: Array) -> Array:
+    """Return a copy that later changes of the array cannot reach."""
+    return array_api_compat.array_namespace(array).asarray(array, copy=True)
+
+
 def normals_like(array: Array, rng: np.random.Generator) -> Array:
     """Draw independent standard normal numbers of the shape, dtype, library and device of `array`.
 
@@ -69,6 +77,12 @@ def widest(xp: Any) -> Any:
     """Return float64, or float32 on the libraries that have no float64 (JAX unless x64 is enabled)."""
     real = xp.__array_namespace_info__().dtypes(kind="real floating")
     return real.get("float64", xp.float32)
+
+
+def rounding_of(array: Array) -> float:
+    """Return the rounding error of 1 in the float in which sums over such an array are accumulated."""
+    xp = array_api_compat.array_namespace(array)
+    return float(xp.finfo(widest(xp)).eps)
 
 
 def column_blocks(*matrices: Array) -> Iterator[slice]:
@@ -209,6 +223,12 @@ def squared_norms(matrix: Array, center: Array | None = None) -> FloatVector:
     return np.asarray(to_numpy(total), dtype=np.float64)
 
 
+def usable_rows(matrix: Array) -> NDArray[np.bool_]:
+    """Tell of each row whether it is finite, and not so large that squared distances overflow."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return squared_norms(matrix) < LARGEST_SQUARE  # false for NaN
+
+
 def clip_factors(lengths: FloatVector, radius: float) -> FloatVector:
     """Return the factors from 0 to 1 that bring each length down to at most `radius`."""
     return np.divide(radius, lengths, out=np.ones_like(lengths), where=lengths > radius)
@@ -222,22 +242,16 @@ def less_their_mean(
     xp = array_api_compat.array_namespace(source)
     chosen = None if np.array_equal(rows, np.arange(source.shape[0])) else index_like(rows, source)
     w, a, b = (like(x, source) for x in (weights, factors, shares))
-    means, results = [], []
-    out = (
-        np.empty((rows.size, source.shape[1]), dtype=source.dtype)
-        if array_api_compat.is_numpy_array(source)
-        else None
-    )
-    for columns in column_blocks(source):
-        block = source[:, columns]
-        steps = (block if chosen is None else xp.take(block, chosen, axis=0)) - at[:, columns]
-        means.append(w @ steps)
-        found = a[:, None] * steps - b[:, None] * means[-1][None, :]
-        if out is None:
-            results.append(found)
-        else:
-            out[:, columns] = found  # without a second copy of all
-    return like(xp.concat(results, axis=1) if out is None else out, matrix), join(means, matrix)
+    means = []
+
+    def results() -> Iterator[Array]:
+        for columns in column_blocks(source):
+            block = source[:, columns]
+            steps = (block if chosen is None else xp.take(block, chosen, axis=0)) - at[:, columns]
+            means.append(w @ steps)
+            yield a[:, None] * steps - b[:, None] * means[-1][None, :]
+
+    return like(join_columns(results(), source), matrix), join(means, matrix)
 
 
 def combine(coefficients: Any, matrix: Array) -> Array:
@@ -281,6 +295,27 @@ def sorted_columns(matrix: Array, rows: IntVector | None = None) -> Iterator[Arr
             yield block
         else:
             yield xp.sort(block, axis=1, stable=False)
+
+
+def median_of_sorted(values: Array) -> Array:
+    """Return the median of each row of a `(width, m)` array with sorted rows."""
+    m = values.shape[1]
+    middle = values[:, m // 2]
+    if m % 2:
+        return copied(middle)  # a view would keep the whole block alive
+    return values[:, m // 2 - 1] / 2 + middle / 2
+
+
+def join_columns(blocks: Iterator[Array], matrix: Array) -> Array:
+    """Put `(k, width)` results of the blocks of `matrix` side by side; on NumPy without a second copy of all."""
+    if not array_api_compat.is_numpy_array(matrix):
+        return array_api_compat.array_namespace(matrix).concat(list(blocks), axis=1)
+    out = None
+    for columns, block in zip(column_blocks(matrix), blocks, strict=True):
+        if out is None:
+            out = np.empty((block.shape[0], matrix.shape[1]), dtype=block.dtype)
+        out[:, columns] = block
+    return out
 
 
 def join(pieces: Sequence[Array], matrix: Array) -> Array:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from array_api_compat import array_namespace
 
-from flanders.geometry import FloatMatrix, inner_products, like
+from flanders.geometry import FloatMatrix, copied, inner_products, like, rounding_of
 from flanders.types import Array, FloatVector, to_numpy
 
 RANK_TOLERANCE = 1e-8
@@ -173,28 +173,29 @@ def forecast(matrices: Sequence[Array], *, order: int = 1, iterations: int = 100
     """
     xp, newest = array_namespace(*matrices), matrices[-1]
     if len(matrices) <= order:
-        return xp.asarray(newest, copy=True)
+        return copied(newest)
     h, d = newest.shape
     if d <= h * len(matrices):
         columns = [np.asarray(to_numpy(m), dtype=np.float64).T for m in matrices]
     else:  # around a point near them all; its own place tells where the origin is
         gram = inner_products([*matrices, xp.zeros_like(newest[:1, :])], newest[0, :])
-        basis = coordinates(gram)
+        basis = coordinates(gram, rounding_of(newest))
         columns = np.split(basis[:, :-1] - basis[:, -1:], len(matrices), axis=1)
     found = fit(columns, order=order, iterations=iterations)
     return like(found.coefficients.T, newest) @ xp.concat(list(matrices[order:]))
 
 
-def coordinates(gram: FloatMatrix) -> FloatMatrix:
+def coordinates(gram: FloatMatrix, rounding: float = float(np.finfo(np.float64).eps)) -> FloatMatrix:
     """Return a matrix R with `R.T @ R == gram`: the columns in some orthonormal basis of their span.
 
     The columns are scaled to unit length first, so that directions are lost to rounding
     only if they are small next to the columns themselves (about 1e-7), not to the longest of them.
+    `rounding` is that of the products: where they were summed in float32, more of what they show is not there.
     """
     lengths = np.sqrt(np.maximum(np.diagonal(gram), 0.0))
     scale = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
     values, vectors = np.linalg.eigh(gram * scale[:, None] * scale[None, :])
-    real = values > values.size * np.finfo(np.float64).eps * max(float(values[-1]), 0.0)
+    real = values > values.size * rounding * max(float(values[-1]), 0.0)
     if not real.any():
         return np.zeros((1, lengths.size))
     return np.asarray(np.sqrt(values[real])[:, None] * vectors[:, real].T * lengths[None, :])

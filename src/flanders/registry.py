@@ -25,6 +25,12 @@ class Entry:
 REQUIRED = "required"
 
 
+class UnknownNameError(InputError, KeyError):
+    """A registry has no entry of that name; a KeyError too, as of any mapping."""
+
+    __str__ = Exception.__str__  # a KeyError would quote the message
+
+
 class Registry(Generic[T], Mapping[str, type[T]]):
     """A read-only table of named frozen dataclasses.
 
@@ -36,7 +42,7 @@ class Registry(Generic[T], Mapping[str, type[T]]):
     >>> AGGREGATORS.make("trimed-mean")
     Traceback (most recent call last):
         ...
-    flanders.types.InputError: There is no aggregator named 'trimed-mean'. Did you mean 'trimmed-mean'? ...
+    flanders.registry.UnknownNameError: There is no aggregator named 'trimed-mean'. Did you mean 'trimmed-mean'? ...
     """
 
     def __init__(self, kind: str, entries: dict[str, type[T]]) -> None:
@@ -44,15 +50,15 @@ class Registry(Generic[T], Mapping[str, type[T]]):
         self._entries = entries
 
     def __getitem__(self, name: str) -> type[T]:
-        if name not in self._entries:
-            raise InputError(
-                f"There is no {self.kind} named {name!r}.{did_you_mean(name, self._entries)} "
+        if name not in self:
+            raise UnknownNameError(
+                f"There is no {self.kind} named {name!r}.{did_you_mean(str(name), self._entries)} "
                 f"Known: {', '.join(self._entries)}."
             )
         return self._entries[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._entries
+        return isinstance(name, str) and name in self._entries
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)

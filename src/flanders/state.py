@@ -37,7 +37,7 @@ def save_state(path: str | os.PathLike[str], state: Any) -> None:
     tree = {"format": FORMAT, "state": _encode(state, arrays)}
     text = np.frombuffer(json.dumps(tree).encode(), dtype=np.uint8)
     target = Path(path)
-    handle, name = tempfile.mkstemp(dir=target.parent or ".", prefix=target.name, suffix=".part")
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=target.name, suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:
             np.savez(file, tree=text, **{f"a{i}": a for i, a in enumerate(arrays)})  # type: ignore[arg-type]
@@ -63,15 +63,24 @@ def load_state(path: str | os.PathLike[str], like: Array = None) -> Any:
         raise InputError(f"There is no state file at {path}.") from None
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise InputError(f"{path} is not a readable state file ({error}). Restore it from a copy.") from error
-    if tree.get("format") != FORMAT:
-        raise InputError(f"{path} has the format {tree.get('format')!r}; this version reads {FORMAT!r}.")
-    return _decode(tree["state"], arrays, like)
+    found = tree.get("format") if isinstance(tree, dict) else None
+    if found != FORMAT:
+        raise InputError(f"{path} has the format {found!r}; this version reads {FORMAT!r}.")
+    try:
+        return _decode(tree["state"], arrays, like)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{path} does not hold what this version remembers ({type(error).__name__}: {error}). Load it with the "
+            "version that wrote it, or start from an empty memory."
+        ) from error
 
 
 def _encode(value: Any, arrays: list[NDArray[Any]]) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
     if value is None or isinstance(value, bool | int | float | str):
         return {"float": value.hex()} if isinstance(value, float) else value
-    if array_api_compat.is_array_api_obj(value):
+    if array_api_compat.is_array_api_obj(value) and not getattr(value.dtype, "hasobject", False):
         library = type(value).__module__.partition(".")[0]
         arrays.append(to_numpy(value))
         return {"array": f"a{len(arrays) - 1}", "library": library}

@@ -61,6 +61,7 @@ class Round:
         xp, device = check_matrix(self.updates)
         m, d = self.updates.shape
         set_ = object.__setattr__
+        set_(self, "updates", without_graph(self.updates))
         set_(self, "clients", check_clients(self.clients, m))
         set_(self, "weights", check_weights(self.weights, m))
         if self.global_model is None:
@@ -69,11 +70,7 @@ class Round:
             set_(self, "global_model", check_vector(self.global_model, "global_model", self.updates))
         if self.root is not None:
             set_(self, "root", check_vector(self.root, "root", self.updates))
-        if self.layers and sum(self.layers.values()) != d:
-            raise InputError(
-                f"`layers` must name all {d} parameters of a row, but their sizes add up to "
-                f"{sum(self.layers.values())}. Leave it out, or list every tensor of the model in its order."
-            )
+        check_layers(self.layers, d)
 
     def by_client(self) -> IntVector:
         """Return the rows in the order of their clients' ids, whoever came first."""
@@ -121,6 +118,11 @@ def to_numpy(array: Array) -> NDArray[Any]:
     return np.asarray(array)
 
 
+def without_graph(array: Array) -> Array:
+    """Return a tensor that needs no gradient and does not keep what it was computed from; others as they are."""
+    return array.detach() if getattr(array, "requires_grad", False) else array
+
+
 def by_name(clients: Sequence[ClientId]) -> IntVector:
     """Return the positions of client ids in the order of the ids, ints before strings."""
     key = [(type(client).__name__, client) for client in clients]
@@ -160,22 +162,55 @@ def check_vector(vector: Array, name: str, updates: Array) -> Array:
             f"`{name}` must have shape (parameters,)=({d},), got {found}. "
             "It is one flattened model, as long as a row of `updates`."
         )
-    try:
-        xp = array_api_compat.array_namespace(updates, vector)
-    except TypeError as error:
-        raise InputError(
-            f"`{name}` must be the same kind of array as `updates`, got "
-            f"{type(vector).__module__} and {type(updates).__module__}."
-        ) from error
-    if array_api_compat.device(vector) != array_api_compat.device(updates):
-        raise InputError(
-            f"`{name}` is on {array_api_compat.device(vector)} but `updates` are on "
-            f"{array_api_compat.device(updates)}. Move one of them."
-        )
-    vector = xp.astype(vector, updates.dtype, copy=False)
+    vector = check_kind(vector, name, updates)
+    xp = array_api_compat.array_namespace(vector)
     if not bool(xp.all(xp.isfinite(vector))):
         raise InputError(f"`{name}` holds NaN or infinite values. Restart from the last finite model.")
     return vector
+
+
+def check_kind(array: Array, name: str, updates: Array) -> Array:
+    """Return an array of the library and device of `updates`, in their dtype, or complain."""
+    try:
+        xp = array_api_compat.array_namespace(updates, array)
+    except TypeError as error:
+        raise InputError(
+            f"`{name}` must be the same kind of array as `updates`, got "
+            f"{type(array).__module__} and {type(updates).__module__}."
+        ) from error
+    if array_api_compat.device(array) != array_api_compat.device(updates):
+        raise InputError(
+            f"`{name}` is on {array_api_compat.device(array)} but `updates` are on "
+            f"{array_api_compat.device(updates)}. Move one of them."
+        )
+    return xp.astype(without_graph(array), updates.dtype, copy=False)
+
+
+def check_continued(round_: Round, remembered: Array) -> None:
+    """Complain unless a round is of the size and the array library of a vector remembered from earlier ones."""
+    now, before = (
+        f"{type(vector).__module__.partition('.')[0]} arrays of {vector.shape[0]} parameters"
+        for vector in (round_.global_model, remembered)
+    )
+    if now != before:
+        raise InputError(
+            f"This round's models are {now}, but those remembered are {before}. Go on with the same model and "
+            "array library, or start with an empty memory."
+        )
+
+
+def check_layers(layers: Mapping[str, int], d: int) -> None:
+    """Complain unless the layers' sizes are whole numbers that add up to `d`, or there are none."""
+    if not layers:
+        return
+    sizes = list(layers.values()) if isinstance(layers, Mapping) else []
+    if not sizes or not all(isinstance(size, int | np.integer) and size >= 0 for size in sizes):
+        raise InputError(f"`layers` must be a number of parameters for each layer, by its name. Got {layers!r}.")
+    if sum(sizes) != d:
+        raise InputError(
+            f"`layers` must name all {d} parameters of a row, but their sizes add up to "
+            f"{sum(sizes)}. Leave it out, or list every tensor of the model in its order."
+        )
 
 
 def check_clients(clients: Iterable[ClientId] | None, m: int) -> tuple[ClientId, ...]:
@@ -219,9 +254,10 @@ def check_weights(weights: Any, m: int) -> FloatVector:
 def check_number(
     caller: str, name: str, value: Any, low: float, high: float = math.inf, *, whole: bool = False
 ) -> None:
-    """Complain unless `value` is a (whole) number in [low, high]."""
-    right_type = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
-    if not right_type or not low <= value <= high:
+    """Complain unless `value` is a finite (whole) number in [low, high]."""
+    kinds = int | np.integer if whole else int | np.integer | float | np.floating
+    right_type = isinstance(value, kinds) and not isinstance(value, bool)
+    if not right_type or not low <= value <= high or value == math.inf:
         kind = "a whole number" if whole else "a number"
         span = f"of at least {low:g}" if high == math.inf else f"from {low:g} to {high:g}"
         raise InputError(f"The `{name}` parameter of {caller} must be {kind} {span}. Got {value!r} instead.")
@@ -244,6 +280,6 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 def resolve_count(value: float, m: int) -> int:
     """Turn a number of clients into itself, a fraction of the `m` into `ceil(fraction * m)`."""
-    if isinstance(value, int):
-        return value
+    if isinstance(value, int | np.integer):
+        return int(value)
     return math.ceil(round(value * m, 9))  # the rounding keeps 0.28 * 25 at 7

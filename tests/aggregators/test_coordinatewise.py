@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as hnp
 
 from flanders.aggregators import FedAvg, MeanAroundMedian, Median, TrimmedMean
 from flanders.aggregators.coordinatewise import mean_around_median
-from flanders.types import InputError
+from flanders.types import InputError, Round
 
 matrices = hnp.arrays(
     np.float64,
@@ -50,7 +50,8 @@ def test_the_mean_around_the_median_averages_the_nearest_values(rows, data):
 
 def test_an_even_median_is_halfway_between_the_two_in_the_middle() -> None:
     rows = np.array([[1.0, 1e300], [4.0, 1.5e308], [2.0, 1.7e308], [900.0, 0.0]])
-    assert np.array_equal(Median()(rows), [3.0, 0.5e300 + 0.75e308])  # and their sum does not overflow
+    median = Median().aggregate(Round(rows), np.random.default_rng(0))
+    assert np.array_equal(median, [3.0, 0.5e300 + 0.75e308])  # and their sum does not overflow
 
 
 def test_a_fraction_to_trim_is_a_share_of_the_round_rounded_down() -> None:
@@ -136,3 +137,8 @@ def test_extra_memory_is_a_fraction_of_the_matrix(rule, m, share) -> None:
     finally:
         tracemalloc.stop()
     assert peak < share * rows.nbytes
+
+
+def test_a_numpy_integer_is_a_number_of_clients():
+    rows = np.array([[1.0], [2.0], [900.0]])
+    assert TrimmedMean(trim=np.int64(1))(rows) == TrimmedMean(trim=1)(rows)

@@ -375,6 +375,21 @@ def test_a_client_without_weight_is_not_there(name):
     np.testing.assert_allclose(with_it, rule(rows, np.array([3, 1, 2, 2, 1, 3])), atol=1e-9)
 
 
+@pytest.mark.parametrize("name", [*AGGREGATORS, *PREAGGREGATORS])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e160])
+def test_rows_that_no_rule_can_use_are_named_where_it_is_called_by_itself(name, bad, convert):
+    rows = numbers()["updates"]
+    rows[3, 5] = rows[9, 0] = bad
+    with pytest.raises(InputError, match=r"needs finite rows .* are not: 3, 9\. Leave them out, or let Defense"):
+        make(name)(convert(rows))
+
+
+@pytest.mark.parametrize("name", list(PREAGGREGATORS))
+def test_the_rows_of_a_pre_aggregator_share_no_memory_with_the_input(name):
+    rows = np.ones((M, D))
+    assert not np.shares_memory(make(name)(rows), rows)
+
+
 @pytest.mark.parametrize("first", list(PREAGGREGATORS))
 @pytest.mark.parametrize("then", list(AGGREGATORS))
 def test_every_pre_aggregator_composes_with_every_rule(first, then):

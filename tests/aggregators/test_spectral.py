@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from flanders.aggregators import DnC
-from flanders.spectral import divide_and_conquer, relative_to_cut
-from flanders.types import InputError
+from flanders.spectral import DivideAndConquer, relative_to_cut
+from flanders.types import InputError, Round
 
 scores = hnp.arrays(
     np.float64,
@@ -38,7 +38,7 @@ def test_the_scores_rank_rows_by_their_projection_on_the_top_singular_vector(see
     rows = np.random.default_rng(seed).normal(size=(8, 5)) + 100.0
     centred = rows - rows.mean(axis=0)
     projected = (centred @ np.linalg.svd(centred)[2][0]) ** 2
-    found = divide_and_conquer(rows, num_dropped, 1, None, np.random.default_rng(0))
+    found = DivideAndConquer("test", num_dropped, 1, None, 1.0).scores(Round(rows), np.random.default_rng(0))
     assert np.array_equal(np.argsort(found), np.argsort(projected))
     assert np.count_nonzero(found > 1) == num_dropped
 
@@ -62,7 +62,8 @@ def test_what_any_sample_finds_is_out() -> None:
     rows = rng.normal(size=(12, 400))
     rows[0, :200] += 40
     rows[1, 200:] += 40
-    scores = [divide_and_conquer(rows, 1, n, 20, np.random.default_rng(1)) for n in (1, 40)]
+    tests = [DivideAndConquer("test", 1, n, 20, 1.0) for n in (1, 40)]
+    scores = [test.scores(Round(rows), np.random.default_rng(1)) for test in tests]
     assert [np.count_nonzero(s > 1) for s in scores] == [1, 2]
     assert set(np.flatnonzero(scores[1] > 1)) == {0, 1}
 
@@ -79,3 +80,18 @@ def test_dropping_everyone_is_an_error_that_names_the_numbers() -> None:
         InputError, match=r"DnC\(num_malicious=2, filtering_fraction=1.5\) would drop 3 of 3 updates"
     ):
         DnC(num_malicious=2, filtering_fraction=1.5)(np.ones((3, 2)))
+
+
+def test_if_nobody_who_is_left_has_weight_they_count_alike() -> None:
+    rows = np.array([[1.0, 1.0], [1.2, 1.0], [0.8, 1.0], [99.0, 1.0]])
+    model = DnC(num_malicious=1, sample=None, weighted=True)(rows, [0, 0, 0, 5])
+    np.testing.assert_allclose(model, [1.0, 1.0])
+
+
+@given(st.permutations(range(8)))
+def test_of_a_tie_the_lower_client_ids_stay(ids) -> None:
+    rows = np.concatenate([np.random.default_rng(0).normal(size=(3, 20)), np.full((5, 20), 3.0)])
+    tests = DivideAndConquer("test", 7, 5, 6, 1.0)
+    found = tests.scores(Round(rows[list(ids)], tuple(ids)), np.random.default_rng(0))
+    expected = tests.scores(Round(rows), np.random.default_rng(0))
+    assert np.array_equal(found > 1, (expected > 1)[list(ids)])

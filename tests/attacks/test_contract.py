@@ -167,6 +167,14 @@ def test_the_memory_survives_a_file(name: str, tmp_path: Any) -> None:
     assert found.tobytes() == expected.tobytes()
 
 
+def test_everything_comes_in_the_dtype_of_the_attackers_own_models(name: str) -> None:
+    view = make_view(dtype="float32")
+    wide = replace(view, global_model=view.global_model.astype(np.float64), benign=view.benign.astype(np.float64))
+    sent = ATTACKS.make(name).craft(wide, np.random.default_rng(0))
+    assert sent.dtype == np.float32
+    assert sent.tobytes() == ATTACKS.make(name).craft(view, np.random.default_rng(0)).tobytes()
+
+
 def test_an_unknown_parameter_is_refused(name: str) -> None:
     with pytest.raises(InputError, match="has no parameter 'strenght'"):
         ATTACKS.make(name, strenght=1)
@@ -222,3 +230,24 @@ def test_the_names_are_those_of_the_documentation() -> None:
 def test_a_value_that_makes_no_sense_is_refused(name_: str, parameters: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         ATTACKS.make(name_, **parameters)
+
+
+@pytest.mark.parametrize(
+    ("parts", "says"),
+    [
+        ({"num_clients": "15"}, "`num_clients` parameter of View must be a whole number"),
+        ({"num_clients": M + 0.5}, "`num_clients` parameter of View must be a whole number"),
+        ({"benign": [[1.0] * D] * (M - B)}, r"`benign` must have shape .* Got \('list',\)"),
+        ({"benign": np.ones((M - B + 1, D))}, "`benign` must have shape"),
+        ({"benign": torch.ones(M - B, D)}, "`benign` must be the same kind of array"),
+        ({"benign_clients": (5, 6)}, "`benign_clients` must name the .* other clients"),
+        ({"benign_clients": tuple(range(B - 1, M - 1))}, "`benign_clients` must name the .* other clients"),
+        ({"server_columns": np.array([D])}, f"`server_columns` must be numbers of parameters from 0 to {D - 1}"),
+        ({"server_columns": np.array([-1])}, "`server_columns` must be numbers of parameters"),
+        ({"server_columns": np.array([0.5])}, "`server_columns` must be numbers of parameters"),
+    ],
+    ids=str,
+)
+def test_a_view_that_contradicts_itself_is_an_error(parts: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        replace(make_view(), **parts)

@@ -142,3 +142,14 @@ def test_nobody_counts_as_malicious_in_a_round_in_which_the_attacker_rests():
     setting = Setting(num_clients=10, rounds=8, attack=OnOff(on=2, off=1), malicious_fraction=0.4, attack_start=2)
     counts = [int(np.sum(record.malicious)) for record in Simulation(setting).run()]
     assert counts == [0, 4, 4, 0, 4, 4, 0, 4]
+
+
+def test_clones_of_an_attack_that_rests_rest_too():
+    attack, memory, rested = NoisyClones(base="on-off"), None, []
+    for _ in range(5):
+        view = replace(random_view(), memory=memory)
+        sent = attack.craft(view, np.random.default_rng(0))
+        rested.append(attack.rests(view))
+        assert np.array_equal(sent, view.own) is rested[-1]
+        memory = attack.remember(view, sent)
+    assert rested == [False, False, True, True, False]

@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+import torch
 
 from flanders import FILTERS, Defense, InputError, Round, defend, load_state, save_state
 
@@ -108,6 +109,41 @@ def test_the_callers_arrays_are_neither_changed_nor_kept(name, parameters):
         assert found.dropped == expected.dropped
         np.testing.assert_array_equal(found.model, expected.model)
         buffer[:] = np.nan
+
+
+@every_filter
+def test_the_global_model_may_be_updated_in_place(name, parameters):
+    """The server's own array is passed each round and then written over with the new model."""
+    filter_ = FILTERS.make(name, **parameters)
+    clean, reused = Defense(filter_, seed=1), Defense(filter_, seed=1)
+    before, buffer = np.zeros(60), np.zeros(60)
+    for models in rounds():
+        expected, found = clean(models, global_model=before.copy()), reused(models, global_model=buffer)
+        assert found.dropped == expected.dropped
+        if expected.scores is not None:
+            np.testing.assert_array_equal(found.scores.values, expected.scores.values)
+        before, buffer[:] = expected.model, found.model
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("flanders", {"keep": 0.7}),
+        ("flanders", {"keep": 0.7, "refit_every": 2}),
+        ("flanders", {"keep": 0.7, "sketch": 64}),
+        ("flanders", {"keep": 0.7, "distance": "l1"}),
+        ("fldetector", {}),
+        ("persistence", {}),
+    ],
+    ids=str,
+)
+def test_other_models_than_those_remembered_are_an_error(name, parameters):
+    for other in (np.ones((10, 61)), np.ones((10, 59)), torch.ones(10, 60, dtype=torch.float64)):
+        defense = Defense(FILTERS.make(name, **parameters), seed=0)
+        for models in rounds(count=3):
+            defense(models)
+        with pytest.raises(InputError, match=r"models are .* but those remembered are .* empty memory"):
+            defense(other, global_model=other[0, :])
 
 
 @every_filter

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from flanders import Defense, DnCFilter, FLDetector, KMeans, Persistence, Round, calibration
+from flanders import Defense, DnCFilter, FLDetector, KMeans, Median, Persistence, Round, calibration
 from flanders.clustering import line_clusters, num_clusters
 from flanders.filters.fldetector import hessian_times
 
@@ -158,3 +158,34 @@ def test_persistence_remembers_who_was_away(rng):
     last = np.stack([models[1, 0], models[1, 1], models[0, 2]])
     values = control.score(state, Round(models[2])).values
     np.testing.assert_allclose(values, ((models[2] - last) ** 2).sum(axis=1))
+
+
+def test_the_least_share_of_honest_clients_is_a_share_however_it_is_written():
+    scores = np.exp(np.arange(11.0))
+    assert calibration.typical(calibration.Calibration(), scores, 1) == pytest.approx(5.0)
+
+
+@pytest.mark.parametrize("size", [1e3, 1e20, 1e37])
+def test_auror_drops_one_huge_client_in_float32_too(rng, size):
+    models = rng.normal(size=(10, 50)).astype(np.float32)
+    models[7] = size
+    assert Defense(KMeans())(models).dropped == (7,)
+
+
+@pytest.mark.parametrize(("dtype", "size"), [(np.float64, 1e149), (np.float32, 1e25)])
+def test_fldetectors_scores_stay_finite_where_the_prediction_overflows(rng, dtype, size):
+    base, defense = rng.normal(size=(12, 20)), Defense(FLDetector(), Median(), seed=1)
+    for _ in range(5):
+        models = (base + 0.1 * rng.normal(size=base.shape)).astype(dtype)
+        models[3] = size
+        outcome = defense(models)
+    assert np.all(np.isfinite(outcome.scores.values))
+
+
+def test_fldetector_counts_a_perfectly_predicted_round_as_equal_shares(rng):
+    models, filter_ = rng.normal(size=(4, 5)), FLDetector()
+    state = filter_.init(np.random.default_rng(0))
+    for _ in range(2):
+        round_ = Round(models)
+        state = filter_.amend(state, round_, np.arange(4), np.zeros(5), filter_.score(state, round_))
+    assert [share.tolist() for share in state.distances.values()] == [[0.25]] * 4

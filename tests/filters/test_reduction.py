@@ -26,9 +26,17 @@ def test_the_last_layer_gives_all_or_all_it_has(rng):
     np.testing.assert_array_equal(sample_of_layers(52, 99, LAYERS, rng, last_only=True), np.arange(46, 52))
 
 
-def test_the_most_varied_parameters_are_those_of_the_largest_variance(rng):
-    matrix = 1e3 + rng.normal(size=(30, 9)) * np.array([1, 9, 2, 8, 3, 7, 4, 6, 5])
-    np.testing.assert_array_equal(most_varied_columns(matrix.astype(np.float32), 3), [1, 3, 5])
+def test_the_most_varied_parameters_are_those_in_which_the_clients_differ_most(rng, convert):
+    matrix = 1e3 + rng.normal(size=(30, 9)) * np.array([1, 50, 2, 70, 3, 90, 4, 6, 5])
+    np.testing.assert_array_equal(most_varied_columns(convert(matrix.astype(np.float32)), 3), [1, 3, 5])
+
+
+def test_a_few_clients_do_not_choose_the_parameters_that_are_looked_at(rng):
+    matrix = rng.normal(size=(10, 50)).astype(np.float32)
+    matrix[:, 40:] *= 100
+    expected = most_varied_columns(matrix[1:], 10)
+    matrix[0] = 1e25 * np.where(np.arange(50) < 10, 1, -1e-20)
+    np.testing.assert_array_equal(most_varied_columns(matrix, 10), expected)
 
 
 def test_the_filter_sees_an_outlier_only_in_the_parameters_it_chose(rng):
@@ -58,6 +66,21 @@ def test_the_attackers_view_of_the_parameters_is_the_filters(rng):
     assert filter_.visible_columns(defense.state, 52).tolist() == defense.state.columns.tolist()
     layered = Flanders(keep=2, sample=4, sampling="last-layer", layers=LAYERS)
     assert set(layered.visible_columns(defense.state, 52)) <= set(range(46, 52))
+
+
+@pytest.mark.parametrize("center", [False, True])
+def test_a_sketch_of_more_buckets_than_parameters_changes_no_score(rng, center):
+    base, g = rng.normal(size=(8, 60)), 5 * rng.normal(size=60)
+    plain, sketched = (
+        Defense(Flanders(keep=1.0, center=center, **options), seed=0)
+        for options in ({}, {"sketch": 10**6, "sketches": 1})
+    )
+    for t in range(5):
+        models = g + 0.3 * base * 0.95**t + 0.05 * rng.normal(size=base.shape)
+        expected, found = (defense(models, global_model=g) for defense in (plain, sketched))
+        if t > 0:
+            np.testing.assert_allclose(found.scores.values, expected.scores.values, rtol=1e-6)
+        g = models.mean(axis=0)
 
 
 @pytest.mark.parametrize(

@@ -88,3 +88,27 @@ def test_amending_without_the_scores_keeps_the_same_fit(rounds):
 def test_a_fit_is_not_kept_for_parameters_that_change_every_round(wrong):
     with pytest.raises(InputError, match=r"refit_every=2.*Leave out `redraw` and `sketch`"):
         Flanders(keep=3, refit_every=2, **wrong)
+
+
+@pytest.mark.parametrize("refit_every", [1, 2])
+def test_the_cosine_of_huge_models_is_a_cosine(rng, refit_every):
+    models = 1e140 * rng.normal(size=(6, 30))
+    defense = Defense(Flanders(keep=5, distance="cosine", refit_every=refit_every), seed=0)
+    defense(models, global_model=np.zeros(30))
+    models[2] = -models[2]
+    values = defense(models, global_model=np.zeros(30)).scores.values
+    np.testing.assert_allclose(values, np.where(np.arange(6) == 2, 2.0, 0.0), atol=1e-12)
+
+
+@pytest.mark.parametrize("distance", [0.01, 300.0])
+@pytest.mark.parametrize("refit_every", [1, 2])
+def test_extreme_powers_tell_the_farthest_client_too(rng, distance, refit_every):
+    models = rng.normal(size=(6, 20_000))
+    defense = Defense(Flanders(keep=5, distance=distance, refit_every=refit_every), seed=0)
+    defense(models)
+    moved = models + 1e-3 * rng.normal(size=models.shape)
+    moved[2] += 0.1 * rng.normal(size=20_000)
+    outcome = defense(moved)
+    assert outcome.dropped == (2,)
+    assert np.all(np.isfinite(outcome.scores.values))
+    assert np.unique(outcome.scores.values).size == 6

@@ -9,7 +9,7 @@ import array_api_compat
 import numpy as np
 
 from flanders.aggregators.rule import Rule, minority
-from flanders.geometry import column_blocks, join, like, on_host, sorted_columns, widest
+from flanders.geometry import column_blocks, join, like, median_of_sorted, on_host, sorted_columns, widest
 from flanders.types import Array, FloatVector, InputError, IntVector, Round, check_number
 
 
@@ -66,7 +66,7 @@ class TrimmedMean(Rule):
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
         """Return the mean of the values left in each column."""
         m = round_.updates.shape[0]
-        trim = self.trim if isinstance(self.trim, int) else int(self.trim * m + 1e-9)
+        trim = int(self.trim if isinstance(self.trim, int | np.integer) else self.trim * m + 1e-9)
         if 2 * trim >= m:
             raise InputError(
                 f"TrimmedMean(trim={self.trim}) needs more than {2 * trim} updates, got {m}. "
@@ -112,16 +112,6 @@ class MeanAroundMedian(Rule):
 def is_uniform(weights: FloatVector) -> bool:
     """Tell whether all weights are the same, so that the unweighted rule serves."""
     return bool(np.all(weights == weights[0]))
-
-
-def median_of_sorted(values: Array) -> Array:
-    """Return the median of each row of a `(width, m)` array with sorted rows."""
-    xp = array_api_compat.array_namespace(values)
-    m = values.shape[1]
-    middle = values[:, m // 2]
-    if m % 2:
-        return xp.asarray(middle, copy=True)  # a view would keep the whole block alive
-    return values[:, m // 2 - 1] / 2 + middle / 2
 
 
 def mean_around_median(updates: Array, count: int, rows: IntVector | None = None) -> Array:

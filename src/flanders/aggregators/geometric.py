@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from flanders.aggregators.rule import Rule
-from flanders.geometry import clip_factors, combine, gram, move, projections, squared_norms
+from flanders.geometry import clip_factors, combine, copied, gram, move, projections, squared_norms
 from flanders.types import Array, InputError, Round, check_number
 
 
@@ -132,9 +132,9 @@ class FLTrust(Rule):
         own = squared_norms(round_.root[None, :])[0]
         norms = squared_norms(round_.updates, g)
         products = projections(round_.updates, round_.root[None, :], g)[:, 0]
-        scale = np.sqrt(norms * own)
+        scale = np.sqrt(norms) * np.sqrt(own)
         trust = np.maximum(0.0, np.divide(products, scale, out=np.zeros_like(scale), where=scale > 0))
         if trust.sum() == 0:
-            return g + 0 * g
+            return copied(g)
         a = trust / trust.sum() * np.sqrt(np.divide(own, norms, out=np.zeros_like(norms), where=norms > 0))
         return move(g, a, round_.updates)

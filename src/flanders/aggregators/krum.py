@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import array_api_compat
 import numpy as np
 
 from flanders.aggregators.coordinatewise import mean_around_median
-from flanders.aggregators.rule import Rule
-from flanders.geometry import FloatMatrix, mean, squared_distances
+from flanders.aggregators.rule import Rule, mean_of
+from flanders.geometry import FloatMatrix, copied, squared_distances
 from flanders.neighbours import bulyan_rows, multi_krum_rows
 from flanders.types import Array, InputError, IntVector, Round, check_number, resolve_count
 
@@ -58,7 +57,7 @@ class Krum(Rule):
         """Return the chosen client's model."""
         b = krum_malicious("Krum", self.num_malicious, round_.updates.shape[0])
         row = int(choose(round_, lambda distances: multi_krum_rows(distances, b, 1))[0])
-        return array_api_compat.array_namespace(round_.updates).asarray(round_.updates[row, :], copy=True)
+        return copied(round_.updates[row, :])
 
 
 @dataclass(frozen=True)
@@ -94,9 +93,7 @@ class MultiKrum(Rule):
         if keep > m:
             raise InputError(f"MultiKrum(keep={keep}) needs at least {keep} updates, got {m}. Lower `keep`.")
         rows = choose(round_, lambda distances: multi_krum_rows(distances, b, keep))
-        chosen = np.zeros(m)
-        chosen[rows] = round_.weights[rows] if self.weighted and round_.weights[rows].any() else 1.0
-        return mean(round_.updates, chosen)
+        return mean_of(round_, rows, weighted=self.weighted)
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import array_api_compat
 import numpy as np
 
 from flanders.aggregators.rule import PreAggregator, minority
-from flanders.geometry import clip_factors, column_blocks, combine, like, squared_distances, squared_norms
+from flanders.geometry import (
+    clip_factors,
+    column_blocks,
+    combine,
+    join_columns,
+    like,
+    on_host,
+    squared_distances,
+    squared_norms,
+)
 from flanders.neighbours import nearest_rows
 from flanders.types import Round, check_number
 
@@ -107,7 +115,6 @@ class NormClipping(PreAggregator):
         factors = clip_factors(lengths, radius)
         if bool(np.all(factors == 1.0)):
             return round_
-        xp = array_api_compat.array_namespace(updates)
-        factor = like(factors, updates)[:, None]
-        pieces = [g[None, c] + factor * (updates[:, c] - g[None, c]) for c in column_blocks(updates)]
-        return round_.replace(xp.concat(pieces, axis=1))
+        source, at, factor = on_host(updates), on_host(g)[None, :], like(factors, on_host(updates))[:, None]
+        blocks = (at[:, c] + factor * (source[:, c] - at[:, c]) for c in column_blocks(source))
+        return round_.replace(like(join_columns(blocks, source), updates))

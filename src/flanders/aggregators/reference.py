@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from flanders.aggregators.krum import Bulyan, choose
-from flanders.aggregators.rule import Rule
+from flanders.aggregators.rule import Rule, mean_of
 from flanders.geometry import mean
 from flanders.neighbours import multi_krum_rows
-from flanders.types import Array, IntVector, Round, check_number, resolve_count
+from flanders.types import Array, Round, check_number, resolve_count
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class MultiKrumReference(Rule):
         m = round_.updates.shape[0]
         b = min(resolve_count(self.num_malicious, m), m)
         rows = choose(round_, lambda distances: multi_krum_rows(distances, b, self.keep))
-        return _average(round_, rows)
+        return mean_of(round_, rows, weighted=True)
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,3 @@ class BulyanReference(Rule):
         if m < 4 * b + 3:
             return mean(round_.updates, round_.weights)
         return Bulyan(b).aggregate(round_, rng)
-
-
-def _average(round_: Round, rows: IntVector) -> Array:
-    chosen = np.zeros(round_.updates.shape[0])
-    chosen[rows] = round_.weights[rows] if round_.weights[rows].any() else 1.0
-    return mean(round_.updates, chosen)

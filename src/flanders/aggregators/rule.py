@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flanders.types import Array, FloatVector, InputError, Round, resolve_count
+from flanders.geometry import copied, mean, usable_rows
+from flanders.types import Array, FloatVector, InputError, IntVector, Round, resolve_count
 
 
 class Rule(ABC):
@@ -29,8 +30,8 @@ class Rule(ABC):
         root: Array | None = None,
         rng: np.random.Generator | None = None,
     ) -> Array:
-        """Aggregate an `(m, d)` array as it is; see `Round` for the arguments."""
-        round_ = Round(updates, weights=weights, global_model=global_model, root=root)  # type: ignore[arg-type]
+        """Aggregate an `(m, d)` array as it is; see `Round` for the arguments. All rows must be finite."""
+        round_ = round_of(self, updates, weights, global_model, root)
         return self.aggregate(round_, np.random.default_rng() if rng is None else rng)
 
 
@@ -52,9 +53,10 @@ class PreAggregator(ABC):
         global_model: Array | None = None,
         rng: np.random.Generator | None = None,
     ) -> Array:
-        """Prepare an `(m, d)` array as it is and return the new rows."""
-        round_ = Round(updates, weights=weights, global_model=global_model)  # type: ignore[arg-type]
-        return self.prepare(round_, np.random.default_rng() if rng is None else rng).updates
+        """Prepare an `(m, d)` array as it is and return the new rows, memory of their own. All must be finite."""
+        round_ = round_of(self, updates, weights, global_model)
+        prepared = self.prepare(round_, np.random.default_rng() if rng is None else rng)
+        return copied(updates) if prepared is round_ else prepared.updates
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,31 @@ class Chain(Rule):
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
         """Prepare, then aggregate."""
         return self.then.aggregate(self.first.prepare(round_, rng), rng)
+
+
+def round_of(
+    caller: Rule | PreAggregator,
+    updates: Array,
+    weights: FloatVector | None,
+    global_model: Array | None,
+    root: Array | None = None,
+) -> Round:
+    """Return the round that these arrays are, or say which rows no rule can use."""
+    round_ = Round(updates, weights=weights, global_model=global_model, root=root)  # type: ignore[arg-type]
+    bad = np.flatnonzero(~usable_rows(round_.updates))
+    if bad.size:
+        raise InputError(
+            f"{type(caller).__name__} needs finite rows whose squares do not overflow, but these are not: "
+            f"{', '.join(map(str, bad))}. Leave them out, or let Defense aggregate the round: it drops them."
+        )
+    return round_
+
+
+def mean_of(round_: Round, rows: IntVector, *, weighted: bool) -> Array:
+    """Return the mean of some rows; by weight if asked for, unless they have none."""
+    chosen = np.zeros(round_.updates.shape[0])
+    chosen[rows] = round_.weights[rows] if weighted and round_.weights[rows].any() else 1.0
+    return mean(round_.updates, chosen)
 
 
 def minority(caller: str, num_malicious: float, m: int) -> int:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flanders.aggregators.rule import Rule
-from flanders.geometry import mean
-from flanders.spectral import divide_and_conquer
-from flanders.types import Array, InputError, Round, check_number, resolve_count
+from flanders.aggregators.rule import Rule, mean_of
+from flanders.geometry import copied
+from flanders.spectral import DivideAndConquer
+from flanders.types import Array, Round
 
 
 @dataclass(frozen=True)
@@ -36,21 +36,12 @@ class DnC(Rule):
     weighted: bool = False
 
     def __post_init__(self) -> None:
-        check_number("DnC", "num_malicious", self.num_malicious, 0)
-        check_number("DnC", "iterations", self.iterations, 1, whole=True)
-        check_number("DnC", "filtering_fraction", self.filtering_fraction, 0)
-        if self.sample is not None:
-            check_number("DnC", "sample", self.sample, 1, whole=True)
+        self._tests()
 
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
         """Return the mean of the models that are left, or the global model if none is."""
-        m = round_.updates.shape[0]
-        dropped = int(self.filtering_fraction * resolve_count(self.num_malicious, m) + 1e-9)
-        if dropped >= m:
-            raise InputError(
-                f"DnC(num_malicious={self.num_malicious}, filtering_fraction={self.filtering_fraction}) would "
-                f"drop {dropped} of {m} updates. Lower either, or keep more clients in the filter."
-            )
-        scores = divide_and_conquer(round_.updates, dropped, self.iterations, self.sample, rng)
-        kept = np.where(scores <= 1.0, round_.weights if self.weighted else 1.0, 0.0)
-        return mean(round_.updates, kept) if kept.sum() > 0 else round_.global_model + 0 * round_.global_model
+        kept = np.flatnonzero(self._tests().scores(round_, rng) <= 1.0)
+        return mean_of(round_, kept, weighted=self.weighted) if kept.size else copied(round_.global_model)
+
+    def _tests(self) -> DivideAndConquer:
+        return DivideAndConquer("DnC", self.num_malicious, self.iterations, self.sample, self.filtering_fraction)

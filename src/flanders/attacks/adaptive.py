@@ -9,8 +9,8 @@ import array_api_compat
 import numpy as np
 
 from flanders.attacks.attack import Attack, View
-from flanders.attacks.rows import detached, mean_displacement, norm
-from flanders.geometry import like, squared_norms
+from flanders.attacks.rows import mean_displacement, norm
+from flanders.geometry import copied, like, squared_norms
 from flanders.state import saveable
 from flanders.types import Array, ClientId, check_number
 
@@ -50,7 +50,7 @@ class BlindSpot(Attack):
     def craft(self, view: View, rng: np.random.Generator) -> Array:
         """Return the honest models with everything poisoned that the server does not see."""
         if view.server_columns is None:
-            return detached(view.own)
+            return copied(view.own)
         xp = array_api_compat.array_namespace(view.own)
         watched = np.zeros(view.own.shape[1], dtype=bool)
         watched[view.server_columns] = True

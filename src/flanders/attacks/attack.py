@@ -15,8 +15,11 @@ from flanders.types import (
     InputError,
     IntVector,
     check_clients,
+    check_kind,
     check_matrix,
+    check_number,
     check_vector,
+    without_graph,
 )
 
 
@@ -58,17 +61,36 @@ class View:
 
     def __post_init__(self) -> None:
         check_matrix(self.own)
-        b = self.own.shape[0]
-        object.__setattr__(self, "clients", check_clients(self.clients, b))
-        check_vector(self.global_model, "global_model", self.own)
+        b, d = self.own.shape
+        set_ = object.__setattr__
+        set_(self, "own", without_graph(self.own))
+        set_(self, "clients", check_clients(self.clients, b))
+        set_(self, "global_model", check_vector(self.global_model, "global_model", self.own))
+        check_number("View", "num_clients", self.num_clients, 1, whole=True)
         others = self.num_clients - b
         if others < 0:
             raise InputError(f"The attacker holds {b} clients, but the round has only {self.num_clients}.")
-        if self.benign is not None and tuple(self.benign.shape) != (others, self.own.shape[1]):
-            raise InputError(
-                f"`benign` must have shape {(others, self.own.shape[1])}: the other clients of the round. "
-                f"Got {tuple(self.benign.shape)}."
-            )
+        if self.benign is not None:
+            found = tuple(getattr(self.benign, "shape", (type(self.benign).__name__,)))
+            if found != (others, d):
+                raise InputError(
+                    f"`benign` must have shape {(others, d)}: the other clients of the round. Got {found}."
+                )
+            set_(self, "benign", check_kind(self.benign, "benign", self.own))
+        if self.benign_clients:
+            everyone = {*self.clients, *self.benign_clients}
+            if len(self.benign_clients) != others or len(everyone) != self.num_clients:
+                raise InputError(
+                    f"`benign_clients` must name the {others} other clients of the round once each. "
+                    f"Got {self.benign_clients!r} beside {self.clients!r}."
+                )
+        if self.server_columns is not None:
+            columns = np.asarray(self.server_columns)
+            whole = columns.ndim == 1 and columns.dtype.kind in "iu"
+            if columns.size and not (whole and columns.min() >= 0 and columns.max() < d):
+                raise InputError(
+                    f"`server_columns` must be numbers of parameters from 0 to {d - 1}. Got {columns}."
+                )
 
     @property
     def num_malicious(self) -> int:

@@ -10,9 +10,9 @@ import numpy as np
 
 from flanders.attacks.adaptive import direction_against
 from flanders.attacks.attack import Attack, View
-from flanders.attacks.rows import detached, moments
+from flanders.attacks.rows import moments
 from flanders.attacks.statistical import little_is_enough_z
-from flanders.geometry import like, normals_like, squared_norms
+from flanders.geometry import copied, like, normals_like, squared_norms
 from flanders.state import saveable
 from flanders.types import Array, check_number
 
@@ -67,7 +67,7 @@ class SlowDrift(Attack):
         past = view.memory or Drift()
         v = direction_against(view) if past.direction is None else past.direction
         if v is None:
-            return detached(view.own)
+            return copied(view.own)
         pull = min((past.rounds + 1) * self.rate, self.cap)
         lengths = like(pull * np.sqrt(squared_norms(view.own, view.global_model)), view.own)
         return view.own + lengths[:, None] * v[None, :]
@@ -128,7 +128,7 @@ class OnOff(Attack):
     def craft(self, view: View, rng: np.random.Generator) -> Array:
         """Return the base attack's rows, or the honest models."""
         if self.rests(view):
-            return detached(view.own)
+            return copied(view.own)
         return make_base(self.base).craft(replace(view, memory=(view.memory or Phase()).base), rng)
 
     def rests(self, view: View) -> bool:
@@ -218,12 +218,18 @@ class NoisyClones(Attack):
         make_base(self.base)
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
-        """Return the base attack's rows, each with noise of its own."""
+        """Return the base attack's rows, each with noise of its own unless it rests."""
         rows = make_base(self.base).craft(view, rng)
+        if self.rests(view):
+            return rows
         noise = normals_like(rows, rng)
         steps, lengths = squared_norms(rows, view.global_model), squared_norms(noise)
         scales = like(self.noise * np.sqrt(steps / lengths), rows)
         return rows + scales[:, None] * noise
+
+    def rests(self, view: View) -> bool:
+        """Tell whether the base attack rests."""
+        return make_base(self.base).rests(view)
 
     def remember(self, view: View, sent: Array) -> Any:
         """Let the base attack remember."""

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flanders.attacks.attack import Attack, View
-from flanders.attacks.rows import detached
-from flanders.geometry import index_like, like
+from flanders.geometry import copied, index_like, like
 from flanders.mar import forecast
 from flanders.state import saveable
 from flanders.types import Array, ClientId, InputError, IntVector, check_number
@@ -74,11 +73,11 @@ class Mar(Attack):
         row_of = {client: row for row, client in enumerate(followed)}
         forecastable = np.array([c in row_of for c in view.clients])
         if not forecastable.any() or columns.size == 0:
-            return detached(view.own)
+            return copied(view.own)
         xp = array_api_compat.array_namespace(view.own)
         models = [round_.rows(followed, columns) for round_ in history]
         if not all(bool(xp.all(xp.isfinite(rows))) for rows in models):
-            return detached(view.own)
+            return copied(view.own)
         # Clients without a forecast read some row here and are masked out there.
         own = xp.take(forecast(models), index_like([row_of.get(c, 0) for c in view.clients], view.own), axis=0)
         return with_columns(view.own, columns, own, forecastable)
@@ -87,8 +86,8 @@ class Mar(Attack):
         """Keep the newest rounds as the server received them."""
         xp = array_api_compat.array_namespace(sent)
         others = self._others(view)
-        models = xp.concat([sent, view.benign]) if others else detached(sent)
-        seen = SeenRound(view.clients + others, models, detached(view.global_model))
+        models = xp.concat([sent, view.benign]) if others else copied(sent)
+        seen = SeenRound(view.clients + others, models, copied(view.global_model))
         return (*(view.memory or ()), seen)[-self.window :]
 
     def _others(self, view: View) -> tuple[ClientId, ...]:

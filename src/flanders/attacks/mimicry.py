@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import array_api_compat
 import numpy as np
 
 from flanders.attacks.attack import Attack, View
-from flanders.attacks.rows import copies, detached
-from flanders.types import Array, ClientId, InputError
+from flanders.attacks.disguise import is_honest, make_base
+from flanders.attacks.rows import copies
+from flanders.geometry import copied
+from flanders.types import Array, ClientId, InputError, by_name
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,7 @@ class Mimic(Attack):
         benign = view.benign_clients if view.honest is view.benign else ()
         if self.client is None:
             ids = view.clients if view.honest is view.own else benign
-            first = min(range(len(ids)), key=lambda i: (isinstance(ids[i], str), ids[i]), default=0)
-            return view.honest[first, :]
+            return view.honest[int(by_name(ids)[0]) if ids else 0, :]
         known = view.clients + benign
         if self.client not in known:
             raise InputError(
@@ -71,21 +71,13 @@ class Static(Attack):
     base: str = "sign-flip"
 
     def __post_init__(self) -> None:
-        self._base()
+        make_base(self.base)
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
         """Return b copies of the remembered model, or of a new one if there is none yet."""
-        model = self._base().craft(view, rng)[0, :] if view.memory is None else view.memory
+        model = make_base(self.base).craft(view, rng)[0, :] if view.memory is None else view.memory
         return copies(model, view.num_malicious)
 
     def remember(self, view: View, sent: Array) -> Any:
         """Keep the first model sent that was not an honest one: rounds before the attack do not count."""
-        xp = array_api_compat.array_namespace(sent)
-        if view.memory is not None or bool(xp.all(sent == view.own)):
-            return view.memory
-        return detached(sent[0, :])
-
-    def _base(self) -> Attack:
-        from flanders.attacks import ATTACKS  # the table lists this class, too, so it cannot come first
-
-        return ATTACKS.make(self.base)
+        return view.memory if view.memory is not None or is_honest(view, sent) else copied(sent[0, :])

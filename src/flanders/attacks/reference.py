@@ -16,8 +16,8 @@ import numpy as np
 
 from flanders.attacks.attack import Attack, View
 from flanders.attacks.ray import Ray
-from flanders.attacks.rows import copies, detached, moments
-from flanders.geometry import squared_distances, squared_norms
+from flanders.attacks.rows import copies, moments
+from flanders.geometry import copied, squared_distances, squared_norms
 from flanders.neighbours import krum_scores, multi_krum_rows
 from flanders.types import Array, InputError, check_number
 
@@ -118,7 +118,7 @@ class OptReference(Attack):
 
     def remember(self, view: View, sent: Array) -> Any:
         """Keep the first benign model of the first round."""
-        return detached(view.honest[0, :]) if view.memory is None else view.memory
+        return copied(view.honest[0, :]) if view.memory is None else view.memory
 
     def _start(self, view: View, w: Array, c: int) -> float:
         honest, everyone, m = view.honest, view.everyone, view.num_clients

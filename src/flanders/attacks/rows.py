@@ -23,22 +23,25 @@ def moments(rows: Array, center: Array) -> tuple[Array, Array]:
     >>> moments(np.array([[1.0, 7.0], [3.0, 7.0]]), np.array([0.0, 7.0]))
     (array([2., 0.]), array([1., 0.]))
     """
-    source, origin = on_host(rows), on_host(center)
-    xp = array_api_compat.array_namespace(source)
-    offsets, spreads = [], []
-    for columns in column_blocks(source):
-        block = centred_block(source, origin, columns)
-        offsets.append(xp.mean(block, axis=0))
-        spreads.append(xp.std(block, axis=0))
-    return join(offsets, rows), join(spreads, rows)
+    mean, std = over_columns(rows, center, "mean", "std")
+    return mean, std
 
 
 def mean_displacement(view: View) -> Array:
     """Return how far the honest models have moved from the global model, on average, `(d,)`."""
-    source, origin = on_host(view.honest), on_host(view.global_model)
+    return over_columns(view.honest, view.global_model, "mean")[0]
+
+
+def over_columns(rows: Array, center: Array, *statistics: str) -> list[Array]:
+    """Return statistics of each column of `rows - center`, by their names in the array API, in one pass."""
+    source, origin = on_host(rows), on_host(center)
     xp = array_api_compat.array_namespace(source)
-    offsets = [xp.mean(centred_block(source, origin, c), axis=0) for c in column_blocks(source)]
-    return join(offsets, view.own)
+    found: list[list[Array]] = [[] for _ in statistics]
+    for columns in column_blocks(source):
+        block = centred_block(source, origin, columns)
+        for pieces, name in zip(found, statistics, strict=True):
+            pieces.append(getattr(xp, name)(block, axis=0))
+    return [join(pieces, rows) for pieces in found]
 
 
 def norm(vector: Array) -> float:
@@ -61,8 +64,3 @@ def copies(model: Array, count: int) -> Array:
     """Return `count` rows that all hold `model`: memory of their own, not a view of it."""
     xp = array_api_compat.array_namespace(model)
     return xp.tile(model[None, :], (count, 1))
-
-
-def detached(model: Array) -> Array:
-    """Return a copy that later changes of the round's arrays cannot reach."""
-    return array_api_compat.array_namespace(model).asarray(model, copy=True)

@@ -42,8 +42,8 @@ class Lie(Attack):
               s = \lfloor m/2 + 1 \rfloor - b
 
     with the coordinate-wise mean and population standard deviation of the honest models the attacker
-    knows. For b >= m/2, where the attacker needs no honest supporter, z is 1.5; for b = 1 and even m
-    the formula gives a z slightly below zero.
+    knows. For b >= m/2, where the attacker needs no honest supporter, z is 1.5. A single attacker can do little by
+    the formula: for odd m its z is zero, for even m below zero (-0.43 for m = 4, -0.01 for m = 100).
 
     Parameters
     ----------

@@ -11,16 +11,14 @@ import array_api_compat
 import numpy as np
 
 from flanders.filters.filter import Filter, Scores, check_keep, lowest
-from flanders.geometry import squared_norms
-from flanders.types import Array, ClientId, IntVector, Round
+from flanders.filters.stateless import Stateless
+from flanders.geometry import copied, squared_norms
+from flanders.types import Array, ClientId, IntVector, Round, check_continued
 
 
 @dataclass(frozen=True)
-class KeepAll(Filter[None]):
+class KeepAll(Stateless):
     """Keep every client: no defence, the baseline of every comparison."""
-
-    def init(self, rng: np.random.Generator | None = None) -> None:
-        """Return the state, of which there is none."""
 
     def score(self, state: None, round_: Round) -> Scores | None:
         """Find nobody abnormal."""
@@ -30,14 +28,9 @@ class KeepAll(Filter[None]):
         """Keep everyone."""
         return np.arange(len(scores.clients))
 
-    def amend(
-        self, state: None, round_: Round, kept: IntVector, model: Array, scores: Scores | None = None
-    ) -> None:
-        """Remember nothing."""
-
 
 @dataclass(frozen=True)
-class Oracle(Filter[None]):
+class Oracle(Stateless):
     """Drop exactly the clients that it is told to: the best that any filter could do.
 
     A simulation tells it each round who is malicious, which no server knows.
@@ -56,9 +49,6 @@ class Oracle(Filter[None]):
 
     malicious: tuple[ClientId, ...] = ()
 
-    def init(self, rng: np.random.Generator | None = None) -> None:
-        """Return the state, of which there is none."""
-
     def score(self, state: None, round_: Round) -> Scores | None:
         """Score who is to be dropped 1, and everybody else 0."""
         bad = np.array([c in self.malicious for c in round_.clients])
@@ -68,14 +58,9 @@ class Oracle(Filter[None]):
         """Keep the others."""
         return np.flatnonzero(scores.values == 0)
 
-    def amend(
-        self, state: None, round_: Round, kept: IntVector, model: Array, scores: Scores | None = None
-    ) -> None:
-        """Remember nothing."""
-
 
 @dataclass(frozen=True)
-class DistanceToGlobal(Filter[None]):
+class DistanceToGlobal(Stateless):
     """Keep the clients whose models moved least from the global model: a control without memory.
 
     Examples
@@ -90,9 +75,6 @@ class DistanceToGlobal(Filter[None]):
     def __post_init__(self) -> None:
         check_keep("DistanceToGlobal", self.keep)
 
-    def init(self, rng: np.random.Generator | None = None) -> None:
-        """Return the state, of which there is none."""
-
     def score(self, state: None, round_: Round) -> Scores | None:
         """Score each client by its squared distance to the global model."""
         return Scores(round_.clients, squared_norms(round_.updates, round_.global_model))
@@ -100,11 +82,6 @@ class DistanceToGlobal(Filter[None]):
     def select(self, scores: Scores) -> IntVector:
         """Keep the lowest scores."""
         return lowest(scores, self.keep)
-
-    def amend(
-        self, state: None, round_: Round, kept: IntVector, model: Array, scores: Scores | None = None
-    ) -> None:
-        """Remember nothing."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +105,7 @@ class Persistence(Filter[dict[ClientId, Array]]):
         """Score each client by its squared distance to its last accepted model."""
         if not state:
             return None
+        check_continued(round_, next(iter(state.values())))
         last = [state.get(c, round_.global_model) for c in round_.clients]
         xp = array_api_compat.array_namespace(round_.updates)
         return Scores(round_.clients, squared_norms(round_.updates, xp.stack(last)))
@@ -145,6 +123,4 @@ class Persistence(Filter[dict[ClientId, Array]]):
         scores: Scores | None = None,
     ) -> dict[ClientId, Array]:
         """Remember the models of the clients that were kept."""
-        xp = array_api_compat.array_namespace(round_.updates)
-        accepted = {round_.clients[i]: xp.asarray(round_.updates[int(i), :], copy=True) for i in kept}
-        return {**state, **accepted}
+        return {**state, **{round_.clients[i]: copied(round_.updates[int(i), :]) for i in kept}}

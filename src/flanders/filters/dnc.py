@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from flanders.filters.filter import Filter, Scores, check_keep, draw_seed, lowest
-from flanders.spectral import divide_and_conquer
+from flanders.spectral import DivideAndConquer
 from flanders.state import saveable
-from flanders.types import Array, InputError, IntVector, Round, check_number, resolve_count
+from flanders.types import Array, IntVector, Round
 
 
 @saveable
@@ -42,11 +42,7 @@ class DnCFilter(Filter[DnCState]):
 
     def __post_init__(self) -> None:
         check_keep("DnCFilter", self.keep)
-        check_number("DnCFilter", "num_malicious", self.num_malicious, 0)
-        check_number("DnCFilter", "iterations", self.iterations, 1, whole=True)
-        check_number("DnCFilter", "filtering_fraction", self.filtering_fraction, 0)
-        if self.sample is not None:
-            check_number("DnCFilter", "sample", self.sample, 1, whole=True)
+        self._tests()
 
     def init(self, rng: np.random.Generator | None = None) -> DnCState:
         """Return the secret seed."""
@@ -54,15 +50,7 @@ class DnCFilter(Filter[DnCState]):
 
     def score(self, state: DnCState, round_: Round) -> Scores | None:
         """Score each client by its largest projection in any test, relative to the cut."""
-        m = len(round_.clients)
-        dropped = int(self.filtering_fraction * resolve_count(self.num_malicious, m) + 1e-9)
-        if dropped >= m:
-            raise InputError(
-                f"DnCFilter(num_malicious={self.num_malicious}, filtering_fraction={self.filtering_fraction}) "
-                f"would drop {dropped} of {m} clients. Lower either."
-            )
-        rng = np.random.default_rng([state.seed, state.round_number])
-        values = divide_and_conquer(round_.updates, dropped, self.iterations, self.sample, rng)
+        values = self._tests().scores(round_, np.random.default_rng([state.seed, state.round_number]))
         return Scores(round_.clients, values, suspects=values > 1.0)
 
     def select(self, scores: Scores) -> IntVector:
@@ -76,3 +64,8 @@ class DnCFilter(Filter[DnCState]):
     ) -> DnCState:
         """Count the round, so that the next one draws other parameters."""
         return DnCState(state.seed, state.round_number + 1)
+
+    def _tests(self) -> DivideAndConquer:
+        return DivideAndConquer(
+            "DnCFilter", self.num_malicious, self.iterations, self.sample, self.filtering_fraction
+        )

@@ -9,9 +9,12 @@ import numpy as np
 
 from flanders.clustering import line_clusters, num_clusters
 from flanders.filters.filter import Filter, Scores, check_keep, draw_seed, lowest
-from flanders.geometry import combine, projections, squared_norms
+from flanders.geometry import combine, copied, projections, squared_norms
 from flanders.state import saveable
-from flanders.types import Array, ClientId, FloatVector, IntVector, Round, check_number
+from flanders.types import Array, ClientId, FloatVector, IntVector, Round, check_continued, check_number
+
+FARTHEST = 1e150
+"""The distance to a prediction whose square overflows."""
 
 
 @saveable
@@ -65,15 +68,18 @@ class FLDetector(Filter[FLDetectorState]):
         """Score each client by the average of its normalised distances over the window."""
         if not state.last:
             return None
+        check_continued(round_, state.global_model)
         step = round_.global_model - state.global_model
-        predicted_change = hessian_times(step, state.steps, state.changes)
         xp = array_api_compat.array_namespace(step)
         last = xp.stack([state.last.get(c, 0 * step) for c in round_.clients])
-        expected = last + (round_.global_model + predicted_change)[None, :]
         known = np.array([c in state.last for c in round_.clients])
-        distances = np.where(known, np.sqrt(squared_norms(round_.updates, expected)), np.nan)
+        with np.errstate(over="ignore", invalid="ignore"):
+            predicted_change = hessian_times(step, state.steps, state.changes)
+            expected = last + (round_.global_model + predicted_change)[None, :]
+            far = np.sqrt(squared_norms(round_.updates, expected))
+        distances = np.where(known, np.nan_to_num(far, nan=FARTHEST, posinf=FARTHEST), np.nan)
         total = distances[known].sum()
-        shares = distances / total if total > 0 else np.where(known, 1.0, np.nan)
+        shares = distances / total if total > 0 else np.where(known, 1.0 / max(known.sum(), 1), np.nan)
         values = np.array(
             [
                 np.mean(np.append(state.distances.get(c, np.empty(0)), share)[-self.window :])
@@ -122,7 +128,7 @@ class FLDetector(Filter[FLDetectorState]):
             state.seed,
             state.round_number + 1,
             {**state.last, **last},
-            round_.global_model + 0 * round_.global_model,
+            copied(round_.global_model),
             update,
             steps,
             changes,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import array_api_compat
 import numpy as np
 
 from flanders import mar
 from flanders.filters.history import Layout
-from flanders.geometry import FloatMatrix, centred_block, column_blocks, like, on_host
-from flanders.types import FloatVector, to_numpy
+from flanders.geometry import FloatMatrix, centred_block, column_blocks, like, on_host, rounding_of
+from flanders.types import Array, FloatVector, Round, to_numpy
 
 EUCLIDEAN = ("squared-l2", "l2", "cosine")
 """Distances that follow from inner products alone."""
@@ -47,7 +49,8 @@ class Forecaster:
             coefficients[layout.columns(len(places) - 1, [clients[r] for r in known]), known] = 1.0
             return coefficients
         remembered = np.arange(layout.starts[-1])
-        basis = mar.coordinates(gram[np.ix_([*remembered, layout.origin], [*remembered, layout.origin])])
+        index = [*remembered, layout.origin]
+        basis = mar.coordinates(gram[np.ix_(index, index)], rounding_of(layout.round_.updates))
         vectors = basis[:, :-1] - (0.0 if self.center else basis[:, -1:])
         found = mar.fit(
             [vectors[:, p] for p in places],
@@ -69,18 +72,18 @@ class Forecaster:
 
 def score(layout: Layout, gram: FloatMatrix, coefficients: FloatMatrix, distance: str | float) -> FloatVector:
     """Return the distance of each client's model to its forecast, given as coefficients."""
-    if distance not in EUCLIDEAN:
-        return _score_by_parameter(layout, coefficients, 1.0 if distance == "l1" else float(distance))
+    if distance not in EUCLIDEAN:  # no inner product gives it
+        pieces = [v for s in layout.snapshots for v in (s.rows, s.global_model[None, :])]
+        factors = coefficients[: layout.starts[-1]].T
+        shift = 1.0 - factors.sum(axis=1) - coefficients[layout.global_model]  # of the origin, which is -g there
+        return measure(displacements(layout.round_, pieces, factors, shift, centred=True), distance)
     around = coefficients.copy()  # the forecast as a displacement from the global model
     around[layout.origin] += 1.0 - coefficients.sum(axis=0)
     sent = np.zeros_like(coefficients)
     sent[layout.current, np.arange(len(layout.current))] = 1.0
     if distance == "cosine":
-        inner, sizes = (
-            quadratic(gram, sent, around),
-            quadratic(gram, sent, sent) * quadratic(gram, around, around),
-        )
-        return 1.0 - np.divide(inner, np.sqrt(sizes), out=np.zeros_like(inner), where=sizes > 0)
+        squares = quadratic(gram, sent, sent), quadratic(gram, around, around)
+        return less_cosine(quadratic(gram, sent, around), *squares)
     squared = np.maximum(quadratic(gram, sent - around, sent - around), 0.0)
     return np.sqrt(squared) if distance == "l2" else squared
 
@@ -90,17 +93,74 @@ def quadratic(gram: FloatMatrix, left: FloatMatrix, right: FloatMatrix) -> Float
     return np.asarray(np.sum(left * (gram @ right), axis=0))
 
 
-def _score_by_parameter(layout: Layout, coefficients: FloatMatrix, p: float) -> FloatVector:
-    """Return L^p distances, which no inner product gives: the forecast is formed, a block at a time."""
-    pieces = [on_host(v) for s in layout.snapshots for v in (s.rows, s.global_model[None, :])]
-    g, sent = on_host(layout.round_.global_model), on_host(layout.round_.updates)
+def less_cosine(inner: FloatVector, one: FloatVector, other: FloatVector) -> FloatVector:
+    """Return 1 less the cosine from inner products and both squared lengths; 1 where one has no length."""
+    sizes = np.sqrt(np.maximum(one, 0.0)) * np.sqrt(np.maximum(other, 0.0))  # their product may overflow
+    return np.asarray(1.0 - np.divide(inner, sizes, out=np.zeros_like(inner), where=sizes > 0))
+
+
+def displacements(
+    round_: Round, pieces: Sequence[Array], factors: FloatMatrix, shift: FloatVector, *, centred: bool
+) -> Iterator[tuple[Array, Array]]:
+    """Yield blocks of columns of two displacements from the global model g: as sent, and as forecast.
+
+    The forecast is `factors` times all rows of `pieces` (`centred`: their displacements), less `shift` times g.
+    """
+    sent, g, pieces = on_host(round_.updates), on_host(round_.global_model), [on_host(piece) for piece in pieces]
     xp = array_api_compat.array_namespace(sent)
-    around = coefficients[: layout.starts[-1]].T
-    shift = 1.0 - around.sum(axis=1) - coefficients[layout.global_model]  # of the origin, which is -g here
-    total = 0.0
     for columns in column_blocks(*pieces, sent):
-        blocks = xp.concat([centred_block(piece, g, columns) for piece in pieces])
-        wide = blocks.dtype
-        forecast = like(around, blocks) @ blocks - like(shift, blocks)[:, None] * xp.astype(g[None, columns], wide)
-        total = total + xp.sum(xp.abs(centred_block(sent, g, columns) - forecast) ** p, axis=1)
-    return np.asarray(to_numpy(total), dtype=np.float64) ** (1 / p)
+        rows = xp.concat([centred_block(piece, g if centred else None, columns) for piece in pieces])
+        back = like(shift, rows)[:, None] * xp.astype(g[None, columns], rows.dtype)
+        yield centred_block(sent, g, columns), like(factors, rows) @ rows - back
+
+
+def measure(blocks: Iterator[tuple[Array, Array]], distance: str | float) -> FloatVector:
+    """Return the distances between rows that come in pairs of blocks of columns; see `Flanders` for their names."""
+    if distance not in EUCLIDEAN:
+        return lp_norms((one - other for one, other in blocks), 1.0 if distance == "l1" else float(distance))
+    totals: list[Any] = [0.0, 0.0]
+    for one, other in blocks:
+        xp = array_api_compat.array_namespace(one)
+        if distance == "cosine":
+            found = xp.vecdot(one, other), xp.stack([xp.vecdot(one, one), xp.vecdot(other, other)])
+        else:
+            found = xp.vecdot(one - other, one - other), 0.0
+        totals = [total + part for total, part in zip(totals, found, strict=True)]
+    squared = numbers(totals[0])
+    if distance == "cosine":
+        return less_cosine(squared, *numbers(totals[1]))
+    return squared if distance == "squared-l2" else np.sqrt(squared)
+
+
+def lp_norms(blocks: Iterator[Array], p: float) -> FloatVector:
+    """Return the L^p norms of rows that come in blocks of columns.
+
+    They are sums of shares of each row's largest number, which neither overflow nor vanish. For a p so small that a
+    norm itself overflows, all are divided by d^(1/p): power means, which compare alike.
+
+    Examples
+    --------
+    >>> lp_norms(iter([np.array([[3.0], [1.0]]), np.array([[-4.0], [1.0]])]), 2.0)
+    array([5.        , 1.41421356])
+    """
+    largest: Any = None
+    total: Any = 0.0
+    d = 0
+    for block in blocks:
+        xp, d = array_api_compat.array_namespace(block), d + block.shape[1]
+        sizes = xp.abs(block)
+        new = xp.max(sizes, axis=1)
+        new = new if largest is None else xp.maximum(largest, new)
+        unit = xp.where(new > 0, new, xp.ones_like(new))
+        if largest is not None:
+            total = total * (largest / unit) ** p
+        total, largest = total + xp.sum((sizes / unit[:, None]) ** p, axis=1), new
+    sums, scale = numbers(total), numbers(largest)
+    with np.errstate(over="ignore"):
+        norms = scale * sums ** (1 / p)
+    return norms if np.all(np.isfinite(norms)) else scale * (sums / d) ** (1 / p)
+
+
+def numbers(array: Any) -> FloatVector:
+    """Return an array as float64 on the host."""
+    return np.asarray(to_numpy(array), dtype=np.float64)

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import array_api_compat
 import numpy as np
 
-from flanders.geometry import FloatMatrix, inner_products
+from flanders.geometry import FloatMatrix, copied, inner_products
 from flanders.state import saveable
-from flanders.types import Array, ClientId, IntVector, Round
+from flanders.types import Array, ClientId, IntVector, Round, check_continued
 
 
 @saveable
@@ -43,6 +43,12 @@ class Layout:
 
     snapshots: tuple[Snapshot, ...]
     round_: Round
+    zero: Array = None
+    """The origin of parameter space, where that is not at zero: in a sketch around the global model."""
+
+    def __post_init__(self) -> None:
+        if self.snapshots:
+            check_continued(self.round_, self.snapshots[-1].global_model)
 
     @property
     def starts(self) -> list[int]:
@@ -96,7 +102,8 @@ def products(layout: Layout, known: FloatMatrix | None = None) -> FloatMatrix:
     """
     round_ = layout.round_
     vectors = [v for s in layout.snapshots for v in (s.rows, s.global_model[None, :])]
-    pieces = [*vectors, round_.updates, round_.global_model[None, :] * 0]
+    zero = round_.global_model * 0 if layout.zero is None else layout.zero
+    pieces = [*vectors, round_.updates, zero[None, :]]
     last = layout.global_model
     gram = np.zeros((last + 1, last + 1))  # the current global model is the zero vector here
     if known is None:
@@ -121,7 +128,7 @@ def amended(layout: Layout, kept: IntVector, *, last_accepted: bool) -> tuple[Sn
     places = layout.current
     places[rejected] = stand_ins
     rows = replace_rows(round_.updates, rejected, [layout.vector(place) for place in stand_ins])
-    return Snapshot(round_.clients, rows, round_.global_model), places
+    return Snapshot(round_.clients, rows, copied(round_.global_model)), places
 
 
 def replace_rows(matrix: Array, index: IntVector, vectors: Sequence[Array]) -> Array:

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 import array_api_compat
 import numpy as np
 
-from flanders.filters.filter import Filter, Scores, check_keep, lowest
-from flanders.geometry import column_blocks, on_host
+from flanders.filters.filter import Scores, check_keep, lowest
+from flanders.filters.stateless import Stateless
+from flanders.geometry import centred_block, column_blocks, on_host, widest
 from flanders.types import Array, FloatVector, IntVector, Round, check_number, to_numpy
 
 
 @dataclass(frozen=True)
-class KMeans(Filter[None]):
+class KMeans(Stateless):
     """Drop the clients that fall in the smaller of two clusters in most telling parameters (AUROR).
 
     Each parameter's values are cut in two clusters by exact 2-means. A parameter is telling if the cut
@@ -45,9 +46,6 @@ class KMeans(Filter[None]):
         check_number("KMeans", "suspicion", self.suspicion, 0, 1)
         check_number("KMeans", "least_telling", self.least_telling, 0, 1)
 
-    def init(self, rng: np.random.Generator | None = None) -> None:
-        """Return the state, of which there is none."""
-
     def score(self, state: None, round_: Round) -> Scores | None:
         """Score each client by how often it is in the smaller cluster."""
         minority, telling = minority_counts(round_.updates, round_.global_model, self.separation)
@@ -60,18 +58,14 @@ class KMeans(Filter[None]):
             return lowest(scores, self.keep)
         return np.flatnonzero(scores.values <= self.suspicion)
 
-    def amend(
-        self, state: None, round_: Round, kept: IntVector, model: Array, scores: Scores | None = None
-    ) -> None:
-        """Remember nothing."""
-
 
 def minority_counts(updates: Array, center: Array, separation: float) -> tuple[FloatVector, int]:
     """Return in how many telling columns each row is in the smaller of two exact clusters, and how many tell.
 
     On a line the two clusters of least squares are a low and a high run of the sorted values, and the
     cut after i values explains (m S_i - i S)^2 / (i (m - i) m) of the m values' total, with S_i the
-    running sum. Two clusters of the same size tell nothing.
+    running sum. Two clusters of the same size tell nothing. Each column is brought to a largest value of 1
+    first: the clusters stay the same, and no square overflows.
     """
     source, center = on_host(updates), on_host(center)
     xp = array_api_compat.array_namespace(source)
@@ -79,12 +73,14 @@ def minority_counts(updates: Array, center: Array, separation: float) -> tuple[F
     if m < 3:
         return np.zeros(m), 0
     device = array_api_compat.device(source)
-    sizes = xp.arange(1, m, dtype=source.dtype, device=device)[None, :]
+    sizes = xp.arange(1, m, dtype=widest(xp), device=device)[None, :]
     minority: FloatVector = np.zeros(m)
     telling = 0
     for columns in column_blocks(source):
-        values = (source[:, columns] - center[None, columns]).T
+        values = centred_block(source, center, columns).T
         values = values - xp.mean(values, axis=1)[:, None]
+        largest = xp.max(xp.abs(values), axis=1)[:, None]
+        values = values / xp.where(largest > 0, largest, xp.ones_like(largest))
         ordered = xp.sort(values, axis=1)
         running = xp.cumulative_sum(ordered, axis=1)[:, :-1]
         explained = running**2 * m / (sizes * (m - sizes))

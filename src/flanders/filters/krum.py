@@ -6,14 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flanders.filters.filter import Filter, Scores, check_keep, lowest
+from flanders.filters.filter import Scores, check_keep, lowest
+from flanders.filters.stateless import Stateless
 from flanders.geometry import squared_distances
 from flanders.neighbours import krum_scores
-from flanders.types import Array, IntVector, Round, check_number, resolve_count
+from flanders.types import IntVector, Round, check_number, resolve_count
 
 
 @dataclass(frozen=True)
-class KrumFilter(Filter[None]):
+class KrumFilter(Stateless):
     """Keep the clients with the smallest sums of squared distances to their m - b - 2 nearest.
 
     With the weighted average behind it, this is Multi-Krum that counts examples. Its guarantee ends at
@@ -44,9 +45,6 @@ class KrumFilter(Filter[None]):
         check_number("KrumFilter", "num_malicious", self.num_malicious, 0)
         check_keep("KrumFilter", self.keep)
 
-    def init(self, rng: np.random.Generator | None = None) -> None:
-        """Return the state, of which there is none."""
-
     def score(self, state: None, round_: Round) -> Scores | None:
         """Return the Krum scores."""
         m = len(round_.clients)
@@ -60,8 +58,3 @@ class KrumFilter(Filter[None]):
         m = len(scores.clients)
         keep = max(1, m - resolve_count(self.num_malicious, m)) if self.keep is None else self.keep
         return lowest(scores, keep)
-
-    def amend(
-        self, state: None, round_: Round, kept: IntVector, model: Array, scores: Scores | None = None
-    ) -> None:
-        """Remember nothing."""

@@ -10,7 +10,7 @@ import numpy as np
 from flanders.filters.forecasting import Forecaster, score
 from flanders.filters.history import Layout, amended, products
 from flanders.filters.memory import FlandersState
-from flanders.filters.refitting import KeptFit, distances, fit_history, forecast_rows
+from flanders.filters.refitting import KeptFit, fit_history, kept_distances
 from flanders.filters.view import View
 from flanders.geometry import FloatMatrix
 from flanders.types import Array, FloatVector, IntVector, Round
@@ -38,9 +38,8 @@ class Paper:
             return np.max([self._from_products(layout, products(layout)) for layout in secrets], axis=0), None
         layout = Layout(state.snapshots, self.view.of_round(state, round_))
         if self.refit_every > 1:
-            fit, seen = self._fit(state, layout), layout.round_
-            forecast = forecast_rows(layout, fit, self.forecaster)
-            return distances(seen.updates, forecast, seen.global_model, self.distance), fit
+            fit = self._fit(state, layout)
+            return kept_distances(layout, fit, self.forecaster, self.distance), fit
         gram = products(layout, state.gram)
         return self._from_products(layout, gram), gram
 

@@ -8,7 +8,7 @@ import array_api_compat
 import numpy as np
 
 from flanders.filters.history import Layout, Snapshot
-from flanders.geometry import column_blocks, index_like, is_on_host, like, on_host
+from flanders.geometry import column_blocks, index_like, is_on_host, like, median_of_sorted, on_host, sorted_columns
 from flanders.types import Array, InputError, IntVector, Round, to_numpy
 
 
@@ -52,10 +52,16 @@ def sample_of_layers(
 
 
 def most_varied_columns(matrix: Array, count: int) -> IntVector:
-    """Return the `count` parameters in which the rows differ most, by their variance, in rising order."""
-    xp = array_api_compat.array_namespace(matrix)
-    variance = to_numpy(xp.var(matrix - matrix[:1, :], axis=0))
-    return np.sort(np.argsort(-variance, kind="stable")[:count]).astype(np.int64)
+    """Return the `count` parameters in which the rows differ most, in rising order.
+
+    What counts is the median deviation from the median, which a minority of the rows does not decide.
+    """
+    spreads = []
+    for values in sorted_columns(matrix):
+        xp = array_api_compat.array_namespace(values)
+        deviations = xp.abs(values - median_of_sorted(values)[:, None])
+        spreads.append(to_numpy(median_of_sorted(xp.sort(deviations, axis=1))))
+    return np.sort(np.argsort(-np.concatenate(spreads), kind="stable")[:count]).astype(np.int64)
 
 
 def take_columns(matrix: Array, columns: IntVector) -> Array:
@@ -83,7 +89,7 @@ def sketch_of_layout(layout: Layout, width: int, rng: np.random.Generator) -> La
     """Return a layout as seen through one fresh CountSketch of `width` buckets.
 
     Everything is sketched relative to the current global model, so that rounding takes
-    nothing from small displacements; the sketched global model is zero.
+    nothing from small displacements; the sketched global model is zero, and the origin is where its negative goes.
     """
     center = layout.round_.global_model
     d = center.shape[0]
@@ -96,7 +102,8 @@ def sketch_of_layout(layout: Layout, width: int, rng: np.random.Generator) -> La
     snapshots = tuple(
         Snapshot(s.clients, sketched(s.rows), sketched(s.global_model[None, :])[0, :]) for s in layout.snapshots
     )
-    return Layout(snapshots, Round(sketched(layout.round_.updates), layout.round_.clients, layout.round_.weights))
+    round_ = Round(sketched(layout.round_.updates), layout.round_.clients, layout.round_.weights)
+    return Layout(snapshots, round_, sketched(0 * center[None, :])[0, :])
 
 
 def count_sketch(matrix: Array, center: Array, buckets: IntVector, signs: IntVector, width: int) -> Array:
