@@ -412,7 +412,7 @@ def test_changing_the_defence_changes_neither_data_nor_attackers():
         seen[name] = (
             [r.clients for r in records],
             [r.malicious.tolist() for r in records],
-            simulation.client_sizes,
+            simulation._data.sizes,
         )
     assert seen["all"][:2] == seen["flanders"][:2]
     np.testing.assert_array_equal(seen["all"][2], seen["flanders"][2])
