@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CORES := $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
 
-.PHONY: demo test lint slow bench clean
+.PHONY: demo help test lint slow bench clean
 
 demo: $(VENV)/demo.done  ## A poisoned federation, with and without the filter
 	@mkdir -p demo
@@ -11,10 +11,13 @@ demo: $(VENV)/demo.done  ## A poisoned federation, with and without the filter
 	@$(BIN)/flanders report demo/results.sqlite --html demo/report.html >/dev/null
 	@echo "Report: demo/report.html (open it in a browser)"
 
+help:  ## This list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-6s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
 test: lint  ## Everything that must hold: style, types, layers, tests
 	$(BIN)/python -m pytest -q -n $(CORES) -m "not slow"
 
-lint: $(VENV)/dev.done
+lint: $(VENV)/dev.done  ## Style, types, layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -38,5 +41,5 @@ $(VENV)/dev.done: $(BIN)/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
 	@touch $@ $(VENV)/demo.done
 
-clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+clean:  ## Remove what all this has made
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache demo dist

@@ -30,7 +30,7 @@ from flanders.data import Dataset, Digits, Dirichlet, FashionMnist, Loader, Mnis
 from flanders.filters import Flanders, signature, verdict
 from flanders.geometry import FloatMatrix
 from flanders.models import Mlp2, Mlp4, ModelSpec
-from flanders.simulation import Setting, Simulation, Training
+from flanders.simulation import Setting, Simulation, Training, confusion
 from flanders.types import InputError, check_number
 
 NOTHING = "nothing"
@@ -152,12 +152,9 @@ def run(case: Case) -> Found:
         return away
 
     with patch.object(verdict, "deviations", partly):
-        records = [
-            record for record in Simulation(setting, loaded(data, case.data_dir)).run() if record.number >= START
-        ]
-    malicious = np.concatenate([record.malicious for record in records])
-    dropped = ~np.concatenate([record.kept for record in records])
-    return Found(float(dropped[malicious].mean()), float(dropped[~malicious].mean()), records[-1].accuracy)
+        records = list(Simulation(setting, loaded(data, case.data_dir)).run())
+    found = confusion(records, START)
+    return Found(found.recall, found.false_positive_rate, records[-1].accuracy)
 
 
 @cache

@@ -41,6 +41,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, fields, replace
@@ -51,12 +52,14 @@ from statistics import fmean, median
 from typing import Any
 
 from flanders.attacks import ATTACKS
+from flanders.confusion import Confusion
 from flanders.experiments.grid import Table
 from flanders.experiments.paper.variants import merged, read_variant
 from flanders.experiments.schema import reading
 from flanders.experiments.session import run_aside
 from flanders.experiments.show import table
 from flanders.experiments.spec import RunSpec, resolve
+from flanders.experiments.summary import COUNTS
 from flanders.types import InputError, did_you_mean
 
 ROUNDS, START = 50, 3
@@ -149,10 +152,7 @@ class Row(Cell):
 class Outcome:
     """What one run came to."""
 
-    caught: int
-    wronged: int
-    missed: int
-    passed: int
+    clients: Confusion
     accuracy: float
     seconds: float
     """In the filter, a round."""
@@ -308,17 +308,13 @@ def read_outcomes(path: Path, specs: Iterable[RunSpec]) -> dict[str, Outcome]:
                 continue
             first = START if spec.canonical["attack"] is None else spec.canonical["attack"]["start"]
             counts = connection.execute(
-                "SELECT total(malicious AND NOT kept), total(NOT malicious AND NOT kept), "
-                "total(malicious AND kept), total(NOT malicious AND kept) "
-                "FROM client WHERE run = ? AND round >= ?",
-                (spec.id, first),
+                f"SELECT {COUNTS} FROM client WHERE run = ? AND round >= ?", (spec.id, first)
             ).fetchone()
             rounds = connection.execute(
                 "SELECT accuracy, filter FROM round WHERE run = ? ORDER BY number", (spec.id,)
             ).fetchall()
             seconds = median(spent for _, spent in rounds[START - 1 :] or rounds)
-            caught, wronged, missed, passed = map(int, counts)
-            found[spec.id] = Outcome(caught, wronged, missed, passed, rounds[-1][0], seconds)
+            found[spec.id] = Outcome(Confusion(*map(int, counts)), rounds[-1][0], seconds)
     return found
 
 
@@ -353,17 +349,17 @@ def row_of(cell: Cell, filter_: str, seed: int, got: Outcome) -> Row:
         filter=filter_,
         seed=seed,
         split="tuned" if tuned else "held-out",
-        precision=share(got.caught, got.caught + got.wronged),
-        recall=share(got.caught, got.caught + got.missed),
-        f1=share(2 * got.caught, 2 * got.caught + got.wronged + got.missed),
-        fpr=share(got.wronged, got.wronged + got.passed),
+        precision=rounded(got.clients.precision),
+        recall=rounded(got.clients.recall),
+        f1=rounded(got.clients.f1),
+        fpr=rounded(got.clients.false_positive_rate),
         accuracy=round(got.accuracy, 5),
     )
 
 
-def share(part: int, whole: int) -> float | None:
-    """Return a share, None of nothing."""
-    return round(part / whole, 5) if whole else None
+def rounded(share: float) -> float | None:
+    """Return a share in five digits, None for NaN."""
+    return None if math.isnan(share) else round(share, 5)
 
 
 def with_yardsticks(rows: Iterable[Row]) -> list[Row]:

@@ -1,22 +1,21 @@
 from __future__ import annotations
 
-import array_api_strict
 import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
+from libraries import LIBRARIES
+
 torch.set_num_threads(1)
 settings.register_profile("repeatable", derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
 settings.load_profile("repeatable")
 
-BACKENDS = {"numpy": np.asarray, "torch": torch.asarray, "strict": array_api_strict.asarray}
 
-
-@pytest.fixture(params=list(BACKENDS))
+@pytest.fixture(params=list(LIBRARIES))
 def convert(request):
     """Turns a NumPy array into one of each library in turn."""
-    return BACKENDS[request.param]
+    return LIBRARIES[request.param]
 
 
 @pytest.fixture

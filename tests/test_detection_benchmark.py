@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from flanders.confusion import Confusion
 from flanders.experiments.build import Datasets, make_simulation
 from flanders.experiments.spec import Options, RunSpec, make
 from flanders.models import Layout
@@ -179,7 +180,7 @@ def test_a_short_run_does_not_get_into_the_long_ones_file(detection, capsys):
 )
 def test_held_out_are_late_seeds_and_other_data(detection, dataset, seed, split):
     cell = detection.Cell(dataset, "iid", "gauss", 0.2, "fixed")
-    row = detection.row_of(cell, "auto", seed, detection.Outcome(3, 1, 2, 14, 0.5, 0.1))
+    row = detection.row_of(cell, "auto", seed, detection.Outcome(Confusion(3, 1, 2, 14), 0.5, 0.1))
     assert row.split == split
     assert (row.precision, row.recall, row.f1, row.fpr) == (0.75, 0.6, 0.66667, 0.06667)
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+import flanders
 from flanders import AGGREGATORS, ATTACKS, FILTERS, PREAGGREGATORS
 from flanders.registry import REQUIRED, Registry
 from flanders.types import InputError
@@ -97,3 +98,11 @@ def test_every_entry_of_the_package_describes_itself(registry) -> None:
     for name in registry:
         assert name == name.lower().replace("_", "-")
         assert len(registry.describe(name).summary) > 10
+
+
+def test_the_package_has_the_bases_and_every_filter_and_rule_at_its_front_door() -> None:
+    bases = {"Attack", "Filter", "PreAggregator", "Rule", "Round", "View", "Scores", "Outcome"}
+    chosen = [*FILTERS.values(), *PREAGGREGATORS.values(), *AGGREGATORS.values()]
+    names = {kind.__name__ for kind in chosen if not kind.__name__.endswith("Reference")}
+    assert bases | names <= set(flanders.__all__)
+    assert all(hasattr(flanders, name) for name in flanders.__all__)

@@ -16,4 +16,4 @@ openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-384 -nodes \
 openssl x509 -req -in server.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 365 -out server.pem \
     -extfile <(printf 'subjectAltName=%s\nextendedKeyUsage=serverAuth\n' "$hosts") 2>/dev/null
 rm server.csr
-echo "$dir/tls: ca.crt goes to every node; ca.key stays off line; server.key stays with the SuperLink."
+echo "$dir/tls: ca.crt goes to every node; ca.key stays offline; server.key stays with the SuperLink."

@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import array_api_compat
 import numpy as np
 
 from flanders.aggregators import FedAvg, Rule
 from flanders.filters import Filter, Flanders, Scores
-from flanders.geometry import squared_norms
+from flanders.geometry import copied, usable_rows
 from flanders.state import load_state, save_state, saveable
 from flanders.types import Array, ClientId, InputError, IntVector, Round, check_matrix
 
@@ -21,8 +20,6 @@ S = TypeVar("S")
 log = logging.getLogger("flanders")
 
 FIRST_LOOK = "too little is known yet: only whoever stands out from the rest is dropped"
-LARGEST_SQUARE = 1e300
-"""Rows of a larger squared norm are unusable; float32 cannot hold one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +55,7 @@ class Outcome:
             values = zip(self.scores.clients, self.scores.values, strict=True)
             why |= {client: f"score {value:.4g}" for client, value in values if client in why}
             why |= self.scores.told(self.dropped)
-        return why | dict.fromkeys(self.unusable, "values not finite")
+        return why | dict.fromkeys(self.unusable, "values not finite, or too large")
 
 
 def defend(
@@ -96,13 +93,13 @@ def finite_rows(round_: Round) -> tuple[IntVector, tuple[ClientId, ...]]:
 
     Unusable is a row with a NaN, an infinity, or numbers so large that squared distances would overflow float64.
     """
-    with np.errstate(over="ignore", invalid="ignore"):
-        sizes = squared_norms(round_.updates)
-    fine = sizes < LARGEST_SQUARE  # false for NaN
+    fine = usable_rows(round_.updates)
     usable = np.flatnonzero(fine)
     unusable = tuple(round_.clients[i] for i in np.flatnonzero(~fine))
     if unusable:
-        log.warning("dropped before scoring, values not finite: clients %s", ", ".join(map(str, unusable)))
+        log.warning(
+            "dropped before scoring, values not finite or too large: clients %s", ", ".join(map(str, unusable))
+        )
     return usable, unusable
 
 
@@ -111,12 +108,7 @@ def _unchanged(
 ) -> Outcome:
     log.warning("%s", note)
     nobody = np.empty(0, dtype=np.int64)
-    return Outcome(copy_of(round_.global_model), nobody, round_.clients, scores, unusable, state, note)
-
-
-def copy_of(array: Array) -> Array:
-    """Return an array of the server's own, whatever the caller does with his."""
-    return array_api_compat.array_namespace(array).asarray(array, copy=True)
+    return Outcome(copied(round_.global_model), nobody, round_.clients, scores, unusable, state, note)
 
 
 @saveable
@@ -182,7 +174,7 @@ class Defense:
     def __call__(
         self,
         updates: Array,
-        clients: Iterable[ClientId] = (),
+        clients: Iterable[ClientId] | None = None,
         weights: Any = None,
         *,
         global_model: Array = None,
@@ -197,14 +189,16 @@ class Defense:
         xp, _ = check_matrix(updates)
         if global_model is None and self._model is not None:
             global_model = xp.asarray(self._model)
-        round_ = Round(updates, tuple(clients), weights, global_model, root, layers or {})
+        round_ = Round(
+            updates, () if clients is None else tuple(clients), weights, global_model, root, layers or {}
+        )
 
         def by(rule: Rule) -> Callable[[IntVector], Array]:
             return lambda rows: rule.aggregate(round_.take(rows), self._rng)
 
         fallback = None if self.fallback is None else by(self.fallback)
         outcome = defend(self.filter, self.state, round_, by(self.rule), fallback)
-        self.state, self._model = outcome.state, copy_of(outcome.model)
+        self.state, self._model = outcome.state, copied(outcome.model)
         return outcome
 
     def save(self, path: str | os.PathLike[str]) -> None:

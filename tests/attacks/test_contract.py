@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import array_api_compat
-import array_api_strict
 import numpy as np
 import pytest
 import torch
@@ -15,12 +13,8 @@ import torch
 from flanders.attacks import ATTACKS, Attack, View
 from flanders.state import load_state, save_state
 from flanders.types import InputError, to_numpy
+from libraries import LIBRARIES
 
-LIBRARIES: dict[str, Callable[[Any], Any]] = {
-    "numpy": np.asarray,
-    "torch": lambda a: torch.asarray(np.array(a)),
-    "strict": lambda a: array_api_strict.asarray(np.array(a)),
-}
 M, B, D = 9, 3, 12
 USES_BENIGN = sorted(set(ATTACKS) - {"gauss", "sign-flip", "static", "mar"})
 

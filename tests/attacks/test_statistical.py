@@ -1,30 +1,13 @@
 from __future__ import annotations
 
-import importlib
-import importlib.util
-import sys
-import types
-
 import numpy as np
 import pytest
 
 from flanders.attacks import Ipm, Lie, View
 from flanders.attacks.statistical import little_is_enough_z
+from peers import byzfl
 
 ROWS = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0]])
-
-
-def byzfl_attacks() -> types.ModuleType:
-    """Import ByzFL's attacks alone: its package needs data sets and torchvision at import."""
-    spec = importlib.util.find_spec("byzfl")
-    if spec is None or spec.submodule_search_locations is None:
-        pytest.skip("byzfl is not installed")
-    if "byzfl" not in sys.modules:
-        package = types.ModuleType("byzfl")
-        package.__path__ = list(spec.submodule_search_locations)
-        package.__spec__ = spec
-        sys.modules["byzfl"] = package
-    return importlib.import_module("byzfl.attacks.attacks")
 
 
 def view_of(benign: np.ndarray, b: int = 1, g: np.ndarray | None = None) -> View:
@@ -60,14 +43,14 @@ def test_lie_with_a_given_z_ignores_the_formula() -> None:
 
 
 def test_lie_agrees_with_byzfl_up_to_its_sign_and_its_divisor() -> None:
-    expected = byzfl_attacks().ALittleIsEnough(tau=1.5)(ROWS)  # adds, and divides by n - 1
+    expected = byzfl("attacks.attacks").ALittleIsEnough(tau=1.5)(ROWS)  # adds, and divides by n - 1
     assert expected[0] == pytest.approx(8.5)
     ours = Lie(z=1.5 * np.sqrt(3 / 2))(view_of(ROWS))[0]
     np.testing.assert_allclose(2 * ROWS.mean(axis=0) - ours, expected)
 
 
 def test_ipm_agrees_with_byzfl() -> None:
-    expected = byzfl_attacks().InnerProductManipulation(tau=2.0)(ROWS)
+    expected = byzfl("attacks.attacks").InnerProductManipulation(tau=2.0)(ROWS)
     assert expected[0] == pytest.approx(-8.0)
     np.testing.assert_allclose(Ipm(epsilon=2.0)(view_of(ROWS))[0], expected)
 

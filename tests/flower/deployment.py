@@ -32,7 +32,7 @@ def free_ports(count):
 
 
 def environment(home, **more):
-    """Return an environment in which Flower stays off line and keeps to one folder."""
+    """Return an environment in which Flower stays offline and keeps to one folder."""
     return {
         **os.environ,
         "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",

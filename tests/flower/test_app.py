@@ -106,7 +106,7 @@ def test_a_server_that_starts_again_goes_on_after_the_last_round(run_app, tmp_pa
     assert second[2] == first[2]
 
 
-def test_in_peace_nobody_attacks(run_app):
+def test_without_attackers_plain_averaging_learns(run_app):
     _, accuracy = run_app(malicious_fraction=0.0, protected=False)
     assert accuracy[10] > 0.85
 

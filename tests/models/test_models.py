@@ -8,7 +8,7 @@ import torch
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
-from flanders.models import MODELS, BatchNorm2d, Layout, Mlp4, apply, last_layer, tensor_sizes
+from flanders.models import MODELS, BatchNorm2d, Layout, Mlp4, last_layer, tensor_sizes
 from flanders.types import InputError
 
 SHAPES = {"cnn6": (3, 16, 16), "mobilenet": (3, 17, 17)}
@@ -90,8 +90,9 @@ def test_all_clients_at_once_learn_what_each_learns_alone(name, shared):
     before = {n: t.clone() for n, t in module.state_dict().items()}
 
     def loss(vector, buffers, x, y):
-        logits, buffers = apply(module, layout.unflatten(vector), buffers, x)
-        return cross_entropy(logits, y), buffers
+        state = {**layout.unflatten(vector), **buffers}
+        logits = torch.func.functional_call(module, state, (x,))
+        return cross_entropy(logits, y), {name: state[name] for name in buffers}
 
     used = {n: b[0] for n, b in buffers.items()} if shared else buffers
     together = vmap(grad(loss, has_aux=True), in_dims=(0, None if shared else 0, 0, 0), randomness="different")

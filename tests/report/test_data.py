@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from flanders.confusion import Confusion
 from flanders.experiments.schema import PHASES
 from flanders.report.data import read_results
-from flanders.report.detection import count
 from flanders.types import InputError
 
 
@@ -65,13 +65,12 @@ def test_detection_agrees_with_the_sets_of_the_papers_appendix(rng):
         bad = selected & set(np.flatnonzero(malicious[:, t]))
         called = selected - set(np.flatnonzero(kept[:, t]))
         tp, fp, fn = tp + len(bad & called), fp + len(called - bad), fn + len(bad - called)
-    found = count(present, malicious, kept)
+    found = Confusion.of(malicious[present], kept[present])
     assert (found.precision, found.recall) == (tp / (tp + fp), tp / (tp + fn))
 
 
 def test_ratios_of_nothing_are_nan():
-    nobody = np.zeros((0, 0), dtype=bool)
-    found = count(nobody, nobody, nobody)
+    found = Confusion()
     assert np.isnan([found.precision, found.recall, found.false_positive_rate]).all()
 
 

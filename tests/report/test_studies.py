@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import math
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from flanders.cli import main
 from flanders.experiments.summary import summarise
 from flanders.report.data import read_results
-from flanders.report.studies import area_under_curve, tabulate
+from flanders.report.studies import tabulate
 from flanders.report.study_plots import density
 from flanders.studies.grids import STUDIES, runs_of
 
@@ -82,9 +81,8 @@ def test_rows_are_the_means_over_seeds_of_what_the_runs_came_to(study, tmp_path)
 
 def test_the_area_under_the_curve_counts_pairs_within_rounds(study, tmp_path):
     study("refit", *TINY)
-    run = next(
-        r for r in read_results(tmp_path / "out" / "results.sqlite") if r.spec["filter"]["name"] == "flanders"
-    )
+    results = tmp_path / "out" / "results.sqlite"
+    run = next(r for r in read_results(results) if r.spec["filter"]["name"] == "flanders")
     by_hand = [
         np.sign(run.score[bad, t] - run.score[good, t]) / 2 + 0.5
         for t in np.flatnonzero(run.rounds >= 3)
@@ -92,8 +90,8 @@ def test_the_area_under_the_curve_counts_pairs_within_rounds(study, tmp_path):
         for good in np.flatnonzero(~run.malicious[:, t])
     ]
     assert len(by_hand) == 2 * 4 * 4
-    assert area_under_curve(run, 3) == pytest.approx(np.mean(by_hand))
-    assert math.isnan(area_under_curve(run, 99))
+    (row,) = tabulate(results, STUDIES["refit"], [run.id])
+    assert row.auc == pytest.approx(np.mean(by_hand))
 
 
 def test_the_predictability_study_leaves_densities_of_models_and_displacements(study, tmp_path):

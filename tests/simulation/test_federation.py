@@ -412,7 +412,7 @@ def test_changing_the_defence_changes_neither_data_nor_attackers():
         seen[name] = (
             [r.clients for r in records],
             [r.malicious.tolist() for r in records],
-            simulation.client_sizes,
+            simulation._data.sizes,
         )
     assert seen["all"][:2] == seen["flanders"][:2]
     np.testing.assert_array_equal(seen["all"][2], seen["flanders"][2])
@@ -436,8 +436,8 @@ def test_flanders_saves_digits_from_a_malicious_majority():
         ({"clients_per_round": 0.0}, "cannot select"),
         ({"malicious_fraction": 0.2}, "nothing to do"),
         ({"malicious_fraction": 1.2}, "malicious_fraction"),
-        ({"filter": Median()}, "`filter` parameter of Setting must be a Filter"),
-        ({"attack": Gauss}, "`attack` parameter of Setting must be a Attack or None"),
+        ({"filter": Median()}, "`filter` parameter of Setting must be an instance of Filter"),
+        ({"attack": Gauss}, "`attack` parameter of Setting must be an instance of Attack or None"),
         ({"rounds": 0}, "rounds"),
         ({"chunk": 0}, "chunk"),
     ],

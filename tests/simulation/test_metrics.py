@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from flanders.simulation import Confusion, RoundRecord, auc, summary
+from flanders.simulation import Confusion, RoundRecord, auc, confusion, summary
 
 
 def record(number, malicious, kept, scores=None, accuracy=0.5):
@@ -31,20 +31,20 @@ def record(number, malicious, kept, scores=None, accuracy=0.5):
 def test_precision_and_recall_are_of_sums_over_rounds_not_averages_of_rounds():
     first = record(1, [1, 0, 0, 0], [0, 0, 0, 1])  # tp 1, fp 2, tn 1
     second = record(2, [1, 1, 1, 0], [0, 1, 1, 1])  # tp 1, fn 2, tn 1
-    counts = Confusion.of([first, second])
-    assert counts == Confusion(true_positives=2, false_positives=2, false_negatives=2, true_negatives=2)
+    counts = confusion([first, second])
+    assert counts == Confusion(caught=2, wronged=2, missed=2, passed=2)
     assert (counts.precision, counts.recall, counts.false_positive_rate) == (0.5, 0.5, 0.5)
 
 
 def test_the_published_code_counts_from_the_third_round():
     records = [record(t, [1, 0], [1, 1] if t < 3 else [0, 1]) for t in (1, 2, 3, 4)]
-    assert Confusion.of(records).recall == 0.5
-    assert Confusion.of(records, first_round=3).recall == 1.0
+    assert confusion(records).recall == 0.5
+    assert confusion(records, first_round=3).recall == 1.0
 
 
 def test_without_malicious_clients_there_is_no_recall_and_no_auc():
     records = [record(1, [0, 0], [1, 1], [0.1, 0.2])]
-    counts = Confusion.of(records)
+    counts = confusion(records)
     assert math.isnan(counts.precision)
     assert math.isnan(counts.recall)
     assert counts.false_positive_rate == 0.0
@@ -52,7 +52,7 @@ def test_without_malicious_clients_there_is_no_recall_and_no_auc():
 
 
 def test_everyone_malicious_has_no_false_positive_rate():
-    assert math.isnan(Confusion.of([record(1, [1, 1], [0, 1])]).false_positive_rate)
+    assert math.isnan(confusion([record(1, [1, 1], [0, 1])]).false_positive_rate)
 
 
 def test_auc_counts_pairs_within_rounds_and_half_of_ties():

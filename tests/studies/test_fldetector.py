@@ -7,14 +7,14 @@ import os
 import pytest
 
 from flanders.experiments.build import Datasets, make_simulation
-from flanders.simulation.metrics import Confusion, auc
+from flanders.simulation import auc, confusion
 from flanders.studies.grids import STUDIES, runs_of
 
 
 def play(run):
     records = list(make_simulation(run, Datasets()).run())
     start = (run.canonical["attack"] or run.canonical["poison"])["start"]
-    return auc(records, start), Confusion.of(records, start + 10)
+    return auc(records, start), confusion(records, start + 10)
 
 
 def chosen(rotating, attack, *, dataset="digits", overrides=()):

@@ -10,7 +10,7 @@ from shielded_digits import task
 
 
 def red_team(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-    """Poison what the first nodes send, as many of them as the run config says. Leave this mod out in earnest."""
+    """Poison what the first nodes send, as many of them as the run config says; a mod for trials only."""
     node, run = context.node_config, context.run_config
     if node["partition-id"] < run["malicious-fraction"] * node["num-partitions"]:
         return poisoned(run["attack"])(message, context, call_next)

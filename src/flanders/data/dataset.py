@@ -170,10 +170,9 @@ def stratified_split(y: IntVector, test_fraction: float, rng: np.random.Generato
     return np.flatnonzero(~in_test), np.flatnonzero(in_test)
 
 
-def rows_by_class(y: IntVector, order: IntVector | None = None) -> list[IntVector]:
-    """Return the rows of each class that occurs, in `order` (default: ascending)."""
-    order = np.arange(y.size) if order is None else order
-    by_class = order[np.argsort(y[order], kind="stable")]
+def rows_by_class(y: IntVector) -> list[IntVector]:
+    """Return the rows of each class that occurs, ascending."""
+    by_class = np.argsort(y, kind="stable")
     return np.split(by_class, np.unique(y[by_class], return_index=True)[1][1:])
 
 

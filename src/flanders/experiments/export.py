@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from flanders.experiments.grid import flatten
 from flanders.experiments.schema import PHASES, reading
 from flanders.experiments.writing import writing
 from flanders.types import InputError
@@ -95,7 +96,7 @@ def _export(results: Path, folder: Path, ending: str, write: Any) -> list[Path]:
 
 def _tables(connection: sqlite3.Connection) -> Iterator[tuple[str, Mapping[str, str], Rows]]:
     rows = connection.execute(f"SELECT {', '.join(RUN)}, spec FROM run ORDER BY position").fetchall()
-    specs = [dict(_flat(json.loads(row[-1]))) for row in rows]
+    specs = [flatten(json.loads(row[-1])) for row in rows]
     keys = sorted({key for spec in specs for key in spec})
     table = [(*row[:-1], *(_text(spec.get(key)) for key in keys)) for row, spec in zip(rows, specs, strict=True)]
     yield "run", dict.fromkeys([*RUN, *keys], "string"), iter([table])
@@ -106,14 +107,6 @@ def _tables(connection: sqlite3.Connection) -> Iterator[tuple[str, Mapping[str, 
             f"ORDER BY run.position, t.{second}" + (", t.client" if name == "client" else "")
         )
         yield name, columns, iter(lambda cursor=cursor: cursor.fetchmany(BATCH), [])  # type: ignore[misc]
-
-
-def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, below in value.items():
-        if isinstance(below, dict):
-            yield from _flat(below, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", below
 
 
 def _text(value: Any) -> str | None:

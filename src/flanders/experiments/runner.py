@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from flanders.confusion import Confusion
 from flanders.experiments.build import Datasets, computing_with, make_simulation, num_threads
 from flanders.experiments.claims import HEARTBEAT
 from flanders.experiments.events import Notify, RoundEnded, RunEnded, RunStarted
@@ -144,7 +145,6 @@ def heartbeat(path: Path, run: str) -> Iterator[None]:
 
 
 def _summary(run: str, record: Any) -> RoundEnded:
-    kept, malicious = [bool(x) for x in record.kept], [bool(x) for x in record.malicious]
-    caught = sum(bad and not in_ for bad, in_ in zip(malicious, kept, strict=True))
-    missed = sum(bad and in_ for bad, in_ in zip(malicious, kept, strict=True))
-    return RoundEnded(run, record.number, float(record.accuracy), sum(kept), caught, missed)
+    found = Confusion.of(record.malicious, record.kept)
+    kept = found.missed + found.passed
+    return RoundEnded(run, record.number, float(record.accuracy), kept, found.caught, found.missed)

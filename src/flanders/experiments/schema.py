@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ CREATE TABLE run (
     id TEXT PRIMARY KEY,           -- first 16 hex digits of the SHA-256 of `spec`
     position INTEGER NOT NULL,     -- order in which the runs were asked for
     spec TEXT NOT NULL,            -- canonical JSON
-    options TEXT NOT NULL,         -- device, chunk, data_dir, checkpoint_every: how, not what
+    options TEXT NOT NULL,         -- device, chunk, threads, data_dir, checkpoint_every: how, not what
     status TEXT NOT NULL CHECK (status IN ('pending', 'running', 'done', 'failed')),
     owner TEXT,                    -- the process at work on it
     heartbeat REAL,                -- when it last said so, seconds since 1970
@@ -188,3 +189,8 @@ def _explain(path: Path, message: str) -> str:
     if "not a database" in message or "malformed" in message:
         return f"{path} is not a readable results file ({message}). Restore it from a copy, or choose another file."
     return f"{path} could not be used: {message}. {safe}"
+
+
+def without_nan(value: float | None) -> float | None:
+    """Return a Python float, or None for NaN, which neither SQLite nor JSON has."""
+    return None if value is None or math.isnan(value) else float(value)

@@ -113,7 +113,7 @@ class Malice:
         check_number("attack", "start", self.start, 1, whole=True)
 
     def written(self) -> Table:
-        """Return all fields for the canonical form; `sybils` only if true, so that other runs keep their ids."""
+        """Return all fields for the canonical form; `sybils` only if true."""
         return {key: value for key, value in dataclasses.asdict(self).items() if key != "sybils" or value}
 
 
@@ -287,8 +287,8 @@ def _rule(table: Table, where: str, counts: Mapping[str, int]) -> Table | None:
         raise InputError(f"{where}: {CHAIN} need a rule behind them. Give it a name.")
     if informed and (before or rule is None or "num_malicious" not in rule):
         raise InputError(f"{where}.{INFORMED} needs a rule with num_malicious, and no {CHAIN} in front of it.")
-    # Only what is out of the ordinary is written down, so that other runs keep their ids.
-    return None if rule is None else {**rule, CHAIN: before} | ({INFORMED: True} if informed else {})
+    told = {INFORMED: True} if informed else {}  # out of the ordinary: no part of other runs' ids
+    return None if rule is None else {**rule, CHAIN: before} | told
 
 
 def _data(table: Table, where: str) -> Table:

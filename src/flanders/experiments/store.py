@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import sqlite3
 import tempfile
 import time
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from flanders.experiments.claims import is_alive, me
-from flanders.experiments.schema import PHASES, connect, explained, transaction
+from flanders.experiments.schema import PHASES, connect, explained, transaction, without_nan
 from flanders.experiments.spec import Options, RunSpec
 from flanders.experiments.summary import is_live
 from flanders.state import load_state, save_state
@@ -234,7 +233,7 @@ class Store:
         values = [record.accuracy, record.loss, record.attack_success, record.threshold, *seconds]
         self._connection.execute(
             "INSERT OR REPLACE INTO round VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (id_, record.number, *map(_number, values), record.note),
+            (id_, record.number, *map(without_nan, values), record.note),
         )
         m = len(record.clients)
         unusable = set(record.unusable)
@@ -243,8 +242,8 @@ class Store:
             (None if truth is None else bool(truth) for truth in record.malicious),
             map(bool, record.kept),
             (client in unusable for client in record.clients),
-            map(_number, [None] * m if record.scores is None else record.scores),
-            map(_number, [None] * m if record.probabilities is None else record.probabilities),
+            map(without_nan, [None] * m if record.scores is None else record.scores),
+            map(without_nan, [None] * m if record.probabilities is None else record.probabilities),
             (record.reasons.get(client) for client in record.clients),
             strict=True,
         )
@@ -277,11 +276,6 @@ def _options(options: Options) -> str:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _number(value: Any) -> float | None:
-    """Return a Python float, or None for NaN: SQLite has no NaN."""
-    return None if value is None or math.isnan(value) else float(value)
 
 
 def _pieces(state: Any) -> list[bytes]:

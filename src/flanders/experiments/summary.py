@@ -7,22 +7,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from flanders.confusion import Confusion
 from flanders.experiments.grid import Table
-from flanders.experiments.schema import PHASES, reading
+from flanders.experiments.schema import PHASES, reading, without_nan
 
+COUNTS = (
+    "total(malicious AND NOT kept) AS caught, total(NOT malicious AND NOT kept) AS wronged, "
+    "total(malicious AND kept) AS missed, total(NOT malicious AND kept) AS passed"
+)
+"""The columns of a `Confusion`, of rows of the table `client`."""
 _QUERY = f"""
 SELECT run.id, run.spec, run.status, run.error, run.created, run.finished,
-       a.rounds, a.best, a.seconds, a.last, b.caught, b.wronged, b.missed
+       a.rounds, a.best, a.last, a.seconds, b.caught, b.wronged, b.missed, b.passed
 FROM run
 LEFT JOIN (
-    SELECT run, count(*) AS rounds, max(accuracy) AS best, total({" + ".join(PHASES)}) AS seconds,
+    SELECT run, count(*) AS rounds, max(CASE WHEN number >= :first THEN accuracy END) AS best,
+           total({" + ".join(PHASES)}) AS seconds,
            (SELECT accuracy FROM round AS r WHERE r.run = round.run ORDER BY number DESC LIMIT 1) AS last
     FROM round GROUP BY run
 ) AS a ON a.run = run.id
 LEFT JOIN (
-    SELECT run, total(malicious AND NOT kept) AS caught, total(NOT malicious AND NOT kept) AS wronged,
-           total(malicious AND kept) AS missed
-    FROM client GROUP BY run
+    SELECT run, {COUNTS} FROM client WHERE round >= :first GROUP BY run
 ) AS b ON b.run = run.id
 ORDER BY run.position
 """
@@ -44,36 +49,37 @@ class Summary:
     final: float | None
     seconds: float
     precision: float | None
-    """Share of the dropped that were malicious, all rounds together."""
+    """Share of the dropped that were malicious, over rounds."""
     recall: float | None
-    """Share of the malicious that were dropped, all rounds together."""
+    """Share of the malicious that were dropped, over rounds."""
 
 
-def summarise(path: Path, ids: Sequence[str] | None = None) -> list[Summary]:
-    """Return what the runs of a results file (or these of them) came to."""
+def summarise(path: Path, ids: Sequence[str] | None = None, first_round: int = 1) -> list[Summary]:
+    """Return what the runs of a results file (or these of them) came to.
+
+    Detection and the best accuracy count from `first_round` on.
+    """
     with reading(Path(path)) as connection:
-        rows = connection.execute(_QUERY).fetchall()
+        rows = connection.execute(_QUERY, {"first": first_round}).fetchall()
     found = []
-    for id_, spec, status, error, created, finished, rounds, best, seconds, last, caught, wronged, missed in rows:
+    for id_, spec, status, error, created, finished, rounds, best, final, seconds, *counts in rows:
         if ids is not None and id_ not in ids:
             continue
-        precision = _ratio(caught, (caught or 0) + (wronged or 0))
-        recall = _ratio(caught, (caught or 0) + (missed or 0))
-        spec_ = json.loads(spec)
+        clients = Confusion(*(int(count or 0) for count in counts))
         found.append(
             Summary(
                 id_,
-                spec_,
+                json.loads(spec),
                 status,
                 error,
                 created,
                 finished,
                 rounds or 0,
                 best,
-                last,
+                final,
                 seconds or 0.0,
-                precision,
-                recall,
+                without_nan(clients.precision),
+                without_nan(clients.recall),
             )
         )
     return found
@@ -106,7 +112,3 @@ def label(spec: Table) -> str:
     defence = f"{spec['filter']['name']} + {rule_of(spec)}"
     engine = f", on {spec['engine']}" if "engine" in spec else ""
     return f"{dataset}, {attack}, {defence}, seed {spec['federation']['seed']}{engine}"
-
-
-def _ratio(part: float | None, whole: float) -> float | None:
-    return part / whole if part is not None and whole else None

@@ -84,9 +84,9 @@ def check_keep(caller: str, keep: float | None) -> None:
     """Complain unless `keep` is a positive number of clients or a fraction in (0, 1]."""
     if keep is None:
         return
-    if isinstance(keep, int) and not isinstance(keep, bool):
+    if isinstance(keep, int | np.integer) and not isinstance(keep, bool):
         check_number(caller, "keep", keep, 1, whole=True)
-    elif not isinstance(keep, float) or not 0 < keep <= 1:
+    elif not isinstance(keep, float | np.floating) or not 0 < keep <= 1:
         raise InputError(
             f"The `keep` parameter of {caller} must be a number of clients (an int of at least 1) or a fraction "
             f"of the round (a float above 0 and up to 1). Got {keep!r} instead."

@@ -58,7 +58,7 @@ class Flanders(Filter[FlandersState]):
         and the penalties alpha and beta.
     distance
         `"squared-l2"`, `"l2"`, `"l1"`, `"cosine"` (of the displacements from the global model), or a number p
-        for the (fractional) L^p distance.
+        for the (fractional) L^p distance; where that overflows it is divided by d^(1/p), for all alike.
     amend_with
         What replaces a dropped client's model in the memory: `"last-accepted"`, its own newest model
         still remembered (the global model if there is none), or `"global"`, the round's global model.
@@ -70,8 +70,8 @@ class Flanders(Filter[FlandersState]):
         `redraw=True` in every round, after the models have arrived; sketches always are, and a client's
         score is the largest over `sketches` of them.
     sampling, layers
-        How a fixed `sample` is chosen: `"random"`, the parameters of the largest `"variance"` between the
-        clients kept in the first round, or at random from the `"last-layer"`, or as many from each (`"per-layer"`).
+        How a fixed `sample` is chosen: `"random"`, the parameters in which the clients kept in the first round
+        differ most (`"variance"`, by the median deviation), or at random from the `"last-layer"`, or as many from each (`"per-layer"`).
         The last two need `layers`, the number of parameters of each layer in the order of the flat model.
     refit_every
         Estimate A and B in every so many rounds, once the window is full, and forecast with what was estimated
@@ -221,9 +221,9 @@ class Flanders(Filter[FlandersState]):
         if scores.suspects is not None:  # keep="auto"
             kept = np.flatnonzero(~scores.suspects)
             return kept if kept.size >= self.min_survivors * len(scores.clients) else kept[:0]
-        if isinstance(self.keep, int | float):
+        if self.threshold is None:
+            assert not isinstance(self.keep, str | None)  # one of the two is set
             return lowest(scores, self.keep)
-        assert self.threshold is not None  # one of the two is set
         if scores.probabilities is None:
             return np.arange(len(scores.clients))
         return np.flatnonzero(scores.probabilities <= self.threshold)

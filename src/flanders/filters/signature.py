@@ -51,7 +51,7 @@ from flanders.geometry import (
     products_with,
 )
 from flanders.state import saveable
-from flanders.types import Array, ClientId, FloatVector, IntVector, Round
+from flanders.types import Array, ClientId, FloatVector, IntVector, Round, check_continued
 
 MEMORY = 5
 """Rounds whose accepted clients are the reference."""
@@ -155,6 +155,7 @@ def ask(known: Signatures, round_: Round, number: int) -> Answers:
         values[:, ANY_LENGTH] = np.log(lengths_of_gram(products))
         moved, nan = np.diagonal(products) > LEAST_SQUARE, np.full(m, np.nan)
         return Answers(values, values > np.inf, products, np.ones(m), nan, moved, nan)
+    check_continued(round_, known.crowd)
     assert known.usual is not None
     assert known.accepted is not None
     row_of = {client: row for row, client in enumerate(known.clients)}

@@ -13,7 +13,7 @@ except ModuleNotFoundError as error:
 from flanders.models.convolutional import Cnn6, SmallCnn
 from flanders.models.dense import Logistic, Mlp2, Mlp4
 from flanders.models.mobilenet import BatchNorm2d, MobileNet
-from flanders.models.parameters import Layout, apply, last_layer, tensor_sizes
+from flanders.models.parameters import Layout, last_layer, tensor_sizes
 from flanders.models.spec import ModelSpec
 from flanders.registry import Registry
 
@@ -40,7 +40,6 @@ __all__ = [
     "MobileNet",
     "ModelSpec",
     "SmallCnn",
-    "apply",
     "last_layer",
     "tensor_sizes",
 ]

@@ -105,21 +105,3 @@ def last_layer(module: nn.Module) -> slice:
     owners = [name.rpartition(".")[0] for name in layout.names]
     before = sum(size for owner, size in zip(owners, layout.sizes, strict=True) if owner != owners[-1])
     return slice(before, layout.size)
-
-
-def apply(
-    module: nn.Module, parameters: Mapping[str, Tensor], buffers: Mapping[str, Tensor], x: Tensor
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """Run a module with these tensors in place of its own; return its output and its buffers afterwards.
-
-    Nothing is changed in place and the module stays as it was, so this works under `grad` and `vmap`:
-
-        def loss(parameters, buffers, x, y):
-            logits, buffers = apply(module, parameters, buffers, x)
-            return cross_entropy(logits, y), buffers
-
-        vmap(grad(loss, has_aux=True), randomness="different")(parameters, buffers, x, y)
-    """
-    state = {**parameters, **buffers}
-    output: Tensor = torch.func.functional_call(module, state, (x,))
-    return output, {name: state[name] for name in buffers}

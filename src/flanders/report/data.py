@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flanders.confusion import Confusion
 from flanders.experiments.schema import PHASES, reading
 from flanders.geometry import FloatMatrix
-from flanders.report.detection import Detection, count
 from flanders.types import ClientId, FloatVector, InputError, IntVector
 
 BoolMatrix = NDArray[np.bool_]
@@ -54,9 +54,10 @@ class RunData:
     """Whether it is known who is malicious; it is not in a live federation."""
 
     @cached_property
-    def detection(self) -> Detection:
+    def detection(self) -> Confusion:
         """Clients caught, missed and wronged, over all rounds; none of them where the truth is not known."""
-        return count(self.present & self.truth, self.malicious, self.kept)
+        known = self.present & self.truth
+        return Confusion.of(self.malicious[known], self.kept[known])
 
     @cached_property
     def judged(self) -> bool:

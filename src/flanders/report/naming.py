@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from flanders.experiments.grid import flatten
 from flanders.report.data import RunData
 
 ATTACK = ("attack", "poison")
@@ -13,21 +14,15 @@ DEFENCE = ("filter", "aggregator", "fallback")
 _TOLD = {"filter.name", "aggregator.name", "attack.name", "poison.name", "attack.fraction", "poison.fraction"}
 
 
-def flatten(spec: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return a spec's values under dotted keys, without those that are None.
+def told(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a spec's values under dotted keys, without those that say nothing.
 
     Examples
     --------
-    >>> flatten({"attack": {"name": "lie", "start": 2}, "poison": None})
+    >>> told({"attack": {"name": "lie", "start": 2}, "poison": None})
     {'attack.name': 'lie', 'attack.start': 2}
     """
-    flat: dict[str, Any] = {}
-    for key, value in spec.items():
-        if isinstance(value, Mapping):
-            flat.update(flatten(value, f"{prefix}{key}."))
-        elif value is not None and value != []:
-            flat[f"{prefix}{key}"] = value
-    return flat
+    return {key: value for key, value in flatten(spec).items() if value is not None and value != []}
 
 
 def is_attack_free(run: RunData) -> bool:
@@ -43,7 +38,7 @@ class Names:
 
     def __init__(self, runs: Sequence[RunData]) -> None:
         self.runs = runs
-        self.flat = [flatten(run.spec) for run in runs]
+        self.flat = [told(run.spec) for run in runs]
         self.free = [is_attack_free(run) for run in runs]
         self.varying = self._varying()
         named = [self._label(i) for i in range(len(runs))]

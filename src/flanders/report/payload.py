@@ -101,12 +101,12 @@ def summarise(names: Names) -> str:
     return " · ".join(parts)
 
 
-def number(value: float, digits: int = 4) -> float | int | None:
-    """Round to significant digits; what JSON cannot hold becomes None."""
+def number(value: float) -> float | int | None:
+    """Round to four significant digits; what JSON cannot hold becomes None."""
     value = float(value)
     if not math.isfinite(value):
         return None
-    short = float(f"{value:.{digits}g}")
+    short = float(f"{value:.4g}")
     return int(short) if short.is_integer() and abs(short) < 1e15 else short
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from flanders.confusion import Confusion, area_under_curve
 from flanders.experiments.build import Datasets
 from flanders.experiments.catalog import need
 from flanders.experiments.session import run_aside
@@ -19,7 +20,6 @@ from flanders.experiments.spec import RunSpec
 from flanders.experiments.summary import attack_of
 from flanders.experiments.writing import writing
 from flanders.report.data import RunData, read_results
-from flanders.report.detection import count
 from flanders.studies.grids import CONTROLS, PREDICTABILITY, GridStudy, find, runs_of
 from flanders.studies.predictability import Finding, Series, judge, measured, summarise
 from flanders.types import InputError
@@ -68,31 +68,17 @@ def tabulate(results: Path, study: GridStudy, ids: Sequence[str]) -> list[Row]:
     return [_row(*key, runs) for key, runs in groups.items()]
 
 
-def area_under_curve(run: RunData, first_round: int) -> float:
-    """Return how often a malicious client scores above an honest one of its round; ties count half.
-
-    NaN if no malicious client was judged beside an honest one.
-    """
-    wins, pairs = 0.0, 0
-    for t in np.flatnonzero(run.rounds >= first_round):
-        judged = run.present[:, t] & ~np.isnan(run.score[:, t])
-        bad, score = run.malicious[judged, t], run.score[judged, t]
-        above = score[bad][:, None] - score[~bad][None, :]
-        wins += float(np.sum(above > 0) + 0.5 * np.sum(above == 0))
-        pairs += above.size
-    return wins / pairs if pairs else float("nan")
-
-
 def _row(dataset: str, attack: str, fraction: float, name: str, point: str, runs: Sequence[RunData]) -> Row:
     measured: dict[str, list[float]] = {"accuracy": [], "precision": [], "recall": [], "auc": [], "filter_ms": []}
     for run in runs:
         start = (run.spec["attack"] or run.spec["poison"])["start"]
         at = run.rounds >= start
-        found = count(run.present[:, at], run.malicious[:, at], run.kept[:, at])
+        seen = run.present & at
+        found = Confusion.of(run.malicious[seen], run.kept[seen])
         measured["accuracy"].append(float(run.accuracy[-1]))
         measured["precision"].append(found.precision)
         measured["recall"].append(found.recall)
-        measured["auc"].append(area_under_curve(run, start))
+        measured["auc"].append(area_under_curve(zip(run.malicious[:, at].T, run.score[:, at].T, strict=True)))
         measured["filter_ms"].append(1000 * float(np.mean(run.seconds["filter"][at])))
     mean = {key: float(np.mean(values)) for key, values in measured.items()}
     spread = {

@@ -6,8 +6,9 @@ A setting says what to simulate, a simulation carries it out round by round::
     print(summary(list(Simulation(setting).run())))
 """
 
+from flanders.confusion import Confusion
 from flanders.simulation.federation import Simulation
-from flanders.simulation.metrics import Confusion, auc, summary
+from flanders.simulation.metrics import auc, confusion, summary
 from flanders.simulation.poisoning import DATA_POISONS, Backdoor, DataPoison, Dba, LabelFlip
 from flanders.simulation.records import RoundRecord
 from flanders.simulation.setting import Setting
@@ -27,5 +28,6 @@ __all__ = [
     "Trainer",
     "Training",
     "auc",
+    "confusion",
     "summary",
 ]

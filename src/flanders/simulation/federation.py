@@ -95,11 +95,6 @@ class Simulation:
         """An array of the kind and on the device of this simulation, as `load_state` asks for."""
         return self.model
 
-    @property
-    def client_sizes(self) -> IntVector:
-        """How many examples each client trains on."""
-        return self._data.sizes
-
     def run(self) -> Iterator[RoundRecord]:
         """Carry out the rounds that are left, one at a time."""
         while self.round_number < self.setting.rounds:

@@ -30,7 +30,7 @@ class RoundRecord:
     """Time by phase: train, attack, filter, aggregate, evaluate."""
     clients: tuple[int, ...]
     malicious: BoolVector
-    """Who sent poison: the truth, which neither filter nor rule ever sees."""
+    """Who sent poison: the truth, which only the filter `oracle` and a rule that is `informed` get to know of."""
     kept: BoolVector
     scores: FloatVector
     """How abnormal each client looked; NaN where nothing judged it."""

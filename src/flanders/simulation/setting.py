@@ -103,9 +103,9 @@ class Setting:
         ):
             value = getattr(self, name)
             if not isinstance(value, kind) and not (optional and value is None):
+                wanted = f"{kind.__name__}{' or None' if optional else ''}"
                 raise InputError(
-                    f"The `{name}` parameter of Setting must be a {kind.__name__}{' or None' if optional else ''}. "
-                    f"Got {value!r} instead."
+                    f"The `{name}` parameter of Setting must be an instance of {wanted}. Got {value!r} instead."
                 )
         check_number("Setting", "num_clients", self.num_clients, 1, whole=True)
         check_number("Setting", "rounds", self.rounds, 1, whole=True)

@@ -74,7 +74,7 @@ class Training:
 
     def kept_examples(self, rows: IntVector, rng: np.random.Generator) -> IntVector:
         """Return a client's examples less those set aside, in their order; at least one is kept."""
-        aside = min(int(round(len(rows) * self.validation_fraction, 9)), len(rows) - 1)
+        aside = int(round(len(rows) * self.validation_fraction, 9))
         if aside == 0:
             return rows
         return rows[np.sort(rng.permutation(len(rows))[aside:])]

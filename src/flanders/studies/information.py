@@ -18,6 +18,7 @@ from scipy.stats import rankdata
 
 Floats = NDArray[np.float64]
 
+NEIGHBOURS = 3
 FEW = 500
 """Up to so many pairs, neighbours are found by comparing all with all, many series at a time."""
 BLOCK = 2_000_000
@@ -49,8 +50,8 @@ def gaussian_copula(x: Any, y: Any) -> Floats:
     return np.where(_varies(a) & _varies(b), found, 0.0)
 
 
-def kraskov(x: Any, y: Any, neighbours: int = 3) -> Floats:
-    r"""Estimate by the distances to the k-th neighbour (KSG, the first of the two algorithms).
+def kraskov(x: Any, y: Any) -> Floats:
+    r"""Estimate by the distances to the k-th neighbour, k = 3 (KSG, the first of the two algorithms).
 
     .. math:: I = \psi(k) + \psi(n) - \langle \psi(n_x + 1) + \psi(n_y + 1) \rangle
 
@@ -70,8 +71,8 @@ def kraskov(x: Any, y: Any, neighbours: int = 3) -> Floats:
     for start in range(0, len(a), step):
         part = slice(start, start + step)
         count = _counts_of_few if n <= FEW else _counts_of_many
-        terms = digamma(count(a[part], b[part], neighbours)).sum(axis=0)
-        found[part] = digamma(neighbours) + digamma(n) - terms.mean(axis=-1)
+        terms = digamma(count(a[part], b[part], NEIGHBOURS)).sum(axis=0)
+        found[part] = digamma(NEIGHBOURS) + digamma(n) - terms.mean(axis=-1)
     return np.where(varies, found.reshape(shape), 0.0)
 
 

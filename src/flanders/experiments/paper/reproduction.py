@@ -89,9 +89,10 @@ class Reproduction:
             for table in self.tables
         ]
 
-    def curves(self, results: Path, label: str = OVER_TIME) -> list[Curve]:
-        """Return the accuracy of each round behind the cells of a figure, those of them that have a run done."""
-        cells = [c for table in self.tables if table.label == label for c in table.cells if c.metric == "accuracy"]
+    def curves(self, results: Path) -> list[Curve]:
+        """Return the accuracy of each round behind the figure over time, of those cells that have a run done."""
+        figures = [table for table in self.tables if table.label == OVER_TIME]
+        cells = [cell for figure in figures for cell in figure.cells if cell.metric == "accuracy"]
         ids = {
             cell: [run.id for s in self.seeds if (run := self.variant.run(cell, s, self.overrides))]
             for cell in cells
