@@ -81,6 +81,35 @@ def test_clients_and_evaluation_hear_of_the_rounds_done_before(tmp_path) -> None
     assert list(result.evaluate_metrics_clientapp) == [3]
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_second_start_of_the_same_object_goes_on_where_the_first_ended(kept, tmp_path, flower_log) -> None:
+    def make(folder):
+        return FilteredStrategy(fedavg(), Flanders(keep=0.7), state_dir=tmp_path / folder if kept else None, seed=3)
+
+    expected = make("whole").start(grid_of(6), START, num_rounds=5)
+    grid, other = grid_of(6), model((6, 7), (7,), seed=5)
+    if kept:
+        make("cut").start(grid, START, num_rounds=1)
+    strategy = make("cut")
+    first = strategy.start(grid, START, num_rounds=3)
+    first.arrays.clear()  # the caller's to do with as it likes
+    result = strategy.start(grid, other, num_rounds=5)
+    np.testing.assert_array_equal(flat(result.arrays), flat(expected.arrays))
+    assert list(result.train_metrics_clientapp) == [4, 5]
+    assert "going on after round 3 of 5" in flower_log.text
+    assert "None" not in " ".join(r.getMessage() for r in flower_log.records if "going on" in r.getMessage())
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_start_with_nothing_left_to_do_says_so(kept, tmp_path, flower_log) -> None:
+    strategy = FilteredStrategy(fedavg(), KeepAll(), state_dir=tmp_path if kept else None)
+    first = strategy.start(grid_of(3), START, num_rounds=2)
+    again = strategy.start(grid_of(3), START, num_rounds=2)
+    np.testing.assert_array_equal(flat(again.arrays), flat(first.arrays))
+    where = f"in {tmp_path / FILE}. Name another `state_dir`, or raise" if kept else "done. Raise"
+    assert f"flanders: nothing left to do: all 2 rounds are {where} `num_rounds`." in flower_log.text
+
+
 def test_when_all_rounds_are_done_the_saved_model_is_the_result(tmp_path) -> None:
     def make():
         return FilteredStrategy(fedavg(), KeepAll(), state_dir=tmp_path)

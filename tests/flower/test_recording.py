@@ -94,6 +94,13 @@ def test_the_rounds_of_a_restarted_serverapp_are_in_the_same_run(tmp_path) -> No
     assert run.status == "done"
 
 
+def test_a_run_that_is_started_again_with_nothing_left_to_do_stays_done(tmp_path) -> None:
+    for rounds in (2, 2, 1):
+        live(tmp_path / "live.sqlite", rounds, state_dir=tmp_path / "state")
+        (run,) = read_results(tmp_path / "live.sqlite")
+        assert (run.status, run.rounds.tolist()) == ("done", [1, 2])
+
+
 def test_federations_without_a_common_state_are_runs_of_their_own(tmp_path) -> None:
     live(tmp_path / "live.sqlite", 1)
     live(tmp_path / "live.sqlite", 2)

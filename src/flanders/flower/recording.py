@@ -237,15 +237,17 @@ class Recorder:
         """Leave the results file; the federation is over if `done`."""
         if self._store is None:
             return
-        if done and self.reports:
-            self._write(self.reports[-1], last=True)
-        elif self._store is not None:
-            self._store.release(self.spec.id)
-        if self._store is not None:
-            self._store.close()
+        try:
+            if done:
+                self._store.write_rounds(self.spec.id, [], last=True)
+            else:
+                self._store.release(self.spec.id)
+        except (InputError, ClaimLost) as error:
+            log(ERROR, "flanders: the results file does not say that the federation has ended: %s", error)
+        self._store.close()
         self._store = None
 
-    def _write(self, report: RoundReport, *, last: bool = False) -> None:
+    def _write(self, report: RoundReport) -> None:
         if self._store is None:
             return
         unusable = report.having(Fate.REFUSED, Fate.SILENT)
@@ -264,6 +266,6 @@ class Recorder:
             {v.asked.client: v.why for v in report.verdicts if v.why},
         )
         try:
-            self._store.write_round(self.spec.id, stored, last=last)
+            self._store.write_round(self.spec.id, stored)
         except (InputError, ClaimLost) as error:  # a federation does not end for want of a disk
             log(ERROR, "flanders: round %s is not in the results file: %s", report.number, error)

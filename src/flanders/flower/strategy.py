@@ -107,14 +107,15 @@ class FilteredStrategy(Strategy):
         self.strategy, self.filter, self.ban, self.fallback = strategy, filter, ban, fallback
         self.sketch, self.unscored, self.identify, self.max_examples = sketch, unscored, identify, max_examples
         self._notebook = Notebook(state_dir)
-        self._memory = self._notebook.open(filter, sketch, np.random.default_rng(seed))
+        memory = self._notebook.open(filter, sketch, np.random.default_rng(seed))
+        self._arrays = memory.arrays  # the global model after the last round
+        self._memory = replace(memory, model={})
         spec = describe(self._memory.run, strategy, filter, fallback, sketch)
         self._recorder = Recorder(None if results is None else Path(results), spec)
         self._weight_key = find_weight_key(strategy)
         self._done_before = self._memory.rounds  # rounds of earlier processes
         self._asked: list[Asked] = []
         self._banned: list[Asked] = []
-        self._arrays = ArrayRecord()
         self._sent_at = 0.0
         self._matrices = Reused()
         self._has_aggregated = False
@@ -233,14 +234,14 @@ class FilteredStrategy(Strategy):
     ) -> Result:
         """Carry out the rounds as `flwr.serverapp.strategy.Strategy.start` does, after those already done.
 
-        With a `state_dir` of an earlier start, the rounds in it count, and its global model takes the place of
-        `initial_arrays`.
+        The rounds of an earlier start, of this object or with the same `state_dir`, count, and the global model
+        after them takes the place of `initial_arrays`.
         """
         done, self._done_before = self._memory.rounds, self._memory.rounds
         self._plan(initial_arrays)
         if done:
-            initial_arrays = self._memory.arrays
-            log(INFO, "flanders: going on after round %s of %s, saved in %s", done, num_rounds, self._notebook.path)
+            initial_arrays = self._arrays
+            self._tell_of_earlier_rounds(num_rounds)
 
         def evaluate(number: int, arrays: ArrayRecord) -> MetricRecord | None:
             metrics = evaluate_fn(number + done, arrays) if evaluate_fn is not None else None
@@ -272,6 +273,15 @@ class FilteredStrategy(Strategy):
         if not result.arrays:
             result.arrays = initial_arrays
         return self._completed(result, done)
+
+    def _tell_of_earlier_rounds(self, num_rounds: int) -> None:
+        done, path = self._memory.rounds, self._notebook.path
+        if done < num_rounds:
+            where = "" if path is None else f", saved in {path}"
+            log(INFO, "flanders: going on after round %s of %s%s", done, num_rounds, where)
+        else:
+            where = "done. Raise" if path is None else f"in {path}. Name another `state_dir`, or raise"
+            log(WARNING, "flanders: nothing left to do: all %s rounds are %s `num_rounds`.", done, where)
 
     def _completed(self, result: Result, done: int) -> Result:
         """Count a result's rounds from the very first, and add what became of each client."""
@@ -324,7 +334,9 @@ class FilteredStrategy(Strategy):
             bad = report.having(Fate.DROPPED, Fate.REFUSED) if kept else report.having(Fate.REFUSED)
             bans = bans.after_round(self.ban, report.number, [v.asked.client for v in bad], kept)
         self._memory = replace(self._memory, rounds=report.number, bans=bans)
-        self._notebook.save(self._memory, self._arrays if aggregation.arrays is None else aggregation.arrays)
+        if aggregation.arrays is not None:
+            self._arrays = aggregation.arrays.copy()  # whatever becomes of the record that is returned
+        self._notebook.save(self._memory, self._arrays)
         self._recorder.tell(report)
 
 
