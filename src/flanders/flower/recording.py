@@ -74,10 +74,12 @@ class RoundReport:
     def line(self) -> str:
         """Return the round in one line for people: how many were kept, and who was not and why."""
         kept, replied = len(self.having(Fate.KEPT)), len(self.having(Fate.KEPT, Fate.DROPPED, Fate.REFUSED))
-        parts = [f"round {self.number}: kept {kept} of {replied} replies"]
-        unused = {fate: self.having(fate) for fate in Fate if fate is not Fate.KEPT}
-        parts += [f"{fate} {_told(some)}" for fate, some in unused.items() if some]
-        return "; ".join([*parts, *self.notes])
+        return "; ".join([f"round {self.number}: kept {kept} of {replied} replies", *self.unused(), *self.notes])
+
+    def unused(self) -> list[str]:
+        """Return who was not kept and why, in words, one text for each fate."""
+        by_fate = {fate: self.having(fate) for fate in Fate if fate is not Fate.KEPT}
+        return [f"{fate} {_told(some)}" for fate, some in by_fate.items() if some]
 
     def metrics(self) -> dict[str, int | float | list[int]]:
         """Return how many clients came to what, and the nodes of those that replied in vain."""

@@ -150,14 +150,7 @@ class FilteredStrategy(Strategy):
         aggregation = Aggregation(number, messages, plan, view, view.of_model(self._arrays))
         verdicts: list[Verdict] = []
         if answers:
-            round_ = Round(
-                view.matrix[: len(answers)],
-                tuple(answer.client for answer in answers),
-                np.array([weight_of(message, self._weight_key) for message in messages]),
-                aggregation.before,
-                layers=view.layers,
-            )
-            verdicts = self._defend(round_, [answer.asked for answer in answers], aggregation, found)
+            verdicts = self._defend([answer.asked for answer in answers], aggregation, found)
         else:
             found.notes.append(f"no reply can be used: {STAYS}")
         ended = time.perf_counter()
@@ -173,10 +166,17 @@ class FilteredStrategy(Strategy):
         metrics.update(report.metrics())
         return aggregation.arrays, metrics
 
-    def _defend(self, round_: Round, asked: list[Asked], aggregation: Aggregation, found: Sorted) -> list[Verdict]:
+    def _defend(self, asked: list[Asked], aggregation: Aggregation, found: Sorted) -> list[Verdict]:
         """Run the five lines that the simulator runs, and return what became of each row."""
-        fallback = self.fallback
+        fallback, view = self.fallback, aggregation.view
         try:
+            round_ = Round(
+                view.matrix[: len(asked)],
+                tuple(one.client for one in asked),
+                np.array([weight_of(message, self._weight_key) for message in aggregation.messages]),
+                aggregation.before,
+                layers=view.layers,
+            )
             outcome = defend(
                 self.filter,
                 self._memory.state,
@@ -207,12 +207,13 @@ class FilteredStrategy(Strategy):
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Let the strategy aggregate the replies that can be used."""
-        found = sort_replies(replies, self._asked)
-        check_metrics(found, self._weight_key, None)
-        for client, (fate, why) in found.failed.items():
-            log(WARNING, "flanders: evaluation of %s: %s, %s", client, fate, why)
+        number, found = server_round + self._done_before, sort_replies(replies, self._asked)
+        check_metrics(found, self._weight_key, self.max_examples)
+        report = RoundReport(number, tuple(self._failures(found)), tuple(found.notes))
+        if odd := [*report.unused(), *report.notes]:
+            log(WARNING, "flanders: evaluation of round %s: %s", number, "; ".join(odd))
         usable = [answer.message for answer in found.answers]
-        metrics = self.strategy.aggregate_evaluate(server_round + self._done_before, usable)
+        metrics = self.strategy.aggregate_evaluate(number, usable)
         self._recorder.add_evaluation(metrics)
         return metrics
 
@@ -314,16 +315,16 @@ class FilteredStrategy(Strategy):
         self, number: int, verdicts: list[Verdict], found: Sorted, seconds: dict[str, float]
     ) -> RoundReport:
         """Put everyone's verdict together, in the order of the clients' names."""
-        by_client = {verdict.asked.client: verdict for verdict in verdicts}
-        for asked in self._asked:
-            if asked.client in found.failed:
-                by_client[asked.client] = Verdict(asked, *found.failed[asked.client])
+        by_client = {verdict.asked.client: verdict for verdict in [*verdicts, *self._failures(found)]}
         for asked in self._banned:
             last = self._memory.bans.until[asked.client]
             by_client[asked.client] = Verdict(asked, Fate.BANNED, f"until round {last}")
         order = by_name(list(by_client))
         everyone = list(by_client.values())
         return RoundReport(number, tuple(everyone[i] for i in order), tuple(found.notes), seconds)
+
+    def _failures(self, found: Sorted) -> list[Verdict]:
+        return [Verdict(a, *found.failed[a.client]) for a in self._asked if a.client in found.failed]
 
     def _remember(self, report: RoundReport, aggregation: Aggregation) -> None:
         """Count offences, save the memory and the model, and tell of the round."""
