@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from flanders import DistanceToGlobal, Flanders, KeepAll
-from flanders.flower import FilteredStrategy
+from flanders.flower import Ban, FilteredStrategy
+from flanders.types import InputError
 from flower.federation import app, content, flat, grid_of, model, play, strategies
 
 START = model((6, 7), (7,))
@@ -296,17 +297,75 @@ def test_a_strategy_that_never_works_is_the_users_to_mend() -> None:
         play(strategy, grid_of(3), START, 1)
 
 
-def test_a_strategy_that_fails_later_costs_the_round_not_the_run(flower_log) -> None:
-    class Moody(strategies.FedAvg):
-        def aggregate_train(self, server_round, replies):
-            if server_round == 2:
-                raise ZeroDivisionError("division by zero")
-            return super().aggregate_train(server_round, replies)
+def broken(records, key):
+    raise KeyError("my-metric")
 
-    _, second, third = play(FilteredStrategy(Moody(), KeepAll()), grid_of(3), START, 3)
-    assert second[0] is None
-    assert third[0] is not None
+
+def test_a_fallback_that_works_does_not_hide_a_strategy_that_never_does() -> None:
+    bad = strategies.FedAvg(train_metrics_aggr_fn=broken)
+    strategy = FilteredStrategy(bad, Flanders(keep=0.8), fallback=strategies.FedMedian())
+    play(strategy, grid_of(5), START, 1)
+    with pytest.raises(KeyError, match="my-metric"):
+        play(strategy, grid_of(5), START, 1, first=2)
+
+
+def test_a_fallback_that_cannot_work_says_what_is_called_of_it() -> None:
+    strategy = FilteredStrategy(strategies.FedAvg(), Flanders(keep=0.8), fallback=strategies.FedAdam())
+    with pytest.raises(
+        InputError, match=r"`fallback` FedAdam failed .* Nothing but its `aggregate_train` is called"
+    ):
+        play(strategy, grid_of(5), START, 1)
+
+
+class Moody(strategies.FedAvg):
+    """Fails in the third round."""
+
+    def aggregate_train(self, server_round, replies):
+        if server_round == 3:
+            raise ZeroDivisionError("division by zero")
+        return super().aggregate_train(server_round, replies)
+
+    def aggregate_evaluate(self, server_round, replies):
+        if server_round == 3:
+            raise ZeroDivisionError("division by zero")
+        return super().aggregate_evaluate(server_round, replies)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_strategy_that_fails_later_costs_the_round_not_the_run(restarted, flower_log, tmp_path) -> None:
+    def make():
+        return FilteredStrategy(Moody(), KeepAll(), state_dir=tmp_path)
+
+    strategy = make()
+    strategy.start(grid_of(3), START, num_rounds=2)
+    result = (make() if restarted else strategy).start(grid_of(3), START, num_rounds=4)
+    assert list(result.evaluate_metrics_clientapp) == [4]
     assert "Moody failed (ZeroDivisionError: division by zero): the global model stays" in flower_log.text
+    assert "flanders: Moody failed to evaluate" in flower_log.text
+
+
+def test_an_evaluation_that_never_works_is_the_users_to_mend() -> None:
+    strategy = FilteredStrategy(strategies.FedAvg(evaluate_metrics_aggr_fn=broken), KeepAll())
+    with pytest.raises(KeyError, match="my-metric"):
+        strategy.start(grid_of(3), START, num_rounds=1)
+
+
+def test_a_reason_to_refuse_everybody_from_the_start_is_the_users_to_mend() -> None:
+    forgetful = sends(lambda honest: content(honest["arrays"], **{"num-examples": None}))
+    strategy = FilteredStrategy(strategies.FedAvg(), KeepAll(), ban=Ban(after=1, rounds=5))
+    everybody = grid_of(3, dict.fromkeys(range(3), forgetful))
+    with pytest.raises(InputError, match=r"All 3 replies of round 1 .*: metric 'num-examples' is missing\."):
+        play(strategy, everybody, START, 1)
+    assert strategy._memory.bans.offences == {}
+    play(strategy, grid_of(3), START, 1)
+    (found,) = play(strategy, everybody, START, 1, first=2)
+    assert found[1]["flanders-refused"] == 3
+
+
+def test_one_bad_reply_does_not_end_the_run_though_nobody_else_has_replied() -> None:
+    twists = {0: metric(num_examples=0), 1: lambda message, honest: None}
+    ((arrays, _),) = play(FilteredStrategy(strategies.FedAvg(), KeepAll()), grid_of(2, twists), START, 1)
+    assert arrays is None
 
 
 def test_an_aggregate_that_is_not_finite_is_not_used(flower_log) -> None:

@@ -154,6 +154,16 @@ def test_a_model_without_anything_to_score_is_refused() -> None:
         play(strategy, grid_of(3), model((3,), dtype="int64"), 1)
 
 
+@pytest.mark.parametrize("value", [np.nan, 1e300])
+def test_a_model_to_start_from_that_is_not_finite_is_refused(value) -> None:
+    start = model((6, 7), (7,), dtype="float64")
+    start["layer1.weight"] = app.Array(np.full(7, value))
+    grid = grid_of(3)
+    with pytest.raises(InputError, match=r"`initial_arrays` cannot .*: array 'layer1.weight' is not finite\."):
+        FilteredStrategy(strategies.FedAvg(), KeepAll()).start(grid, start, num_rounds=1)
+    assert grid.sent == []
+
+
 def test_start_runs_the_rounds_and_the_result_holds_every_verdict(flower_log) -> None:
     strategy = FilteredStrategy(strategies.FedAvg(), Flanders(keep=0.75))
     evaluated = []

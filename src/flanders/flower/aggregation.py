@@ -42,13 +42,15 @@ class Aggregation:
         self.arrays: ArrayRecord | None = None
         """The new global model."""
         self.metrics: MetricRecord | None = None
+        self.used: Strategy | None = None
+        """Who aggregated, or tried to."""
         self.note = ""
         self.error: Exception | None = None
         self.seconds = 0.0
 
     def by(self, strategy: Strategy, kept: IntVector) -> NDArray[np.floating]:
         """Let a strategy aggregate these rows' replies."""
-        start = time.perf_counter()
+        start, self.used = time.perf_counter(), strategy
         try:
             arrays, self.metrics = strategy.aggregate_train(self.number, [self.messages[row] for row in kept])
             return self._seen(arrays)

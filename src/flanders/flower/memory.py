@@ -45,6 +45,8 @@ class Memory:
     """The plan of the model; empty before the first round."""
     model: dict[str, Any] = field(default_factory=dict)
     """The global model after the last round; empty if it is not saved."""
+    worked: tuple[str, ...] = ()
+    """What of the user's has worked at least once: `strategy`, `fallback`, `evaluation`."""
     format: int = FORMAT
 
     @property
@@ -58,6 +60,15 @@ class Memory:
     def planned(self, plan: Plan) -> Memory:
         """Return the memory of a federation with this model."""
         return replace(self, pieces=tuple((p.name, p.shape, p.start) for p in plan.pieces))
+
+    def having_worked(self, role: str) -> Memory:
+        """Return the memory of a federation in which this has worked."""
+        return self if role in self.worked else replace(self, worked=(*self.worked, role))
+
+    @property
+    def has_aggregated(self) -> bool:
+        """Whether there has ever been a new global model."""
+        return "strategy" in self.worked or "fallback" in self.worked
 
     @property
     def arrays(self) -> ArrayRecord:

@@ -115,6 +115,16 @@ class Plan:
         """Tell whether arrays of the server's own have these names and shapes."""
         return {p.name: p.shape for p in self.pieces} == {name: tuple(a.shape) for name, a in arrays.items()}
 
+    def check(self, arrays: Mapping[str, Array]) -> None:
+        """Complain if the model to start from holds what no reply may hold."""
+        for piece in self.pieces:
+            try:
+                piece.decode(arrays[piece.name])
+            except BadReply as why:
+                raise InputError(
+                    f"`initial_arrays` cannot be trained from: {why}. Start from another model."
+                ) from why
+
     def scored(self, arrays: Mapping[str, Array]) -> Iterator[tuple[Piece, Numbers]]:
         """Yield what filters see of the server's own arrays, one layer at a time."""
         for piece in self.pieces:

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from logging import INFO, WARNING
+from logging import ERROR, INFO, WARNING
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +118,6 @@ class FilteredStrategy(Strategy):
         self._banned: list[Asked] = []
         self._sent_at = 0.0
         self._matrices = Reused()
-        self._has_aggregated = False
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -152,6 +151,7 @@ class FilteredStrategy(Strategy):
         if answers:
             verdicts = self._defend([answer.asked for answer in answers], aggregation, found)
         else:
+            self._check_setup(number, found)
             found.notes.append(f"no reply can be used: {STAYS}")
         ended = time.perf_counter()
         seconds = {
@@ -187,12 +187,34 @@ class FilteredStrategy(Strategy):
         except InputError as error:  # too few clients for the filter, most likely
             found.notes.append(f"the filter cannot judge this round ({error}): {STAYS}")
             return [Verdict(one, Fate.DROPPED) for one in asked]
-        if aggregation.error is not None and not self._has_aggregated:
-            raise aggregation.error  # it has never worked: this is the user's to mend, not a client's doing
-        self._has_aggregated |= aggregation.arrays is not None
+        role = "strategy" if aggregation.used is self.strategy else "fallback"
+        if aggregation.error is not None:
+            self._excuse(role, aggregation.error)
+        if aggregation.arrays is not None:
+            self._memory = self._memory.having_worked(role)
         self._memory = replace(self._memory, state=outcome.state)
         found.notes.extend(note for note in (outcome.note, aggregation.note) if note)
         return judge(asked, set(outcome.kept.tolist()), outcome.scores)
+
+    def _excuse(self, role: str, error: Exception) -> None:
+        """Raise the error of what has never worked: that is the user's to mend, not a client's doing."""
+        if role in self._memory.worked:
+            return
+        if role == "fallback":
+            raise InputError(
+                f"The `fallback` {type(self.fallback).__name__} failed before it ever worked: {error} "
+                "Nothing but its `aggregate_train` is called. Take one that needs no more, e.g. FedMedian()."
+            ) from error
+        raise error
+
+    def _check_setup(self, number: int, found: Sorted) -> None:
+        """Complain if all replies are refused for one reason before anything was aggregated: no client's doing."""
+        reasons = [why for fate, why in found.failed.values() if fate is Fate.REFUSED]
+        if not self._memory.has_aggregated and len(reasons) > 1 and len(set(reasons)) == 1:
+            raise InputError(
+                f"All {len(reasons)} replies of round {number} are refused for the same reason: {reasons[0]}. "
+                "Nothing has been aggregated so far. See what the ClientApp sends and what the strategy asks for."
+            )
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -213,7 +235,14 @@ class FilteredStrategy(Strategy):
         if odd := [*report.unused(), *report.notes]:
             log(WARNING, "flanders: evaluation of round %s: %s", number, "; ".join(odd))
         usable = [answer.message for answer in found.answers]
-        metrics = self.strategy.aggregate_evaluate(number, usable)
+        try:
+            metrics = self.strategy.aggregate_evaluate(number, usable)
+        except Exception as error:  # what the strategy makes of replies is not in our hands
+            self._excuse("evaluation", error)
+            log(ERROR, "flanders: %s failed to evaluate", type(self.strategy).__name__, exc_info=error)
+            return None
+        if metrics is not None:
+            self._memory = self._memory.having_worked("evaluation")
         self._recorder.add_evaluation(metrics)
         return metrics
 
@@ -239,10 +268,12 @@ class FilteredStrategy(Strategy):
         after them takes the place of `initial_arrays`.
         """
         done, self._done_before = self._memory.rounds, self._memory.rounds
-        self._plan(initial_arrays)
+        plan = self._plan(initial_arrays)
         if done:
             initial_arrays = self._arrays
             self._tell_of_earlier_rounds(num_rounds)
+        else:
+            plan.check(initial_arrays)
 
         def evaluate(number: int, arrays: ArrayRecord) -> MetricRecord | None:
             metrics = evaluate_fn(number + done, arrays) if evaluate_fn is not None else None
