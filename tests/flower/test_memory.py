@@ -151,17 +151,26 @@ def test_a_foreign_state_is_a_clear_error(foreign, tmp_path) -> None:
 
 def test_the_state_of_another_filter_or_sketch_is_a_clear_error(tmp_path) -> None:
     FilteredStrategy(fedavg(), Flanders(keep=0.7), state_dir=tmp_path).start(grid_of(3), START, num_rounds=1)
-    with pytest.raises(InputError, match=r"was saved with filter=Flanders\(keep=0.7.*but now filter=KeepAll\(\)"):
+    with pytest.raises(InputError, match=r"was saved with Flanders, but now there is KeepAll\."):
         FilteredStrategy(fedavg(), KeepAll(), state_dir=tmp_path)
-    with pytest.raises(InputError, match="was saved with sketch=None, but now sketch=64"):
+    differing = (
+        r"was saved with Flanders\(keep=0.7, window=\d+\), but now there is Flanders\(keep=0.8, window=9\)\."
+    )
+    with pytest.raises(InputError, match=differing):
+        FilteredStrategy(fedavg(), Flanders(keep=0.8, window=9), state_dir=tmp_path)
+    with pytest.raises(InputError, match="was saved with sketch=None, but now there is sketch=64"):
         FilteredStrategy(fedavg(), Flanders(keep=0.7), state_dir=tmp_path, sketch=64)
 
 
 def test_the_state_of_another_model_is_a_clear_error(tmp_path) -> None:
     FilteredStrategy(fedavg(), KeepAll(), state_dir=tmp_path).start(grid_of(3), START, num_rounds=1)
     strategy = FilteredStrategy(fedavg(), KeepAll(), state_dir=tmp_path)
-    with pytest.raises(InputError, match="The global model has other arrays than in earlier rounds, which"):
-        strategy.start(grid_of(3), model((5, 5)), num_rounds=2)
+    for shapes, difference in (
+        (((5, 5),), "missing 'layer1.weight'"),
+        (((6, 8), (7,)), r"\(6, 8\) instead of \(6, 7\)"),
+    ):
+        with pytest.raises(InputError, match=rf"The global model has other arrays .*{difference}\), which"):
+            strategy.start(grid_of(3), model(*shapes), num_rounds=2)
 
 
 def test_a_folder_that_cannot_be_made_is_a_clear_error(tmp_path) -> None:

@@ -64,8 +64,8 @@ class Aggregation:
     def _seen(self, arrays: ArrayRecord | None) -> NDArray[np.floating]:
         if not arrays:
             return self._stay("the strategy returned no model")
-        if not self.plan.fits(arrays):
-            return self._stay("the strategy returned a model with other arrays")
+        if difference := self.plan.difference(arrays):
+            return self._stay(f"the strategy returned a model with other arrays ({difference})")
         model = self.view.of_model(arrays)
         if not np.isfinite(model).all() or not self.plan.rest_is_finite(arrays):
             return self._stay("the aggregate was not finite")

@@ -47,6 +47,8 @@ class Memory:
     """The global model after the last round; empty if it is not saved."""
     worked: tuple[str, ...] = ()
     """What of the user's has worked at least once: `strategy`, `fallback`, `evaluation`."""
+    parameters: dict[str, str] = field(default_factory=dict)
+    """The filter's, in words, to tell what has changed."""
     format: int = FORMAT
 
     @property
@@ -95,22 +97,21 @@ class Notebook:
                 _make_folder(self.path.parent)
             run = secrets.token_hex(8)
             secret = int(rng.integers(0, 2**63))
-            return Memory(repr(filter_), sketch, secret, run, filter_.init(rng))
+            return Memory(repr(filter_), sketch, secret, run, filter_.init(rng), parameters=_parameters_of(filter_))
         try:
             found = load_state(self.path)
         except (KeyError, TypeError) as error:
             raise InputError(f"{self.path} is of another version or kind ({error}). {ELSEWHERE}") from error
         if not isinstance(found, Memory) or found.format != FORMAT:
             raise InputError(f"{self.path} was not saved by FilteredStrategy. {ELSEWHERE}")
-        for what, saved, asked in (
-            ("filter", found.filter_name, repr(filter_)),
-            ("sketch", found.sketch, sketch),
-        ):
-            if saved != asked:
-                raise InputError(
-                    f"{self.path} was saved with {what}={saved}, but now {what}={asked}. "
-                    f"Go on with the one it was saved with. {ELSEWHERE}"
-                )
+        saved, asked = f"sketch={found.sketch}", f"sketch={sketch}"
+        if found.filter_name != repr(filter_):
+            saved, asked = _changes(found, filter_)
+        if saved != asked:
+            raise InputError(
+                f"{self.path} was saved with {saved}, but now there is {asked}. "
+                f"Go on with what it was saved with. {ELSEWHERE}"
+            )
         return found
 
     def save(self, memory: Memory, arrays: ArrayRecord) -> None:
@@ -132,3 +133,19 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"`state_dir` {folder} cannot be made: {error.strerror or error}.") from error
+
+
+def _parameters_of(filter_: Filter[Any]) -> dict[str, str]:
+    return {name: repr(value) for name, value in getattr(filter_, "__dict__", {}).items()}
+
+
+def _changes(found: Memory, filter_: Filter[Any]) -> tuple[str, str]:
+    """Return a saved filter and another one in words, with the parameters alone in which they differ."""
+    name, before, now = type(filter_).__name__, found.parameters, _parameters_of(filter_)
+    if not found.filter_name.startswith(f"{name}("):
+        return found.filter_name.partition("(")[0], name
+    names = [key for key in now if key in before and before[key] != now[key]]
+    if not names:
+        return found.filter_name, repr(filter_)
+    was, is_ = (", ".join(f"{key}={values[key]}" for key in names) for values in (before, now))
+    return f"{name}({was})", f"{name}({is_})"

@@ -13,14 +13,12 @@ from flwr.app import ArrayRecord, Message
 from flwr.common.constant import SUPERLINK_NODE_ID
 
 from flanders.flower.identity import Asked
-from flanders.flower.plan import BadReply, Plan
+from flanders.flower.plan import NAME, BadReply, Plan
 from flanders.flower.views import RoundView
 from flanders.types import ClientId, by_name
 
 REASON = 120
 """Letters of what is wrong with a reply that are told at most."""
-NAME = 60
-"""Letters of a name that a client has chosen that are told at most."""
 MOST_EXAMPLES = 2**53
 """Examples that a client may claim at most: sums of more than that are not exact."""
 
@@ -183,11 +181,8 @@ def _array_record(message: Message, plan: Plan) -> ArrayRecord:
     records = list(message.content.array_records.values())
     if len(records) != 1:
         raise BadReply(f"{len(records)} ArrayRecords instead of one")
-    names = set(records[0])
-    if names != set(plan.names):
-        missing, more = sorted(set(plan.names) - names), sorted(names - set(plan.names))
-        parts = [f"{text} {list_names(some)}" for text, some in (("missing", missing), ("unknown", more)) if some]
-        raise BadReply(f"arrays with other names: {', '.join(parts)}")
+    if difference := plan.difference_of_names(records[0]):
+        raise BadReply(f"arrays with other names: {difference}")
     return records[0]
 
 
@@ -197,18 +192,6 @@ def empty(replies: Iterable[Message]) -> None:
         if reply.has_content():
             for record in reply.content.array_records.values():
                 record.clear()
-
-
-def list_names(names: Sequence[str], most: int = 3) -> str:
-    """Return a few names and how many more there are.
-
-    Examples
-    --------
-    >>> list_names(["a", "b", "c", "d", "e"])
-    "'a', 'b', 'c' and 2 more"
-    """
-    shown = ", ".join(repr(name[:NAME]) for name in names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
 def find_weight_key(strategy: Any) -> str | None:

@@ -25,6 +25,7 @@ from flanders.flower.memory import ELSEWHERE, Notebook
 from flanders.flower.plan import Plan, is_buffer
 from flanders.flower.recording import Recorder, RoundReport, Verdict, describe, judge
 from flanders.flower.replies import (
+    MOST_EXAMPLES,
     Fate,
     Sorted,
     check_metrics,
@@ -34,9 +35,12 @@ from flanders.flower.replies import (
     sort_replies,
     weight_of,
 )
+from flanders.flower.setup import check_function, check_kind, check_path, check_refusals, warn_of_own_start
 from flanders.flower.spilling import SpillingGrid
 from flanders.flower.views import Reused, RoundView, Sketched, Whole
 from flanders.types import InputError, Round, by_name, check_number
+
+ME = "FilteredStrategy"
 
 
 class FilteredStrategy(Strategy):
@@ -49,6 +53,7 @@ class FilteredStrategy(Strategy):
     ----------
     strategy
         The strategy to protect. Differential privacy goes inside, for clipping first would hide who is abnormal.
+        A `start` of its own is not called.
     filter
         Whom to keep. Default: `Flanders()`, which need not be told how many. With one that must, prefer a
         fraction to a number of clients: where fewer reply than are to be kept, the global model stays.
@@ -101,9 +106,20 @@ class FilteredStrategy(Strategy):
         seed: int | None = None,
     ) -> None:
         filter = Flanders() if filter is None else filter
-        _check_kinds(strategy, filter, fallback, ban)
-        if sketch is not None:
-            check_number("FilteredStrategy", "sketch", sketch, 2, whole=True)
+        check_kind(ME, "strategy", strategy, Strategy)
+        check_kind(ME, "filter", filter, Filter)
+        check_kind(ME, "ban", ban, Ban, optional=True)
+        check_kind(ME, "fallback", fallback, Strategy, optional=True)
+        for name, number, low in (("sketch", sketch, 2), ("seed", seed, 0)):
+            if number is not None:
+                check_number(ME, name, number, low, whole=True)
+        if max_examples is not None:
+            check_number(ME, "max_examples", max_examples, 0, MOST_EXAMPLES)
+        check_path(ME, "state_dir", state_dir)
+        check_path(ME, "results", results)
+        check_function(ME, "unscored", unscored)
+        check_function(ME, "identify", identify)
+        warn_of_own_start(strategy)
         self.strategy, self.filter, self.ban, self.fallback = strategy, filter, ban, fallback
         self.sketch, self.unscored, self.identify, self.max_examples = sketch, unscored, identify, max_examples
         self._notebook = Notebook(state_dir)
@@ -151,7 +167,8 @@ class FilteredStrategy(Strategy):
         if answers:
             verdicts = self._defend([answer.asked for answer in answers], aggregation, found)
         else:
-            self._check_setup(number, found)
+            if not self._memory.has_aggregated:
+                check_refusals(number, found.failed)
             found.notes.append(f"no reply can be used: {STAYS}")
         ended = time.perf_counter()
         seconds = {
@@ -207,15 +224,6 @@ class FilteredStrategy(Strategy):
             ) from error
         raise error
 
-    def _check_setup(self, number: int, found: Sorted) -> None:
-        """Complain if all replies are refused for one reason before anything was aggregated: no client's doing."""
-        reasons = [why for fate, why in found.failed.values() if fate is Fate.REFUSED]
-        if not self._memory.has_aggregated and len(reasons) > 1 and len(set(reasons)) == 1:
-            raise InputError(
-                f"All {len(reasons)} replies of round {number} are refused for the same reason: {reasons[0]}. "
-                "Nothing has been aggregated so far. See what the ClientApp sends and what the strategy asks for."
-            )
-
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
@@ -267,6 +275,8 @@ class FilteredStrategy(Strategy):
         The rounds of an earlier start, of this object or with the same `state_dir`, count, and the global model
         after them takes the place of `initial_arrays`.
         """
+        check_kind(f"{ME}.start", "initial_arrays", initial_arrays, ArrayRecord)
+        check_number(f"{ME}.start", "num_rounds", num_rounds, 0, whole=True)
         done, self._done_before = self._memory.rounds, self._memory.rounds
         plan = self._plan(initial_arrays)
         if done:
@@ -330,10 +340,10 @@ class FilteredStrategy(Strategy):
         if plan is None:
             plan = Plan.of(arrays, self.unscored)
             self._memory = self._memory.planned(plan)
-        if not plan.fits(arrays):
+        if difference := plan.difference(arrays):
+            where = "" if self._notebook.path is None else f", which {self._notebook.path} holds. {ELSEWHERE}"
             raise InputError(
-                "The global model has other arrays than in earlier rounds"
-                + ("." if self._notebook.path is None else f", which {self._notebook.path} holds. {ELSEWHERE}")
+                f"The global model has other arrays than in earlier rounds ({difference}){where or '.'}"
             )
         return plan
 
@@ -370,17 +380,3 @@ class FilteredStrategy(Strategy):
             self._arrays = aggregation.arrays.copy()  # whatever becomes of the record that is returned
         self._notebook.save(self._memory, self._arrays)
         self._recorder.tell(report)
-
-
-def _check_kinds(strategy: object, filter_: object, fallback: object, ban: object) -> None:
-    for name, value, kind, example in (
-        ("strategy", strategy, Strategy, "flwr.serverapp.strategy.FedAvg()"),
-        ("filter", filter_, Filter, "Flanders(keep=0.8)"),
-        ("fallback", fallback, Strategy, "flwr.serverapp.strategy.FedMedian()"),
-        ("ban", ban, Ban, "Ban(after=3, rounds=5)"),
-    ):
-        if not isinstance(value, kind) and not (value is None and name in ("fallback", "ban")):
-            raise InputError(
-                f"The `{name}` parameter of FilteredStrategy must be a {kind.__name__}, e.g. {example}. "
-                f"Got {value!r} instead."
-            )
