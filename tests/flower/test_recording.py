@@ -12,7 +12,7 @@ from flanders.flower import Ban, FilteredStrategy
 from flanders.report.data import read_results
 from flanders.report.naming import Names
 from flanders.types import InputError
-from flower.federation import LocalGrid, app, grid_of, model, strategies
+from flower.federation import LocalGrid, app, grid_of, model, play, strategies
 
 START = model((6, 7), (7,))
 
@@ -163,10 +163,33 @@ def test_a_line_of_the_log_names_some_and_counts_the_rest(flower_log) -> None:
     assert "119 [no reply] and 30 more; no reply can be used" in line
 
 
+def test_a_round_whose_aggregate_is_of_no_use_is_a_warning_and_a_metric(flower_log) -> None:
+    class Moody(strategies.FedAvg):
+        def aggregate_train(self, server_round, replies):
+            arrays, metrics = super().aggregate_train(server_round, replies)
+            return (None if server_round == 2 else arrays), metrics
+
+    strategy = FilteredStrategy(Moody(fraction_evaluate=0.0), Flanders())
+    result = strategy.start(grid_of(4), START, num_rounds=3)
+    assert [result.train_metrics_clientapp[n]["flanders-stayed"] for n in (1, 2, 3)] == [0, 1, 0]
+    told = [(r.levelname, r.getMessage()) for r in flower_log.records if "flanders: round" in r.getMessage()]
+    assert [level for level, _ in told] == ["INFO", "WARNING", "INFO"]
+    assert told[1][1].endswith("replies; the strategy returned no model: the global model stays")
+
+
+def test_what_is_kept_of_a_round_is_numbers() -> None:
+    strategy = FilteredStrategy(strategies.FedAvg(), KeepAll())
+    play(strategy, grid_of(4), START, 3)
+    assert list(strategy._recorder.details) == [1, 2, 3]
+    assert {type(v) for lists in strategy._recorder.details[1].values() for v in lists} == {int, float}
+    strategy.start(grid_of(4), START, num_rounds=5)
+    assert strategy._recorder.details == {}
+
+
 def test_a_result_has_no_secrets_and_no_arrays_of_clients() -> None:
     result = FilteredStrategy(strategies.FedAvg(), Flanders(keep=0.5)).start(grid_of(4), START, num_rounds=2)
     assert set(result.train_metrics_clientapp[2]) == {
         "train_loss", "flanders-kept", "flanders-dropped", "flanders-refused", "flanders-silent", "flanders-banned",
-        "flanders-threshold", "flanders-unused-nodes", "flanders-nodes", "flanders-fates", "flanders-scores",
-        "flanders-probabilities",
+        "flanders-stayed", "flanders-threshold", "flanders-unused-nodes", "flanders-nodes", "flanders-fates",
+        "flanders-scores", "flanders-probabilities",
     }  # fmt: skip

@@ -49,6 +49,8 @@ class RoundReport:
     number: int
     verdicts: tuple[Verdict, ...] = ()
     notes: tuple[str, ...] = ()
+    stayed: bool = False
+    """Whether the global model is still that of the last round."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     accuracy: float = NAN
     loss: float = NAN
@@ -86,7 +88,12 @@ class RoundReport:
         unused = self.having(Fate.DROPPED, Fate.REFUSED)
         counts = {f"{PREFIX}{fate}": len(self.having(fate)) for fate in Fate}
         nodes = [v.asked.node for v in unused]
-        return {**counts, f"{PREFIX}threshold": self.threshold, f"{PREFIX}unused-nodes": nodes}
+        return {
+            **counts,
+            f"{PREFIX}stayed": int(self.stayed),
+            f"{PREFIX}threshold": self.threshold,
+            f"{PREFIX}unused-nodes": nodes,
+        }
 
     def details(self) -> dict[str, list[int] | list[float]]:
         """Return what became of each client, as lists of the same length."""
@@ -187,8 +194,9 @@ class Recorder:
 
     def __init__(self, results: Path | None, spec: Table) -> None:
         self.results, self.spec = results, RunSpec(spec)
-        self.reports: list[RoundReport] = []
-        """The rounds so far, in this process."""
+        self.last: RoundReport | None = None
+        self.details: dict[int, dict[str, list[int] | list[float]]] = {}
+        """What became of each client in the rounds so far of this start, in numbers."""
         self._store: Store | None = None
         self._known: dict[ClientId, int] = {}
 
@@ -216,15 +224,15 @@ class Recorder:
 
     def tell(self, report: RoundReport) -> None:
         """Log a round and write it down."""
-        self.reports.append(report)
-        odd = report.having(Fate.REFUSED, Fate.SILENT) or not report.having(Fate.KEPT)
+        self.last, self.details[report.number] = report, report.details()
+        odd = report.having(Fate.REFUSED, Fate.SILENT) or report.stayed
         log(WARNING if odd else INFO, "flanders: %s", report.line())
         self.open()
         self._write(report)
 
     def add_evaluation(self, metrics: MetricRecord | None) -> None:
         """Add accuracy and loss of the global model to the last round, if there are any among these metrics."""
-        if metrics is None or not self.reports:
+        if metrics is None or self.last is None:
             return
         found: dict[str, Any] = {}
         for key, value in metrics.items():
@@ -232,8 +240,8 @@ class Recorder:
             if name and not isinstance(value, list):
                 found.setdefault(name, float(value))
         if found:
-            self.reports[-1] = replace(self.reports[-1], **found)
-            self._write(self.reports[-1])
+            self.last = replace(self.last, **found)
+            self._write(self.last)
 
     def close(self, *, done: bool) -> None:
         """Leave the results file; the federation is over if `done`."""

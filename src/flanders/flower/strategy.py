@@ -176,7 +176,7 @@ class FilteredStrategy(Strategy):
             "filter": ended - began - aggregation.seconds,
             "aggregate": aggregation.seconds,
         }
-        report = self._report(number, verdicts, found, seconds)
+        report = self._report(number, verdicts, found, aggregation.arrays is None, seconds)
         self._remember(report, aggregation)
         empty(replies)
         metrics = MetricRecord() if aggregation.metrics is None else aggregation.metrics
@@ -210,7 +210,8 @@ class FilteredStrategy(Strategy):
         if aggregation.arrays is not None:
             self._memory = self._memory.having_worked(role)
         self._memory = replace(self._memory, state=outcome.state)
-        found.notes.extend(note for note in (outcome.note, aggregation.note) if note)
+        if note := aggregation.note or outcome.note:
+            found.notes.append(note)
         return judge(asked, set(outcome.kept.tolist()), outcome.scores)
 
     def _excuse(self, role: str, error: Exception) -> None:
@@ -329,9 +330,10 @@ class FilteredStrategy(Strategy):
         """Count a result's rounds from the very first, and add what became of each client."""
         for name in ("train_metrics_clientapp", "evaluate_metrics_clientapp", "evaluate_metrics_serverapp"):
             setattr(result, name, {number + done: record for number, record in getattr(result, name).items()})
-        for report in self._recorder.reports:
-            if report.number in result.train_metrics_clientapp:
-                result.train_metrics_clientapp[report.number].update(report.details())
+        for number, details in self._recorder.details.items():
+            if number in result.train_metrics_clientapp:
+                result.train_metrics_clientapp[number].update(details)
+        self._recorder.details.clear()
         return result
 
     def _plan(self, arrays: ArrayRecord) -> Plan:
@@ -353,7 +355,7 @@ class FilteredStrategy(Strategy):
         return Sketched(plan, rows, self.sketch, self._memory.secret)
 
     def _report(
-        self, number: int, verdicts: list[Verdict], found: Sorted, seconds: dict[str, float]
+        self, number: int, verdicts: list[Verdict], found: Sorted, stayed: bool, seconds: dict[str, float]
     ) -> RoundReport:
         """Put everyone's verdict together, in the order of the clients' names."""
         by_client = {verdict.asked.client: verdict for verdict in [*verdicts, *self._failures(found)]}
@@ -362,7 +364,7 @@ class FilteredStrategy(Strategy):
             by_client[asked.client] = Verdict(asked, Fate.BANNED, f"until round {last}")
         order = by_name(list(by_client))
         everyone = list(by_client.values())
-        return RoundReport(number, tuple(everyone[i] for i in order), tuple(found.notes), seconds)
+        return RoundReport(number, tuple(everyone[i] for i in order), tuple(found.notes), stayed, seconds)
 
     def _failures(self, found: Sorted) -> list[Verdict]:
         return [Verdict(a, *found.failed[a.client]) for a in self._asked if a.client in found.failed]
