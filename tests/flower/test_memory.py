@@ -131,6 +131,17 @@ def test_types_survive_a_restart(tmp_path) -> None:
     assert result.train_metrics_clientapp[2]["flanders-kept"] == 3  # an average of integers is taken for one still
 
 
+def test_two_serverapps_cannot_be_at_work_in_one_folder(tmp_path) -> None:
+    def intrude(message, honest):
+        with pytest.raises(InputError, match="Another ServerApp is at work in `state_dir`"):
+            FilteredStrategy(fedavg(), KeepAll(), state_dir=tmp_path).start(grid_of(3), START, num_rounds=9)
+        return app.Message(honest, reply_to=message)
+
+    result = FilteredStrategy(fedavg(), KeepAll(), state_dir=tmp_path).start(grid_of(3, {1: intrude}), START)
+    assert [m["flanders-kept"] for m in result.train_metrics_clientapp.values()] == [3, 3, 3]
+    FilteredStrategy(fedavg(), KeepAll(), state_dir=tmp_path).start(grid_of(3), START, num_rounds=4)
+
+
 @pytest.mark.parametrize("content", [b"", b"nonsense", None])
 def test_a_corrupted_state_is_a_clear_error(content, tmp_path) -> None:
     FilteredStrategy(fedavg(), KeepAll(), state_dir=tmp_path).start(grid_of(3), START, num_rounds=1)

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
+import time
 
 import numpy as np
 import pytest
@@ -122,6 +124,35 @@ def test_resume_leaves_a_live_federation_alone(tmp_path, capsys) -> None:
     assert (run.status, run.rounds.size) == ("pending", 2)
     assert main(["resume", str(results)]) == 0
     assert "pending" in capsys.readouterr().out
+
+
+def heartbeat(path):
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        return db.execute("SELECT heartbeat FROM run").fetchone()[0]
+
+
+def test_a_federation_is_known_to_be_alive_however_long_a_round_takes(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("flanders.experiments.runner.HEARTBEAT", 0.01)
+    results, end = tmp_path / "live.sqlite", time.monotonic() + 60
+
+    def slow(message, honest):
+        before = heartbeat(results)
+        while heartbeat(results) == before and time.monotonic() < end:
+            time.sleep(0.01)
+        return app.Message(honest, reply_to=message)
+
+    strategy = FilteredStrategy(strategies.FedAvg(fraction_evaluate=0.0), KeepAll(), results=results)
+    strategy.start(grid_of(3, {1: slow}), START, num_rounds=1)
+    assert time.monotonic() < end
+
+
+def test_every_round_that_is_written_says_that_the_federation_is_alive(tmp_path) -> None:
+    results = tmp_path / "live.sqlite"
+    strategy = FilteredStrategy(strategies.FedAvg(), KeepAll(), results=results)
+    play(strategy, grid_of(3), START, 1)
+    before = heartbeat(results)
+    play(strategy, grid_of(3), START, 1, first=2)
+    assert heartbeat(results) > before
 
 
 def test_a_results_file_that_cannot_be_used_is_told_before_the_first_round(tmp_path) -> None:

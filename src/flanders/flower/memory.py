@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from logging import ERROR
 from pathlib import Path
@@ -18,6 +21,9 @@ from flanders.flower.bans import BanList
 from flanders.flower.plan import Piece, Plan
 from flanders.state import load_state, save_state, saveable
 from flanders.types import InputError
+
+if sys.platform != "win32":
+    import fcntl
 
 FILE = "flanders.npz"
 FORMAT = 1
@@ -113,6 +119,26 @@ class Notebook:
                 f"Go on with what it was saved with. {ELSEWHERE}"
             )
         return found
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes off the folder, where the system can."""
+        if self.path is None or sys.platform == "win32":
+            yield
+            return
+        folder = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InputError(
+                    f"Another ServerApp is at work in `state_dir` {self.path.parent}. End it. {ELSEWHERE}"
+                ) from None
+            except OSError:  # some network file systems know no locks
+                pass
+            yield
+        finally:
+            os.close(folder)
 
     def save(self, memory: Memory, arrays: ArrayRecord) -> None:
         """Save the memory and the global model, all of it or nothing.

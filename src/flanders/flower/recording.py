@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from logging import ERROR, INFO, WARNING
@@ -16,6 +17,7 @@ from flwr.app import MetricRecord
 from flwr.common.logger import log
 
 from flanders.experiments.grid import Table
+from flanders.experiments.runner import heartbeat
 from flanders.experiments.spec import RunSpec
 from flanders.experiments.store import ClaimLost, Store
 from flanders.filters import FILTERS, Filter, Scores
@@ -215,6 +217,18 @@ class Recorder:
             )
         self._store = store
 
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Have the federation in the results file while it runs; it is over if nothing is raised."""
+        self.open()
+        finished = False
+        try:
+            with contextlib.nullcontext() if self.results is None else heartbeat(self.results, self.spec.id):
+                yield
+            finished = True
+        finally:
+            self.close(done=finished)
+
     def introduce(self, everyone: Iterable[Asked]) -> None:
         """Log once who is who, where clients have other names than their nodes."""
         for asked in everyone:
@@ -277,5 +291,6 @@ class Recorder:
         )
         try:
             self._store.write_round(self.spec.id, stored)
+            self._store.beat(self.spec.id)
         except (InputError, ClaimLost) as error:  # a federation does not end for want of a disk
             log(ERROR, "flanders: round %s is not in the results file: %s", report.number, error)

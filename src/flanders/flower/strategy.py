@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from logging import ERROR, INFO, WARNING
 from pathlib import Path
@@ -292,13 +293,7 @@ class FilteredStrategy(Strategy):
                 self._recorder.add_evaluation(metrics)
             return metrics
 
-        spilling = None
-        if self.sketch is not None:
-            folder = None if self._notebook.path is None else self._notebook.path.parent
-            grid = spilling = SpillingGrid(grid, folder)
-        finished = False
-        self._recorder.open()
-        try:
+        with self._notebook.locked(), self._recorder.running(), self._grid(grid) as grid:
             result = super().start(
                 grid,
                 initial_arrays,
@@ -308,14 +303,15 @@ class FilteredStrategy(Strategy):
                 evaluate_config,
                 evaluate if evaluate_fn is not None else None,
             )
-            finished = True
-        finally:
-            self._recorder.close(done=finished)
-            if spilling is not None:
-                spilling.clear()
         if not result.arrays:
             result.arrays = initial_arrays
         return self._completed(result, done)
+
+    def _grid(self, grid: Grid) -> AbstractContextManager[Grid]:
+        """Return the grid to use while the rounds last: one that keeps replies on disk where they are sketched."""
+        if self.sketch is None:
+            return nullcontext(grid)
+        return SpillingGrid(grid, None if self._notebook.path is None else self._notebook.path.parent)
 
     def _tell_of_earlier_rounds(self, num_rounds: int) -> None:
         done, path = self._memory.rounds, self._notebook.path
