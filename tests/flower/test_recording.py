@@ -159,6 +159,10 @@ def test_a_results_file_that_cannot_be_used_is_told_before_the_first_round(tmp_p
     grid = grid_of(3)
     with pytest.raises(InputError, match="is a folder"):
         FilteredStrategy(strategies.FedAvg(), KeepAll(), results=tmp_path).start(grid, START)
+    with pytest.raises(InputError, match=r"there is no folder .*nowhere\. Make it, or name another\.$"):
+        FilteredStrategy(strategies.FedAvg(), KeepAll(), results=tmp_path / "nowhere" / "r.sqlite").start(
+            grid, START
+        )
     assert grid.sent == []
 
 
