@@ -112,7 +112,8 @@ def test_a_round_that_the_filter_cannot_judge_leaves_the_parameters_as_they_are(
 
 @pytest.mark.parametrize(("name", "arguments"), [("filter", (legacy.FedAvg(), "x")), ("strategy", ("fedavg",))])
 def test_what_is_not_a_strategy_or_a_filter_is_refused(name, arguments) -> None:
-    with pytest.raises(InputError, match=f"The `{name}` parameter of FilteredLegacyStrategy must be a "):
+    example = {"filter": r"Flanders\(keep=0.8\)", "strategy": r"flwr\.server\.strategy\.FedAvg\(\)"}[name]
+    with pytest.raises(InputError, match=f"The `{name}` parameter of FilteredLegacyStrategy .* e.g. {example}"):
         FilteredLegacyStrategy(*arguments)
 
 

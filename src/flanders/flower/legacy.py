@@ -32,8 +32,9 @@ class FilteredLegacyStrategy(Strategy):
 
     def __init__(self, strategy: Strategy, filter: Filter[Any] | None = None, *, seed: int | None = None) -> None:
         self.strategy, self.filter = strategy, Flanders() if filter is None else filter
-        check_kind("FilteredLegacyStrategy", "strategy", strategy, Strategy)
-        check_kind("FilteredLegacyStrategy", "filter", self.filter, Filter)
+        me = type(self).__name__
+        check_kind(me, "strategy", strategy, Strategy, example="flwr.server.strategy.FedAvg()")
+        check_kind(me, "filter", self.filter, Filter)
         self.state = self.filter.init(np.random.default_rng(seed))
         self._sent: list[Any] = []
         self._scored: list[bool] = []

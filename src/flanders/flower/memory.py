@@ -8,7 +8,7 @@ import secrets
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from logging import ERROR
+from logging import ERROR, INFO, WARNING
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +119,15 @@ class Notebook:
                 f"Go on with what it was saved with. {ELSEWHERE}"
             )
         return found
+
+    def tell_of_earlier_rounds(self, done: int, num_rounds: int) -> None:
+        """Log after which round a federation goes on, or that there is nothing left to do."""
+        if done < num_rounds:
+            where = "" if self.path is None else f", saved in {self.path}"
+            log(INFO, "flanders: going on after round %s of %s%s", done, num_rounds, where)
+        else:
+            where = "done. Raise" if self.path is None else f"in {self.path}. Name another `state_dir`, or raise"
+            log(WARNING, "flanders: nothing left to do: all %s rounds are %s `num_rounds`.", done, where)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:

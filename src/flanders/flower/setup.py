@@ -1,4 +1,4 @@
-"""What the user passes, checked when it is passed, so that no mistake of his is taken for a client's."""
+"""What the user passes, checked when it is passed, so that no mistake in it is taken for a client's doing."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ EXAMPLES = {
 }
 
 
-def check_kind(caller: str, name: str, value: object, kind: type, *, optional: bool = False) -> None:
+def check_kind(
+    caller: str, name: str, value: object, kind: type, *, optional: bool = False, example: str = ""
+) -> None:
     """Complain unless a parameter is of the right kind."""
     if not isinstance(value, kind) and not (optional and value is None):
         older = any(each.__module__.startswith("flwr.server.strategy") for each in type(value).__mro__)
         hint = f" For strategies of flwr.server.strategy there is {LEGACY}." if older and kind is Strategy else ""
         article = "an" if kind.__name__[0] in "AEIO" else "a"
-        raise _wrong(caller, name, f"{article} {kind.__name__}, e.g. {EXAMPLES[name]}", value, hint)
+        raise _wrong(caller, name, f"{article} {kind.__name__}, e.g. {example or EXAMPLES[name]}", value, hint)
 
 
 def check_function(caller: str, name: str, value: object) -> None:

@@ -283,7 +283,7 @@ class FilteredStrategy(Strategy):
         plan = self._plan(initial_arrays)
         if done:
             initial_arrays = self._arrays
-            self._tell_of_earlier_rounds(num_rounds)
+            self._notebook.tell_of_earlier_rounds(done, num_rounds)
         else:
             plan.check(initial_arrays)
 
@@ -312,15 +312,6 @@ class FilteredStrategy(Strategy):
         if self.sketch is None:
             return nullcontext(grid)
         return SpillingGrid(grid, None if self._notebook.path is None else self._notebook.path.parent)
-
-    def _tell_of_earlier_rounds(self, num_rounds: int) -> None:
-        done, path = self._memory.rounds, self._notebook.path
-        if done < num_rounds:
-            where = "" if path is None else f", saved in {path}"
-            log(INFO, "flanders: going on after round %s of %s%s", done, num_rounds, where)
-        else:
-            where = "done. Raise" if path is None else f"in {path}. Name another `state_dir`, or raise"
-            log(WARNING, "flanders: nothing left to do: all %s rounds are %s `num_rounds`.", done, where)
 
     def _completed(self, result: Result, done: int) -> Result:
         """Count a result's rounds from the very first, and add what became of each client."""
