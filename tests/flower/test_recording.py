@@ -202,14 +202,14 @@ def test_a_round_whose_aggregate_is_of_no_use_is_a_warning_and_a_metric(flower_l
     class Moody(strategies.FedAvg):
         def aggregate_train(self, server_round, replies):
             arrays, metrics = super().aggregate_train(server_round, replies)
-            return (None if server_round == 2 else arrays), metrics
+            return (None if server_round == 1 else arrays), metrics
 
-    strategy = FilteredStrategy(Moody(fraction_evaluate=0.0), Flanders())
+    strategy = FilteredStrategy(Moody(fraction_evaluate=0.0), Flanders(keep=0.8))
     result = strategy.start(grid_of(4), START, num_rounds=3)
-    assert [result.train_metrics_clientapp[n]["flanders-stayed"] for n in (1, 2, 3)] == [0, 1, 0]
+    assert [result.train_metrics_clientapp[n]["flanders-stayed"] for n in (1, 2, 3)] == [1, 0, 0]
     told = [(r.levelname, r.getMessage()) for r in flower_log.records if "flanders: round" in r.getMessage()]
-    assert [level for level, _ in told] == ["INFO", "WARNING", "INFO"]
-    assert told[1][1].endswith("replies; the strategy returned no model: the global model stays")
+    assert [level for level, _ in told] == ["WARNING", "INFO", "INFO"]
+    assert told[0][1].endswith("kept 4 of 4 replies; the strategy returned no model: the global model stays")
 
 
 def test_what_is_kept_of_a_round_is_numbers() -> None:

@@ -279,15 +279,16 @@ def test_what_is_told_of_a_reply_is_short(flower_log) -> None:
     assert f"metric '{'k' * 60}' is not finite" in line
 
 
-def test_when_fewer_reply_than_are_to_be_kept_the_model_stays(flower_log) -> None:
-    strategy = FilteredStrategy(strategies.FedAvg(), DistanceToGlobal(keep=4))
-    silent = {0: lambda message, honest: None}
-    ((arrays, metrics),) = play(strategy, grid_of(4, silent), START, 1)
+def test_in_a_round_that_the_filter_cannot_judge_the_model_stays(flower_log) -> None:
+    class Picky(KeepAll):
+        def select(self, scores):
+            raise InputError("Too few.")
+
+    ((arrays, metrics),) = play(FilteredStrategy(strategies.FedAvg(), Picky()), grid_of(4), START, 1)
     assert arrays is None
     assert metrics["flanders-kept"] == 0
-    assert "the filter cannot judge this round (The filter was asked to keep 4 clients, but the round has 3." in (
-        flower_log.text
-    )
+    assert metrics["flanders-stayed"] == 1
+    assert "the filter cannot judge this round (Too few.): the global model stays" in flower_log.text
 
 
 def test_a_strategy_that_never_works_is_the_users_to_mend() -> None:

@@ -57,7 +57,7 @@ class FilteredStrategy(Strategy):
         A `start` of its own is not called.
     filter
         Whom to keep. Default: `Flanders()`, which need not be told how many. With one that must, prefer a
-        fraction to a number of clients: where fewer reply than are to be kept, the global model stays.
+        fraction to a number of clients, for fewer may reply.
     state_dir
         A folder for the filter's memory, the ban list and the global model, saved after each round. A ServerApp
         that starts with a folder that is not empty goes on after the last round in it.
@@ -75,8 +75,8 @@ class FilteredStrategy(Strategy):
         Tells by their names which float arrays are aggregated but not scored. Default: batch normalisation's
         buffers. Integers never are.
     identify
-        Names the client behind a node, given its `NodeInfo`. Default: the public key where there is one, else the
-        node id.
+        Names the client behind a node, each by a name of its own, given the `NodeInfo`. Default: the public key
+        where there is one, else the node id.
     max_examples
         Refuse replies that claim more examples than this, for who claims more counts more.
     seed
@@ -130,7 +130,7 @@ class FilteredStrategy(Strategy):
         spec = describe(self._memory.run, strategy, filter, fallback, sketch)
         self._recorder = Recorder(None if results is None else Path(results), spec)
         self._weight_key = find_weight_key(strategy)
-        self._done_before = self._memory.rounds  # rounds of earlier processes
+        self._done_before = self._memory.rounds  # rounds of earlier starts
         self._asked: list[Asked] = []
         self._banned: list[Asked] = []
         self._sent_at = 0.0
