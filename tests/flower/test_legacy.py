@@ -7,6 +7,7 @@ import pytest
 
 from flanders import DistanceToGlobal, Flanders
 from flanders.flower.legacy import FilteredLegacyStrategy
+from flanders.types import InputError
 from peers import flower
 
 common = flower("common")
@@ -23,9 +24,12 @@ def model(seed, size=1.0):
     return [(size * rng.normal(size=s)).astype(np.float32) for s in ((4, 5), (5,))]
 
 
-def strategy_after_configuring(make, filter_):
+NOBODY = SimpleNamespace(num_available=lambda: 0, sample=lambda **_: [])
+
+
+def strategy_after_configuring(make, filter_, sent=None):
     strategy = FilteredLegacyStrategy(make(), filter_)
-    strategy._sent = model(99)
+    strategy.configure_fit(1, common.ndarrays_to_parameters(sent or model(99)), NOBODY)
     return strategy
 
 
@@ -46,8 +50,25 @@ def test_the_aggregate_is_the_bare_strategys_of_the_kept_results(make) -> None:
         result([np.zeros((5, 4), dtype=np.float32), np.zeros(5, dtype=np.float32)]),
         result([np.zeros((4, 5), dtype=np.float32)]),
         common.FitRes(common.Status(common.Code.OK, ""), common.Parameters([b"junk"] * 2, "numpy.ndarray"), 1, {}),
+        result([np.zeros((4, 5), dtype=np.int64), np.zeros(5, dtype=np.float32)]),
+        result([np.zeros((4, 5), dtype=np.complex64), np.zeros(5, dtype=np.float32)]),
+        result([np.full((4, 5), 1e300), np.zeros(5)]),
+        result(model(1), examples=0),
+        result(model(1), examples=-39),
+        result(model(1), examples=10**400),
     ],
-    ids=["nan", "shape", "missing", "junk"],
+    ids=[
+        "nan",
+        "shape",
+        "missing",
+        "junk",
+        "integers",
+        "complex",
+        "large",
+        "none",
+        "negative",
+        "more than can be counted",
+    ],
 )
 def test_a_bad_result_costs_its_sender_the_round(bad, flower_log) -> None:
     replies = [(SimpleNamespace(cid=str(i)), result(model(i))) for i in range(3)]
@@ -59,6 +80,43 @@ def test_a_bad_result_costs_its_sender_the_round(bad, flower_log) -> None:
     assert strategy.aggregate_fit(2, [(SimpleNamespace(cid="bad"), bad)], []) == (None, {})
 
 
+def test_integers_that_an_aggregate_turns_into_floats_come_back_as_integers() -> None:
+    """The median of a counter has fractions; clients that count go on to send whole numbers."""
+    counted = [*model(99), np.asarray([3])]
+    replies = [(SimpleNamespace(cid=str(i)), result([*model(i), np.asarray([i])])) for i in range(4)]
+    strategy = strategy_after_configuring(legacy.FedMedian, DistanceToGlobal(keep=0.75), counted)
+    for number in (1, 2):
+        found, metrics = strategy.aggregate_fit(number, replies, [])
+        assert metrics["flanders-kept"] == 3
+        strategy.configure_fit(number + 1, found, NOBODY)
+    assert strategy._sent[2].dtype.kind == "f"
+
+
+def test_who_is_dropped_and_why_is_told(flower_log) -> None:
+    replies = [(SimpleNamespace(cid=str(i)), result(model(i, 50.0 if i == 3 else 1.0))) for i in range(6)]
+    strategy_after_configuring(legacy.FedAvg, DistanceToGlobal(keep=5)).aggregate_fit(1, replies, [])
+    assert "flanders: round 1: dropped 3 [score " in flower_log.text
+
+
+def test_a_round_that_the_filter_cannot_judge_leaves_the_parameters_as_they_are(flower_log) -> None:
+    class Picky(DistanceToGlobal):
+        def select(self, scores):
+            raise InputError("too few")
+
+    replies = [(SimpleNamespace(cid=str(i)), result(model(i))) for i in range(3)]
+    found, metrics = strategy_after_configuring(legacy.FedAvg, Picky(keep=0.5)).aggregate_fit(1, replies, [])
+    assert found is None
+    assert metrics == {"flanders-kept": 0, "flanders-dropped": 3}
+    assert "the filter cannot judge it (too few): the global model stays" in flower_log.text
+
+
+@pytest.mark.parametrize(("name", "arguments"), [("filter", (legacy.FedAvg(), "x")), ("strategy", ("fedavg",))])
+def test_what_is_not_a_strategy_or_a_filter_is_refused(name, arguments) -> None:
+    example = {"filter": r"Flanders\(keep=0.8\)", "strategy": r"flwr\.server\.strategy\.FedAvg\(\)"}[name]
+    with pytest.raises(InputError, match=f"The `{name}` parameter of FilteredLegacyStrategy .* e.g. {example}"):
+        FilteredLegacyStrategy(*arguments)
+
+
 def test_the_rest_is_the_strategys_own(monkeypatch) -> None:
     inner = legacy.FedAvg(
         initial_parameters=common.ndarrays_to_parameters(model(0)), evaluate_fn=lambda *a: (0.5, {})
@@ -67,8 +125,7 @@ def test_the_rest_is_the_strategys_own(monkeypatch) -> None:
     assert strategy.initialize_parameters(None) is not None
     parameters = common.ndarrays_to_parameters(model(1))
     assert strategy.evaluate(1, parameters) == (0.5, {})
-    manager = SimpleNamespace(num_available=lambda: 0, sample=lambda **_: [])
-    assert strategy.configure_fit(1, parameters, manager) == []
-    assert strategy.configure_evaluate(1, parameters, manager) == []
+    assert strategy.configure_fit(1, parameters, NOBODY) == []
+    assert strategy.configure_evaluate(1, parameters, NOBODY) == []
     assert strategy.aggregate_evaluate(1, [], []) == (None, {})
     np.testing.assert_array_equal(strategy._sent[0], model(1)[0])

@@ -81,6 +81,35 @@ def test_clients_and_evaluation_hear_of_the_rounds_done_before(tmp_path) -> None
     assert list(result.evaluate_metrics_clientapp) == [3]
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_second_start_of_the_same_object_goes_on_where_the_first_ended(kept, tmp_path, flower_log) -> None:
+    def make(folder):
+        return FilteredStrategy(fedavg(), Flanders(keep=0.7), state_dir=tmp_path / folder if kept else None, seed=3)
+
+    expected = make("whole").start(grid_of(6), START, num_rounds=5)
+    grid, other = grid_of(6), model((6, 7), (7,), seed=5)
+    if kept:
+        make("cut").start(grid, START, num_rounds=1)
+    strategy = make("cut")
+    first = strategy.start(grid, START, num_rounds=3)
+    first.arrays.clear()  # the caller's to do with as it likes
+    result = strategy.start(grid, other, num_rounds=5)
+    np.testing.assert_array_equal(flat(result.arrays), flat(expected.arrays))
+    assert list(result.train_metrics_clientapp) == [4, 5]
+    assert "going on after round 3 of 5" in flower_log.text
+    assert "None" not in " ".join(r.getMessage() for r in flower_log.records if "going on" in r.getMessage())
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_start_with_nothing_left_to_do_says_so(kept, tmp_path, flower_log) -> None:
+    strategy = FilteredStrategy(fedavg(), KeepAll(), state_dir=tmp_path if kept else None)
+    first = strategy.start(grid_of(3), START, num_rounds=2)
+    again = strategy.start(grid_of(3), START, num_rounds=2)
+    np.testing.assert_array_equal(flat(again.arrays), flat(first.arrays))
+    where = f"in {tmp_path / FILE}. Name another `state_dir`, or raise" if kept else "done. Raise"
+    assert f"flanders: nothing left to do: all 2 rounds are {where} `num_rounds`." in flower_log.text
+
+
 def test_when_all_rounds_are_done_the_saved_model_is_the_result(tmp_path) -> None:
     def make():
         return FilteredStrategy(fedavg(), KeepAll(), state_dir=tmp_path)
@@ -100,6 +129,17 @@ def test_types_survive_a_restart(tmp_path) -> None:
     result = strategy.start(grid_of(3), start, num_rounds=2)
     assert result.arrays["w"].dtype == "float32"
     assert result.train_metrics_clientapp[2]["flanders-kept"] == 3  # an average of integers is taken for one still
+
+
+def test_two_serverapps_cannot_be_at_work_in_one_folder(tmp_path) -> None:
+    def intrude(message, honest):
+        with pytest.raises(InputError, match="Another ServerApp is at work in `state_dir`"):
+            FilteredStrategy(fedavg(), KeepAll(), state_dir=tmp_path).start(grid_of(3), START, num_rounds=9)
+        return app.Message(honest, reply_to=message)
+
+    result = FilteredStrategy(fedavg(), KeepAll(), state_dir=tmp_path).start(grid_of(3, {1: intrude}), START)
+    assert [m["flanders-kept"] for m in result.train_metrics_clientapp.values()] == [3, 3, 3]
+    FilteredStrategy(fedavg(), KeepAll(), state_dir=tmp_path).start(grid_of(3), START, num_rounds=4)
 
 
 @pytest.mark.parametrize("content", [b"", b"nonsense", None])
@@ -122,17 +162,26 @@ def test_a_foreign_state_is_a_clear_error(foreign, tmp_path) -> None:
 
 def test_the_state_of_another_filter_or_sketch_is_a_clear_error(tmp_path) -> None:
     FilteredStrategy(fedavg(), Flanders(keep=0.7), state_dir=tmp_path).start(grid_of(3), START, num_rounds=1)
-    with pytest.raises(InputError, match=r"was saved with filter=Flanders\(keep=0.7.*but now filter=KeepAll\(\)"):
+    with pytest.raises(InputError, match=r"was saved with Flanders, but now there is KeepAll\."):
         FilteredStrategy(fedavg(), KeepAll(), state_dir=tmp_path)
-    with pytest.raises(InputError, match="was saved with sketch=None, but now sketch=64"):
+    differing = (
+        r"was saved with Flanders\(keep=0.7, window=\d+\), but now there is Flanders\(keep=0.8, window=9\)\."
+    )
+    with pytest.raises(InputError, match=differing):
+        FilteredStrategy(fedavg(), Flanders(keep=0.8, window=9), state_dir=tmp_path)
+    with pytest.raises(InputError, match="was saved with sketch=None, but now there is sketch=64"):
         FilteredStrategy(fedavg(), Flanders(keep=0.7), state_dir=tmp_path, sketch=64)
 
 
 def test_the_state_of_another_model_is_a_clear_error(tmp_path) -> None:
     FilteredStrategy(fedavg(), KeepAll(), state_dir=tmp_path).start(grid_of(3), START, num_rounds=1)
     strategy = FilteredStrategy(fedavg(), KeepAll(), state_dir=tmp_path)
-    with pytest.raises(InputError, match="The global model has other arrays than in earlier rounds, which"):
-        strategy.start(grid_of(3), model((5, 5)), num_rounds=2)
+    for shapes, difference in (
+        (((5, 5),), "missing 'layer1.weight'"),
+        (((6, 8), (7,)), r"\(6, 8\) instead of \(6, 7\)"),
+    ):
+        with pytest.raises(InputError, match=rf"The global model has other arrays .*{difference}\), which"):
+            strategy.start(grid_of(3), model(*shapes), num_rounds=2)
 
 
 def test_a_folder_that_cannot_be_made_is_a_clear_error(tmp_path) -> None:

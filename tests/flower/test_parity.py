@@ -101,7 +101,7 @@ def test_wrapper_and_simulator_decide_the_same_to_the_last_bit(filter_, data, mo
         messages = strategy.configure_train(number, record(round_.global_model), app.ConfigRecord(), grid)
         with simulated.one_blas_thread():  # as there, for the last bits of sums depend on it
             arrays, _ = strategy.aggregate_train(number, grid.send_and_receive(messages))
-        report = strategy._recorder.reports[-1]
+        report = strategy._recorder.last
         kept = [v.asked.client for v in report.verdicts if v.fate == "kept"]
         assert kept == outcome.kept.tolist()
         if outcome.scores is not None:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
+import time
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from flanders.flower import Ban, FilteredStrategy
 from flanders.report.data import read_results
 from flanders.report.naming import Names
 from flanders.types import InputError
-from flower.federation import LocalGrid, app, grid_of, model, strategies
+from flower.federation import LocalGrid, app, grid_of, model, play, strategies
 
 START = model((6, 7), (7,))
 
@@ -94,6 +96,13 @@ def test_the_rounds_of_a_restarted_serverapp_are_in_the_same_run(tmp_path) -> No
     assert run.status == "done"
 
 
+def test_a_run_that_is_started_again_with_nothing_left_to_do_stays_done(tmp_path) -> None:
+    for rounds in (2, 2, 1):
+        live(tmp_path / "live.sqlite", rounds, state_dir=tmp_path / "state")
+        (run,) = read_results(tmp_path / "live.sqlite")
+        assert (run.status, run.rounds.tolist()) == ("done", [1, 2])
+
+
 def test_federations_without_a_common_state_are_runs_of_their_own(tmp_path) -> None:
     live(tmp_path / "live.sqlite", 1)
     live(tmp_path / "live.sqlite", 2)
@@ -117,10 +126,43 @@ def test_resume_leaves_a_live_federation_alone(tmp_path, capsys) -> None:
     assert "pending" in capsys.readouterr().out
 
 
+def heartbeat(path):
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        return db.execute("SELECT heartbeat FROM run").fetchone()[0]
+
+
+def test_a_federation_is_known_to_be_alive_however_long_a_round_takes(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("flanders.experiments.runner.HEARTBEAT", 0.01)
+    results, end = tmp_path / "live.sqlite", time.monotonic() + 60
+
+    def slow(message, honest):
+        before = heartbeat(results)
+        while heartbeat(results) == before and time.monotonic() < end:
+            time.sleep(0.01)
+        return app.Message(honest, reply_to=message)
+
+    strategy = FilteredStrategy(strategies.FedAvg(fraction_evaluate=0.0), KeepAll(), results=results)
+    strategy.start(grid_of(3, {1: slow}), START, num_rounds=1)
+    assert time.monotonic() < end
+
+
+def test_every_round_that_is_written_says_that_the_federation_is_alive(tmp_path) -> None:
+    results = tmp_path / "live.sqlite"
+    strategy = FilteredStrategy(strategies.FedAvg(), KeepAll(), results=results)
+    play(strategy, grid_of(3), START, 1)
+    before = heartbeat(results)
+    play(strategy, grid_of(3), START, 1, first=2)
+    assert heartbeat(results) > before
+
+
 def test_a_results_file_that_cannot_be_used_is_told_before_the_first_round(tmp_path) -> None:
     grid = grid_of(3)
     with pytest.raises(InputError, match="is a folder"):
         FilteredStrategy(strategies.FedAvg(), KeepAll(), results=tmp_path).start(grid, START)
+    with pytest.raises(InputError, match=r"there is no folder .*nowhere\. Make it, or name another\.$"):
+        FilteredStrategy(strategies.FedAvg(), KeepAll(), results=tmp_path / "nowhere" / "r.sqlite").start(
+            grid, START
+        )
     assert grid.sent == []
 
 
@@ -156,10 +198,33 @@ def test_a_line_of_the_log_names_some_and_counts_the_rest(flower_log) -> None:
     assert "119 [no reply] and 30 more; no reply can be used" in line
 
 
+def test_a_round_whose_aggregate_is_of_no_use_is_a_warning_and_a_metric(flower_log) -> None:
+    class Moody(strategies.FedAvg):
+        def aggregate_train(self, server_round, replies):
+            arrays, metrics = super().aggregate_train(server_round, replies)
+            return (None if server_round == 1 else arrays), metrics
+
+    strategy = FilteredStrategy(Moody(fraction_evaluate=0.0), Flanders(keep=0.8))
+    result = strategy.start(grid_of(4), START, num_rounds=3)
+    assert [result.train_metrics_clientapp[n]["flanders-stayed"] for n in (1, 2, 3)] == [1, 0, 0]
+    told = [(r.levelname, r.getMessage()) for r in flower_log.records if "flanders: round" in r.getMessage()]
+    assert [level for level, _ in told] == ["WARNING", "INFO", "INFO"]
+    assert told[0][1].endswith("kept 4 of 4 replies; the strategy returned no model: the global model stays")
+
+
+def test_what_is_kept_of_a_round_is_numbers() -> None:
+    strategy = FilteredStrategy(strategies.FedAvg(), KeepAll())
+    play(strategy, grid_of(4), START, 3)
+    assert list(strategy._recorder.details) == [1, 2, 3]
+    assert {type(v) for lists in strategy._recorder.details[1].values() for v in lists} == {int, float}
+    strategy.start(grid_of(4), START, num_rounds=5)
+    assert strategy._recorder.details == {}
+
+
 def test_a_result_has_no_secrets_and_no_arrays_of_clients() -> None:
     result = FilteredStrategy(strategies.FedAvg(), Flanders(keep=0.5)).start(grid_of(4), START, num_rounds=2)
     assert set(result.train_metrics_clientapp[2]) == {
         "train_loss", "flanders-kept", "flanders-dropped", "flanders-refused", "flanders-silent", "flanders-banned",
-        "flanders-threshold", "flanders-unused-nodes", "flanders-nodes", "flanders-fates", "flanders-scores",
-        "flanders-probabilities",
+        "flanders-stayed", "flanders-threshold", "flanders-unused-nodes", "flanders-nodes", "flanders-fates",
+        "flanders-scores", "flanders-probabilities",
     }  # fmt: skip

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from flanders import DistanceToGlobal, Flanders, KeepAll
-from flanders.flower import FilteredStrategy
+from flanders.flower import Ban, FilteredStrategy
+from flanders.types import InputError
 from flower.federation import app, content, flat, grid_of, model, play, strategies
 
 START = model((6, 7), (7,))
@@ -96,12 +97,17 @@ BAD = {
     "no metrics": (without("metrics"), "0 MetricRecords instead of one"),
     "no number of examples": (
         sends(lambda h: content(h["arrays"], **{"num-examples": None})),
-        "'num-examples' is None",
+        "'num-examples' is missing",
     ),
     "no examples": (metric(num_examples=0), "'num-examples' is 0"),
     "minus ten examples": (metric(num_examples=-10), "'num-examples' is -10"),
     "a list of examples": (metric(num_examples=[1, 2]), "'num-examples' is [1, 2]"),
     "a metric that is not finite": (metric(num_examples=float("inf")), "'num-examples' is not finite"),
+    "more examples than can be counted": (
+        metric(num_examples=1e308),
+        "is 1e+308, more than the 9.0072e+15 allowed",
+    ),
+    "an integer beyond all floats": (metric(train_loss=10**400), "'train-loss' is not finite"),
     "a metric too many": (metric(extra=1.0), "other names than those of most replies"),
     "two replies": (lambda m, h: [app.Message(h, reply_to=m), app.Message(h, reply_to=m)], "more than one reply"),
     "an error after a reply": (
@@ -157,7 +163,7 @@ def test_the_links_own_reply_for_a_dead_node_counts_for_that_node() -> None:
 
     strategy = FilteredStrategy(strategies.FedAvg(), KeepAll())
     play(strategy, grid_of(3, {0: dead}), START, 1)
-    fates = {v.asked.node: v.fate for v in strategy._recorder.reports[0].verdicts}
+    fates = {v.asked.node: v.fate for v in strategy._recorder.last.verdicts}
     assert fates == {100: "silent", 101: "kept", 102: "kept"}
 
 
@@ -205,7 +211,7 @@ def test_a_client_is_who_was_asked_not_who_it_says_it_is(flower_log) -> None:
 
     strategy = FilteredStrategy(strategies.FedAvg(), KeepAll())
     play(strategy, grid_of(4, {1: impostor}), START, 1)
-    fates = {v.asked.node: v.fate for v in strategy._recorder.reports[0].verdicts}
+    fates = {v.asked.node: v.fate for v in strategy._recorder.last.verdicts}
     assert fates == {100: "kept", 101: "silent", 102: "kept", 103: "kept"}
     assert "ignored a reply from node 102 to a message for node 101" in flower_log.text
 
@@ -222,7 +228,22 @@ def test_answering_another_nodes_message_does_not_cost_that_node_the_round() -> 
     grid.nodes[103].twist = meddler
     strategy = FilteredStrategy(OrderedFedAvg(), KeepAll())
     play(strategy, grid, START, 1)
-    assert [v.fate for v in strategy._recorder.reports[0].verdicts] == ["kept"] * 4
+    assert [v.fate for v in strategy._recorder.last.verdicts] == ["kept"] * 4
+
+
+def test_an_error_in_another_nodes_name_does_not_cost_that_node_the_round(flower_log) -> None:
+    grid = grid_of(4)
+
+    def meddler(message, honest):
+        victims = [m for m in grid.sent if m.metadata.dst_node_id == 100]
+        forged = app.Message(app.Error(0, "boom"), reply_to=victims[-1])
+        forged.metadata.__dict__["_src_node_id"] = 103
+        return [forged, app.Message(honest, reply_to=message)]
+
+    grid.nodes[103].twist = meddler
+    ((_, metrics),) = play(FilteredStrategy(OrderedFedAvg(), KeepAll()), grid, START, 1)
+    assert metrics["flanders-kept"] == 4
+    assert "ignored a reply from node 103 to a message for node 100" in flower_log.text
 
 
 class OrderedFedAvg(strategies.FedAvg):
@@ -239,15 +260,35 @@ def test_claims_of_more_examples_than_allowed_are_refused() -> None:
     assert metrics["flanders-unused-nodes"] == [102]
 
 
-def test_when_fewer_reply_than_are_to_be_kept_the_model_stays(flower_log) -> None:
-    strategy = FilteredStrategy(strategies.FedAvg(), DistanceToGlobal(keep=4))
-    silent = {0: lambda message, honest: None}
-    ((arrays, metrics),) = play(strategy, grid_of(4, silent), START, 1)
+def test_together_clients_cannot_claim_more_examples_than_can_be_counted() -> None:
+    twists = {1: metric(num_examples=1e308), 2: metric(num_examples=1e308)}
+    ((arrays, metrics),) = play(FilteredStrategy(strategies.FedAvg(), KeepAll()), grid_of(5, twists), START, 1)
+    assert arrays is not None
+    assert metrics["flanders-unused-nodes"] == [101, 102]
+
+
+def test_what_is_told_of_a_reply_is_short(flower_log) -> None:
+    twists = {
+        1: metric(num_examples=[0.5] * 10**5),
+        2: metric(**{"k" * 10**5: float("nan")}),
+        3: lambda message, honest: app.Message(app.Error(0, "x" * 10**5), reply_to=message),
+    }
+    play(FilteredStrategy(strategies.FedAvg(), KeepAll()), grid_of(5, twists), START, 1)
+    (line,) = [r.getMessage() for r in flower_log.records if r.getMessage().startswith("flanders: round 1")]
+    assert len(line) < 600
+    assert f"metric '{'k' * 60}' is not finite" in line
+
+
+def test_in_a_round_that_the_filter_cannot_judge_the_model_stays(flower_log) -> None:
+    class Picky(KeepAll):
+        def select(self, scores):
+            raise InputError("Too few.")
+
+    ((arrays, metrics),) = play(FilteredStrategy(strategies.FedAvg(), Picky()), grid_of(4), START, 1)
     assert arrays is None
     assert metrics["flanders-kept"] == 0
-    assert "the filter cannot judge this round (The filter was asked to keep 4 clients, but the round has 3." in (
-        flower_log.text
-    )
+    assert metrics["flanders-stayed"] == 1
+    assert "the filter cannot judge this round (Too few.): the global model stays" in flower_log.text
 
 
 def test_a_strategy_that_never_works_is_the_users_to_mend() -> None:
@@ -257,17 +298,75 @@ def test_a_strategy_that_never_works_is_the_users_to_mend() -> None:
         play(strategy, grid_of(3), START, 1)
 
 
-def test_a_strategy_that_fails_later_costs_the_round_not_the_run(flower_log) -> None:
-    class Moody(strategies.FedAvg):
-        def aggregate_train(self, server_round, replies):
-            if server_round == 2:
-                raise ZeroDivisionError("division by zero")
-            return super().aggregate_train(server_round, replies)
+def broken(records, key):
+    raise KeyError("my-metric")
 
-    _, second, third = play(FilteredStrategy(Moody(), KeepAll()), grid_of(3), START, 3)
-    assert second[0] is None
-    assert third[0] is not None
+
+def test_a_fallback_that_works_does_not_hide_a_strategy_that_never_does() -> None:
+    bad = strategies.FedAvg(train_metrics_aggr_fn=broken)
+    strategy = FilteredStrategy(bad, Flanders(keep=0.8), fallback=strategies.FedMedian())
+    play(strategy, grid_of(5), START, 1)
+    with pytest.raises(KeyError, match="my-metric"):
+        play(strategy, grid_of(5), START, 1, first=2)
+
+
+def test_a_fallback_that_cannot_work_says_what_is_called_of_it() -> None:
+    strategy = FilteredStrategy(strategies.FedAvg(), Flanders(keep=0.8), fallback=strategies.FedAdam())
+    with pytest.raises(
+        InputError, match=r"`fallback` FedAdam failed .* Nothing but its `aggregate_train` is called"
+    ):
+        play(strategy, grid_of(5), START, 1)
+
+
+class Moody(strategies.FedAvg):
+    """Fails in the third round."""
+
+    def aggregate_train(self, server_round, replies):
+        if server_round == 3:
+            raise ZeroDivisionError("division by zero")
+        return super().aggregate_train(server_round, replies)
+
+    def aggregate_evaluate(self, server_round, replies):
+        if server_round == 3:
+            raise ZeroDivisionError("division by zero")
+        return super().aggregate_evaluate(server_round, replies)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_strategy_that_fails_later_costs_the_round_not_the_run(restarted, flower_log, tmp_path) -> None:
+    def make():
+        return FilteredStrategy(Moody(), KeepAll(), state_dir=tmp_path)
+
+    strategy = make()
+    strategy.start(grid_of(3), START, num_rounds=2)
+    result = (make() if restarted else strategy).start(grid_of(3), START, num_rounds=4)
+    assert list(result.evaluate_metrics_clientapp) == [4]
     assert "Moody failed (ZeroDivisionError: division by zero): the global model stays" in flower_log.text
+    assert "flanders: Moody failed to evaluate" in flower_log.text
+
+
+def test_an_evaluation_that_never_works_is_the_users_to_mend() -> None:
+    strategy = FilteredStrategy(strategies.FedAvg(evaluate_metrics_aggr_fn=broken), KeepAll())
+    with pytest.raises(KeyError, match="my-metric"):
+        strategy.start(grid_of(3), START, num_rounds=1)
+
+
+def test_a_reason_to_refuse_everybody_from_the_start_is_the_users_to_mend() -> None:
+    forgetful = sends(lambda honest: content(honest["arrays"], **{"num-examples": None}))
+    strategy = FilteredStrategy(strategies.FedAvg(), KeepAll(), ban=Ban(after=1, rounds=5))
+    everybody = grid_of(3, dict.fromkeys(range(3), forgetful))
+    with pytest.raises(InputError, match=r"All 3 replies of round 1 .*: metric 'num-examples' is missing\."):
+        play(strategy, everybody, START, 1)
+    assert strategy._memory.bans.offences == {}
+    play(strategy, grid_of(3), START, 1)
+    (found,) = play(strategy, everybody, START, 1, first=2)
+    assert found[1]["flanders-refused"] == 3
+
+
+def test_one_bad_reply_does_not_end_the_run_though_nobody_else_has_replied() -> None:
+    twists = {0: metric(num_examples=0), 1: lambda message, honest: None}
+    ((arrays, _),) = play(FilteredStrategy(strategies.FedAvg(), KeepAll()), grid_of(2, twists), START, 1)
+    assert arrays is None
 
 
 def test_an_aggregate_that_is_not_finite_is_not_used(flower_log) -> None:
@@ -289,22 +388,41 @@ def test_bulyan_with_too_few_replies_keeps_the_model(flower_log) -> None:
     assert "the strategy returned no model: the global model stays" in flower_log.text
 
 
+def evaluating(node, reply):
+    """Return a node that trains as it did and evaluates in another way."""
+    return lambda message: (reply if message.metadata.message_type == "evaluate" else node)(message)
+
+
+def with_metrics(**metrics):
+    record = app.MetricRecord({key.replace("_", "-"): value for key, value in metrics.items()})
+    return lambda message: app.Message(app.RecordDict({"metrics": record}), reply_to=message)
+
+
 def test_a_bad_evaluation_does_not_end_the_run(flower_log) -> None:
-    def twist(message, honest):
-        return app.Message(honest, reply_to=message)
-
-    grid = grid_of(4, {1: twist})
-    client = grid.nodes[101]
-
-    def evaluates_badly(message):
-        if message.metadata.message_type == "evaluate":
-            return app.Message(app.RecordDict({"metrics": app.MetricRecord({"whatever": 1})}), reply_to=message)
-        return client(message)
-
-    grid.nodes[101] = evaluates_badly
+    grid = grid_of(4)
+    grid.nodes[101] = evaluating(grid.nodes[101], with_metrics(whatever=1))
     result = FilteredStrategy(strategies.FedAvg(), KeepAll()).start(grid, START, num_rounds=2)
     assert dict(result.evaluate_metrics_clientapp[2]) == {"eval_acc": 0.75, "eval_loss": 0.5}
-    assert "evaluation of 101: refused, metric 'num-examples' is None" in flower_log.text
+    assert "evaluation of round 2: refused 101 [metric 'num-examples' is missing]" in flower_log.text
+
+
+def test_an_evaluation_that_claims_more_examples_than_allowed_is_refused(flower_log) -> None:
+    grid = grid_of(4)
+    grid.nodes[101] = evaluating(grid.nodes[101], with_metrics(num_examples=10**9, eval_acc=0.0, eval_loss=9.0))
+    result = FilteredStrategy(strategies.FedAvg(), KeepAll(), max_examples=100).start(grid, START, num_rounds=1)
+    assert dict(result.evaluate_metrics_clientapp[1]) == {"eval_acc": 0.75, "eval_loss": 0.5}
+    assert (
+        "evaluation of round 1: refused 101 [metric 'num-examples' is 1e+09, more than the 100" in flower_log.text
+    )
+
+
+def test_many_failed_evaluations_are_one_line_that_names_some(flower_log) -> None:
+    grid = grid_of(30)
+    grid.nodes = {id_: evaluating(node, lambda message: None) for id_, node in grid.nodes.items()}
+    FilteredStrategy(strategies.FedAvg(), KeepAll()).start(grid, START, num_rounds=1)
+    (line,) = [r.getMessage() for r in flower_log.records if "evaluation of" in r.getMessage()]
+    assert line.count("[no reply]") == 20
+    assert line.endswith(" and 10 more")
 
 
 def test_all_numbers_in_the_result_are_json() -> None:

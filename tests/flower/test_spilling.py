@@ -77,6 +77,14 @@ def test_in_sketch_mode_too_the_aggregate_is_the_bare_strategys_of_the_kept_repl
     assert [path.name for path in tmp_path.iterdir()] == ["flanders.npz"]
 
 
+def test_what_a_killed_serverapp_has_left_goes_when_the_next_one_starts(tmp_path) -> None:
+    (tmp_path / "replies-left").mkdir()
+    (tmp_path / "replies-left" / "0").write_bytes(b"left")
+    strategy = FilteredStrategy(strategies.FedAvg(), KeepAll(), sketch=64, state_dir=tmp_path)
+    strategy.start(grid_of(3), START, num_rounds=1)
+    assert [path.name for path in tmp_path.iterdir()] == ["flanders.npz"]
+
+
 def test_krum_returns_a_replys_own_arrays_which_outlive_the_files(tmp_path) -> None:
     strategy = FilteredStrategy(strategies.Krum(fraction_evaluate=0.0), KeepAll(), sketch=64, state_dir=tmp_path)
     result = strategy.start(grid_of(5), START, num_rounds=2)

@@ -7,6 +7,7 @@ from flanders import DistanceToGlobal, Flanders, KeepAll
 from flanders.flower import FilteredStrategy
 from flanders.types import InputError
 from flower.federation import app, content, flat, grid_of, model, play, strategies
+from peers import flower
 
 SAMPLING = {"min_train_nodes": 12, "min_available_nodes": 12}
 
@@ -63,7 +64,7 @@ def test_the_aggregate_is_the_bare_strategys_of_the_kept_replies(make, dtype) ->
         replies = grid.send_and_receive(filtered.configure_train(number, arrays, app.ConfigRecord(), grid))
         np.random.seed(number)  # noqa: NPY002 - for the noise of Flower's privacy wrappers
         found, metrics = filtered.aggregate_train(number, replies)
-        kept = {v.asked.node for v in filtered._recorder.reports[-1].verdicts if v.fate == "kept"}
+        kept = {v.asked.node for v in filtered._recorder.last.verdicts if v.fate == "kept"}
         assert len(kept) == 9
         theirs = twin.send_and_receive(bare.configure_train(number, arrays, app.ConfigRecord(), twin))
         np.random.seed(number)  # noqa: NPY002
@@ -136,22 +137,85 @@ def test_a_client_may_send_its_arrays_in_any_order() -> None:
     np.testing.assert_array_equal(flat(found[0][0]), flat(expected[0][0]))
 
 
+WRONG = {
+    "strategy": ("fedavg", "must be a Strategy"),
+    "filter": (Flanders, "must be a Filter"),
+    "fallback": ("median", "must be a Strategy"),
+    "ban": (3, "must be a Ban"),
+    "sketch": (1.5, "must be a whole number of at least 2"),
+    "max_examples": (float("nan"), "must be a number from 0 to"),
+    "seed": ("x", "must be a whole number of at least 0"),
+    "identify": ("name", "must be a function"),
+    "unscored": (["a"], "must be a function"),
+    "state_dir": ("", "must be a path that is not empty"),
+    "results": ("", "must be a path that is not empty"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_cannot_be_used_is_refused_at_once(name) -> None:
+    value, expected = WRONG[name]
+    with pytest.raises(InputError, match=f"The `{name}` parameter of FilteredStrategy {expected}.* Got .* instead"):
+        FilteredStrategy(**{"strategy": strategies.FedAvg(), name: value})
+
+
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("options", "message"),
+    [({"num_rounds": "3"}, "must be a whole number"), ({"initial_arrays": {"a": 1}}, "must be an ArrayRecord")],
+)
+def test_what_cannot_be_started_with_is_refused_at_once(options, message) -> None:
+    strategy = FilteredStrategy(strategies.FedAvg())
+    with pytest.raises(
+        InputError, match=f"The `{next(iter(options))}` parameter of FilteredStrategy.start {message}"
+    ):
+        strategy.start(**{"grid": grid_of(3), "initial_arrays": model((6, 7)), **options})
+
+
+def test_a_strategy_of_the_older_interface_is_told_where_to_go() -> None:
+    with pytest.raises(InputError, match=r"there is flanders\.flower\.legacy\.FilteredLegacyStrategy\."):
+        FilteredStrategy(flower("server.strategy").FedAvg())
+
+
+def test_a_start_of_the_strategys_own_is_not_called_and_that_is_told(flower_log) -> None:
+    class Mine(strategies.FedAvg):
+        def start(self, *arguments, **options):
+            raise NotImplementedError
+
+    FilteredStrategy(strategies.FedAvg())
+    assert flower_log.text == ""
+    FilteredStrategy(Mine()).start(grid_of(3), model((6, 7)), num_rounds=1)
+    assert "flanders: `start` of Mine itself is not called" in flower_log.text
+
+
+@pytest.mark.parametrize(
+    ("identify", "message"),
     [
-        (("fedavg", KeepAll()), "The `strategy` parameter of FilteredStrategy must be a Strategy"),
-        ((strategies.FedAvg(), "flanders"), "The `filter` parameter of FilteredStrategy must be a Filter"),
+        (
+            lambda node: "hospital",
+            "must give each node a name of its own. It named both 10[0-2] and 10[0-2] 'hospital'",
+        ),
+        (lambda node: None, "must name clients by ints or strings. It named node 10[0-2] None"),
     ],
 )
-def test_what_is_not_a_strategy_or_a_filter_is_refused(arguments, message) -> None:
-    with pytest.raises(InputError, match=message):
-        FilteredStrategy(*arguments)
+def test_clients_without_names_of_their_own_are_the_users_to_mend(identify, message) -> None:
+    with pytest.raises(InputError, match=f"`identify=` {message}"):
+        play(FilteredStrategy(strategies.FedAvg(), KeepAll(), identify=identify), grid_of(3), model((6, 7)), 1)
 
 
 def test_a_model_without_anything_to_score_is_refused() -> None:
     strategy = FilteredStrategy(strategies.FedAvg(), KeepAll())
     with pytest.raises(InputError, match="nothing to score in the 1 arrays"):
         play(strategy, grid_of(3), model((3,), dtype="int64"), 1)
+
+
+@pytest.mark.parametrize("value", [np.nan, 1e300])
+def test_a_model_to_start_from_that_is_not_finite_is_refused(value) -> None:
+    start = model((6, 7), (7,), dtype="float64")
+    start["layer1.weight"] = app.Array(np.full(7, value))
+    grid = grid_of(3)
+    with pytest.raises(InputError, match=r"`initial_arrays` cannot .*: array 'layer1.weight' is not finite\."):
+        FilteredStrategy(strategies.FedAvg(), KeepAll()).start(grid, start, num_rounds=1)
+    assert grid.sent == []
 
 
 def test_start_runs_the_rounds_and_the_result_holds_every_verdict(flower_log) -> None:

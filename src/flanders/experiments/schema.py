@@ -182,10 +182,10 @@ def _explain(path: Path, message: str) -> str:
     if "readonly" in message or "unable to open" in message:
         folder = path.absolute().parent
         if not folder.is_dir():
-            return f"{path} cannot be written: there is no folder {folder}. Make it, or choose another with --out."
+            return f"{path} cannot be written: there is no folder {folder}. Make it, or name another."
         if not os.access(folder, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
-            return f"{path} cannot be written: no permission. Choose another place with --out."
-        return f"{path} cannot be opened for writing ({message}). Choose another place with --out."
+            return f"{path} cannot be written: no permission. Choose another place."
+        return f"{path} cannot be opened for writing ({message}). Choose another place."
     if "not a database" in message or "malformed" in message:
         return f"{path} is not a readable results file ({message}). Restore it from a copy, or choose another file."
     return f"{path} could not be used: {message}. {safe}"

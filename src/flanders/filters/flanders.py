@@ -70,9 +70,9 @@ class Flanders(Filter[FlandersState]):
         `redraw=True` in every round, after the models have arrived; sketches always are, and a client's
         score is the largest over `sketches` of them.
     sampling, layers
-        How a fixed `sample` is chosen: `"random"`, the parameters in which the clients kept in the first round
-        differ most (`"variance"`, by the median deviation), or at random from the `"last-layer"`, or as many from each (`"per-layer"`).
-        The last two need `layers`, the number of parameters of each layer in the order of the flat model.
+        How a fixed `sample` is chosen: `"random"`; the parameters in which the clients kept in the first round
+        differ most (`"variance"`, by the median deviation); at random from the `"last-layer"`; or as many from each
+        layer (`"per-layer"`). The last two need `layers`, the number of parameters of each in the order of the model.
     refit_every
         Estimate A and B in every so many rounds, once the window is full, and forecast with what was estimated
         last in between. A client that the fit does not know is scored by its distance to the global model.

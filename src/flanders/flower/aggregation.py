@@ -42,13 +42,15 @@ class Aggregation:
         self.arrays: ArrayRecord | None = None
         """The new global model."""
         self.metrics: MetricRecord | None = None
+        self.used: Strategy | None = None
+        """Who aggregated, or tried to."""
         self.note = ""
         self.error: Exception | None = None
         self.seconds = 0.0
 
     def by(self, strategy: Strategy, kept: IntVector) -> NDArray[np.floating]:
         """Let a strategy aggregate these rows' replies."""
-        start = time.perf_counter()
+        start, self.used = time.perf_counter(), strategy
         try:
             arrays, self.metrics = strategy.aggregate_train(self.number, [self.messages[row] for row in kept])
             return self._seen(arrays)
@@ -62,8 +64,8 @@ class Aggregation:
     def _seen(self, arrays: ArrayRecord | None) -> NDArray[np.floating]:
         if not arrays:
             return self._stay("the strategy returned no model")
-        if not self.plan.fits(arrays):
-            return self._stay("the strategy returned a model with other arrays")
+        if difference := self.plan.difference(arrays):
+            return self._stay(f"the strategy returned a model with other arrays ({difference})")
         model = self.view.of_model(arrays)
         if not np.isfinite(model).all() or not self.plan.rest_is_finite(arrays):
             return self._stay("the aggregate was not finite")

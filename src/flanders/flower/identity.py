@@ -10,7 +10,7 @@ from typing import Any
 from flwr.app import Message, Metadata
 from flwr.serverapp import Grid
 
-from flanders.types import ClientId
+from flanders.types import ClientId, InputError
 
 Identify = Callable[[Any], ClientId]
 """Names the client behind a node, given the `NodeInfo` that the grid has of it."""
@@ -45,7 +45,7 @@ class Asked:
 
 
 def call_roll(messages: Iterable[Message], grid: Grid, identify: Identify) -> list[Asked]:
-    """Return who is asked by these messages, according to the server's own list of nodes."""
+    """Return who is asked by these messages, according to the server's own list of nodes; each has its own name."""
     known = {node.node_id: node for node in grid.get_nodes()}
     asked = []
     for message in messages:
@@ -55,4 +55,19 @@ def call_roll(messages: Iterable[Message], grid: Grid, identify: Identify) -> li
             asked.append(Asked(str(node_id), node_id, "", message.metadata))
         else:
             asked.append(Asked(identify(node), node_id, node.name, message.metadata))
+    _check_names(asked)
     return asked
+
+
+def _check_names(asked: Iterable[Asked]) -> None:
+    nodes: dict[ClientId, int] = {}
+    for one in asked:
+        if isinstance(one.client, bool) or not isinstance(one.client, int | str):
+            raise InputError(
+                f"`identify=` must name clients by ints or strings. It named node {one.label} {one.client!r}."
+            )
+        if nodes.setdefault(one.client, one.node) != one.node:
+            raise InputError(
+                "`identify=` must give each node a name of its own. "
+                f"It named both {nodes[one.client]} and {one.node} {one.client!r}."
+            )

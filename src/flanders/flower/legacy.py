@@ -13,7 +13,11 @@ from flwr.server.strategy import Strategy
 
 from flanders.defense import defend
 from flanders.filters import Filter, Flanders
-from flanders.types import IntVector, Round
+from flanders.flower.aggregation import STAYS
+from flanders.flower.plan import BadReply
+from flanders.flower.replies import MOST_EXAMPLES
+from flanders.flower.setup import check_kind
+from flanders.types import InputError, IntVector, Round
 
 Result = tuple[ClientProxy, FitRes]
 
@@ -22,18 +26,23 @@ class FilteredLegacyStrategy(Strategy):
     """Let a filter drop suspicious results before a legacy strategy aggregates the rest.
 
     It checks, filters and logs; states, bans, records and sketches are for `FilteredStrategy`. Clients are known by
-    Flower's `cid`. All float arrays are scored, for here arrays have no names to tell buffers by.
+    Flower's `cid`. Arrays that are floats at first are scored, for here arrays have no names to tell buffers by.
     `strategy` is one of `flwr.server.strategy`, e.g. `FedAvg()`; `filter` and `seed` are as in `FilteredStrategy`.
     """
 
     def __init__(self, strategy: Strategy, filter: Filter[Any] | None = None, *, seed: int | None = None) -> None:
         self.strategy, self.filter = strategy, Flanders() if filter is None else filter
+        me = type(self).__name__
+        check_kind(me, "strategy", strategy, Strategy, example="flwr.server.strategy.FedAvg()")
+        check_kind(me, "filter", self.filter, Filter)
         self.state = self.filter.init(np.random.default_rng(seed))
         self._sent: list[Any] = []
+        self._scored: list[bool] = []
 
     def configure_fit(self, server_round: int, parameters: Parameters, client_manager: Any) -> Any:
         """Remember the global model and let the strategy choose whom to ask."""
         self._sent = parameters_to_ndarrays(parameters)
+        self._scored = self._scored or [a.dtype.kind == "f" for a in self._sent]
         return self.strategy.configure_fit(server_round, parameters, client_manager)
 
     def aggregate_fit(
@@ -48,28 +57,50 @@ class FilteredLegacyStrategy(Strategy):
 
         def aggregate(kept: IntVector) -> Any:
             answer[:] = self.strategy.aggregate_fit(server_round, [usable[names[i]] for i in kept], failures)
-            return before if answer[0] is None else _flat(parameters_to_ndarrays(answer[0]))
+            return before if answer[0] is None else self._flat(parameters_to_ndarrays(answer[0]))
 
-        before = _flat(self._sent)
-        rows = np.stack([_flat(parameters_to_ndarrays(usable[name][1].parameters)) for name in names])
-        weights = np.array([max(usable[name][1].num_examples, 1) for name in names], dtype=float)
-        outcome = defend(self.filter, self.state, Round(rows, tuple(names), weights, before), aggregate)
+        before = self._flat(self._sent)
+        rows = np.stack([self._flat(parameters_to_ndarrays(usable[name][1].parameters)) for name in names])
+        weights = np.array([usable[name][1].num_examples for name in names], dtype=float)
+        try:
+            outcome = defend(self.filter, self.state, Round(rows, tuple(names), weights, before), aggregate)
+        except InputError as error:  # too few clients for the filter, most likely
+            log(WARNING, "flanders: round %s: the filter cannot judge it (%s): %s", server_round, error, STAYS)
+            return None, {"flanders-kept": 0, "flanders-dropped": len(names)}
         self.state = outcome.state
-        if outcome.dropped:
-            log(WARNING, "flanders: round %s: dropped %s", server_round, ", ".join(map(str, outcome.dropped)))
+        if outcome.reasons:
+            dropped = ", ".join(f"{client} [{why}]" for client, why in outcome.reasons.items())
+            log(WARNING, "flanders: round %s: dropped %s", server_round, dropped)
         counts = {"flanders-kept": len(outcome.kept), "flanders-dropped": len(outcome.dropped)}
         return answer[0], {**answer[1], **counts}
 
     def _is_usable(self, proxy: ClientProxy, result: FitRes) -> bool:
         try:
-            arrays = parameters_to_ndarrays(result.parameters)
-            fine = [a.shape for a in arrays] == [a.shape for a in self._sent]
-            fine = fine and bool(np.isfinite(_flat(arrays)).all())
-        except Exception:  # anything may be wrong with bytes that a client sends
-            fine = False
-        if not fine:
-            log(WARNING, "flanders: refused what %s sent: other arrays, or not finite", proxy.cid)
-        return fine
+            self._check(result)
+        except Exception as error:  # anything may be wrong with bytes that a client sends
+            why = error if isinstance(error, BadReply) else f"not readable ({type(error).__name__})"
+            log(WARNING, "flanders: refused what %s sent: %s", proxy.cid, why)
+            return False
+        return True
+
+    def _check(self, result: FitRes) -> None:
+        if not 0 < result.num_examples <= MOST_EXAMPLES:
+            raise BadReply(f"{result.num_examples} examples")
+        arrays = parameters_to_ndarrays(result.parameters)
+        if [a.shape for a in arrays] != [a.shape for a in self._sent]:
+            raise BadReply("arrays of other shapes")
+        if any(
+            a.dtype.kind not in ("f" if scored else "fiub") for a, scored in zip(arrays, self._scored, strict=True)
+        ):
+            raise BadReply("arrays of other types")
+        if not all(np.isfinite(a).all() for a in [self._flat(arrays), *arrays]):
+            raise BadReply("arrays that are not finite")
+
+    def _flat(self, arrays: list[Any]) -> Any:
+        """Return the scored arrays as one vector."""
+        scored = [a for a, yes in zip(arrays, self._scored, strict=True) if yes]
+        with np.errstate(over="ignore"):  # whoever asks looks for what is not finite
+            return np.concatenate([np.asarray(a, dtype=np.float32).ravel() for a in scored])
 
     def initialize_parameters(self, client_manager: Any) -> Parameters | None:
         """Leave it to the strategy."""
@@ -86,7 +117,3 @@ class FilteredLegacyStrategy(Strategy):
     def evaluate(self, server_round: int, parameters: Parameters) -> Any:
         """Leave it to the strategy."""
         return self.strategy.evaluate(server_round, parameters)
-
-
-def _flat(arrays: list[Any]) -> Any:
-    return np.concatenate([np.asarray(a, dtype=np.float32).ravel() for a in arrays if a.dtype.kind == "f"])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from logging import ERROR
+from logging import ERROR, INFO, WARNING
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,9 @@ from flanders.flower.bans import BanList
 from flanders.flower.plan import Piece, Plan
 from flanders.state import load_state, save_state, saveable
 from flanders.types import InputError
+
+if sys.platform != "win32":
+    import fcntl
 
 FILE = "flanders.npz"
 FORMAT = 1
@@ -45,6 +51,10 @@ class Memory:
     """The plan of the model; empty before the first round."""
     model: dict[str, Any] = field(default_factory=dict)
     """The global model after the last round; empty if it is not saved."""
+    worked: tuple[str, ...] = ()
+    """What of the user's has worked at least once: `strategy`, `fallback`, `evaluation`."""
+    parameters: dict[str, str] = field(default_factory=dict)
+    """The filter's, in words, to tell what has changed."""
     format: int = FORMAT
 
     @property
@@ -58,6 +68,15 @@ class Memory:
     def planned(self, plan: Plan) -> Memory:
         """Return the memory of a federation with this model."""
         return replace(self, pieces=tuple((p.name, p.shape, p.start) for p in plan.pieces))
+
+    def having_worked(self, role: str) -> Memory:
+        """Return the memory of a federation in which this has worked."""
+        return self if role in self.worked else replace(self, worked=(*self.worked, role))
+
+    @property
+    def has_aggregated(self) -> bool:
+        """Whether there has ever been a new global model."""
+        return "strategy" in self.worked or "fallback" in self.worked
 
     @property
     def arrays(self) -> ArrayRecord:
@@ -84,23 +103,51 @@ class Notebook:
                 _make_folder(self.path.parent)
             run = secrets.token_hex(8)
             secret = int(rng.integers(0, 2**63))
-            return Memory(repr(filter_), sketch, secret, run, filter_.init(rng))
+            return Memory(repr(filter_), sketch, secret, run, filter_.init(rng), parameters=_parameters_of(filter_))
         try:
             found = load_state(self.path)
         except (KeyError, TypeError) as error:
             raise InputError(f"{self.path} is of another version or kind ({error}). {ELSEWHERE}") from error
         if not isinstance(found, Memory) or found.format != FORMAT:
             raise InputError(f"{self.path} was not saved by FilteredStrategy. {ELSEWHERE}")
-        for what, saved, asked in (
-            ("filter", found.filter_name, repr(filter_)),
-            ("sketch", found.sketch, sketch),
-        ):
-            if saved != asked:
-                raise InputError(
-                    f"{self.path} was saved with {what}={saved}, but now {what}={asked}. "
-                    f"Go on with the one it was saved with. {ELSEWHERE}"
-                )
+        saved, asked = f"sketch={found.sketch}", f"sketch={sketch}"
+        if found.filter_name != repr(filter_):
+            saved, asked = _changes(found, filter_)
+        if saved != asked:
+            raise InputError(
+                f"{self.path} was saved with {saved}, but now there is {asked}. "
+                f"Go on with what it was saved with. {ELSEWHERE}"
+            )
         return found
+
+    def tell_of_earlier_rounds(self, done: int, num_rounds: int) -> None:
+        """Log after which round a federation goes on, or that there is nothing left to do."""
+        if done < num_rounds:
+            where = "" if self.path is None else f", saved in {self.path}"
+            log(INFO, "flanders: going on after round %s of %s%s", done, num_rounds, where)
+        else:
+            where = "done. Raise" if self.path is None else f"in {self.path}. Name another `state_dir`, or raise"
+            log(WARNING, "flanders: nothing left to do: all %s rounds are %s `num_rounds`.", done, where)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes off the folder, where the system can."""
+        if self.path is None or sys.platform == "win32":
+            yield
+            return
+        folder = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InputError(
+                    f"Another ServerApp is at work in `state_dir` {self.path.parent}. End it. {ELSEWHERE}"
+                ) from None
+            except OSError:  # some network file systems know no locks
+                pass
+            yield
+        finally:
+            os.close(folder)
 
     def save(self, memory: Memory, arrays: ArrayRecord) -> None:
         """Save the memory and the global model, all of it or nothing.
@@ -121,3 +168,19 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"`state_dir` {folder} cannot be made: {error.strerror or error}.") from error
+
+
+def _parameters_of(filter_: Filter[Any]) -> dict[str, str]:
+    return {name: repr(value) for name, value in getattr(filter_, "__dict__", {}).items()}
+
+
+def _changes(found: Memory, filter_: Filter[Any]) -> tuple[str, str]:
+    """Return a saved filter and another one in words, with the parameters alone in which they differ."""
+    name, before, now = type(filter_).__name__, found.parameters, _parameters_of(filter_)
+    if not found.filter_name.startswith(f"{name}("):
+        return found.filter_name.partition("(")[0], name
+    names = [key for key in now if key in before and before[key] != now[key]]
+    if not names:
+        return found.filter_name, repr(filter_)
+    was, is_ = (", ".join(f"{key}={values[key]}" for key in names) for values in (before, now))
+    return f"{name}({was})", f"{name}({is_})"

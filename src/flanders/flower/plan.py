@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,8 @@ BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
 """How PyTorch ends the names of what batch normalisation counts rather than learns."""
 HEADER = 4096
 """Bytes that a serialised array may have beyond its numbers."""
+NAME = 60
+"""Letters of a name that are told at most."""
 
 Numbers = NDArray[Any]
 
@@ -111,9 +113,30 @@ class Plan:
         """The names of all arrays."""
         return tuple(piece.name for piece in self.pieces)
 
-    def fits(self, arrays: Mapping[str, Array]) -> bool:
-        """Tell whether arrays of the server's own have these names and shapes."""
-        return {p.name: p.shape for p in self.pieces} == {name: tuple(a.shape) for name, a in arrays.items()}
+    def difference(self, arrays: Mapping[str, Array]) -> str:
+        """Return in words how the server's own arrays differ from these in name or shape; empty if they fit."""
+        if names := self.difference_of_names(arrays):
+            return names
+        for piece in self.pieces:
+            if tuple(arrays[piece.name].shape) != piece.shape:
+                return f"{piece.name!r} of shape {tuple(arrays[piece.name].shape)} instead of {piece.shape}"
+        return ""
+
+    def difference_of_names(self, names: Iterable[str]) -> str:
+        """Return in words which names are missing and which are unknown; empty if none is."""
+        found, expected = set(names), set(self.names)
+        parts = (("missing", expected - found), ("unknown", found - expected))
+        return ", ".join(f"{text} {list_names(sorted(some))}" for text, some in parts if some)
+
+    def check(self, arrays: Mapping[str, Array]) -> None:
+        """Complain if the model to start from holds what no reply may hold."""
+        for piece in self.pieces:
+            try:
+                piece.decode(arrays[piece.name])
+            except BadReply as why:
+                raise InputError(
+                    f"`initial_arrays` cannot be trained from: {why}. Start from another model."
+                ) from why
 
     def scored(self, arrays: Mapping[str, Array]) -> Iterator[tuple[Piece, Numbers]]:
         """Yield what filters see of the server's own arrays, one layer at a time."""
@@ -124,6 +147,18 @@ class Plan:
     def rest_is_finite(self, arrays: Mapping[str, Array]) -> bool:
         """Tell whether the server's own arrays are finite where filters do not look."""
         return all(bool(np.isfinite(arrays[p.name].numpy()).all()) for p in self.pieces if not p.scored)
+
+
+def list_names(names: Sequence[str], most: int = 3) -> str:
+    """Return a few names and how many more there are.
+
+    Examples
+    --------
+    >>> list_names(["a", "b", "c", "d", "e"])
+    "'a', 'b', 'c' and 2 more"
+    """
+    shown = ", ".join(repr(name[:NAME]) for name in names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
 def stored_bytes(array: Array) -> int:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from logging import ERROR, INFO, WARNING
@@ -16,6 +17,7 @@ from flwr.app import MetricRecord
 from flwr.common.logger import log
 
 from flanders.experiments.grid import Table
+from flanders.experiments.runner import heartbeat
 from flanders.experiments.spec import RunSpec
 from flanders.experiments.store import ClaimLost, Store
 from flanders.filters import FILTERS, Filter, Scores
@@ -49,6 +51,8 @@ class RoundReport:
     number: int
     verdicts: tuple[Verdict, ...] = ()
     notes: tuple[str, ...] = ()
+    stayed: bool = False
+    """Whether the global model is still that of the last round."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     accuracy: float = NAN
     loss: float = NAN
@@ -74,17 +78,24 @@ class RoundReport:
     def line(self) -> str:
         """Return the round in one line for people: how many were kept, and who was not and why."""
         kept, replied = len(self.having(Fate.KEPT)), len(self.having(Fate.KEPT, Fate.DROPPED, Fate.REFUSED))
-        parts = [f"round {self.number}: kept {kept} of {replied} replies"]
-        unused = {fate: self.having(fate) for fate in Fate if fate is not Fate.KEPT}
-        parts += [f"{fate} {_told(some)}" for fate, some in unused.items() if some]
-        return "; ".join([*parts, *self.notes])
+        return "; ".join([f"round {self.number}: kept {kept} of {replied} replies", *self.unused(), *self.notes])
+
+    def unused(self) -> list[str]:
+        """Return who was not kept and why, in words, one text for each fate."""
+        by_fate = {fate: self.having(fate) for fate in Fate if fate is not Fate.KEPT}
+        return [f"{fate} {_told(some)}" for fate, some in by_fate.items() if some]
 
     def metrics(self) -> dict[str, int | float | list[int]]:
         """Return how many clients came to what, and the nodes of those that replied in vain."""
         unused = self.having(Fate.DROPPED, Fate.REFUSED)
         counts = {f"{PREFIX}{fate}": len(self.having(fate)) for fate in Fate}
         nodes = [v.asked.node for v in unused]
-        return {**counts, f"{PREFIX}threshold": self.threshold, f"{PREFIX}unused-nodes": nodes}
+        return {
+            **counts,
+            f"{PREFIX}stayed": int(self.stayed),
+            f"{PREFIX}threshold": self.threshold,
+            f"{PREFIX}unused-nodes": nodes,
+        }
 
     def details(self) -> dict[str, list[int] | list[float]]:
         """Return what became of each client, as lists of the same length."""
@@ -185,8 +196,9 @@ class Recorder:
 
     def __init__(self, results: Path | None, spec: Table) -> None:
         self.results, self.spec = results, RunSpec(spec)
-        self.reports: list[RoundReport] = []
-        """The rounds so far, in this process."""
+        self.last: RoundReport | None = None
+        self.details: dict[int, dict[str, list[int] | list[float]]] = {}
+        """What became of each client in the rounds so far of this start, in numbers."""
         self._store: Store | None = None
         self._known: dict[ClientId, int] = {}
 
@@ -205,6 +217,18 @@ class Recorder:
             )
         self._store = store
 
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Have the federation in the results file while it runs; it is over if nothing is raised."""
+        self.open()
+        finished = False
+        try:
+            with contextlib.nullcontext() if self.results is None else heartbeat(self.results, self.spec.id):
+                yield
+            finished = True
+        finally:
+            self.close(done=finished)
+
     def introduce(self, everyone: Iterable[Asked]) -> None:
         """Log once who is who, where clients have other names than their nodes."""
         for asked in everyone:
@@ -214,15 +238,15 @@ class Recorder:
 
     def tell(self, report: RoundReport) -> None:
         """Log a round and write it down."""
-        self.reports.append(report)
-        odd = report.having(Fate.REFUSED, Fate.SILENT) or not report.having(Fate.KEPT)
+        self.last, self.details[report.number] = report, report.details()
+        odd = report.having(Fate.REFUSED, Fate.SILENT) or report.stayed
         log(WARNING if odd else INFO, "flanders: %s", report.line())
         self.open()
         self._write(report)
 
     def add_evaluation(self, metrics: MetricRecord | None) -> None:
         """Add accuracy and loss of the global model to the last round, if there are any among these metrics."""
-        if metrics is None or not self.reports:
+        if metrics is None or self.last is None:
             return
         found: dict[str, Any] = {}
         for key, value in metrics.items():
@@ -230,22 +254,24 @@ class Recorder:
             if name and not isinstance(value, list):
                 found.setdefault(name, float(value))
         if found:
-            self.reports[-1] = replace(self.reports[-1], **found)
-            self._write(self.reports[-1])
+            self.last = replace(self.last, **found)
+            self._write(self.last)
 
     def close(self, *, done: bool) -> None:
         """Leave the results file; the federation is over if `done`."""
         if self._store is None:
             return
-        if done and self.reports:
-            self._write(self.reports[-1], last=True)
-        elif self._store is not None:
-            self._store.release(self.spec.id)
-        if self._store is not None:
-            self._store.close()
+        try:
+            if done:
+                self._store.write_rounds(self.spec.id, [], last=True)
+            else:
+                self._store.release(self.spec.id)
+        except (InputError, ClaimLost) as error:
+            log(ERROR, "flanders: the results file does not say that the federation has ended: %s", error)
+        self._store.close()
         self._store = None
 
-    def _write(self, report: RoundReport, *, last: bool = False) -> None:
+    def _write(self, report: RoundReport) -> None:
         if self._store is None:
             return
         unusable = report.having(Fate.REFUSED, Fate.SILENT)
@@ -264,6 +290,7 @@ class Recorder:
             {v.asked.client: v.why for v in report.verdicts if v.why},
         )
         try:
-            self._store.write_round(self.spec.id, stored, last=last)
+            self._store.write_round(self.spec.id, stored)
+            self._store.beat(self.spec.id)
         except (InputError, ClaimLost) as error:  # a federation does not end for want of a disk
             log(ERROR, "flanders: round %s is not in the results file: %s", report.number, error)

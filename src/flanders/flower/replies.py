@@ -10,14 +10,17 @@ from enum import StrEnum
 from typing import Any
 
 from flwr.app import ArrayRecord, Message
+from flwr.common.constant import SUPERLINK_NODE_ID
 
 from flanders.flower.identity import Asked
-from flanders.flower.plan import BadReply, Plan
+from flanders.flower.plan import NAME, BadReply, Plan
 from flanders.flower.views import RoundView
 from flanders.types import ClientId, by_name
 
 REASON = 120
-"""Letters of an error's reason that are repeated at most."""
+"""Letters of what is wrong with a reply that are told at most."""
+MOST_EXAMPLES = 2**53
+"""Examples that a client may claim at most: sums of more than that are not exact."""
 
 
 class Fate(StrEnum):
@@ -57,7 +60,7 @@ class Sorted:
 
     def refuse(self, client: ClientId, why: str) -> None:
         """Note that a client's reply cannot be used."""
-        self.failed[client] = (Fate.REFUSED, why)
+        self.failed[client] = (Fate.REFUSED, _short(why))
         self.answers = [answer for answer in self.answers if answer.client != client]
 
 
@@ -76,14 +79,15 @@ def sort_replies(replies: Iterable[Message], asked: Sequence[Asked]) -> Sorted:
         if to is None:
             found.notes.append(f"ignored a reply from node {source} to no message of this round")
             continue
-        if source != to.node and not reply.has_error():  # the link itself replies in place of a dead node
+        in_its_place = reply.has_error() and source == SUPERLINK_NODE_ID  # for a dead node the link replies
+        if source != to.node and not in_its_place:
             found.notes.append(f"ignored a reply from node {source} to a message for node {to.node}")
             continue
         if to.client in seen:
             found.refuse(to.client, "more than one reply")
         elif reply.has_error():
-            reason = " ".join(str(reply.error.reason).split())[:REASON]
-            found.failed[to.client] = (Fate.SILENT, f"error: {reason or 'no reason given'}")
+            reason = _short(str(reply.error.reason)) or "no reason given"
+            found.failed[to.client] = (Fate.SILENT, f"error: {reason}")
         else:
             found.answers.append(Answer(to, reply))
         seen.add(to.client)
@@ -114,6 +118,10 @@ def check_metrics(found: Sorted, weight_key: str | None, max_examples: float | N
             found.refuse(client, "its records or metrics have other names than those of most replies")
 
 
+def _short(text: str) -> str:
+    return " ".join(text.split())[:REASON]
+
+
 def _form(message: Message, weight_key: str | None, max_examples: float | None) -> tuple[object, ...]:
     """Return what must be the same in all replies, or complain."""
     records = message.content.metric_records
@@ -123,15 +131,25 @@ def _form(message: Message, weight_key: str | None, max_examples: float | None) 
     for name, metrics in records.items():
         for key, value in metrics.items():
             lengths.append((name, key, len(value) if isinstance(value, list) else None))
-            if not all(math.isfinite(v) for v in (value if isinstance(value, list) else [value])):
-                raise BadReply(f"metric {key!r} is not finite")
+            if not all(map(_is_finite, value if isinstance(value, list) else [value])):
+                raise BadReply(f"metric {key[:NAME]!r} is not finite")
     if weight_key is not None:
         weight = next(iter(records.values())).get(weight_key)
-        if weight is None or isinstance(weight, list) or weight <= 0:
+        most = MOST_EXAMPLES if max_examples is None else max_examples
+        if weight is None:
+            raise BadReply(f"metric {weight_key!r} is missing")
+        if isinstance(weight, list) or weight <= 0:
             raise BadReply(f"metric {weight_key!r} is {weight!r} instead of a positive number")
-        if max_examples is not None and weight > max_examples:
-            raise BadReply(f"metric {weight_key!r} is {weight:g}, more than the {max_examples:g} allowed")
+        if weight > most:
+            raise BadReply(f"metric {weight_key!r} is {weight:g}, more than the {most:g} allowed")
     return tuple(message.content.array_records), tuple(sorted(lengths, key=repr))
+
+
+def _is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an int that no float can hold
+        return False
 
 
 def read_arrays(found: Sorted, plan: Plan, view: RoundView) -> list[Answer]:
@@ -163,11 +181,8 @@ def _array_record(message: Message, plan: Plan) -> ArrayRecord:
     records = list(message.content.array_records.values())
     if len(records) != 1:
         raise BadReply(f"{len(records)} ArrayRecords instead of one")
-    names = set(records[0])
-    if names != set(plan.names):
-        missing, more = sorted(set(plan.names) - names), sorted(names - set(plan.names))
-        parts = [f"{text} {list_names(some)}" for text, some in (("missing", missing), ("unknown", more)) if some]
-        raise BadReply(f"arrays with other names: {', '.join(parts)}")
+    if difference := plan.difference_of_names(records[0]):
+        raise BadReply(f"arrays with other names: {difference}")
     return records[0]
 
 
@@ -177,18 +192,6 @@ def empty(replies: Iterable[Message]) -> None:
         if reply.has_content():
             for record in reply.content.array_records.values():
                 record.clear()
-
-
-def list_names(names: Sequence[str], most: int = 3) -> str:
-    """Return a few names and how many more there are.
-
-    Examples
-    --------
-    >>> list_names(["a", "b", "c", "d", "e"])
-    "'a', 'b', 'c' and 2 more"
-    """
-    shown = ", ".join(repr(name[:60]) for name in names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
 def find_weight_key(strategy: Any) -> str | None:

@@ -16,6 +16,7 @@ from flanders.flower.held import FileArray
 
 WAIT = 1.0
 """Seconds between two looks for new replies."""
+PREFIX = "replies-"
 
 
 class SpillingGrid(Grid):
@@ -27,17 +28,25 @@ class SpillingGrid(Grid):
         The grid that Flower gave to the ServerApp.
     folder
         Where to make the files; None for the system's folder for temporary files. They go away with the next
-        round's, or with the grid.
+        round's, or when the grid is left. What a process that was killed has left there goes when it is entered.
     """
 
     def __init__(self, grid: Grid, folder: Path | None = None) -> None:
         self.grid, self.folder = grid, folder
         self._files: Path | None = None
 
+    def __enter__(self) -> SpillingGrid:
+        for left in [] if self.folder is None else self.folder.glob(f"{PREFIX}*"):
+            shutil.rmtree(left, ignore_errors=True)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.clear()
+
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
         """Send messages and fetch the replies one by one, until all are here or time is up."""
         self.clear()
-        self._files = Path(tempfile.mkdtemp(prefix="replies-", dir=self.folder))
+        self._files = Path(tempfile.mkdtemp(prefix=PREFIX, dir=self.folder))
         waiting = [id_ for id_ in self.grid.push_messages(messages) if id_]
         del messages
         end = None if timeout is None else time.monotonic() + timeout

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from logging import INFO, WARNING
+from logging import ERROR, INFO, WARNING
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from flanders.flower.memory import ELSEWHERE, Notebook
 from flanders.flower.plan import Plan, is_buffer
 from flanders.flower.recording import Recorder, RoundReport, Verdict, describe, judge
 from flanders.flower.replies import (
+    MOST_EXAMPLES,
     Fate,
     Sorted,
     check_metrics,
@@ -34,9 +36,12 @@ from flanders.flower.replies import (
     sort_replies,
     weight_of,
 )
+from flanders.flower.setup import check_function, check_kind, check_path, check_refusals, warn_of_own_start
 from flanders.flower.spilling import SpillingGrid
 from flanders.flower.views import Reused, RoundView, Sketched, Whole
 from flanders.types import InputError, Round, by_name, check_number
+
+ME = "FilteredStrategy"
 
 
 class FilteredStrategy(Strategy):
@@ -49,9 +54,10 @@ class FilteredStrategy(Strategy):
     ----------
     strategy
         The strategy to protect. Differential privacy goes inside, for clipping first would hide who is abnormal.
+        A `start` of its own is not called.
     filter
         Whom to keep. Default: `Flanders()`, which need not be told how many. With one that must, prefer a
-        fraction to a number of clients: where fewer reply than are to be kept, the global model stays.
+        fraction to a number of clients, for fewer may reply.
     state_dir
         A folder for the filter's memory, the ban list and the global model, saved after each round. A ServerApp
         that starts with a folder that is not empty goes on after the last round in it.
@@ -69,8 +75,8 @@ class FilteredStrategy(Strategy):
         Tells by their names which float arrays are aggregated but not scored. Default: batch normalisation's
         buffers. Integers never are.
     identify
-        Names the client behind a node, given its `NodeInfo`. Default: the public key where there is one, else the
-        node id.
+        Names the client behind a node, each by a name of its own, given the `NodeInfo`. Default: the public key
+        where there is one, else the node id.
     max_examples
         Refuse replies that claim more examples than this, for who claims more counts more.
     seed
@@ -101,23 +107,34 @@ class FilteredStrategy(Strategy):
         seed: int | None = None,
     ) -> None:
         filter = Flanders() if filter is None else filter
-        _check_kinds(strategy, filter, fallback, ban)
-        if sketch is not None:
-            check_number("FilteredStrategy", "sketch", sketch, 2, whole=True)
+        check_kind(ME, "strategy", strategy, Strategy)
+        check_kind(ME, "filter", filter, Filter)
+        check_kind(ME, "ban", ban, Ban, optional=True)
+        check_kind(ME, "fallback", fallback, Strategy, optional=True)
+        for name, number, low in (("sketch", sketch, 2), ("seed", seed, 0)):
+            if number is not None:
+                check_number(ME, name, number, low, whole=True)
+        if max_examples is not None:
+            check_number(ME, "max_examples", max_examples, 0, MOST_EXAMPLES)
+        check_path(ME, "state_dir", state_dir)
+        check_path(ME, "results", results)
+        check_function(ME, "unscored", unscored)
+        check_function(ME, "identify", identify)
+        warn_of_own_start(strategy)
         self.strategy, self.filter, self.ban, self.fallback = strategy, filter, ban, fallback
         self.sketch, self.unscored, self.identify, self.max_examples = sketch, unscored, identify, max_examples
         self._notebook = Notebook(state_dir)
-        self._memory = self._notebook.open(filter, sketch, np.random.default_rng(seed))
+        memory = self._notebook.open(filter, sketch, np.random.default_rng(seed))
+        self._arrays = memory.arrays  # the global model after the last round
+        self._memory = replace(memory, model={})
         spec = describe(self._memory.run, strategy, filter, fallback, sketch)
         self._recorder = Recorder(None if results is None else Path(results), spec)
         self._weight_key = find_weight_key(strategy)
-        self._done_before = self._memory.rounds  # rounds of earlier processes
+        self._done_before = self._memory.rounds  # rounds of earlier starts
         self._asked: list[Asked] = []
         self._banned: list[Asked] = []
-        self._arrays = ArrayRecord()
         self._sent_at = 0.0
         self._matrices = Reused()
-        self._has_aggregated = False
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -149,15 +166,10 @@ class FilteredStrategy(Strategy):
         aggregation = Aggregation(number, messages, plan, view, view.of_model(self._arrays))
         verdicts: list[Verdict] = []
         if answers:
-            round_ = Round(
-                view.matrix[: len(answers)],
-                tuple(answer.client for answer in answers),
-                np.array([weight_of(message, self._weight_key) for message in messages]),
-                aggregation.before,
-                layers=view.layers,
-            )
-            verdicts = self._defend(round_, [answer.asked for answer in answers], aggregation, found)
+            verdicts = self._defend([answer.asked for answer in answers], aggregation, found)
         else:
+            if not self._memory.has_aggregated:
+                check_refusals(number, found.failed)
             found.notes.append(f"no reply can be used: {STAYS}")
         ended = time.perf_counter()
         seconds = {
@@ -165,17 +177,24 @@ class FilteredStrategy(Strategy):
             "filter": ended - began - aggregation.seconds,
             "aggregate": aggregation.seconds,
         }
-        report = self._report(number, verdicts, found, seconds)
+        report = self._report(number, verdicts, found, aggregation.arrays is None, seconds)
         self._remember(report, aggregation)
         empty(replies)
         metrics = MetricRecord() if aggregation.metrics is None else aggregation.metrics
         metrics.update(report.metrics())
         return aggregation.arrays, metrics
 
-    def _defend(self, round_: Round, asked: list[Asked], aggregation: Aggregation, found: Sorted) -> list[Verdict]:
+    def _defend(self, asked: list[Asked], aggregation: Aggregation, found: Sorted) -> list[Verdict]:
         """Run the five lines that the simulator runs, and return what became of each row."""
-        fallback = self.fallback
+        fallback, view = self.fallback, aggregation.view
         try:
+            round_ = Round(
+                view.matrix[: len(asked)],
+                tuple(one.client for one in asked),
+                np.array([weight_of(message, self._weight_key) for message in aggregation.messages]),
+                aggregation.before,
+                layers=view.layers,
+            )
             outcome = defend(
                 self.filter,
                 self._memory.state,
@@ -186,12 +205,26 @@ class FilteredStrategy(Strategy):
         except InputError as error:  # too few clients for the filter, most likely
             found.notes.append(f"the filter cannot judge this round ({error}): {STAYS}")
             return [Verdict(one, Fate.DROPPED) for one in asked]
-        if aggregation.error is not None and not self._has_aggregated:
-            raise aggregation.error  # it has never worked: this is the user's to mend, not a client's doing
-        self._has_aggregated |= aggregation.arrays is not None
+        role = "strategy" if aggregation.used is self.strategy else "fallback"
+        if aggregation.error is not None:
+            self._excuse(role, aggregation.error)
+        if aggregation.arrays is not None:
+            self._memory = self._memory.having_worked(role)
         self._memory = replace(self._memory, state=outcome.state)
-        found.notes.extend(note for note in (outcome.note, aggregation.note) if note)
+        if note := aggregation.note or outcome.note:
+            found.notes.append(note)
         return judge(asked, set(outcome.kept.tolist()), outcome.scores)
+
+    def _excuse(self, role: str, error: Exception) -> None:
+        """Raise the error of what has never worked: that is the user's to mend, not a client's doing."""
+        if role in self._memory.worked:
+            return
+        if role == "fallback":
+            raise InputError(
+                f"The `fallback` {type(self.fallback).__name__} failed before it ever worked: {error} "
+                "Nothing but its `aggregate_train` is called. Take one that needs no more, e.g. FedMedian()."
+            ) from error
+        raise error
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -206,12 +239,20 @@ class FilteredStrategy(Strategy):
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Let the strategy aggregate the replies that can be used."""
-        found = sort_replies(replies, self._asked)
-        check_metrics(found, self._weight_key, None)
-        for client, (fate, why) in found.failed.items():
-            log(WARNING, "flanders: evaluation of %s: %s, %s", client, fate, why)
+        number, found = server_round + self._done_before, sort_replies(replies, self._asked)
+        check_metrics(found, self._weight_key, self.max_examples)
+        report = RoundReport(number, tuple(self._failures(found)), tuple(found.notes))
+        if odd := [*report.unused(), *report.notes]:
+            log(WARNING, "flanders: evaluation of round %s: %s", number, "; ".join(odd))
         usable = [answer.message for answer in found.answers]
-        metrics = self.strategy.aggregate_evaluate(server_round + self._done_before, usable)
+        try:
+            metrics = self.strategy.aggregate_evaluate(number, usable)
+        except Exception as error:  # what the strategy makes of replies is not in our hands
+            self._excuse("evaluation", error)
+            log(ERROR, "flanders: %s failed to evaluate", type(self.strategy).__name__, exc_info=error)
+            return None
+        if metrics is not None:
+            self._memory = self._memory.having_worked("evaluation")
         self._recorder.add_evaluation(metrics)
         return metrics
 
@@ -233,14 +274,18 @@ class FilteredStrategy(Strategy):
     ) -> Result:
         """Carry out the rounds as `flwr.serverapp.strategy.Strategy.start` does, after those already done.
 
-        With a `state_dir` of an earlier start, the rounds in it count, and its global model takes the place of
-        `initial_arrays`.
+        The rounds of an earlier start, of this object or with the same `state_dir`, count, and the global model
+        after them takes the place of `initial_arrays`.
         """
+        check_kind(f"{ME}.start", "initial_arrays", initial_arrays, ArrayRecord)
+        check_number(f"{ME}.start", "num_rounds", num_rounds, 0, whole=True)
         done, self._done_before = self._memory.rounds, self._memory.rounds
-        self._plan(initial_arrays)
+        plan = self._plan(initial_arrays)
         if done:
-            initial_arrays = self._memory.arrays
-            log(INFO, "flanders: going on after round %s of %s, saved in %s", done, num_rounds, self._notebook.path)
+            initial_arrays = self._arrays
+            self._notebook.tell_of_earlier_rounds(done, num_rounds)
+        else:
+            plan.check(initial_arrays)
 
         def evaluate(number: int, arrays: ArrayRecord) -> MetricRecord | None:
             metrics = evaluate_fn(number + done, arrays) if evaluate_fn is not None else None
@@ -248,13 +293,7 @@ class FilteredStrategy(Strategy):
                 self._recorder.add_evaluation(metrics)
             return metrics
 
-        spilling = None
-        if self.sketch is not None:
-            folder = None if self._notebook.path is None else self._notebook.path.parent
-            grid = spilling = SpillingGrid(grid, folder)
-        finished = False
-        self._recorder.open()
-        try:
+        with self._notebook.locked(), self._recorder.running(), self._grid(grid) as grid:
             result = super().start(
                 grid,
                 initial_arrays,
@@ -264,22 +303,24 @@ class FilteredStrategy(Strategy):
                 evaluate_config,
                 evaluate if evaluate_fn is not None else None,
             )
-            finished = True
-        finally:
-            self._recorder.close(done=finished)
-            if spilling is not None:
-                spilling.clear()
         if not result.arrays:
             result.arrays = initial_arrays
         return self._completed(result, done)
+
+    def _grid(self, grid: Grid) -> AbstractContextManager[Grid]:
+        """Return the grid to use while the rounds last: one that keeps replies on disk where they are sketched."""
+        if self.sketch is None:
+            return nullcontext(grid)
+        return SpillingGrid(grid, None if self._notebook.path is None else self._notebook.path.parent)
 
     def _completed(self, result: Result, done: int) -> Result:
         """Count a result's rounds from the very first, and add what became of each client."""
         for name in ("train_metrics_clientapp", "evaluate_metrics_clientapp", "evaluate_metrics_serverapp"):
             setattr(result, name, {number + done: record for number, record in getattr(result, name).items()})
-        for report in self._recorder.reports:
-            if report.number in result.train_metrics_clientapp:
-                result.train_metrics_clientapp[report.number].update(report.details())
+        for number, details in self._recorder.details.items():
+            if number in result.train_metrics_clientapp:
+                result.train_metrics_clientapp[number].update(details)
+        self._recorder.details.clear()
         return result
 
     def _plan(self, arrays: ArrayRecord) -> Plan:
@@ -288,10 +329,10 @@ class FilteredStrategy(Strategy):
         if plan is None:
             plan = Plan.of(arrays, self.unscored)
             self._memory = self._memory.planned(plan)
-        if not plan.fits(arrays):
+        if difference := plan.difference(arrays):
+            where = "" if self._notebook.path is None else f", which {self._notebook.path} holds. {ELSEWHERE}"
             raise InputError(
-                "The global model has other arrays than in earlier rounds"
-                + ("." if self._notebook.path is None else f", which {self._notebook.path} holds. {ELSEWHERE}")
+                f"The global model has other arrays than in earlier rounds ({difference}){where or '.'}"
             )
         return plan
 
@@ -301,19 +342,19 @@ class FilteredStrategy(Strategy):
         return Sketched(plan, rows, self.sketch, self._memory.secret)
 
     def _report(
-        self, number: int, verdicts: list[Verdict], found: Sorted, seconds: dict[str, float]
+        self, number: int, verdicts: list[Verdict], found: Sorted, stayed: bool, seconds: dict[str, float]
     ) -> RoundReport:
         """Put everyone's verdict together, in the order of the clients' names."""
-        by_client = {verdict.asked.client: verdict for verdict in verdicts}
-        for asked in self._asked:
-            if asked.client in found.failed:
-                by_client[asked.client] = Verdict(asked, *found.failed[asked.client])
+        by_client = {verdict.asked.client: verdict for verdict in [*verdicts, *self._failures(found)]}
         for asked in self._banned:
             last = self._memory.bans.until[asked.client]
             by_client[asked.client] = Verdict(asked, Fate.BANNED, f"until round {last}")
         order = by_name(list(by_client))
         everyone = list(by_client.values())
-        return RoundReport(number, tuple(everyone[i] for i in order), tuple(found.notes), seconds)
+        return RoundReport(number, tuple(everyone[i] for i in order), tuple(found.notes), stayed, seconds)
+
+    def _failures(self, found: Sorted) -> list[Verdict]:
+        return [Verdict(a, *found.failed[a.client]) for a in self._asked if a.client in found.failed]
 
     def _remember(self, report: RoundReport, aggregation: Aggregation) -> None:
         """Count offences, save the memory and the model, and tell of the round."""
@@ -324,19 +365,7 @@ class FilteredStrategy(Strategy):
             bad = report.having(Fate.DROPPED, Fate.REFUSED) if kept else report.having(Fate.REFUSED)
             bans = bans.after_round(self.ban, report.number, [v.asked.client for v in bad], kept)
         self._memory = replace(self._memory, rounds=report.number, bans=bans)
-        self._notebook.save(self._memory, self._arrays if aggregation.arrays is None else aggregation.arrays)
+        if aggregation.arrays is not None:
+            self._arrays = aggregation.arrays.copy()  # whatever becomes of the record that is returned
+        self._notebook.save(self._memory, self._arrays)
         self._recorder.tell(report)
-
-
-def _check_kinds(strategy: object, filter_: object, fallback: object, ban: object) -> None:
-    for name, value, kind, example in (
-        ("strategy", strategy, Strategy, "flwr.serverapp.strategy.FedAvg()"),
-        ("filter", filter_, Filter, "Flanders(keep=0.8)"),
-        ("fallback", fallback, Strategy, "flwr.serverapp.strategy.FedMedian()"),
-        ("ban", ban, Ban, "Ban(after=3, rounds=5)"),
-    ):
-        if not isinstance(value, kind) and not (value is None and name in ("fallback", "ban")):
-            raise InputError(
-                f"The `{name}` parameter of FilteredStrategy must be a {kind.__name__}, e.g. {example}. "
-                f"Got {value!r} instead."
-            )

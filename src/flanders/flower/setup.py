@@ -1,0 +1,71 @@
+"""What the user passes, checked when it is passed, so that no mistake in it is taken for a client's doing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from logging import WARNING
+
+from flwr.common.logger import log
+from flwr.serverapp.strategy import Strategy
+
+from flanders.flower.replies import Fate
+from flanders.types import ClientId, InputError
+
+LEGACY = "flanders.flower.legacy.FilteredLegacyStrategy"
+EXAMPLES = {
+    "strategy": "flwr.serverapp.strategy.FedAvg()",
+    "filter": "Flanders(keep=0.8)",
+    "fallback": "flwr.serverapp.strategy.FedMedian()",
+    "ban": "Ban(after=3, rounds=5)",
+    "unscored": "lambda name: name.endswith('running_mean')",
+    "identify": "lambda node: str(node.node_id)",
+    "initial_arrays": "ArrayRecord(model.state_dict())",
+}
+
+
+def check_kind(
+    caller: str, name: str, value: object, kind: type, *, optional: bool = False, example: str = ""
+) -> None:
+    """Complain unless a parameter is of the right kind."""
+    if not isinstance(value, kind) and not (optional and value is None):
+        older = any(each.__module__.startswith("flwr.server.strategy") for each in type(value).__mro__)
+        hint = f" For strategies of flwr.server.strategy there is {LEGACY}." if older and kind is Strategy else ""
+        article = "an" if kind.__name__[0] in "AEIO" else "a"
+        raise _wrong(caller, name, f"{article} {kind.__name__}, e.g. {example or EXAMPLES[name]}", value, hint)
+
+
+def check_function(caller: str, name: str, value: object) -> None:
+    """Complain unless a parameter can be called."""
+    if not callable(value):
+        raise _wrong(caller, name, f"a function, e.g. {EXAMPLES[name]}", value)
+
+
+def check_path(caller: str, name: str, value: object) -> None:
+    """Complain unless a parameter names a place on disk, or is left out."""
+    if value is not None and not (isinstance(value, str | os.PathLike) and os.fspath(value)):
+        raise _wrong(caller, name, "a path that is not empty", value)
+
+
+def _wrong(caller: str, name: str, expected: str, value: object, more: str = "") -> InputError:
+    return InputError(f"The `{name}` parameter of {caller} must be {expected}. Got {value!r} instead.{more}")
+
+
+def warn_of_own_start(strategy: Strategy) -> None:
+    """Tell that a strategy's own way to carry out the rounds is passed over."""
+    if type(strategy).start is not Strategy.start:
+        log(
+            WARNING,
+            "flanders: `start` of %s itself is not called: FilteredStrategy carries out the rounds as Flower does",
+            type(strategy).__name__,
+        )
+
+
+def check_refusals(number: int, failed: Mapping[ClientId, tuple[Fate, str]]) -> None:
+    """Complain if all replies of a round are refused for one reason, which is no client's doing."""
+    reasons = [why for fate, why in failed.values() if fate is Fate.REFUSED]
+    if len(reasons) > 1 and len(set(reasons)) == 1:
+        raise InputError(
+            f"All {len(reasons)} replies of round {number} are refused for the same reason: {reasons[0]}. "
+            "Nothing has been aggregated so far. See what the ClientApp sends and what the strategy asks for."
+        )
