@@ -322,7 +322,7 @@ def test_nobody_is_dropped_where_more_are_to_be_kept_than_there_are_and_it_says_
         ({"keep": 5, "min_survivors": 0.5}, "goes with keep='auto' alone"),
         ({"keep": 5, "min_honest": 0.5}, "goes with `threshold` alone"),
         ({"keep": 5, "sketches": 2}, "goes with `sketch` alone"),
-        ({"keep": 5, "distance": math.inf}, "from 0.001 to 100"),
+        ({"keep": 5, "distance": math.inf}, "`distance` parameter"),
         ({"window": 3}, "say how many to `keep`"),
         ({"method": "reference"}, "say how many to `keep`"),
         ({"keep": 3, "threshold": 0.5}, "either `keep`"),

@@ -501,7 +501,7 @@ def test_the_outcome_says_why_a_client_was_dropped():
     for reason in ("heading away from the others", "not its own fingerprint"):
         assert reason in reasons[1]
     assert "nearly a copy of another client's" in reasons[2]
-    assert reasons[4] == "values not finite"
+    assert reasons[4] == "values not finite, or too large"
 
 
 def test_the_outcome_says_in_which_layers_an_update_is_abnormal():

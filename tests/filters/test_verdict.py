@@ -39,7 +39,7 @@ def test_a_crowd_is_judged_by_what_it_has_in_common_as_far_as_that_is_certain():
     asked[:, COMPANY] = True
     found = Company(np.zeros(3), crowd, level=1.0, doubt=0.4)
     answers = Answers(
-        np.zeros((3, channels)), asked, np.eye(3), np.ones(3), np.ones(3), np.ones(3), (0.0, 0.0), found
+        np.zeros((3, channels)), asked, np.eye(3), np.ones(3), np.ones(3), crowd, np.ones(3), (0.0, 0.0), found
     )
     away = deviations(answers, np.full(channels, 0.5), np.full(channels, 0.3))[:, COMPANY]
     np.testing.assert_allclose(away, [1.5, 1.5, -np.inf])  # 1.5 (1 - 0.5) / hypot(0.3, 0.4)

@@ -72,7 +72,7 @@ class Flanders(Filter[FlandersState]):
     sampling, layers
         How a fixed `sample` is chosen: `"random"`; the parameters in which the clients kept in the first round
         differ most (`"variance"`, by the median deviation); at random from the `"last-layer"`; or as many from each
-        layer (`"per-layer"`). The last two need `layers`, the number of parameters of each in the order of the model.
+        layer (`"per-layer"`). The last two need `layers`, the number of parameters of each, in the model's order.
     refit_every
         Estimate A and B in every so many rounds, once the window is full, and forecast with what was estimated
         last in between. A client that the fit does not know is scored by its distance to the global model.
@@ -164,7 +164,7 @@ class Flanders(Filter[FlandersState]):
         if isinstance(self.distance, str):
             check_choice("Flanders", "distance", self.distance, DISTANCES)
         else:
-            check_number("Flanders", "distance", self.distance, 1e-3, 100)
+            check_number("Flanders", "distance", self.distance, 1e-3)
         secret = self._view.secret  # and its own checks
         if secret and self.refit_every > 1:
             raise InputError(
