@@ -297,15 +297,6 @@ def sorted_columns(matrix: Array, rows: IntVector | None = None) -> Iterator[Arr
             yield xp.sort(block, axis=1, stable=False)
 
 
-def median_of_sorted(values: Array) -> Array:
-    """Return the median of each row of a `(width, m)` array with sorted rows."""
-    m = values.shape[1]
-    middle = values[:, m // 2]
-    if m % 2:
-        return copied(middle)  # a view would keep the whole block alive
-    return values[:, m // 2 - 1] / 2 + middle / 2
-
-
 def join_columns(blocks: Iterator[Array], matrix: Array) -> Array:
     """Put `(k, width)` results of the blocks of `matrix` side by side; on NumPy without a second copy of all."""
     if not array_api_compat.is_numpy_array(matrix):
