@@ -5,7 +5,6 @@ from flwr.app import ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg, FedMedian
 
-from flanders import Flanders
 from flanders.flower import FilteredStrategy
 from shielded_digits import task
 
@@ -21,8 +20,7 @@ def main(grid: Grid, context: Context) -> None:
     if run["protected"]:
         strategy = FilteredStrategy(
             strategy,
-            filter=Flanders(keep=run["keep"]),
-            fallback=FedMedian(),  # in the first round there is nothing yet to compare the clients with
+            fallback=FedMedian(),  # while there is little yet to compare the clients with
             state_dir=run["state-dir"] or None,
             results=run["results"] or None,
         )

@@ -71,7 +71,7 @@ class Flanders(Filter[FlandersState]):
         score is the largest over `sketches` of them.
     sampling, layers
         How a fixed `sample` is chosen: `"random"`; the parameters in which the clients kept in the first round
-        differ most (`"variance"`, by the median deviation); at random from the `"last-layer"`; or as many from each
+        differ most (`"variance"`); at random from the `"last-layer"`; or as many from each
         layer (`"per-layer"`). The last two need `layers`, the number of parameters of each, in the model's order.
     refit_every
         Estimate A and B in every so many rounds, once the window is full, and forecast with what was estimated
