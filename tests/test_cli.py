@@ -247,6 +247,36 @@ def test_export_names_the_files_it_has_written(cli, tmp_path):
     assert len((tmp_path / "tables" / "client.csv").read_text().splitlines()) == 1 + 4 * 6 * 8
 
 
+@pytest.mark.parametrize(
+    ("results", "arguments"),
+    [
+        ("r.sqlite", ["report", "r.sqlite", "--html", "r.sqlite"]),
+        ("r.sqlite", ["report", "r.sqlite", "--html", "./r.sqlite"]),
+        ("r.html", ["report", "r.html"]),
+        ("tables/run.csv", ["export", "tables/run.csv", "--csv", "tables"]),
+        ("figures/accuracy.svg", ["plot", "figures/accuracy.svg", "--out", "figures", "--format", "svg"]),
+    ],
+)
+def test_no_command_overwrites_results(cli, tmp_path, results, arguments):
+    path = tmp_path / results
+    path.parent.mkdir(exist_ok=True)
+    assert cli("run", "spec.toml", "--set", "federation.seed=0", "--out", path)[0] == 0
+    before = path.read_bytes()
+    code, _, err = cli(*arguments)
+    assert code == 2
+    assert "holds results, which would be overwritten" in err
+    assert path.read_bytes() == before
+
+
+def test_a_report_in_a_folder_that_is_missing_is_refused_as_a_run_is(cli, tmp_path):
+    cli("run", "spec.toml", "--set", "federation.seed=0")
+    code, _, err = cli("report", "results.sqlite", "--html", "gone/a.html")
+    assert code == 2
+    assert f"gone/a.html cannot be written: there is no folder {tmp_path / 'gone'}" in err
+    assert not (tmp_path / "gone").exists()
+    assert cli("plot", "results.sqlite", "--out", "made/for/it", "--format", "svg")[0] == 0
+
+
 def test_report_and_plot_hand_over_to_the_report(cli, monkeypatch):
     asked = []
     fake = types.ModuleType("flanders.report")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from flanders.experiments.schema import PHASES, connect_for_reading, explained
-from flanders.experiments.writing import writing
+from flanders.experiments.writing import check_target, writing
 from flanders.types import InputError
 
 BATCH = 100_000
@@ -86,6 +86,7 @@ def _export(results: Path, folder: Path, ending: str, write: Any) -> list[Path]:
             connection.execute("BEGIN")  # all three tables as they were at one moment
             for name, columns, batches in _tables(connection):
                 path, part = folder / f"{name}.{ending}", folder / f".{name}.{ending}.part"
+                check_target(path)
                 try:
                     write(part, columns, batches)
                     part.replace(path)

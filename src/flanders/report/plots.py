@@ -13,6 +13,7 @@ from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from flanders.experiments.writing import check_target
 from flanders.report.data import BoolMatrix, RunData
 from flanders.report.naming import DEFENCE, Names
 from flanders.types import FloatVector
@@ -81,6 +82,7 @@ def draw(names: Names, group: Sequence[int]) -> Iterator[tuple[str, Figure]]:
 
 def save(figure: Figure, path: Path) -> None:
     """Write a figure in the format of its file name; the same figure gives the same bytes."""
+    check_target(path)
     dates: dict[str, dict[str, Any]] = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
     with mpl.rc_context(STYLE):
         figure.savefig(path, metadata=dates.get(path.suffix, {}))

@@ -6,6 +6,7 @@ import pytest
 
 from flanders.cli import main
 from flanders.experiments.paper.reproduction import Reproduction, parse_where
+from flanders.experiments.store import Store
 from flanders.types import InputError
 
 SMALL = [
@@ -114,6 +115,16 @@ def test_where_nothing_can_be_written_is_told_before_anything_is_run(tmp_path, c
     assert main(["study", "window", "--out", str(file / "below")]) == 2
     assert "cannot be written: Not a directory" in capsys.readouterr().err
     assert not results.exists()
+
+
+def test_tables_do_not_overwrite_results(tmp_path, capsys):
+    results = tmp_path / "reference-pr-20.md"
+    Store(results).close()
+    before = results.read_bytes()
+    asked = ["reproduce", *ASKED, "--table-only", "--out", str(results), "--tables", str(tmp_path)]
+    assert main(asked) == 2
+    assert "holds results, which would be overwritten" in capsys.readouterr().err
+    assert results.read_bytes() == before
 
 
 def test_cells_can_be_limited_by_any_of_their_names():

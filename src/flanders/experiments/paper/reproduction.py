@@ -14,7 +14,7 @@ from flanders.experiments.paper.tables import KEYS, TABLES, Cell, TableSpec, rea
 from flanders.experiments.paper.variants import Variant, read_variant, runs
 from flanders.experiments.spec import RunSpec
 from flanders.experiments.summary import label
-from flanders.experiments.writing import writing
+from flanders.experiments.writing import check_target, writing
 from flanders.types import InputError, did_you_mean
 
 OVER_TIME = "fig:accuracy-over-time"
@@ -139,6 +139,7 @@ def write_tables(folder: Path, asked: Reproduction, results: Path) -> list[tuple
         texts[f"{variant}-accuracy-over-time.csv"] = _curves_csv(curves)
     with writing(folder):
         for name, text in texts.items():
+            check_target(folder / name)
             (folder / name).write_text(text, encoding="utf-8")
     return compared
 
