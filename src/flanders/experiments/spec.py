@@ -86,10 +86,12 @@ class Federation:
         check_number("federation", "rounds", self.rounds, 1, whole=True)
         check_number("federation", "seed", self.seed, 0, whole=True)
         if self.per_round is not None:
-            high = self.clients if isinstance(self.per_round, int) else 1.0
-            check_number(
-                "federation", "per_round", self.per_round, 1 if isinstance(self.per_round, int) else 0, high
-            )
+            high = self.clients if isinstance(self.per_round, int) else 1
+            if not 0 < self.per_round <= high:
+                raise InputError(
+                    "The `per_round` parameter of federation must be a number of clients from 1 to "
+                    f"{self.clients}, or a fraction above 0 and up to 1. Got {self.per_round!r} instead."
+                )
 
     @property
     def selected(self) -> int:
@@ -215,6 +217,10 @@ def resolve(point: Table, place: str = "spec") -> RunSpec:
         share = 0.0
     if share == 0:
         attack = None
+    elif malice.start > federation.rounds:
+        raise InputError(
+            f"{place}: attack.start is {malice.start}, but there are {federation.rounds} rounds: no attack."
+        )
     b = resolve_count(float(share), m)
     counts = {"b": b, "m-b": m - b}
     training = fill(
@@ -222,6 +228,8 @@ def resolve(point: Table, place: str = "spec") -> RunSpec:
         _table(point.get("training", {}), f"{place}: training"),
         f"{place}: training",
     )
+    if b == m and section("filter", "keep-all").get("keep") == "m-b":
+        raise InputError(f"{place}: filter.keep: m-b is 0: all {m} clients of the round are malicious.")
     canonical = {
         "data": _data(_table(point.get("data", {}), f"{place}: data"), f"{place}: data"),
         "model": _chosen("models", section("model", "mlp2"), f"{place}: model"),
