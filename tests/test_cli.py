@@ -95,7 +95,16 @@ def mended(simulation):
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["run", "gone.toml"], "There is no spec at gone.toml"),
+        (["run", "gone.toml"], "There is no spec at gone.toml. Name a TOML file"),
+        (["run", "spec.toml", "--set", "federation.rounds=x"], "--set federation.rounds must be a whole number"),
+        (
+            ["run", "spec.toml", "--set", "federation.clients=0"],
+            "--set federation.clients: The `clients` parameter",
+        ),
+        (["run", "spec.toml", "--set", "federatoin.clients=3"], "--set federatoin.clients: there is no table"),
+        (["run", "spec.toml", "--set", "attack.fraction=2"], "--set attack.fraction: The `fraction` parameter"),
+        (["run", "spec.toml", "--set", "aggregator=fltrust"], "fltrust needs the server's own update"),
+        (["study", "window", "--attacks", ""], "There is no attack named ''"),
         (["run", "spec.toml", "--set", "attack.name=gaus"], "Did you mean 'gauss'?"),
         (["run", "spec.toml", "--set", "rounds"], "--set needs key=value"),
         (["run", "spec.toml", "--device", "cuda"], "There is no GPU here"),
@@ -168,6 +177,11 @@ def test_every_kind_is_listed_with_parameters_and_a_description(cli, kind):
     code, out, _ = cli("list", kind)
     assert code == 0
     assert all(entry["name"] in out and entry["summary"] in out for entry in entries)
+
+
+def test_the_list_says_what_is_not_for_specs(cli):
+    _, out, _ = cli("list", "aggregators")
+    assert out.count("Not for specs: ") == out.count("Not for specs: fltrust needs") == 1
 
 
 def test_the_list_shows_defaults(cli):

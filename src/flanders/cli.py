@@ -199,7 +199,7 @@ def _study(options: argparse.Namespace) -> int:
         options.out,
         dataset=options.dataset,
         seeds=options.seeds,
-        attacks=options.attacks.split(",") if options.attacks else (),
+        attacks=() if options.attacks is None else options.attacks.split(","),
         overrides=[*rounds, *options.overrides],
         changes=_changes(options),
         jobs=options.jobs,

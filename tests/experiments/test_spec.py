@@ -203,6 +203,17 @@ def test_a_wrong_spec_says_where_and_what(text, problem):
     assert str(caught.value).startswith("mine.toml")
 
 
+def test_an_unknown_name_on_an_axis_is_no_matter_of_parameters():
+    with pytest.raises(InputError, match="Did you mean 'gauss'") as caught:
+        parse("[attack]\nname = ['lie', 'gaus']\nfraction = 0.2")
+    assert "A parameter that only some" not in str(caught.value)
+
+
+def test_what_the_file_says_wrong_is_not_blamed_on_an_override():
+    with pytest.raises(InputError, match=r"mine.toml: federation.rounds must be"):
+        parse("[federation]\nrounds = 'x'", "federation.seed=3")
+
+
 def test_every_parameter_that_is_a_count_or_a_fraction_is_known_as_one():
     source = "\n".join(path.read_text() for path in Path(flanders.__file__).parent.glob("[af]*/*.py"))
     asked = set(re.findall(r"resolve_count\(self\.(\w+)", source)) | set(

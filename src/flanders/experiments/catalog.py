@@ -20,6 +20,10 @@ _REGISTRIES = {
     "models": ("flanders.models", "MODELS"),
 }
 KINDS: Sequence[str] = tuple(_REGISTRIES)
+NOT_IN_SPECS = {
+    "fltrust": "fltrust needs the server's own update of each round, which runs have not; pass it in Python."
+}
+"""What is registered but cannot be run from a spec, and why."""
 
 
 def registry(kind: str) -> Registry[Any]:

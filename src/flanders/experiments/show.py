@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from flanders.experiments.catalog import registry
+from flanders.experiments.catalog import NOT_IN_SPECS, registry
 from flanders.experiments.schema import connect_for_reading, explained
 from flanders.experiments.summary import Summary, attack_of, is_live, rule_of, summarise
 from flanders.registry import REQUIRED
@@ -38,6 +38,8 @@ def listing(kinds: Sequence[str], *, as_json: bool = False) -> None:
         width = max(len(entry.name) for entry in group)
         for entry in group:
             print(f"{entry.name.ljust(width)}  {entry.summary}")
+            if entry.name in NOT_IN_SPECS:
+                print(textwrap.indent(f"Not for specs: {NOT_IN_SPECS[entry.name]}", " " * (width + 4)))
             if entry.parameters:
                 text = textwrap.wrap(_parameters(entry.parameters), max(40, _columns() - width - 4))
                 print(textwrap.indent("\n".join(text), " " * (width + 4)))

@@ -47,8 +47,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flanders.experiments.catalog import need, registry
-from flanders.experiments.grid import Table, expand, override, parse_override, read_toml
+from flanders.experiments.catalog import NOT_IN_SPECS, need, registry
+from flanders.experiments.grid import Table, blamed, expand, override, parse_override, read_toml
 from flanders.experiments.values import convert, fields_of, fill
 from flanders.types import InputError, check_number, did_you_mean, resolve_count
 
@@ -179,6 +179,13 @@ def parse_spec(tree: Table, overrides: Sequence[str] = (), place: str = "spec") 
     """Return the runs that a spec describes, each once, in the order of its grid."""
     for text in overrides:
         tree = override(tree, *parse_override(text))
+    try:
+        return _runs(tree, place)
+    except InputError as error:
+        raise blamed(error, place, overrides) from error
+
+
+def _runs(tree: Table, place: str) -> list[RunSpec]:
     for section in tree:
         if section not in SECTIONS:
             guess = did_you_mean(section, SECTIONS)
@@ -290,6 +297,8 @@ def _rule(table: Table, where: str, counts: Mapping[str, int]) -> Table | None:
         _chosen("preaggregators", _section(link, f"{where}.{CHAIN}"), f"{where}.{CHAIN}", counts) for link in links
     ]
     informed = convert(table.pop(INFORMED, False), bool, f"{where}.{INFORMED}")
+    if reason := NOT_IN_SPECS.get(table.get("name", "")):
+        raise InputError(f"{where}: {reason} Choose another rule.")
     rule = _chosen("aggregators", table, where, counts)
     if rule is None and before:
         raise InputError(f"{where}: {CHAIN} need a rule behind them. Give it a name.")
@@ -347,6 +356,8 @@ def _table(value: Any, where: str) -> Table:
 
 def _axis_tip(tree: Table, problem: str) -> str:
     """Where a parameter suits only some names of an axis, say how to write that."""
+    if "there is no such parameter" not in problem:
+        return ""
     for section in SECTIONS:
         table = tree.get(section)
         if isinstance(table, dict) and isinstance(table.get("name"), list) and f": {section}." in problem:
