@@ -73,6 +73,29 @@ def test_a_dry_run_lists_the_runs_and_touches_nothing(cli, tmp_path):
     assert not (tmp_path / "results.sqlite").exists()
 
 
+def test_variants_are_told_apart_wherever_runs_are_named(cli):
+    variants = "filter.name=['flanders', {name = 'flanders', keep = 'm-b'}]"
+    asked = ("run", "spec.toml", "--set", variants, "--set", "federation.seed=7")
+    _, out, _ = cli(*asked, "--dry-run")
+    assert [line.split("  ")[1] for line in out.splitlines()] == [
+        "synthetic, gauss r=0.25, flanders + fedavg, seed 7, filter.keep=auto",
+        "synthetic, gauss r=0.25, flanders + fedavg, seed 7, filter.keep=6",
+    ]
+    _, out, err = cli(*asked)
+    assert [re.search(r"filter.keep=(\w+): done", line)[1] for line in err.splitlines()] == ["auto", "6"]
+    header, *rows, _ = out.splitlines()
+    assert [dict(zip(header.split(), row.split(), strict=True))["filter.keep"] for row in rows] == ["auto", "6"]
+    assert "filter.keep" in cli("show", "results.sqlite")[1]
+
+
+def test_what_follows_from_what_is_told_already_needs_no_column(cli):
+    changes = ("--set", "attack.fraction=[0.25, 0.5]", "--set", "data.dataset=['synthetic', 'digits']")
+    _, out, _ = cli("run", "spec.toml", *changes)
+    header = out.splitlines()[0].split()
+    assert header[:3] == ["run", "data", "attack"]
+    assert not any("." in column for column in header)
+
+
 def test_a_failing_run_makes_the_exit_code_one_and_is_tried_again_on_resume(cli, monkeypatch):
     code, out, err = cli("run", "spec.toml", "--set", "federation.seed=[13, 2]", "--set", "run.checkpoint_every=1")
     assert code == 1

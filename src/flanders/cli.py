@@ -147,10 +147,10 @@ def _run(options: argparse.Namespace) -> int:
 
     specs = [spec.on(options.engine) for spec in read_specs(options.specs, options.overrides)]
     if options.dry_run:
-        from flanders.experiments.summary import label
+        from flanders.experiments.labels import labels
 
-        for spec in specs:
-            print(f"{spec.id}  {label(spec.canonical)}")
+        for spec, name in zip(specs, labels([spec.canonical for spec in specs]), strict=True):
+            print(f"{spec.id}  {name}")
         return 0
     from flanders.experiments.session import run_specs
 

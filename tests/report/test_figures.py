@@ -70,6 +70,14 @@ def test_two_filters_have_their_own_heat_maps(write, make_spec, make_rounds, tmp
     assert {"scores_heatmap-flanders-fedavg", "scores_heatmap-dnc-fedavg"} <= names
 
 
+def test_no_two_lines_of_a_figure_look_alike_and_none_like_the_attack_free_one():
+    from flanders.report.plots import DASHES, SERIES
+
+    looks = {(SERIES[n % len(SERIES)], DASHES[n % len(DASHES)]) for n in range(35)}
+    assert len(looks) == 35
+    assert "black" not in SERIES
+
+
 def test_a_folder_that_cannot_be_made_is_explained(results, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be written"):

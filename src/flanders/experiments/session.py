@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from flanders.experiments.build import Datasets, check, versions
+from flanders.experiments.labels import labels
 from flanders.experiments.progress import watching
 from flanders.experiments.show import closing_table
 from flanders.experiments.spec import FLOWER, Options, RunSpec
@@ -58,9 +59,10 @@ def _carry_on(path: Path, ids: Sequence[str], changes: dict[str, Any], jobs: int
             f"--jobs {jobs} cannot share runs on Flower: each of them takes all cores already. Leave it out."
         )
     jobs = max(1, min(jobs, len(left)))
+    names = dict(zip((spec.id for spec in left), labels([spec.canonical for spec in left]), strict=True))
     stop, died = Interrupt(), 0
     try:
-        with stop.listening(), watching(len(ids), len(ids) - len(left)) as notify:
+        with stop.listening(), watching(len(ids), len(ids) - len(left), names) as notify:
             died = run_grid(path, ids, notify, stop, jobs=jobs, datasets=datasets if jobs == 1 else None)
     except KeyboardInterrupt:  # the second one: the round is lost, nothing else
         pass

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from flanders.experiments.catalog import NOT_IN_SPECS, registry
+from flanders.experiments.labels import differences
 from flanders.experiments.schema import connect_for_reading, explained
 from flanders.experiments.summary import Summary, attack_of, is_live, rule_of, summarise
 from flanders.registry import REQUIRED
@@ -80,17 +81,20 @@ def closing_table(found: Iterable[Summary]) -> None:
     rows = []
     found = list(found)
     engines = any("engine" in s.spec for s in found)
-    for s in found:
+    datasets = len({s.spec["data"]["dataset"]["name"] for s in found}) > 1
+    for s, apart in zip(found, differences([s.spec for s in found]), strict=True):
         attack, fraction = attack_of(s.spec)
         federation = s.spec["federation"]
         rows.append(
             {
                 "run": s.id[:8],
+                **({"data": s.spec["data"]["dataset"]["name"]} if datasets else {}),
                 "attack": attack,
                 "r": "-" if is_live(s.spec) else f"{fraction:g}",
                 "filter": s.spec["filter"]["name"],
                 "aggregator": rule_of(s.spec),
                 **({"engine": s.spec.get("engine", "simulator")} if engines else {}),
+                **{key: _cell(value) for key, value in apart.items()},
                 "seed": _cell(federation["seed"]),
                 "status": s.status,
                 "rounds": str(s.rounds) if is_live(s.spec) else f"{s.rounds}/{federation['rounds']}",

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
+from flanders.experiments.labels import labels
 from flanders.experiments.paper.comparison import Compared, compare, judge
 from flanders.experiments.paper.outcomes import read_curves, read_outcomes
 from flanders.experiments.paper.rendering import as_csv, read_csv, render, verdict_text
 from flanders.experiments.paper.tables import KEYS, TABLES, Cell, TableSpec, read_tables, table_names
 from flanders.experiments.paper.variants import Variant, read_variant, runs
 from flanders.experiments.spec import RunSpec
-from flanders.experiments.summary import label
 from flanders.experiments.writing import check_target, writing
 from flanders.types import InputError, did_you_mean
 
@@ -201,6 +201,6 @@ def show_missing(asked: Reproduction, results: Path) -> None:
     done = read_outcomes(results, asked.variant.first_round)
     every = asked.runs()
     missing = [run for run in every if run.id not in done]
-    for run in missing:
-        print(f"{run.id}  {label(run.canonical)}")
+    for run, name in zip(missing, labels([run.canonical for run in missing]), strict=True):
+        print(f"{run.id}  {name}")
     print(f"{len(missing)} of {len(every)} runs are missing.")
