@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -110,6 +111,50 @@ def test_a_failing_run_makes_the_exit_code_one_and_is_tried_again_on_resume(cli,
     assert "goes on after round 1" in err
 
 
+def test_a_run_that_cannot_be_built_does_not_keep_the_others_from_going_on(cli, tmp_path):
+    data = ("--set", "data.dataset=['mnist', 'synthetic']", "--set", "federation.seed=0")
+    cli("run", "spec.toml", "--set", "federation.seed=13")  # so that there are results, all failed
+    code, out, err = cli("run", "spec.toml", *data, "--data-dir", tmp_path)
+    assert code == 1
+    assert out.count("failed") == out.count("done") == 2
+    assert re.search(r"failed: \w{16}, \w{16}: InputError: No files of mnist were found", err)
+    assert "2 of 4 runs failed. 2 by what they ask for: change the spec.\n" in err
+    code, out, err = cli("resume", "--data-dir", tmp_path, "--device", "cuda")
+    assert code == 2
+    assert re.search(r"flanders: Run \w{16}: There is no GPU here", err)
+    statuses = [run["status"] for run in json.loads(cli("show", "results.sqlite", "--json")[1])]
+    assert sorted(statuses) == ["done"] * 2 + ["failed"] * 4
+
+
+def test_where_a_run_failed_is_told_in_one_line_and_in_full_on_request(cli):
+    _, _, err = cli("run", "spec.toml", "--set", "federation.seed=13", "--set", "filter.name=keep-all")
+    assert re.search(r"no luck \(in fake_simulation.py:\d+\)", err)
+    (run,) = json.loads(cli("show", "results.sqlite", "--json")[1])
+    out = cli("show", "results.sqlite", run["id"])[1]
+    assert "Traceback (most recent call last):" in out
+    assert "fake_simulation.py" in out
+
+
+def test_updates_that_are_not_finite_show_in_the_tables(cli, monkeypatch):
+    assert "not finite" not in cli("run", "spec.toml", "--set", "federation.seed=1")[1]
+    step = fake_simulation.Simulation.step
+
+    def diverged(self):
+        record = step(self)
+        return dataclasses.replace(record, unusable=record.clients[:3] if record.number > 4 else ())
+
+    monkeypatch.setattr(fake_simulation.Simulation, "step", diverged)
+    _, out, _ = cli("run", "spec.toml", "--set", "federation.seed=2", "--set", "filter.name=keep-all")
+    header, row, _ = out.splitlines()
+    assert header.endswith("  not finite")
+    assert row.endswith("  6")
+    out = cli("show", "results.sqlite", row.split()[0])[1]
+    assert "6 updates not finite" in out
+    *_, header, one, two, three, four, five, six = out.splitlines()
+    assert header.endswith("not finite  note")
+    assert [line.split()[8] for line in (one, two, three, four, five, six)] == ["0"] * 4 + ["3"] * 2
+
+
 def mended(simulation):
     simulation.setting = fake_simulation.Setting(**{**simulation.setting.__dict__, "seed": 14})
     return simulation
@@ -138,6 +183,9 @@ def mended(simulation):
         (["run", "spec.toml", "--out", "spec.toml"], "not a readable results file"),
         (["resume"], "There are no results at results.sqlite"),
         (["show", "gone.sqlite"], "There are no results at gone.sqlite"),
+        (["show", "."], "flanders: . is a folder. Name the results file in it."),
+        (["resume", "."], "flanders: . is a folder. Name the results file in it."),
+        (["export", ".", "--csv", "csv"], "flanders: . is a folder. Name the results file in it."),
         (["show", "spec.toml"], "not a readable results file"),
         (["export", "gone.sqlite", "--csv", "csv"], "There are no results at gone.sqlite"),
     ],

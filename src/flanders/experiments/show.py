@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import shutil
@@ -71,8 +72,13 @@ def run(path: Path, beginning: str, *, as_json: bool = False) -> None:
     print(f"{summary.id}  {summary.status}, {summary.rounds} rounds, {summary.seconds:.1f} s")
     if summary.error:
         print(f"error: {summary.error}")
+    if trace := _traceback(path, summary.id):
+        print(trace)
     print(json.dumps(summary.spec, indent=2))
-    keys = ("round", "accuracy", "loss", "attack_success", "kept", "unused", "caught", "missed", "note")
+    keys = ["round", "accuracy", "loss", "attack_success", "kept", "unused", "caught", "missed", "note"]
+    if summary.unusable:
+        print(f"{summary.unusable} updates not finite")
+        keys.insert(-1, "not finite")
     table([[_cell(row[key]) for key in keys] for row in rounds], keys)
 
 
@@ -102,6 +108,7 @@ def closing_table(found: Iterable[Summary]) -> None:
                 "final": _cell(s.final),
                 "precision": _cell(s.precision),
                 "recall": _cell(s.recall),
+                **({"not finite": str(s.unusable)} if any(other.unusable for other in found) else {}),
             }
         )
     if rows:
@@ -127,6 +134,12 @@ def table(rows: Sequence[Sequence[str]], columns: Sequence[str], title: str = ""
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
+def _traceback(path: Path, id_: str) -> str:
+    with contextlib.closing(connect_for_reading(path)) as connection, explained(path):
+        found = connection.execute("SELECT traceback FROM run WHERE id = ?", (id_,)).fetchone()
+    return str(found[0] or "").rstrip()
+
+
 def _rounds(path: Path, id_: str) -> list[dict[str, Any]]:
     connection = connect_for_reading(path)
     try:
@@ -135,7 +148,8 @@ def _rounds(path: Path, id_: str) -> list[dict[str, Any]]:
                 "SELECT round.number AS round, accuracy, loss, attack_success, "
                 "CAST(total(kept) AS INTEGER) AS kept, "
                 "CAST(total(NOT kept) AS INTEGER) AS unused, "
-                "sum(malicious * NOT kept) AS caught, sum(malicious * kept) AS missed, note "
+                "sum(malicious * NOT kept) AS caught, sum(malicious * kept) AS missed, "
+                'sum(unusable) AS "not finite", note '
                 "FROM round LEFT JOIN client ON client.run = round.run AND client.round = round.number "
                 "WHERE round.run = ? GROUP BY round.number ORDER BY round.number",
                 (id_,),

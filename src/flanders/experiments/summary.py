@@ -12,7 +12,8 @@ from flanders.experiments.schema import PHASES, connect_for_reading, explained
 
 _QUERY = f"""
 SELECT run.id, run.spec, run.status, run.error, run.created, run.finished,
-       a.rounds, a.best, a.seconds, a.last, b.caught, b.wronged, b.missed
+       a.rounds, a.best, a.seconds, a.last, b.caught, b.wronged, b.missed,
+       coalesce(b.unusable, 0)
 FROM run
 LEFT JOIN (
     SELECT run, count(*) AS rounds, max(accuracy) AS best, total({" + ".join(PHASES)}) AS seconds,
@@ -21,7 +22,7 @@ LEFT JOIN (
 ) AS a ON a.run = run.id
 LEFT JOIN (
     SELECT run, total(malicious AND NOT kept) AS caught, total(NOT malicious AND NOT kept) AS wronged,
-           total(malicious AND kept) AS missed
+           total(malicious AND kept) AS missed, sum(unusable) AS unusable
     FROM client GROUP BY run
 ) AS b ON b.run = run.id
 ORDER BY run.position
@@ -47,6 +48,8 @@ class Summary:
     """Share of the dropped that were malicious, all rounds together."""
     recall: float | None
     """Share of the malicious that were dropped, all rounds together."""
+    unusable: int
+    """How many updates were not finite, all rounds together."""
 
 
 def summarise(path: Path, ids: Sequence[str] | None = None) -> list[Summary]:
@@ -58,7 +61,8 @@ def summarise(path: Path, ids: Sequence[str] | None = None) -> list[Summary]:
     finally:
         connection.close()
     found = []
-    for id_, spec, status, error, created, finished, rounds, best, seconds, last, caught, wronged, missed in rows:
+    for row in rows:
+        id_, spec, status, error, created, finished, rounds, best, seconds, last, caught, wronged, missed, bad = row
         if ids is not None and id_ not in ids:
             continue
         precision = _ratio(caught, (caught or 0) + (wronged or 0))
@@ -78,6 +82,7 @@ def summarise(path: Path, ids: Sequence[str] | None = None) -> list[Summary]:
                 seconds or 0.0,
                 precision,
                 recall,
+                bad,
             )
         )
     return found
