@@ -166,23 +166,27 @@ def _resume(options: argparse.Namespace) -> int:
 def _reproduce(options: argparse.Namespace) -> int:
     from flanders.experiments.catalog import need
     from flanders.experiments.paper import reproduction
+    from flanders.experiments.schema import connect_for_reading
     from flanders.experiments.session import run_aside
 
     limits = [*options.where, *([f"dataset={options.dataset}"] if options.dataset else [])]
     asked = reproduction.Reproduction.of(
         options.names, options.variant, options.seeds, reproduction.parse_where(limits), options.overrides
     )
+    changes = _changes(options)
     if options.dry_run:
         reproduction.show_missing(asked, options.out)
         return 0
+    if options.table_only and not (options.tables and (options.tables / f"{options.variant}.csv").exists()):
+        connect_for_reading(options.out).close()  # or say now that there is nothing to show
     if options.tables:
         reproduction.check_tables(options.tables, asked)
     draw = need("flanders.report.paper").write_paper_figures if options.figures else None
     code = 0
     if not options.table_only:
-        code = run_aside(options.out, asked.runs(), _changes(options), options.jobs)
+        code = run_aside(options.out, asked.runs(), changes, options.jobs)
     compared = asked.compare(options.out)
-    reproduction.show(compared, options.variant, options.format)
+    reproduction.show(compared, asked.words, options.format)
     if options.tables:
         compared = reproduction.write_tables(options.tables, asked, options.out)  # and what the folder had
     if draw:
