@@ -182,6 +182,12 @@ def mended(simulation):
         (["run", "spec.toml", "--out", "/proc/results.sqlite"], "cannot be "),
         (["run", "spec.toml", "--out", "spec.toml"], "not a readable results file"),
         (["resume"], "There are no results at results.sqlite"),
+        (["rnu", "spec.toml"], "Did you mean 'run'? `flanders --help` tells more."),
+        (["run", "spec.toml", "--divice", "cpu"], "unrecognized arguments: --divice cpu. Did you mean '--device'?"),
+        (["run"], "the following arguments are required: SPEC. `flanders run --help` tells more."),
+        (["run", "spec.toml", "--jobs", "x"], "argument --jobs: invalid int value: 'x'."),
+        (["study", "windw"], "Did you mean 'window'?"),
+        ([], "the following arguments are required: COMMAND."),
         (["show", "gone.sqlite"], "There are no results at gone.sqlite"),
         (["show", "."], "flanders: . is a folder. Name the results file in it."),
         (["resume", "."], "flanders: . is a folder. Name the results file in it."),
@@ -202,7 +208,7 @@ def test_wrong_input_is_one_line_on_standard_error_and_exit_code_two(cli, tmp_pa
 def test_missing_data_is_found_before_anything_is_run(cli, tmp_path):
     code, _, err = cli("run", "spec.toml", "--set", "data.dataset=mnist", "--data-dir", tmp_path)
     assert code == 2
-    assert "No files of mnist were found" in err
+    assert f"No files of mnist were found in {tmp_path}. " in err
     assert sorted(p.name for p in tmp_path.iterdir()) == ["spec.toml"]
 
 

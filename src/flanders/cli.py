@@ -5,14 +5,15 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NoReturn
 
 import flanders
-from flanders.types import InputError
+from flanders.types import InputError, did_you_mean
 
 RESULTS = Path("results.sqlite")
 STUDIES = (
@@ -31,10 +32,10 @@ KINDS = ("attacks", "poisons", "filters", "aggregators", "preaggregators", "data
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    options = _parser().parse_args(arguments)
-    command: Callable[[argparse.Namespace], int] = options.command
     logging.basicConfig(format="%(message)s", level=logging.ERROR)  # what is odd in a round is noted in the results
     try:
+        options = _parser().parse_args(arguments)
+        command: Callable[[argparse.Namespace], int] = options.command
         return command(options)
     except InputError as error:
         print(f"flanders: {error}", file=sys.stderr)
@@ -47,8 +48,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 128 + signal.SIGPIPE
 
 
+class Parser(argparse.ArgumentParser):
+    """Says in one line, with a guess, what is wrong with the arguments."""
+
+    options: ClassVar[set[str]] = set()
+    """Those of all commands."""
+
+    def add_argument(self, *names: Any, **details: Any) -> argparse.Action:
+        """Add an argument, and remember what it is called."""
+        self.options.update(name for name in names if name.startswith("--"))
+        return super().add_argument(*names, **details)
+
+    def error(self, message: str) -> NoReturn:
+        """Complain as about any other input."""
+        known, guess = self.options, ""
+        if choice := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message):
+            known = {word.strip(" '") for word in choice[2].split(",")}
+        if given := choice or re.search(r"unrecognized arguments: (--[\w-]+)", message):
+            guess = did_you_mean(given[1], known)
+        raise InputError(f"{message}.{guess} `{self.prog} --help` tells more.")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="flanders", description="Federated learning under attack: run experiments, look at what came of them."
     )
     parser.add_argument("--version", action="version", version=f"flanders {flanders.__version__}")
