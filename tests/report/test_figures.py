@@ -78,6 +78,20 @@ def test_no_two_lines_of_a_figure_look_alike_and_none_like_the_attack_free_one()
     assert "black" not in SERIES
 
 
+def test_both_sides_of_the_score_distributions_have_a_scale(results):
+    from flanders.report import plots
+    from flanders.report.data import read_results
+    from flanders.report.naming import Names
+
+    names = Names(read_results(results))
+    found = dict(plots.draw(names, range(len(names.runs))))
+    (ax,) = found["score_distributions"].axes
+    low, high = ax.get_ylim()
+    assert low == -high
+    ticks = [tick for tick in ax.get_yticks() if low <= tick <= high]
+    assert min(ticks) < 0 < max(ticks)
+
+
 def test_a_folder_that_cannot_be_made_is_explained(results, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be written"):

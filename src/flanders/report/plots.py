@@ -197,10 +197,12 @@ def _distributions(ax: Axes, run: RunData | None) -> None:
     edges = np.geomspace(low, high, 41) if log else np.linspace(low, high, 41)
     names, bad = (("honest", "malicious"), run.malicious) if run.truth else (("kept", "dropped"), ~run.kept)
     groups = ((names[0], ~bad, BLUE, 1, ""), (names[1], bad, VERMILLION, -1, "////"))
+    tallest = 0.0
     for label, mask, color, sign, hatch in groups:
         scores = run.score[usable & mask].clip(low, high)
         if scores.size:
             share, _ = np.histogram(scores, edges)
+            tallest = max(tallest, float(share.max()) / scores.size)
             style: dict[str, Any] = {"color": color, "edgecolor": "white", "linewidth": 0.2, "hatch": hatch}
             ax.bar(edges[:-1], sign * share / scores.size, np.diff(edges), align="edge", label=label, **style)
     cuts = run.threshold[np.isfinite(run.threshold)].clip(low, high)
@@ -212,7 +214,7 @@ def _distributions(ax: Axes, run: RunData | None) -> None:
         ax.set_xscale("log")
     ax.yaxis.set_major_formatter(lambda value, _: f"{abs(100 * value):g}%")
     ax.yaxis.set_major_locator(MaxNLocator(5))
-    ax.set(xlabel="Anomaly score", ylabel="Share of group")
+    ax.set(xlabel="Anomaly score", ylabel="Share of group", ylim=(-1.05 * tallest, 1.05 * tallest))
     _legend(ax, "outside lower center", ncols=3, columnspacing=1.0, handlelength=1.6)
 
 
