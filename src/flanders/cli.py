@@ -148,6 +148,12 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("run", nargs="?", metavar="RUN", help="the run's id, or the beginning of it")
     show.add_argument("--json", action="store_true", help="as JSON")
 
+    table = add(
+        "table", _table, "Show the last accuracy of a grid: attacks by defences, mean and range over seeds."
+    )
+    table.add_argument("results", type=Path)
+    table.add_argument("--format", choices=("markdown", "latex", "csv"), default="markdown")
+
     export = add("export", _export, "Write runs, rounds and clients as tables for other programs.")
     export.add_argument("results", type=Path)
     formats = export.add_mutually_exclusive_group(required=True)
@@ -255,6 +261,13 @@ def _show(options: argparse.Namespace) -> int:
         show.results(options.results, as_json=options.json)
     else:
         show.run(options.results, options.run, as_json=options.json)
+    return 0
+
+
+def _table(options: argparse.Namespace) -> int:
+    from flanders.experiments.crosstable import crosstable
+
+    print(crosstable(options.results, options.format), end="")
     return 0
 
 
