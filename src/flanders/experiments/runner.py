@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sysconfig
 import threading
 import time
 import traceback
@@ -149,8 +150,8 @@ def _whence(error: Exception) -> str:
     if isinstance(error, InputError):  # it says all there is to say
         return ""
     frames = traceback.extract_tb(error.__traceback__)
-    package = str(Path(__file__).parents[1])
-    own = [f for f in frames if not f.filename.startswith((package, "<")) and "site-packages" not in f.filename]
+    others = (str(Path(__file__).parents[1]), *map(sysconfig.get_path, ("stdlib", "purelib", "platlib")), "<")
+    own = [frame for frame in frames if not frame.filename.startswith(others)]
     last = (own or frames)[-1]
     return f" (in {Path(last.filename).name}:{last.lineno})"
 
