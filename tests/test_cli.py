@@ -87,6 +87,8 @@ def test_variants_are_told_apart_wherever_runs_are_named(cli):
     header, *rows, _ = out.splitlines()
     assert [dict(zip(header.split(), row.split(), strict=True))["filter.keep"] for row in rows] == ["auto", "6"]
     assert "filter.keep" in cli("show", "results.sqlite")[1]
+    rates = ("--set", "training.learning_rate=[1e-4, 2e-4]", "--set", "filter.name=keep-all")
+    assert "  0.0001 " in cli("run", "spec.toml", *rates)[1]
 
 
 def test_what_follows_from_what_is_told_already_needs_no_column(cli):
@@ -118,7 +120,7 @@ def test_a_run_that_cannot_be_built_does_not_keep_the_others_from_going_on(cli, 
     assert code == 1
     assert out.count("failed") == out.count("done") == 2
     assert re.search(r"failed: \w{16}, \w{16}: InputError: No files of mnist were found", err)
-    assert "2 of 4 runs failed. 2 by what they ask for: change the spec.\n" in err
+    assert "2 of 4 runs failed. 2 by what they ask for: change the spec, or what it names.\n" in err
     code, out, err = cli("resume", "--data-dir", tmp_path, "--device", "cuda")
     assert code == 2
     assert re.search(r"flanders: Run \w{16}: There is no GPU here", err)

@@ -126,7 +126,8 @@ def _sum_up(path: Path, ids: Sequence[str], stop: Interrupt, died: int) -> int:
         print(f"{len(left)} runs are left to other processes, or to: flanders resume {path}", file=sys.stderr)
     if failed:
         doomed = sum(str(s.error).startswith(f"{REFUSED}: ") for s in failed)
-        again = f" To try them again: flanders resume {path}" if doomed < len(failed) else ""
-        change = f" {doomed} by what they ask for: change the spec." if doomed else ""
+        again = f" To try {'the others' if doomed else 'them'} again: flanders resume {path}"
+        again = again if doomed < len(failed) else ""
+        change = f" {doomed} by what they ask for: change the spec, or what it names." if doomed else ""
         print(f"{len(failed)} of {len(found)} runs failed.{change}{again}", file=sys.stderr)
     return 1 if failed or died else 0

@@ -100,7 +100,7 @@ def closing_table(found: Iterable[Summary]) -> None:
                 "filter": s.spec["filter"]["name"],
                 "aggregator": rule_of(s.spec),
                 **({"engine": s.spec.get("engine", "simulator")} if engines else {}),
-                **{key: _cell(value) for key, value in apart.items()},
+                **{key: "-" if value is None else str(value) for key, value in apart.items()},
                 "seed": _cell(federation["seed"]),
                 "status": s.status,
                 "rounds": str(s.rounds) if is_live(s.spec) else f"{s.rounds}/{federation['rounds']}",
