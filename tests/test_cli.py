@@ -138,7 +138,7 @@ def test_where_a_run_failed_is_told_in_one_line_and_in_full_on_request(cli):
 
 
 def test_updates_that_are_not_finite_show_in_the_tables(cli, monkeypatch):
-    assert "not finite" not in cli("run", "spec.toml", "--set", "federation.seed=1")[1]
+    assert "unusable" not in cli("run", "spec.toml", "--set", "federation.seed=1")[1]
     step = fake_simulation.Simulation.step
 
     def diverged(self):
@@ -148,12 +148,12 @@ def test_updates_that_are_not_finite_show_in_the_tables(cli, monkeypatch):
     monkeypatch.setattr(fake_simulation.Simulation, "step", diverged)
     _, out, _ = cli("run", "spec.toml", "--set", "federation.seed=2", "--set", "filter.name=keep-all")
     header, row, _ = out.splitlines()
-    assert header.endswith("  not finite")
+    assert header.endswith("  unusable")
     assert row.endswith("  6")
     out = cli("show", "results.sqlite", row.split()[0])[1]
     assert "6 updates not finite" in out
     *_, header, one, two, three, four, five, six = out.splitlines()
-    assert header.endswith("not finite  note")
+    assert header.endswith("unusable  note")
     assert [line.split()[8] for line in (one, two, three, four, five, six)] == ["0"] * 4 + ["3"] * 2
 
 

@@ -166,11 +166,11 @@ def test_runs_that_two_files_share_are_run_once(tmp_path):
         ("[federation]\nper_round = 1.5", r"federation: The `per_round` .* Got 1.5"),
         (
             "federation = {rounds = 4}\nattack = {name = 'lie', fraction = 0.2, start = 5}",
-            r"attack.start is 5, but there are 4 rounds",
+            r"attack.start is 5, but federation.rounds is 4",
         ),
         (
             "federation = {rounds = 4}\npoison = 'label-flip'\nattack = {fraction = 0.2, start = 5}",
-            r"attack.start is 5, but there are 4 rounds",
+            r"attack.start is 5, but federation.rounds is 4",
         ),
         (
             "federation = {clients = 10}\nattack = {name = 'lie', fraction = 1.0}\n"

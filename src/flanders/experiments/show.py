@@ -76,9 +76,9 @@ def run(path: Path, beginning: str, *, as_json: bool = False) -> None:
         print(trace)
     print(json.dumps(summary.spec, indent=2))
     keys = ["round", "accuracy", "loss", "attack_success", "kept", "unused", "caught", "missed", "note"]
-    if summary.unusable:
+    if summary.unusable and not is_live(summary.spec):  # whose notes tell what was refused, and why
         print(f"{summary.unusable} updates not finite")
-        keys.insert(-1, "not finite")
+        keys.insert(-1, "unusable")
     table([[_cell(row[key]) for key in keys] for row in rounds], keys)
 
 
@@ -108,7 +108,7 @@ def closing_table(found: Iterable[Summary]) -> None:
                 "final": _cell(s.final),
                 "precision": _cell(s.precision),
                 "recall": _cell(s.recall),
-                **({"not finite": str(s.unusable)} if any(other.unusable for other in found) else {}),
+                **({"unusable": str(s.unusable)} if any(other.unusable for other in found) else {}),
             }
         )
     if rows:
@@ -149,7 +149,7 @@ def _rounds(path: Path, id_: str) -> list[dict[str, Any]]:
                 "CAST(total(kept) AS INTEGER) AS kept, "
                 "CAST(total(NOT kept) AS INTEGER) AS unused, "
                 "sum(malicious * NOT kept) AS caught, sum(malicious * kept) AS missed, "
-                'sum(unusable) AS "not finite", note '
+                "sum(unusable) AS unusable, note "
                 "FROM round LEFT JOIN client ON client.run = round.run AND client.round = round.number "
                 "WHERE round.run = ? GROUP BY round.number ORDER BY round.number",
                 (id_,),

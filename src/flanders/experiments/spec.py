@@ -226,7 +226,7 @@ def resolve(point: Table, place: str = "spec") -> RunSpec:
         attack = None
     elif malice.start > federation.rounds:
         raise InputError(
-            f"{place}: attack.start is {malice.start}, but there are {federation.rounds} rounds: no attack."
+            f"{place}: attack.start is {malice.start}, but federation.rounds is {federation.rounds}: no attack."
         )
     b = resolve_count(float(share), m)
     counts = {"b": b, "m-b": m - b}

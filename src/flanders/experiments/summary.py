@@ -49,7 +49,7 @@ class Summary:
     recall: float | None
     """Share of the malicious that were dropped, all rounds together."""
     unusable: int
-    """How many updates were not finite, all rounds together."""
+    """How many updates were not finite, or refused in a live federation, all rounds together."""
 
 
 def summarise(path: Path, ids: Sequence[str] | None = None) -> list[Summary]:
