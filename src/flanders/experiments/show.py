@@ -87,6 +87,7 @@ def closing_table(found: Iterable[Summary]) -> None:
     rows = []
     found = list(found)
     engines = any("engine" in s.spec for s in found)
+    unusable = any(s.unusable for s in found)
     datasets = len({s.spec["data"]["dataset"]["name"] for s in found}) > 1
     for s, apart in zip(found, differences([s.spec for s in found]), strict=True):
         attack, fraction = attack_of(s.spec)
@@ -108,7 +109,7 @@ def closing_table(found: Iterable[Summary]) -> None:
                 "final": _cell(s.final),
                 "precision": _cell(s.precision),
                 "recall": _cell(s.recall),
-                **({"unusable": str(s.unusable)} if any(other.unusable for other in found) else {}),
+                **({"unusable": str(s.unusable)} if unusable else {}),
             }
         )
     if rows:
