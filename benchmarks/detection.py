@@ -451,21 +451,34 @@ def judge(rows: Sequence[Row], seconds: dict[tuple[Cell, str, int], float]) -> l
         quiet = [cell for cell in attacked(dataset, rotation, QUIET) if cell.ratio == 0.2]
         note = loss_of_sampled(held_out, blind)
         verdicts += [
-            verdict_on(auto, f"{number}1 recall and precision at least 0.95 ({place})", loud, check_found),
-            verdict_on(auto, f"{number}1 recall at least 0.9 on quiet attacks ({place})", quiet, check_recall),
-            verdict_on(auto, f"{number}4 within 0.02 of the oracle ({place})", blind, check_near_oracle, note),
+            verdict_on(
+                auto, f"{number}1 recall and precision at least 0.95 ({place}{on(loud)})", loud, check_found
+            ),
+            verdict_on(auto, f"{number}1 recall at least 0.9 ({place}{on(quiet)})", quiet, check_recall),
+            verdict_on(
+                auto, f"{number}4 within 0.02 of the oracle ({place}{on(blind)})", blind, check_near_oracle, note
+            ),
         ]
         if rotation == "rotating":  # without attackers there is nobody to rotate
             honest = [Cell(dataset, SHOWN_PARTITION, NONE, 0.0, NONE)]
             promise = f"{number}2 no attack: at most 2% dropped, accuracy within 0.005 of plain FedAvg ({dataset})"
             verdicts.append(verdict_on(auto, promise, honest, check_honest))
-    worth = "3 within 0.02 of the oracle wherever that is 0.02 above plain FedAvg"
+    every = f"{len(auto)} cells{on(auto)}"
+    worth = f"3 within 0.02 of the oracle wherever that is 0.02 above plain FedAvg ({every})"
     verdicts += [
-        verdict_on(auto, "3 in no cell more than 0.01 below plain FedAvg", list(auto), check_not_worse),
+        verdict_on(auto, f"3 in no cell more than 0.01 below plain FedAvg ({every})", list(auto), check_not_worse),
         verdict_on(auto, worth, list(auto), check_worth_it),
         judge_time(seconds),
     ]
     return sorted(verdicts, key=lambda verdict: verdict.promise)
+
+
+def on(cells: Iterable[Cell]) -> str:
+    """Say which attacks and shares of attackers some cells are about."""
+    cells = [cell for cell in cells if cell.ratio > 0]
+    attacks = ", ".join(dict.fromkeys(cell.attack for cell in cells))
+    ratios = ", ".join(f"{ratio:g}" for ratio in sorted({cell.ratio for cell in cells}))
+    return f"; {attacks}; r = {ratios}" if cells else ""
 
 
 def attacked(dataset: str, rotation: str, attacks: Iterable[str]) -> list[Cell]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -73,6 +74,31 @@ def test_a_dry_run_lists_the_runs_and_touches_nothing(cli, tmp_path):
     assert not (tmp_path / "results.sqlite").exists()
 
 
+def test_variants_are_told_apart_wherever_runs_are_named(cli):
+    variants = "filter.name=['flanders', {name = 'flanders', keep = 'm-b'}]"
+    asked = ("run", "spec.toml", "--set", variants, "--set", "federation.seed=7")
+    _, out, _ = cli(*asked, "--dry-run")
+    assert [line.split("  ")[1] for line in out.splitlines()] == [
+        "synthetic, gauss r=0.25, flanders + fedavg, seed 7, filter.keep=auto",
+        "synthetic, gauss r=0.25, flanders + fedavg, seed 7, filter.keep=6",
+    ]
+    _, out, err = cli(*asked)
+    assert [re.search(r"filter.keep=(\w+): done", line)[1] for line in err.splitlines()] == ["auto", "6"]
+    header, *rows, _ = out.splitlines()
+    assert [dict(zip(header.split(), row.split(), strict=True))["filter.keep"] for row in rows] == ["auto", "6"]
+    assert "filter.keep" in cli("show", "results.sqlite")[1]
+    rates = ("--set", "training.learning_rate=[1e-4, 2e-4]", "--set", "filter.name=keep-all")
+    assert "  0.0001 " in cli("run", "spec.toml", *rates)[1]
+
+
+def test_what_follows_from_what_is_told_already_needs_no_column(cli):
+    changes = ("--set", "attack.fraction=[0.25, 0.5]", "--set", "data.dataset=['synthetic', 'digits']")
+    _, out, _ = cli("run", "spec.toml", *changes)
+    header = out.splitlines()[0].split()
+    assert header[:3] == ["run", "data", "attack"]
+    assert not any("." in column for column in header)
+
+
 def test_a_failing_run_makes_the_exit_code_one_and_is_tried_again_on_resume(cli, monkeypatch):
     code, out, err = cli("run", "spec.toml", "--set", "federation.seed=[13, 2]", "--set", "run.checkpoint_every=1")
     assert code == 1
@@ -87,6 +113,50 @@ def test_a_failing_run_makes_the_exit_code_one_and_is_tried_again_on_resume(cli,
     assert "goes on after round 1" in err
 
 
+def test_a_run_that_cannot_be_built_does_not_keep_the_others_from_going_on(cli, tmp_path):
+    data = ("--set", "data.dataset=['mnist', 'synthetic']", "--set", "federation.seed=0")
+    cli("run", "spec.toml", "--set", "federation.seed=13")  # so that there are results, all failed
+    code, out, err = cli("run", "spec.toml", *data, "--data-dir", tmp_path)
+    assert code == 1
+    assert out.count("failed") == out.count("done") == 2
+    assert re.search(r"failed: \w{16}, \w{16}: InputError: No files of mnist were found", err)
+    assert "2 of 4 runs failed. 2 by what they ask for: change the spec, or what it names.\n" in err
+    code, out, err = cli("resume", "--data-dir", tmp_path, "--device", "cuda")
+    assert code == 2
+    assert re.search(r"flanders: Run \w{16}: There is no GPU here", err)
+    statuses = [run["status"] for run in json.loads(cli("show", "results.sqlite", "--json")[1])]
+    assert sorted(statuses) == ["done"] * 2 + ["failed"] * 4
+
+
+def test_where_a_run_failed_is_told_in_one_line_and_in_full_on_request(cli):
+    _, _, err = cli("run", "spec.toml", "--set", "federation.seed=13", "--set", "filter.name=keep-all")
+    assert re.search(r"no luck \(in fake_simulation.py:\d+\)", err)
+    (run,) = json.loads(cli("show", "results.sqlite", "--json")[1])
+    out = cli("show", "results.sqlite", run["id"])[1]
+    assert "Traceback (most recent call last):" in out
+    assert "fake_simulation.py" in out
+
+
+def test_updates_that_are_not_finite_show_in_the_tables(cli, monkeypatch):
+    assert "unusable" not in cli("run", "spec.toml", "--set", "federation.seed=1")[1]
+    step = fake_simulation.Simulation.step
+
+    def diverged(self):
+        record = step(self)
+        return dataclasses.replace(record, unusable=record.clients[:3] if record.number > 4 else ())
+
+    monkeypatch.setattr(fake_simulation.Simulation, "step", diverged)
+    _, out, _ = cli("run", "spec.toml", "--set", "federation.seed=2", "--set", "filter.name=keep-all")
+    header, row, _ = out.splitlines()
+    assert header.endswith("  unusable")
+    assert row.endswith("  6")
+    out = cli("show", "results.sqlite", row.split()[0])[1]
+    assert "6 updates not finite" in out
+    *_, header, one, two, three, four, five, six = out.splitlines()
+    assert header.endswith("unusable  note")
+    assert [line.split()[8] for line in (one, two, three, four, five, six)] == ["0"] * 4 + ["3"] * 2
+
+
 def mended(simulation):
     simulation.setting = fake_simulation.Setting(**{**simulation.setting.__dict__, "seed": 14})
     return simulation
@@ -95,7 +165,16 @@ def mended(simulation):
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["run", "gone.toml"], "There is no spec at gone.toml"),
+        (["run", "gone.toml"], "There is no spec at gone.toml. Name a TOML file"),
+        (["run", "spec.toml", "--set", "federation.rounds=x"], "--set federation.rounds must be a whole number"),
+        (
+            ["run", "spec.toml", "--set", "federation.clients=0"],
+            "--set federation.clients: The `clients` parameter",
+        ),
+        (["run", "spec.toml", "--set", "federatoin.clients=3"], "--set federatoin.clients: there is no table"),
+        (["run", "spec.toml", "--set", "attack.fraction=2"], "--set attack.fraction: The `fraction` parameter"),
+        (["run", "spec.toml", "--set", "aggregator=fltrust"], "fltrust needs the server's own update"),
+        (["study", "window", "--attacks", ""], "There is no attack named ''"),
         (["run", "spec.toml", "--set", "attack.name=gaus"], "Did you mean 'gauss'?"),
         (["run", "spec.toml", "--set", "rounds"], "--set needs key=value"),
         (["run", "spec.toml", "--device", "cuda"], "There is no GPU here"),
@@ -105,7 +184,16 @@ def mended(simulation):
         (["run", "spec.toml", "--out", "/proc/results.sqlite"], "cannot be "),
         (["run", "spec.toml", "--out", "spec.toml"], "not a readable results file"),
         (["resume"], "There are no results at results.sqlite"),
+        (["rnu", "spec.toml"], "Did you mean 'run'? `flanders --help` tells more."),
+        (["run", "spec.toml", "--divice", "cpu"], "unrecognized arguments: --divice cpu. Did you mean '--device'?"),
+        (["run"], "the following arguments are required: SPEC. `flanders run --help` tells more."),
+        (["run", "spec.toml", "--jobs", "x"], "argument --jobs: invalid int value: 'x'."),
+        (["study", "windw"], "Did you mean 'window'?"),
+        ([], "the following arguments are required: COMMAND."),
         (["show", "gone.sqlite"], "There are no results at gone.sqlite"),
+        (["show", "."], "flanders: . is a folder. Name the results file in it."),
+        (["resume", "."], "flanders: . is a folder. Name the results file in it."),
+        (["export", ".", "--csv", "csv"], "flanders: . is a folder. Name the results file in it."),
         (["show", "spec.toml"], "not a readable results file"),
         (["export", "gone.sqlite", "--csv", "csv"], "There are no results at gone.sqlite"),
     ],
@@ -122,7 +210,7 @@ def test_wrong_input_is_one_line_on_standard_error_and_exit_code_two(cli, tmp_pa
 def test_missing_data_is_found_before_anything_is_run(cli, tmp_path):
     code, _, err = cli("run", "spec.toml", "--set", "data.dataset=mnist", "--data-dir", tmp_path)
     assert code == 2
-    assert "No files of mnist were found" in err
+    assert f"No files of mnist were found in {tmp_path}. " in err
     assert sorted(p.name for p in tmp_path.iterdir()) == ["spec.toml"]
 
 
@@ -168,6 +256,11 @@ def test_every_kind_is_listed_with_parameters_and_a_description(cli, kind):
     code, out, _ = cli("list", kind)
     assert code == 0
     assert all(entry["name"] in out and entry["summary"] in out for entry in entries)
+
+
+def test_the_list_says_what_is_not_for_specs(cli):
+    _, out, _ = cli("list", "aggregators")
+    assert out.count("Not for specs: ") == out.count("Not for specs: fltrust needs") == 1
 
 
 def test_the_list_shows_defaults(cli):
@@ -245,6 +338,36 @@ def test_export_names_the_files_it_has_written(cli, tmp_path):
     assert code == 0
     assert out.splitlines() == ["tables/run.csv", "tables/round.csv", "tables/client.csv"]
     assert len((tmp_path / "tables" / "client.csv").read_text().splitlines()) == 1 + 4 * 6 * 8
+
+
+@pytest.mark.parametrize(
+    ("results", "arguments"),
+    [
+        ("r.sqlite", ["report", "r.sqlite", "--html", "r.sqlite"]),
+        ("r.sqlite", ["report", "r.sqlite", "--html", "./r.sqlite"]),
+        ("r.html", ["report", "r.html"]),
+        ("tables/run.csv", ["export", "tables/run.csv", "--csv", "tables"]),
+        ("figures/accuracy.svg", ["plot", "figures/accuracy.svg", "--out", "figures", "--format", "svg"]),
+    ],
+)
+def test_no_command_overwrites_results(cli, tmp_path, results, arguments):
+    path = tmp_path / results
+    path.parent.mkdir(exist_ok=True)
+    assert cli("run", "spec.toml", "--set", "federation.seed=0", "--out", path)[0] == 0
+    before = path.read_bytes()
+    code, _, err = cli(*arguments)
+    assert code == 2
+    assert "holds results, which would be overwritten" in err
+    assert path.read_bytes() == before
+
+
+def test_a_report_in_a_folder_that_is_missing_is_refused_as_a_run_is(cli, tmp_path):
+    cli("run", "spec.toml", "--set", "federation.seed=0")
+    code, _, err = cli("report", "results.sqlite", "--html", "gone/a.html")
+    assert code == 2
+    assert f"gone/a.html cannot be written: there is no folder {tmp_path / 'gone'}" in err
+    assert not (tmp_path / "gone").exists()
+    assert cli("plot", "results.sqlite", "--out", "made/for/it", "--format", "svg")[0] == 0
 
 
 def test_report_and_plot_hand_over_to_the_report(cli, monkeypatch):

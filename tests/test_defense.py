@@ -23,6 +23,7 @@ from flanders import (
     Median,
     Persistence,
     Round,
+    Scores,
     defend,
     save_state,
 )
@@ -199,3 +200,40 @@ def test_what_the_filter_draws_does_not_change_what_the_rule_draws(rng):
     )
     np.testing.assert_array_equal(drawing(models).model, plain(models).model)
     assert not np.array_equal(plain(models).model, other(models).model)
+
+
+class Sloppy(KeepAll):
+    """A filter of somebody's own, with a mistake."""
+
+    def __init__(self, scores, rows=()):
+        self.made, self.rows = scores, rows
+
+    def score(self, state, round_):
+        return self.made
+
+    def select(self, scores):
+        return self.rows
+
+
+@pytest.mark.parametrize(
+    ("filter_", "says"),
+    [
+        (Sloppy(np.zeros(3)), "Sloppy.score returned ndarray, expected Scores or None"),
+        (Sloppy(Scores((0, 1, 2), np.zeros(2))), r"Sloppy.score returned values of shape \(2,\).*expected \(3,\)"),
+        (Sloppy(Scores((0, 1, 5), np.zeros(3))), "in its order"),
+        (
+            Sloppy(Scores((0, 1, 2), np.zeros(3)), [0, 3]),
+            r"Sloppy.select returned \[0, 3\], expected rows from 0 to 2",
+        ),
+        (Sloppy(Scores((0, 1, 2), np.zeros(3)), [1, 1]), "each once and in rising order"),
+        (Sloppy(Scores((0, 1, 2), np.zeros(3)), [True, False, True]), "expected rows"),
+    ],
+)
+def test_a_filter_that_breaks_the_contract_is_named(filter_, says, rng):
+    with pytest.raises(InputError, match=says):
+        Defense(filter_)(rng.normal(size=(3, 2)))
+
+
+def test_a_list_of_rows_will_do(rng):
+    outcome = Defense(Sloppy(Scores((0, 1, 2), np.zeros(3)), [0, 2]))(rng.normal(size=(3, 2)))
+    assert outcome.dropped == (1,)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,15 @@ import pytest
 
 from flanders.experiments.spec import read_specs
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+ROOT = Path(__file__).parent.parent
+EXAMPLES = ROOT / "examples"
+
+
+def test_the_python_example_of_the_experiments_guide_runs(capsys):
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "experiments.md").read_text(), re.DOTALL)
+    exec(code, {})
+    *_, last = capsys.readouterr().out.splitlines()
+    assert last.split()[0] == "10"
 
 
 def test_the_quickstart_shows_who_is_dropped_and_what_it_saves():

@@ -5,14 +5,15 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NoReturn
 
 import flanders
-from flanders.types import InputError
+from flanders.types import InputError, did_you_mean
 
 RESULTS = Path("results.sqlite")
 STUDIES = (
@@ -31,10 +32,10 @@ KINDS = ("attacks", "poisons", "filters", "aggregators", "preaggregators", "data
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    options = _parser().parse_args(arguments)
-    command: Callable[[argparse.Namespace], int] = options.command
     logging.basicConfig(format="%(message)s", level=logging.ERROR)  # what is odd in a round is noted in the results
     try:
+        options = _parser().parse_args(arguments)
+        command: Callable[[argparse.Namespace], int] = options.command
         return command(options)
     except InputError as error:
         print(f"flanders: {error}", file=sys.stderr)
@@ -47,8 +48,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 128 + signal.SIGPIPE
 
 
+class Parser(argparse.ArgumentParser):
+    """Says in one line, with a guess, what is wrong with the arguments."""
+
+    options: ClassVar[set[str]] = set()
+    """Those of all commands."""
+
+    def add_argument(self, *names: Any, **details: Any) -> argparse.Action:
+        """Add an argument, and remember what it is called."""
+        self.options.update(name for name in names if name.startswith("--"))
+        return super().add_argument(*names, **details)
+
+    def error(self, message: str) -> NoReturn:
+        """Complain as about any other input."""
+        known, guess = self.options, ""
+        if choice := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message):
+            known = {word.strip(" '") for word in choice[2].split(",")}
+        if given := choice or re.search(r"unrecognized arguments: (--[\w-]+)", message):
+            guess = did_you_mean(given[1], known)
+        raise InputError(f"{message}.{guess} `{self.prog} --help` tells more.")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="flanders", description="Federated learning under attack: run experiments, look at what came of them."
     )
     parser.add_argument("--version", action="version", version=f"flanders {flanders.__version__}")
@@ -126,6 +148,12 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("run", nargs="?", metavar="RUN", help="the run's id, or the beginning of it")
     show.add_argument("--json", action="store_true", help="as JSON")
 
+    table = add(
+        "table", _table, "Show the last accuracy of a grid: attacks by defences, mean and range over seeds."
+    )
+    table.add_argument("results", type=Path)
+    table.add_argument("--format", choices=("markdown", "latex", "csv"), default="markdown")
+
     export = add("export", _export, "Write runs, rounds and clients as tables for other programs.")
     export.add_argument("results", type=Path)
     formats = export.add_mutually_exclusive_group(required=True)
@@ -147,10 +175,10 @@ def _run(options: argparse.Namespace) -> int:
 
     specs = [spec.on(options.engine) for spec in read_specs(options.specs, options.overrides)]
     if options.dry_run:
-        from flanders.experiments.summary import label
+        from flanders.experiments.labels import labels
 
-        for spec in specs:
-            print(f"{spec.id}  {label(spec.canonical)}")
+        for spec, name in zip(specs, labels([spec.canonical for spec in specs]), strict=True):
+            print(f"{spec.id}  {name}")
         return 0
     from flanders.experiments.session import run_specs
 
@@ -166,23 +194,28 @@ def _resume(options: argparse.Namespace) -> int:
 def _reproduce(options: argparse.Namespace) -> int:
     from flanders.experiments.catalog import need
     from flanders.experiments.paper import reproduction
+    from flanders.experiments.schema import reading
     from flanders.experiments.session import run_aside
 
     limits = [*options.where, *([f"dataset={options.dataset}"] if options.dataset else [])]
     asked = reproduction.Reproduction.of(
         options.names, options.variant, options.seeds, reproduction.parse_where(limits), options.overrides
     )
+    changes = _changes(options)
     if options.dry_run:
         reproduction.show_missing(asked, options.out)
         return 0
+    if options.table_only and not (options.tables and (options.tables / f"{options.variant}.csv").exists()):
+        with reading(options.out):
+            pass  # or say now that there is nothing to show
     if options.tables:
         reproduction.check_tables(options.tables, asked)
     draw = need("flanders.report.paper").write_paper_figures if options.figures else None
     code = 0
     if not options.table_only:
-        code = run_aside(options.out, asked.runs(), _changes(options), options.jobs)
+        code = run_aside(options.out, asked.runs(), changes, options.jobs)
     compared = asked.compare(options.out)
-    reproduction.show(compared, options.variant, options.format)
+    reproduction.show(compared, asked.words, options.format)
     if options.tables:
         compared = reproduction.write_tables(options.tables, asked, options.out)  # and what the folder had
     if draw:
@@ -199,7 +232,7 @@ def _study(options: argparse.Namespace) -> int:
         options.out,
         dataset=options.dataset,
         seeds=options.seeds,
-        attacks=options.attacks.split(",") if options.attacks else (),
+        attacks=() if options.attacks is None else options.attacks.split(","),
         overrides=[*rounds, *options.overrides],
         changes=_changes(options),
         jobs=options.jobs,
@@ -229,6 +262,13 @@ def _show(options: argparse.Namespace) -> int:
         show.results(options.results, as_json=options.json)
     else:
         show.run(options.results, options.run, as_json=options.json)
+    return 0
+
+
+def _table(options: argparse.Namespace) -> int:
+    from flanders.experiments.crosstable import crosstable
+
+    print(crosstable(options.results, options.format), end="")
     return 0
 
 

@@ -75,8 +75,8 @@ def defend(
         note = "no client sent a finite model: the global model stays"
         return _unchanged(round_, None, unusable, state, note)
     seen = round_.take(usable)
-    scores = filter_.score(state, seen)
-    kept = filter_.select(scores) if scores is not None else np.arange(usable.size)
+    scores = checked_scores(filter_, filter_.score(state, seen), seen)
+    kept = np.arange(usable.size) if scores is None else checked_rows(filter_, filter_.select(scores), usable.size)
     if kept.size == 0:
         note = "the filter kept nobody: the global model stays"
         after = filter_.amend(state, seen, kept, round_.global_model, scores)
@@ -86,6 +86,33 @@ def defend(
     after = filter_.amend(state, seen, kept, model, scores)
     note = "" if judged else "no scores yet: everyone was aggregated" if scores is None else FIRST_LOOK
     return Outcome(model, usable[kept], round_.clients, scores, unusable, after, note)
+
+
+def checked_scores(filter_: Filter[Any], scores: Any, seen: Round) -> Scores | None:
+    """Return what a filter has scored, or say that it is not a score for each client."""
+    if scores is None:
+        return None
+    name, m = type(filter_).__name__, len(seen.clients)
+    if not isinstance(scores, Scores):
+        raise InputError(f"{name}.score returned {type(scores).__name__}, expected Scores or None.")
+    if np.shape(scores.values) != (m,) or scores.clients != seen.clients:
+        raise InputError(
+            f"{name}.score returned values of shape {np.shape(scores.values)} for {len(scores.clients)} clients, "
+            f"expected ({m},): a score for each client of the round, in its order."
+        )
+    return scores
+
+
+def checked_rows(filter_: Filter[Any], rows: Any, m: int) -> IntVector:
+    """Return the rows that a filter keeps, or say that they are none of the round's."""
+    kept = np.asarray(rows)
+    whole = kept.ndim == 1 and (kept.size == 0 or kept.dtype.kind in "iu")
+    if not whole or np.any(kept < 0) or np.any(kept >= m) or np.any(np.diff(kept) <= 0):
+        raise InputError(
+            f"{type(filter_).__name__}.select returned {rows!r}, expected rows from 0 to {m - 1}, each once and in "
+            "rising order, e.g. np.flatnonzero(scores.values < limit)."
+        )
+    return kept.astype(np.int64, copy=False)
 
 
 def finite_rows(round_: Round) -> tuple[IntVector, tuple[ClientId, ...]]:

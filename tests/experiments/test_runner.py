@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import random
+import re
 import signal
 import sqlite3
 import time
 
+import numpy as np
 import pytest
 
 from experiments.conftest import command, decisions, finish
+from flanders import InputError
 from flanders.experiments import runner
 from flanders.experiments.build import Datasets, versions
 from flanders.experiments.events import RoundEnded, RunEnded, RunStarted
@@ -193,9 +197,19 @@ def test_a_run_that_fails_is_recorded_and_the_others_go_on(fake, spec, results):
     found = summarise(results)
     assert sorted(s.status for s in found) == ["done", "done", "failed", "failed"]
     failed = next(s for s in found if s.status == "failed")
-    assert failed.error == "ArithmeticError: the thirteenth seed brings no luck"
+    assert re.fullmatch(
+        r"ArithmeticError: the thirteenth seed brings no luck \(in fake_simulation.py:\d+\)", failed.error
+    )
     assert failed.rounds == 1
     assert RunEnded(failed.id, "failed", failed.error) in events
+
+
+@pytest.mark.parametrize("fail", [lambda: np.linalg.inv(np.zeros((2, 2))), lambda: json.loads("{")])
+def test_an_error_inside_a_library_is_told_by_the_line_that_asked_for_it(fail):
+    with pytest.raises(ValueError) as caught:
+        fail()
+    assert re.fullmatch(r" \(in test_runner.py:\d+\)", runner._whence(caught.value))
+    assert runner._whence(InputError("it says so itself")) == ""
 
 
 def test_what_is_done_is_not_run_again(fake, spec, results):

@@ -159,6 +159,24 @@ def test_runs_that_two_files_share_are_run_once(tmp_path):
         ("[federation]\nrounds = true", r"federation.rounds must be a whole number. Got True"),
         ("[federation]\nround = 2", r"federation.round: there is no such parameter. Did you mean 'rounds'\?"),
         ("[federation]\nper_round = 200", r"federation: The `per_round` .* from 1 to 100"),
+        (
+            "[federation]\nper_round = 0.0",
+            r"federation: The `per_round` .* a fraction above 0 and up to 1. Got 0.0",
+        ),
+        ("[federation]\nper_round = 1.5", r"federation: The `per_round` .* Got 1.5"),
+        (
+            "federation = {rounds = 4}\nattack = {name = 'lie', fraction = 0.2, start = 5}",
+            r"attack.start is 5, but federation.rounds is 4",
+        ),
+        (
+            "federation = {rounds = 4}\npoison = 'label-flip'\nattack = {fraction = 0.2, start = 5}",
+            r"attack.start is 5, but federation.rounds is 4",
+        ),
+        (
+            "federation = {clients = 10}\nattack = {name = 'lie', fraction = 1.0}\n"
+            "filter = {name = 'flanders', keep = 'm-b'}",
+            r"filter.keep: m-b is 0: all 10 clients of the round are malicious",
+        ),
         ("federation = 3", r"federation must be a table"),
         ("[filter]\nkeep = 3", r"filter.name: which filter\? Known: flanders"),
         ("filter = 3", r"filter must be a table"),
@@ -183,6 +201,17 @@ def test_a_wrong_spec_says_where_and_what(text, problem):
     with pytest.raises(InputError, match=problem) as caught:
         parse(text)
     assert str(caught.value).startswith("mine.toml")
+
+
+def test_an_unknown_name_on_an_axis_is_no_matter_of_parameters():
+    with pytest.raises(InputError, match="Did you mean 'gauss'") as caught:
+        parse("[attack]\nname = ['lie', 'gaus']\nfraction = 0.2")
+    assert "A parameter that only some" not in str(caught.value)
+
+
+def test_what_the_file_says_wrong_is_not_blamed_on_an_override():
+    with pytest.raises(InputError, match=r"mine.toml: federation.rounds must be"):
+        parse("[federation]\nrounds = 'x'", "federation.seed=3")
 
 
 def test_every_parameter_that_is_a_count_or_a_fraction_is_known_as_one():

@@ -194,7 +194,7 @@ def test_a_run_on_flower_has_an_id_of_its_own_and_the_simulators_stays():
 
 
 def test_without_flower_the_command_says_what_to_install(tmp_path, monkeypatch, capsys):
-    (tmp_path / "spec.toml").write_text(SPEC.format(rounds=1))
+    (tmp_path / "spec.toml").write_text(SPEC.format(rounds=2))
 
     def missing(module):
         if module.startswith("flanders.flower"):
@@ -210,7 +210,7 @@ def test_without_flower_the_command_says_what_to_install(tmp_path, monkeypatch, 
 
 
 def test_without_ray_the_command_says_what_to_install(tmp_path, monkeypatch, capsys):
-    (tmp_path / "spec.toml").write_text(SPEC.format(rounds=1))
+    (tmp_path / "spec.toml").write_text(SPEC.format(rounds=2))
     find = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *rest: None if name == "ray" else find(name, *rest)
@@ -223,7 +223,7 @@ def test_without_ray_the_command_says_what_to_install(tmp_path, monkeypatch, cap
 
 
 def test_runs_on_flower_are_not_shared_among_processes(tmp_path, capsys):
-    (tmp_path / "spec.toml").write_text(SPEC.format(rounds=1))
+    (tmp_path / "spec.toml").write_text(SPEC.format(rounds=2))
     results = str(tmp_path / "r.sqlite")
     assert main(["run", str(tmp_path / "spec.toml"), "--engine", "flower", "--jobs", "2", "--out", results]) == 2
     assert "Leave it out" in capsys.readouterr().err

@@ -131,6 +131,14 @@ def test_a_round_can_be_picked_for_the_distributions(report, open_page):
     assert not problems
 
 
+def test_the_names_of_the_groups_stand_out_from_the_bars_behind_them(report, open_page):
+    page, problems = open_page(report, 1280)
+    label = page.locator("#scores text", has_text="malicious (")
+    halo = label.evaluate("text => getComputedStyle(text).stroke")
+    assert halo == page.locator(".card").first.evaluate("card => getComputedStyle(card).backgroundColor")
+    assert not problems
+
+
 def test_the_page_follows_the_window(report, open_page):
     page, problems = open_page(report, 1280)
     page.set_viewport_size({"width": 390, "height": 800})

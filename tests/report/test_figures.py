@@ -70,6 +70,28 @@ def test_two_filters_have_their_own_heat_maps(write, make_spec, make_rounds, tmp
     assert {"scores_heatmap-flanders-fedavg", "scores_heatmap-dnc-fedavg"} <= names
 
 
+def test_no_two_lines_of_a_figure_look_alike_and_none_like_the_attack_free_one():
+    from flanders.report.plots import DASHES, SERIES
+
+    looks = {(SERIES[n % len(SERIES)], DASHES[n % len(DASHES)]) for n in range(35)}
+    assert len(looks) == 35
+    assert "black" not in SERIES
+
+
+def test_both_sides_of_the_score_distributions_have_a_scale(results):
+    from flanders.report import plots
+    from flanders.report.data import read_results
+    from flanders.report.naming import Names
+
+    names = Names(read_results(results))
+    found = dict(plots.draw(names, range(len(names.runs))))
+    (ax,) = found["score_distributions"].axes
+    low, high = ax.get_ylim()
+    assert low == -high
+    ticks = [tick for tick in ax.get_yticks() if low <= tick <= high]
+    assert min(ticks) < 0 < max(ticks)
+
+
 def test_a_folder_that_cannot_be_made_is_explained(results, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be written"):

@@ -37,6 +37,23 @@ def test_what_else_varies_is_added_and_what_stays_the_same_is_not(run):
     ]
 
 
+def test_what_varies_of_a_filter_or_rule_stands_beside_it(run):
+    auto = {**FLANDERS, "keep": "auto"}
+    krum = {"name": "multi-krum", "num_malicious": 2}
+    names = Names(
+        [run(filter=FLANDERS), run(filter=auto), run(aggregator=krum), run(aggregator={**krum, "keep": 3})]
+    )
+    assert [names.defence(i) for i in range(4)] == [
+        "flanders (keep 20) + fedavg",
+        "flanders (keep auto) + fedavg",
+        "multi-krum",
+        "multi-krum (keep 3)",
+    ]
+    assert names.labels[0] == "flanders (keep 20) + fedavg · no attack"
+    names = Names([run(filter=FLANDERS), run(filter=FLANDERS, fallback={"name": "median"})])
+    assert names.labels[1] == "flanders + fedavg, fallback median · no attack"
+
+
 def test_runs_that_cannot_be_told_apart_get_their_id(run):
     assert Names([run("abcdef00"), run("12345678")]).labels[0].endswith("· abcdef")
 

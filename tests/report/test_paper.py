@@ -3,6 +3,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ElementTree
 
 from flanders.cli import main
+from flanders.experiments.store import Store
 
 SMALL = [
     "--set", 'data={dataset="synthetic", partition="iid"}',
@@ -33,11 +34,11 @@ def test_the_figures_that_have_runs_are_drawn_and_their_curves_written(tmp_path)
 
 
 def test_without_runs_no_figure_is_drawn(tmp_path):
-    code = main(
-        ["reproduce", "tradeoff", "--table-only", "--out", str(tmp_path / "none"), "--figures", str(tmp_path)]
-    )
+    results, figures = tmp_path / "empty.sqlite", tmp_path / "figures"
+    Store(results).close()
+    code = main(["reproduce", "tradeoff", "--table-only", "--out", str(results), "--figures", str(figures)])
     assert code == 0
-    assert list(tmp_path.iterdir()) == []
+    assert list(figures.iterdir()) == []
 
 
 def test_cells_that_the_folder_of_tables_has_are_drawn_too(tmp_path):
@@ -52,5 +53,7 @@ def test_cells_that_the_folder_of_tables_has_are_drawn_too(tmp_path):
 def test_a_folder_that_cannot_be_made_is_told(tmp_path, capsys):
     (tmp_path / "file").write_text("")
     place = str(tmp_path / "file" / "figures")
-    assert main(["reproduce", "tradeoff", "--table-only", "--out", str(tmp_path / "none"), "--figures", place]) == 2
+    results = tmp_path / "empty.sqlite"
+    Store(results).close()
+    assert main(["reproduce", "tradeoff", "--table-only", "--out", str(results), "--figures", place]) == 2
     assert "cannot be written" in capsys.readouterr().err

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +54,31 @@ class Spy(Attack):
     def remember(self, view, sent):
         self.remembered.append(view)
         return (view.memory or 0) + 1
+
+
+@dataclass(frozen=True)
+class Boost(Attack):
+    """Sends what it is told to."""
+
+    send: Any
+
+    def craft(self, view, rng):
+        return self.send(view)
+
+
+@pytest.mark.parametrize(
+    ("send", "found"),
+    [
+        (lambda view: view.own[:1], "shape (1, 28), expected (3, 28)"),
+        (lambda view: view.own[0], "shape (28,), expected (3, 28)"),
+        (lambda view: view.own.numpy(), "numpy.ndarray, expected a torch.Tensor of shape (3, 28)"),
+        (lambda view: None, "NoneType, expected a torch.Tensor of shape (3, 28)"),
+    ],
+)
+def test_an_attack_that_sends_something_else_than_a_row_a_client_is_named(send, found):
+    message = f"Boost.craft returned {found}: a row for each of the attacker's clients."
+    with pytest.raises(InputError, match=re.escape(message)):
+        Simulation(attacked(Boost(send))).step()
 
 
 def test_two_linear_clients_are_averaged_as_one_works_out_by_hand():

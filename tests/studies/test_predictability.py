@@ -40,9 +40,17 @@ def steady_and_noisy(rng):
     return Trajectories(steady, g + 5 * rng.normal(size=(12, 300)), g)
 
 
-def spec_of(attack="gauss", seeds=1):
-    (run, *_) = runs_of(PREDICTABILITY, attacks=[attack], seeds=seeds, overrides=SMALL)
+def spec_of(attack="gauss", seeds=1, rounds=6):
+    changes = [*SMALL, f"federation.rounds={rounds}"]
+    (run, *_) = runs_of(PREDICTABILITY, attacks=[attack], seeds=seeds, overrides=changes)
     return run
+
+
+def test_the_fewest_rounds_that_can_be_measured_are_named(tmp_path):
+    for rounds in (1, 3):
+        with pytest.raises(InputError, match=f"at least 4 rounds to follow clients. Got {rounds}"):
+            measured(spec_of(rounds=rounds), tmp_path, Datasets())
+    judge(spec_of(), measured(spec_of(rounds=4), tmp_path, Datasets()))
 
 
 def test_every_way_of_measuring_calls_the_steady_client_more_predictable(rng):

@@ -51,7 +51,7 @@ class CifarLoader(Loader):
         else:
             python = find_files(self.source, {file: (file,) for file in self.python}, data_dir)
             if python is None:
-                return download(self.source)
+                return download(self.source, data_dir)
             parts = [self.read_python(python[file], expected) for file, expected in self.python.items()]
         images, labels = zip(*parts, strict=True)
         return (list(images[:-1]), np.concatenate(labels[:-1])), ([images[-1]], labels[-1])

@@ -102,8 +102,10 @@ def check_md5(path: Path, content: bytes, expected: str, known: Mapping[str, str
         )
 
 
-def download(source: Source) -> tuple[Labelled, Labelled]:
-    """Fetch the official training and test sets with Flower Datasets, or say how else to get them."""
+def download(source: Source, data_dir: Path | str | None = None) -> tuple[Labelled, Labelled]:
+    """Fetch the official training and test sets with Flower Datasets, or say where they are not and what to do."""
+    looked = data_directory(data_dir)
+    missing = f"No files of {source.name} were found" + (f" in {looked}" if looked else "")
     ways = (
         f"Either put {source.instead} and name that directory with `data_dir`, --data-dir or the environment "
         'variable FLANDERS_DATA; or `pip install "flwr-datasets[vision]"` and be online. '
@@ -112,16 +114,14 @@ def download(source: Source) -> tuple[Labelled, Labelled]:
     try:
         flwr_datasets = importlib.import_module("flwr_datasets")
     except ModuleNotFoundError as error:
-        raise InputError(f"No files of {source.name} were found. {ways}") from error
+        raise InputError(f"{missing}. {ways}") from error
     try:
         hub = flwr_datasets.FederatedDataset(dataset=source.hub, partitioners={}, shuffle=False)
         train, test = (hub.load_split(split) for split in ("train", "test"))
         return from_hub(train, source.columns), from_hub(test, source.columns)
     except Exception as error:  # offline shows as any of a dozen kinds of error
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-        raise InputError(
-            f"No files of {source.name} were found, and downloading {source.hub} failed ({reason}). {ways}"
-        ) from error
+        raise InputError(f"{missing}, and downloading {source.hub} failed ({reason}). {ways}") from error
 
 
 def from_hub(split: Any, columns: tuple[str, str]) -> Labelled:

@@ -35,7 +35,7 @@ class IdxLoader(Loader):
         """Read the four files, or download them; the official training and test sets stay as they are."""
         paths = find_files(self.source, SPELLINGS, data_dir)
         if paths is None:
-            train, test = download(self.source)
+            train, test = download(self.source, data_dir)
         else:
             content = [self.read(paths[file], md5) for file, md5 in zip(FILES, self.md5, strict=True)]
             train, test = labelled(*content[:2]), labelled(*content[2:])

@@ -41,7 +41,7 @@ class Partition(ABC):
         if classes.size < num_clients:
             raise InputError(
                 f"{name}.split cannot give {num_clients} clients an example each, there are only {classes.size}. "
-                "Lower `num_clients`, or take a larger dataset."
+                "Use fewer clients (`num_clients`, or federation.clients in a spec), or a larger dataset."
             )
         order = rng.permutation(classes.size)
         _, numbered = np.unique(classes[order], return_inverse=True)

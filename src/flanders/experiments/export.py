@@ -12,7 +12,7 @@ from typing import Any
 
 from flanders.experiments.grid import flatten
 from flanders.experiments.schema import PHASES, reading
-from flanders.experiments.writing import writing
+from flanders.experiments.writing import check_target, writing
 from flanders.types import InputError
 
 BATCH = 100_000
@@ -85,6 +85,7 @@ def _export(results: Path, folder: Path, ending: str, write: Any) -> list[Path]:
         connection.execute("BEGIN")  # all three tables as they were at one moment
         for name, columns, batches in _tables(connection):
             path, part = folder / f"{name}.{ending}", folder / f".{name}.{ending}.part"
+            check_target(path)
             try:
                 write(part, columns, batches)
                 part.replace(path)

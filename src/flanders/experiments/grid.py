@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,9 @@ def read_toml(path: Path) -> Table:
         with open(path, "rb") as file:
             return tomllib.load(file)
     except FileNotFoundError:
-        raise InputError(f"There is no spec at {path}.") from None
+        raise InputError(
+            f"There is no spec at {path}. Name a TOML file; one with nothing in it runs the defaults."
+        ) from None
     except IsADirectoryError:
         raise InputError(f"{path} is a folder. Name the spec files in it, e.g. {path}/*.toml.") from None
     except OSError as error:
@@ -132,3 +134,24 @@ def override(tree: Table, path: list[str], value: Any) -> Table:
     branches = below if isinstance(below, list) else [below]
     changed = [override(b if isinstance(b, dict) else {"name": b}, rest, value) for b in branches]
     return {**tree, head: changed if isinstance(below, list) else changed[0]}
+
+
+def blamed(error: InputError, place: str, overrides: Sequence[str]) -> InputError:
+    """Return an error that names `--set` and not the spec, where the key it complains of was set there.
+
+    Examples
+    --------
+    >>> blamed(InputError("a.toml: federation.rounds must be ..."), "a.toml", ["federation.rounds=x"])
+    InputError('--set federation.rounds must be ...')
+    """
+    rest = str(error).removeprefix(f"{place}: ")
+    for text in overrides:
+        key = text.partition("=")[0].strip()
+        table, _, name = key.rpartition(".")
+        if re.match(rf"{re.escape(key)}(?![\w-])", rest):
+            return InputError(f"--set {rest}")
+        if rest.startswith(f"{table}: ") and f"`{name}`" in rest:
+            return InputError(f"--set {key}: {rest.removeprefix(f'{table}: ')}")
+        if rest.startswith(f"there is no table {key.partition('.')[0]!r}"):
+            return InputError(f"--set {key}: {rest}")
+    return error

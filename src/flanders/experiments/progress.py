@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, TextIO
 
 from flanders.experiments.events import Event, Notify, RoundEnded, RunEnded, RunStarted
@@ -12,28 +12,34 @@ from flanders.experiments.summary import label
 
 
 @contextlib.contextmanager
-def watching(total: int, done: int, stream: TextIO | None = None) -> Iterator[Notify]:
-    """Show progress on `stream` (standard error), of `total` runs of which `done` are done already."""
+def watching(
+    total: int, done: int, names: Mapping[str, str] | None = None, stream: TextIO | None = None
+) -> Iterator[Notify]:
+    """Show progress on `stream` (standard error), of `total` runs of which `done` are done already.
+
+    `names` are what to call runs, by their ids; others are called what they would be alone.
+    """
+    names = names or {}
     stream = stream or sys.stderr
     if stream.isatty():
-        with _bars(total, done, stream) as notify:
+        with _bars(total, done, names, stream) as notify:
             yield notify
     else:
-        yield Lines(total, done, stream)
+        yield Lines(total, done, names, stream)
 
 
 class Lines:
     """One line when a run ends, for logs and pipes."""
 
-    def __init__(self, total: int, done: int, stream: TextIO) -> None:
+    def __init__(self, total: int, done: int, names: Mapping[str, str], stream: TextIO) -> None:
         self.total, self.ended, self.stream = total, done, stream
         self._last: dict[str, RoundEnded] = {}
-        self._names: dict[str, str] = {}
+        self._names = dict(names)
 
     def __call__(self, event: Event) -> None:
         """Take note of an event, and print it if a run has ended."""
         if isinstance(event, RunStarted):
-            self._names[event.run] = label(event.spec)
+            self._names.setdefault(event.run, label(event.spec))
             if event.after:
                 self._say(event.run, f"goes on after round {event.after}")
         elif isinstance(event, RoundEnded):
@@ -54,7 +60,7 @@ def round_line(event: RoundEnded) -> str:
 
 
 @contextlib.contextmanager
-def _bars(total: int, done: int, stream: TextIO) -> Iterator[Notify]:
+def _bars(total: int, done: int, names: Mapping[str, str], stream: TextIO) -> Iterator[Notify]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -71,7 +77,8 @@ def _bars(total: int, done: int, stream: TextIO) -> Iterator[Notify]:
     def notify(event: Event) -> None:
         if isinstance(event, RunStarted):
             rounds = event.spec["federation"]["rounds"]
-            tasks[event.run] = progress.add_task(label(event.spec), total=rounds, completed=event.after, line="")
+            name = names.get(event.run) or label(event.spec)
+            tasks[event.run] = progress.add_task(name, total=rounds, completed=event.after, line="")
         elif isinstance(event, RoundEnded):
             progress.update(tasks[event.run], completed=event.number, line=round_line(event))
         else:

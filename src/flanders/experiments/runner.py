@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sysconfig
 import threading
 import time
 import traceback
@@ -16,6 +17,7 @@ from flanders.experiments.claims import HEARTBEAT
 from flanders.experiments.events import Notify, RoundEnded, RunEnded, RunStarted
 from flanders.experiments.schema import ResultsError
 from flanders.experiments.store import Claimed, ClaimLost, Store
+from flanders.types import InputError
 
 Stop = Callable[[], bool]
 SHARE = 0.1
@@ -48,7 +50,7 @@ def work(path: Path, ids: Sequence[str], datasets: Datasets, notify: Notify, sto
             except ResultsError:
                 raise
             except Exception as error:
-                message = f"{type(error).__name__}: {error}"
+                message = f"{type(error).__name__}: {error}{_whence(error)}"
                 store.fail(run, message, traceback.format_exc())
                 notify(RunEnded(run, "failed", message))
             except BaseException:
@@ -142,6 +144,17 @@ def heartbeat(path: Path, run: str) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
+
+
+def _whence(error: Exception) -> str:
+    """Say in which line an error arose: in an attack or filter of the user's own, if it came through one."""
+    if isinstance(error, InputError):  # it says all there is to say
+        return ""
+    frames = traceback.extract_tb(error.__traceback__)
+    others = (str(Path(__file__).parents[1]), *map(sysconfig.get_path, ("stdlib", "purelib", "platlib")), "<")
+    own = [frame for frame in frames if not frame.filename.startswith(others)]
+    last = (own or frames)[-1]
+    return f" (in {Path(last.filename).name}:{last.lineno})"
 
 
 def _summary(run: str, record: Any) -> RoundEnded:

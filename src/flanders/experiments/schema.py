@@ -102,6 +102,10 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
 def _connect_for_reading(path: Path) -> sqlite3.Connection:
     if not path.exists():
         raise ResultsError(f"There are no results at {path}. `flanders run SPEC --out {path}` makes them.")
+    if path.is_dir():
+        raise ResultsError(f"{path} is a folder. Name the results file in it.")
+    if not os.access(path, os.R_OK):
+        raise ResultsError(f"{path} cannot be read: no permission.")
     # Who may write opens the file as a writer would, so that the log goes away when the last one closes it.
     writable = os.access(path, os.W_OK) and os.access(path.absolute().parent, os.W_OK)
     log = path.with_name(f"{path.name}-wal")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from flanders.experiments.build import Datasets, check, versions
+from flanders.experiments.labels import labels
 from flanders.experiments.progress import watching
 from flanders.experiments.show import closing_table
 from flanders.experiments.spec import FLOWER, Options, RunSpec
@@ -18,6 +19,11 @@ from flanders.experiments.store import Store
 from flanders.experiments.summary import summarise
 from flanders.experiments.workers import Interrupt, run_grid
 from flanders.types import InputError
+
+SHOWN = 4
+"""Runs named of those that failed in the same way."""
+REFUSED = InputError.__name__
+"""How the error of a run begins that fails by what was asked for, however often it is tried."""
 
 
 def run_specs(path: Path, specs: Sequence[RunSpec], changes: dict[str, Any], jobs: int) -> int:
@@ -49,24 +55,44 @@ def resume(path: Path, changes: dict[str, Any], jobs: int) -> int:
 
 def _carry_on(path: Path, ids: Sequence[str], changes: dict[str, Any], jobs: int, datasets: Datasets) -> int:
     with Store(path, create=False) as store:
-        store.retry(ids, changes)
-        left = [spec for spec, _ in store.unfinished(ids)]
-    for spec in left:
-        check(spec, datasets)
-    if jobs > 1 and any(spec.engine == FLOWER for spec in left):
-        raise InputError(
-            f"--jobs {jobs} cannot share runs on Flower: each of them takes all cores already. Leave it out."
-        )
+        unfinished = [spec for spec, _ in store.unfinished(ids)]
+        left, refused = _buildable(unfinished, changes, datasets)
+        if jobs > 1 and any(spec.engine == FLOWER for spec in left):
+            raise InputError(
+                f"--jobs {jobs} cannot share runs on Flower: each of them takes all cores already. Leave it out."
+            )
+        for id_, problem in refused.items():
+            store.refuse(id_, problem)
+        store.retry([spec.id for spec in left], changes)
     jobs = max(1, min(jobs, len(left)))
+    names = dict(zip((spec.id for spec in left), labels([spec.canonical for spec in left]), strict=True))
     stop, died = Interrupt(), 0
     try:
-        with stop.listening(), watching(len(ids), len(ids) - len(left)) as notify:
-            died = run_grid(path, ids, notify, stop, jobs=jobs, datasets=datasets if jobs == 1 else None)
+        with stop.listening(), watching(len(ids), len(ids) - len(left), names) as notify:
+            todo = [spec.id for spec in left]
+            died = run_grid(path, todo, notify, stop, jobs=jobs, datasets=datasets if jobs == 1 else None)
     except KeyboardInterrupt:  # the second one: the round is lost, nothing else
         pass
     with Store(path, create=False) as store:
         store.compact()
     return _sum_up(path, ids, stop, died)
+
+
+def _buildable(
+    specs: Sequence[RunSpec], changes: dict[str, Any], datasets: Datasets
+) -> tuple[list[RunSpec], dict[str, str]]:
+    """Part runs into those that can be begun, and what is wrong with the others; complain if none can."""
+    left, refused = [], dict[str, str]()
+    for spec in specs:
+        try:
+            check(RunSpec(spec.canonical, replace(spec.options, **changes)), datasets)
+            left.append(spec)
+        except InputError as error:
+            refused[spec.id] = f"{REFUSED}: {error}"
+    if refused and not left:
+        id_, problem = next(iter(refused.items()))
+        raise InputError(f"Run {id_}: {problem.removeprefix(f'{REFUSED}: ')}")
+    return left, refused
 
 
 def _settled(options: Options) -> Options:
@@ -80,8 +106,12 @@ def _sum_up(path: Path, ids: Sequence[str], stop: Interrupt, died: int) -> int:
     print(f"Results: {path}")
     failed = [s for s in found if s.status == "failed"]
     left = [s for s in found if s.status in ("pending", "running")]
+    problems: dict[str, list[str]] = {}
     for s in failed:
-        print(f"failed: {s.id}: {s.error}", file=sys.stderr)
+        problems.setdefault(str(s.error), []).append(s.id)
+    for problem, whose in problems.items():
+        more = f" and {len(whose) - SHOWN} more" if len(whose) > SHOWN else ""
+        print(f"failed: {', '.join(whose[:SHOWN])}{more}: {problem}", file=sys.stderr)
     if stop.signal is not None:
         saved = sum(s.rounds for s in found)
         print(
@@ -95,7 +125,9 @@ def _sum_up(path: Path, ids: Sequence[str], stop: Interrupt, died: int) -> int:
     if left:
         print(f"{len(left)} runs are left to other processes, or to: flanders resume {path}", file=sys.stderr)
     if failed:
-        print(
-            f"{len(failed)} of {len(found)} runs failed. To try them again: flanders resume {path}", file=sys.stderr
-        )
+        doomed = sum(str(s.error).startswith(f"{REFUSED}: ") for s in failed)
+        again = f" To try {'the others' if doomed else 'them'} again: flanders resume {path}"
+        again = again if doomed < len(failed) else ""
+        change = f" {doomed} by what they ask for: change the spec, or what it names." if doomed else ""
+        print(f"{len(failed)} of {len(found)} runs failed.{change}{again}", file=sys.stderr)
     return 1 if failed or died else 0

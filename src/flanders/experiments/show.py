@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from flanders.experiments.catalog import registry
+from flanders.experiments.catalog import NOT_IN_SPECS, registry
+from flanders.experiments.labels import differences
 from flanders.experiments.schema import reading
 from flanders.experiments.summary import Summary, attack_of, is_live, rule_of, summarise
 from flanders.registry import REQUIRED
@@ -38,6 +39,8 @@ def listing(kinds: Sequence[str], *, as_json: bool = False) -> None:
         width = max(len(entry.name) for entry in group)
         for entry in group:
             print(f"{entry.name.ljust(width)}  {entry.summary}")
+            if entry.name in NOT_IN_SPECS:
+                print(textwrap.indent(f"Not for specs: {NOT_IN_SPECS[entry.name]}", " " * (width + 4)))
             if entry.parameters:
                 text = textwrap.wrap(_parameters(entry.parameters), max(40, _columns() - width - 4))
                 print(textwrap.indent("\n".join(text), " " * (width + 4)))
@@ -68,8 +71,13 @@ def run(path: Path, beginning: str, *, as_json: bool = False) -> None:
     print(f"{summary.id}  {summary.status}, {summary.rounds} rounds, {summary.seconds:.1f} s")
     if summary.error:
         print(f"error: {summary.error}")
+    if trace := _traceback(path, summary.id):
+        print(trace)
     print(json.dumps(summary.spec, indent=2))
-    keys = ("round", "accuracy", "loss", "attack_success", "kept", "unused", "caught", "missed", "note")
+    keys = ["round", "accuracy", "loss", "attack_success", "kept", "unused", "caught", "missed", "note"]
+    if summary.unusable and not is_live(summary.spec):  # whose notes tell what was refused, and why
+        print(f"{summary.unusable} updates not finite")
+        keys.insert(-1, "unusable")
     table([[_cell(row[key]) for key in keys] for row in rounds], keys)
 
 
@@ -78,17 +86,21 @@ def closing_table(found: Iterable[Summary]) -> None:
     rows = []
     found = list(found)
     engines = any("engine" in s.spec for s in found)
-    for s in found:
+    unusable = any(s.unusable for s in found)
+    datasets = len({s.spec["data"]["dataset"]["name"] for s in found}) > 1
+    for s, apart in zip(found, differences([s.spec for s in found]), strict=True):
         attack, fraction = attack_of(s.spec)
         federation = s.spec["federation"]
         rows.append(
             {
                 "run": s.id[:8],
+                **({"data": s.spec["data"]["dataset"]["name"]} if datasets else {}),
                 "attack": attack,
                 "r": "-" if is_live(s.spec) else f"{fraction:g}",
                 "filter": s.spec["filter"]["name"],
                 "aggregator": rule_of(s.spec),
                 **({"engine": s.spec.get("engine", "simulator")} if engines else {}),
+                **{key: "-" if value is None else str(value) for key, value in apart.items()},
                 "seed": _cell(federation["seed"]),
                 "status": s.status,
                 "rounds": str(s.rounds) if is_live(s.spec) else f"{s.rounds}/{federation['rounds']}",
@@ -96,6 +108,7 @@ def closing_table(found: Iterable[Summary]) -> None:
                 "final": _cell(s.final),
                 "precision": _cell(s.precision),
                 "recall": _cell(s.recall),
+                **({"unusable": str(s.unusable)} if unusable else {}),
             }
         )
     if rows:
@@ -121,13 +134,19 @@ def table(rows: Sequence[Sequence[str]], columns: Sequence[str], title: str = ""
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
+def _traceback(path: Path, id_: str) -> str:
+    with reading(path) as connection:
+        found = connection.execute("SELECT traceback FROM run WHERE id = ?", (id_,)).fetchone()
+    return str(found[0] or "").rstrip()
+
+
 def _rounds(path: Path, id_: str) -> list[dict[str, Any]]:
     with reading(path) as connection:
         cursor = connection.execute(
             "SELECT round.number AS round, accuracy, loss, attack_success, "
             "CAST(total(kept) AS INTEGER) AS kept, "
             "CAST(total(NOT kept) AS INTEGER) AS unused, "
-            "sum(malicious * NOT kept) AS caught, sum(malicious * kept) AS missed, note "
+            "sum(malicious * NOT kept) AS caught, sum(malicious * kept) AS missed, sum(unusable) AS unusable, note "
             "FROM round LEFT JOIN client ON client.run = round.run AND client.round = round.number "
             "WHERE round.run = ? GROUP BY round.number ORDER BY round.number",
             (id_,),

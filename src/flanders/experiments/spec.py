@@ -47,8 +47,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flanders.experiments.catalog import need, registry
-from flanders.experiments.grid import Table, expand, override, parse_override, read_toml
+from flanders.experiments.catalog import NOT_IN_SPECS, need, registry
+from flanders.experiments.grid import Table, blamed, expand, override, parse_override, read_toml
 from flanders.experiments.values import convert, fields_of, fill
 from flanders.types import InputError, check_number, did_you_mean, resolve_count
 
@@ -86,10 +86,12 @@ class Federation:
         check_number("federation", "rounds", self.rounds, 1, whole=True)
         check_number("federation", "seed", self.seed, 0, whole=True)
         if self.per_round is not None:
-            high = self.clients if isinstance(self.per_round, int) else 1.0
-            check_number(
-                "federation", "per_round", self.per_round, 1 if isinstance(self.per_round, int) else 0, high
-            )
+            high = self.clients if isinstance(self.per_round, int) else 1
+            if not 0 < self.per_round <= high:
+                raise InputError(
+                    "The `per_round` parameter of federation must be a number of clients from 1 to "
+                    f"{self.clients}, or a fraction above 0 and up to 1. Got {self.per_round!r} instead."
+                )
 
     @property
     def selected(self) -> int:
@@ -177,6 +179,13 @@ def parse_spec(tree: Table, overrides: Sequence[str] = (), place: str = "spec") 
     """Return the runs that a spec describes, each once, in the order of its grid."""
     for text in overrides:
         tree = override(tree, *parse_override(text))
+    try:
+        return _runs(tree, place)
+    except InputError as error:
+        raise blamed(error, place, overrides) from error
+
+
+def _runs(tree: Table, place: str) -> list[RunSpec]:
     for section in tree:
         if section not in SECTIONS:
             guess = did_you_mean(section, SECTIONS)
@@ -215,6 +224,10 @@ def resolve(point: Table, place: str = "spec") -> RunSpec:
         share = 0.0
     if share == 0:
         attack = None
+    elif malice.start > federation.rounds:
+        raise InputError(
+            f"{place}: attack.start is {malice.start}, but federation.rounds is {federation.rounds}: no attack."
+        )
     b = resolve_count(float(share), m)
     counts = {"b": b, "m-b": m - b}
     training = fill(
@@ -222,6 +235,8 @@ def resolve(point: Table, place: str = "spec") -> RunSpec:
         _table(point.get("training", {}), f"{place}: training"),
         f"{place}: training",
     )
+    if b == m and section("filter", "keep-all").get("keep") == "m-b":
+        raise InputError(f"{place}: filter.keep: m-b is 0: all {m} clients of the round are malicious.")
     canonical = {
         "data": _data(_table(point.get("data", {}), f"{place}: data"), f"{place}: data"),
         "model": _chosen("models", section("model", "mlp2"), f"{place}: model"),
@@ -282,6 +297,8 @@ def _rule(table: Table, where: str, counts: Mapping[str, int]) -> Table | None:
         _chosen("preaggregators", _section(link, f"{where}.{CHAIN}"), f"{where}.{CHAIN}", counts) for link in links
     ]
     informed = convert(table.pop(INFORMED, False), bool, f"{where}.{INFORMED}")
+    if reason := NOT_IN_SPECS.get(table.get("name", "")):
+        raise InputError(f"{where}: {reason} Choose another rule.")
     rule = _chosen("aggregators", table, where, counts)
     if rule is None and before:
         raise InputError(f"{where}: {CHAIN} need a rule behind them. Give it a name.")
@@ -339,6 +356,8 @@ def _table(value: Any, where: str) -> Table:
 
 def _axis_tip(tree: Table, problem: str) -> str:
     """Where a parameter suits only some names of an axis, say how to write that."""
+    if "there is no such parameter" not in problem:
+        return ""
     for section in SECTIONS:
         table = tree.get(section)
         if isinstance(table, dict) and isinstance(table.get("name"), list) and f": {section}." in problem:

@@ -173,6 +173,18 @@ class Store:
                 (error, traceback, id_, self.owner),
             )
 
+    def refuse(self, id_: str, error: str) -> None:
+        """Record that a run cannot be begun, unless somebody is at work on it."""
+        with explained(self.path), transaction(self._connection):
+            query = "SELECT owner, heartbeat FROM run WHERE id = ? AND status = 'running'"
+            running = self._connection.execute(query, (id_,)).fetchone()
+            if running is None or not is_alive(*running):
+                self._connection.execute(
+                    "UPDATE run SET status = 'failed', owner = NULL, error = ?, traceback = NULL "
+                    "WHERE id = ? AND status != 'done'",
+                    (error, id_),
+                )
+
     def write_round(self, id_: str, record: Any, *, state: Any = None, last: bool = False) -> None:
         """Write a round; see `write_rounds`."""
         self.write_rounds(id_, [record], state=state, last=last)

@@ -18,7 +18,7 @@ COUNTS = (
 """The columns of a `Confusion`, of rows of the table `client`."""
 _QUERY = f"""
 SELECT run.id, run.spec, run.status, run.error, run.created, run.finished,
-       a.rounds, a.best, a.last, a.seconds, b.caught, b.wronged, b.missed, b.passed
+       a.rounds, a.best, a.last, a.seconds, b.unusable, b.caught, b.wronged, b.missed, b.passed
 FROM run
 LEFT JOIN (
     SELECT run, count(*) AS rounds, max(CASE WHEN number >= :first THEN accuracy END) AS best,
@@ -27,7 +27,7 @@ LEFT JOIN (
     FROM round GROUP BY run
 ) AS a ON a.run = run.id
 LEFT JOIN (
-    SELECT run, {COUNTS} FROM client WHERE round >= :first GROUP BY run
+    SELECT run, total(unusable) AS unusable, {COUNTS} FROM client WHERE round >= :first GROUP BY run
 ) AS b ON b.run = run.id
 ORDER BY run.position
 """
@@ -52,17 +52,19 @@ class Summary:
     """Share of the dropped that were malicious, over rounds."""
     recall: float | None
     """Share of the malicious that were dropped, over rounds."""
+    unusable: int
+    """How many updates were not finite, or refused in a live federation, over rounds."""
 
 
 def summarise(path: Path, ids: Sequence[str] | None = None, first_round: int = 1) -> list[Summary]:
     """Return what the runs of a results file (or these of them) came to.
 
-    Detection and the best accuracy count from `first_round` on.
+    Clients and the best accuracy count from `first_round` on.
     """
     with reading(Path(path)) as connection:
         rows = connection.execute(_QUERY, {"first": first_round}).fetchall()
     found = []
-    for id_, spec, status, error, created, finished, rounds, best, final, seconds, *counts in rows:
+    for id_, spec, status, error, created, finished, rounds, best, final, seconds, unusable, *counts in rows:
         if ids is not None and id_ not in ids:
             continue
         clients = Confusion(*(int(count or 0) for count in counts))
@@ -80,6 +82,7 @@ def summarise(path: Path, ids: Sequence[str] | None = None, first_round: int = 1
                 seconds or 0.0,
                 without_nan(clients.precision),
                 without_nan(clients.recall),
+                int(unusable or 0),
             )
         )
     return found

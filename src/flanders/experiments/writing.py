@@ -8,6 +8,9 @@ from pathlib import Path
 
 from flanders.types import InputError
 
+DATABASE = b"SQLite format 3\0"
+"""How a results file begins."""
+
 
 @contextlib.contextmanager
 def writing(folder: Path, named: str = "") -> Iterator[None]:
@@ -21,3 +24,13 @@ def writing(folder: Path, named: str = "") -> Iterator[None]:
     except OSError as error:
         what = named or folder
         raise InputError(f"{what} cannot be written: {error.strerror or error}. Choose another place.") from error
+
+
+def check_target(path: Path) -> None:
+    """Complain where a file is not to be written: its folder is missing, or results would be lost."""
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise InputError(f"{path} cannot be written: there is no folder {folder}. Make it, or choose another.")
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        if file.read(len(DATABASE)) == DATABASE:
+            raise InputError(f"{path} holds results, which would be overwritten. Choose another name.")

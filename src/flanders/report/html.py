@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from flanders.experiments.writing import writing
+from flanders.experiments.writing import check_target, writing
 from flanders.report.data import read_results
 from flanders.report.payload import build
 
@@ -26,8 +26,10 @@ def write_html(results: Path, html: Path) -> None:
     results
         The results file of `flanders run`. It may still be written to: the page shows the rounds finished so far.
     html
-        Where to write the page. An existing file is replaced once the new one is complete.
+        Where to write the page, in a folder that exists. A file that is there is replaced once the new one is
+        complete, unless it holds results.
     """
+    check_target(Path(html))
     page = render(build(read_results(Path(results))), Path(results).name)
     write_text(Path(html), page)
 

@@ -4,25 +4,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from flanders.experiments.grid import flatten
+from flanders.experiments.labels import told, varying
 from flanders.report.data import RunData
 
 ATTACK = ("attack", "poison")
 DEFENCE = ("filter", "aggregator", "fallback")
-_TOLD = {"filter.name", "aggregator.name", "attack.name", "poison.name", "attack.fraction", "poison.fraction"}
-
-
-def told(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a spec's values under dotted keys, without those that say nothing.
-
-    Examples
-    --------
-    >>> told({"attack": {"name": "lie", "start": 2}, "poison": None})
-    {'attack.name': 'lie', 'attack.start': 2}
-    """
-    return {key: value for key, value in flatten(spec).items() if value is not None and value != []}
+_TOLD = {"attack.name", "poison.name", "attack.fraction", "poison.fraction"}
 
 
 def is_attack_free(run: RunData) -> bool:
@@ -40,7 +28,7 @@ class Names:
         self.runs = runs
         self.flat = [told(run.spec) for run in runs]
         self.free = [is_attack_free(run) for run in runs]
-        self.varying = self._varying()
+        self.varying = varying(self.flat)
         named = [self._label(i) for i in range(len(runs))]
         often = Counter(named)
         self.labels = [x if often[x] == 1 else f"{x} · {r.id[:6]}" for x, r in zip(named, runs, strict=True)]
@@ -50,12 +38,24 @@ class Names:
         self._twins: dict[str, int | None] = {}
 
     def defence(self, i: int) -> str:
-        """Return filter and rule in words: `flanders + fedavg`, or the rule alone if everyone is kept."""
-        filter_, rule = (self.flat[i].get(f"{part}.name") for part in ("filter", "aggregator"))
+        """Return filter and rule in words, each with what varies of it: `flanders (keep 6) + fedavg`.
+
+        It is the rule alone if everyone is kept. A fallback is told where runs differ in it.
+        """
         before = self.flat[i].get("aggregator.preaggregators") or []
         chain = [str(link.get("name") if isinstance(link, Mapping) else link) for link in before]
-        named = [str(x) for x in (filter_, *chain, rule) if x and x != "keep-all"]
-        return " + ".join(named) or "no defence named"
+        named = [x for x in (self._part(i, "filter"), *chain, self._part(i, "aggregator")) if x and x != "keep-all"]
+        told = any(_section(key) == "fallback" for key in self.varying) and self._part(i, "fallback")
+        return (" + ".join(named) or "no defence named") + (f", fallback {told}" if told else "")
+
+    def _part(self, i: int, section: str) -> str:
+        flat = self.flat[i]
+        details = [
+            f"{key.rpartition('.')[2].replace('_', ' ')} {flat[key]}"
+            for key in self.varying
+            if _section(key) == section and key in flat and not key.endswith((".name", ".preaggregators"))
+        ]
+        return str(flat.get(f"{section}.name") or "") + (f" ({', '.join(details)})" if details else "")
 
     def attack(self, i: int) -> str:
         """Return the attack in words: `lie 80%`."""
@@ -106,22 +106,10 @@ class Names:
         setting = sum(section not in ATTACK + DEFENCE for section in apart)
         return setting, sum(section in DEFENCE for section in apart), theirs.get("filter.name") != "keep-all"
 
-    def _varying(self) -> list[str]:
-        """Return the keys whose values differ between runs that make the same choice of what they belong to."""
-        seen: dict[tuple[str, Any], set[str]] = defaultdict(set)
-        keys = dict.fromkeys(key for flat in self.flat for key in flat)
-        for flat in self.flat:
-            for key in keys:
-                owner = f"{key.rpartition('.')[0]}.name"
-                if key == owner or owner not in keys or owner in flat:
-                    seen[key, flat.get(owner) if key != owner else None].add(repr(flat.get(key)))
-        differ = {key for (key, _), values in seen.items() if len(values) > 1}
-        return [key for key in keys if key in differ]
-
     def _label(self, i: int) -> str:
         parts = [self.defence(i), self.attack(i)]
         for key in self.varying:
-            if key not in _TOLD and key in self.flat[i]:
+            if key not in _TOLD and _section(key) not in DEFENCE and key in self.flat[i]:
                 value = self.flat[i][key]
                 name = key.rpartition(".")[2]
                 parts.append(str(value) if name == "name" else f"{name.replace('_', ' ')} {value}")

@@ -27,7 +27,8 @@ def over_time(curves: Sequence[Curve]) -> Figure:
             for curve in (c for c in curves if c.cell.filter == filter_):
                 name = curve.cell.attack
                 free = name == "none"
-                color, dash = (GREY, "--") if free else (SERIES[attacks.index(name)], DASHES[attacks.index(name)])
+                at = -1 if free else attacks.index(name)
+                color, dash = (GREY, "--") if free else (SERIES[at % len(SERIES)], DASHES[at % len(DASHES)])
                 values = np.array(curve.rounds, dtype=float)
                 rounds = np.arange(1, len(values) + 1)
                 ax.plot(rounds, values.mean(1), color=color, ls=dash, label="no attack" if free else name)

@@ -13,22 +13,27 @@ from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from flanders.experiments.writing import check_target
 from flanders.report.data import BoolMatrix, RunData
-from flanders.report.naming import DEFENCE, Names
+from flanders.report.figures import slug
+from flanders.report.naming import Names
 from flanders.types import FloatVector
 
 COLUMN = 3.35
 """Inches: the width of one column in the usual two-column styles."""
 TALL = 100
 """Clients of a heat map at most: more would be thinner than print shows."""
-BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, GREY = (
-    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#777777"),
+BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, INDIGO, GREY = (
+    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#332288", "#777777"),
 )
 DRAWABLE = 1e30
 """The largest score told apart from others, and one over the smallest."""
 MISSED, WRONGED = "#FF5A36", "#FF9DE1"  # as on the page: no colour of viridis is near
-SERIES = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, "black")
-DASHES: Sequence[Any] = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 1.5, 1.5, 1.5)), "-", (0, (6, 2)), (0, (2, 1.5)))
+SERIES = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, INDIGO)
+DASHES: Sequence[Any] = (
+    "-", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 1.5, 1.5, 1.5)), (0, (6, 1.5, 1.5, 1.5, 1.5, 1.5))
+)  # fmt: skip
+"""As many as have no factor in common with the colours, so that 35 lines differ in one or the other."""
 PHASE_COLORS = (SKY, VERMILLION, BLUE, GREEN, ORANGE, PURPLE, GREY)
 STYLE: Any = {
     "font.size": 8,
@@ -62,7 +67,7 @@ def draw(names: Names, group: Sequence[int]) -> Iterator[tuple[str, Figure]]:
     """Draw all figures of one setting, each with its name."""
     defences: dict[str, list[int]] = {}
     for i in group:
-        defences.setdefault(_defence(names, i), []).append(i)
+        defences.setdefault(names.defence(i), []).append(i)
     every = {label: [names.runs[i] for i in runs] for label, runs in defences.items()}
     twin = next((names.twin(i) for i in group if names.twin(i) is not None), None)
     free = None if twin is None or twin in group else names.runs[twin]
@@ -70,7 +75,7 @@ def draw(names: Names, group: Sequence[int]) -> Iterator[tuple[str, Figure]]:
     shown: dict[str, RunData | None] = dict(reversed(judged)) or {"": None}  # the first run of each defence
     yield "accuracy", _figure(2.3, lambda ax: _accuracy(ax, every, free))
     for label, run in shown.items():
-        end = f"-{label.replace(' + ', '-').replace(' ', '-')}" if len(shown) > 1 else ""
+        end = f"-{slug(label)}" if len(shown) > 1 else ""
         height = 1.0 + 2.9 * min(1, max(0.25, min(len(run.clients), TALL) / TALL)) if run else 1.5
         yield f"scores_heatmap{end}", _figure(height, lambda ax, run=run: _heatmap(ax, run))  # type: ignore[misc]
         yield f"score_distributions{end}", _figure(2.1, lambda ax, run=run: _distributions(ax, run))  # type: ignore[misc]
@@ -81,6 +86,7 @@ def draw(names: Names, group: Sequence[int]) -> Iterator[tuple[str, Figure]]:
 
 def save(figure: Figure, path: Path) -> None:
     """Write a figure in the format of its file name; the same figure gives the same bytes."""
+    check_target(path)
     dates: dict[str, dict[str, Any]] = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
     with mpl.rc_context(STYLE):
         figure.savefig(path, metadata=dates.get(path.suffix, {}))
@@ -100,14 +106,6 @@ def _figure(height: float, fill: Callable[[Axes], None]) -> Figure:
 
 class _Nothing(Exception):
     """There is nothing to draw; the figure says so instead."""
-
-
-def _defence(names: Names, i: int) -> str:
-    """Name a defence among those of its setting: its parts, and the parameters in which it varies."""
-    extra = [k for k in names.varying if k.partition(".")[0] in DEFENCE]
-    flat = names.flat[i]
-    words = [f"{k.rpartition('.')[2]} {flat[k]}" for k in extra if k in flat and not k.endswith(".name")]
-    return " ".join([names.defence(i), *words])
 
 
 def _accuracy(ax: Axes, defences: dict[str, list[RunData]], free: RunData | None) -> None:
@@ -199,10 +197,12 @@ def _distributions(ax: Axes, run: RunData | None) -> None:
     edges = np.geomspace(low, high, 41) if log else np.linspace(low, high, 41)
     names, bad = (("honest", "malicious"), run.malicious) if run.truth else (("kept", "dropped"), ~run.kept)
     groups = ((names[0], ~bad, BLUE, 1, ""), (names[1], bad, VERMILLION, -1, "////"))
+    tallest = 0.0
     for label, mask, color, sign, hatch in groups:
         scores = run.score[usable & mask].clip(low, high)
         if scores.size:
             share, _ = np.histogram(scores, edges)
+            tallest = max(tallest, float(share.max()) / scores.size)
             style: dict[str, Any] = {"color": color, "edgecolor": "white", "linewidth": 0.2, "hatch": hatch}
             ax.bar(edges[:-1], sign * share / scores.size, np.diff(edges), align="edge", label=label, **style)
     cuts = run.threshold[np.isfinite(run.threshold)].clip(low, high)
@@ -214,7 +214,7 @@ def _distributions(ax: Axes, run: RunData | None) -> None:
         ax.set_xscale("log")
     ax.yaxis.set_major_formatter(lambda value, _: f"{abs(100 * value):g}%")
     ax.yaxis.set_major_locator(MaxNLocator(5))
-    ax.set(xlabel="Anomaly score", ylabel="Share of group")
+    ax.set(xlabel="Anomaly score", ylabel="Share of group", ylim=(-1.05 * tallest, 1.05 * tallest))
     _legend(ax, "outside lower center", ncols=3, columnspacing=1.0, handlelength=1.6)
 
 

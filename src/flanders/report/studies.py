@@ -18,7 +18,7 @@ from flanders.experiments.session import run_aside
 from flanders.experiments.show import table
 from flanders.experiments.spec import RunSpec
 from flanders.experiments.summary import attack_of
-from flanders.experiments.writing import writing
+from flanders.experiments.writing import check_target, writing
 from flanders.report.data import RunData, read_results
 from flanders.studies.grids import CONTROLS, PREDICTABILITY, GridStudy, find, runs_of
 from flanders.studies.predictability import Finding, Series, judge, measured, summarise
@@ -129,10 +129,12 @@ def write_csv(path: Path, rows: Sequence[Row] | Sequence[Finding]) -> None:
     """Write rows of one kind as a CSV file, at full precision."""
     if not rows:
         raise InputError("There is nothing to write: none of the study's runs is done.")
-    with writing(path.parent, str(path)), open(path, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, [field.name for field in fields(rows[0])])
-        writer.writeheader()
-        writer.writerows(asdict(row) for row in rows)
+    with writing(path.parent, str(path)):
+        check_target(path)
+        with open(path, "w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, [field.name for field in fields(rows[0])])
+            writer.writeheader()
+            writer.writerows(asdict(row) for row in rows)
 
 
 def conduct(

@@ -78,7 +78,7 @@ def _looks(rows: Sequence[Row]) -> dict[tuple[str, float], _Look]:
     for place, name in enumerate(filters):
         for fraction in fractions:
             label = name if by_filter else f"{name}, r = {fraction:g}"
-            color = SERIES[place] if by_filter else SERIES[fractions.index(fraction)]
+            color = SERIES[(place if by_filter else fractions.index(fraction)) % len(SERIES)]
             shift = 0.15 * (place - (len(filters) - 1) / 2) if by_filter else 0.0
             marker = "_" if name in CONTROLS else "o"
             looks[name, fraction] = _Look(label, color, dashes.get(name, "-"), marker, shift)

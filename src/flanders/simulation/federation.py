@@ -13,7 +13,7 @@ from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
 from flanders.aggregators import Rule
-from flanders.attacks import View
+from flanders.attacks import Attack, View
 from flanders.data import Dataset
 from flanders.defense import defend
 from flanders.filters import Oracle
@@ -206,7 +206,7 @@ class Simulation:
                 last_layer=self._last_layer,
             )
             if malicious.any():
-                sent = s.attack.craft(view, self._streams["attack"])
+                sent = crafted(s.attack, view, self._streams["attack"])
                 if s.data_poison is None and s.attack.rests(view):
                     malicious = np.zeros_like(malicious)
             self._memory = s.attack.remember(view, sent)
@@ -237,6 +237,20 @@ class Simulation:
             return self.model
 
         return aggregate
+
+
+def crafted(attack: Attack, view: View, rng: np.random.Generator) -> Tensor:
+    """Return what an attack sends, or say that it is not what it must be."""
+    sent = attack.craft(view, rng)
+    wanted = tuple(view.own.shape)
+    if not isinstance(sent, Tensor):
+        found = f"{type(sent).__module__}.{type(sent).__qualname__}".removeprefix("builtins.")
+        what = f"{found}, expected a torch.Tensor of shape {wanted}"
+    elif tuple(sent.shape) != wanted:
+        what = f"shape {tuple(sent.shape)}, expected {wanted}"
+    else:
+        return sent
+    raise InputError(f"{type(attack).__name__}.craft returned {what}: a row for each of the attacker's clients.")
 
 
 def averaged(

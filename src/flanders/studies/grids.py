@@ -11,7 +11,7 @@ from typing import Any
 
 from flanders.experiments.build import Datasets
 from flanders.experiments.catalog import registry
-from flanders.experiments.grid import Table, override, parse_override
+from flanders.experiments.grid import Table, blamed, override, parse_override
 from flanders.experiments.spec import RunSpec, make, parse_spec
 from flanders.models import tensor_sizes
 from flanders.types import InputError, check_number, did_you_mean
@@ -119,6 +119,8 @@ def runs_of(
     `attacks` take the place of the study's own; specs without an attack by name are then left out.
     """
     check_number("study", "seeds", seeds, 1, whole=True)
+    for name in attacks:
+        _ = registry("attacks")[name]  # an unknown one is an error, with a guess
     changes = [*changes_for(study.name, dataset), f"federation.seed={list(range(seeds))}", *overrides]
     runs: dict[str, RunSpec] = {}
     for name in study.specs:
@@ -131,7 +133,11 @@ def runs_of(
             tree = override(tree, *parse_override(text))
         if _mentions_layers(tree):
             tree = _with_layers(tree, layer_sizes(tree, data_dir))
-        for run in parse_spec(tree, (), f"study {study.name}"):
+        try:
+            found = parse_spec(tree, (), f"study {study.name}")
+        except InputError as error:
+            raise blamed(error, f"study {study.name}", overrides) from error
+        for run in found:
             runs.setdefault(run.id, run)
     return list(runs.values())
 

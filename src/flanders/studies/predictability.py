@@ -37,6 +37,8 @@ PUBLISHED = {"gauss": 5.67e-38, "lie": 8.33e-5, "opt": 6.70e-18, "agr-min-max": 
 """The paper's p-values (its table tab:t-test, MNIST)."""
 COORDINATES = 10_000
 """Parameters drawn for what is slow: neighbours over parameters, and everything over time."""
+ROUNDS = 4
+"""The fewest rounds to estimate from: the neighbours of a pair of rounds are found among the other pairs."""
 FORECAST = "forecast-error"
 Key = tuple[str, str, str]
 """What it is of ("models" or "displacements"), pooling ("parameters" or "time"), estimator."""
@@ -107,6 +109,11 @@ def measured(spec: RunSpec, folder: Path, datasets: Datasets) -> Series:
     path = Path(folder) / f"{spec.id}.npz"
     if path.exists():
         return read_series(path)
+    rounds = spec.canonical["federation"]["rounds"]
+    if rounds < ROUNDS:
+        raise InputError(
+            f"The predictability study needs at least {ROUNDS} rounds to follow clients. Got {rounds}."
+        )
     found = follow(make_setting(spec), datasets.of(spec))
     series = measure(found, seed=spec.canonical["federation"]["seed"])
     write_series(path, series)

@@ -73,7 +73,7 @@ def test_the_verdict_counts_published_cells_only_and_lists_the_rest_farthest_fir
     assert (accuracy.agreeing, accuracy.compared, accuracy.missing) == (1, 3, 1)
     assert [c.ours for c in accuracy.others] == [0.1, 0.5]
     assert (detection.agreeing, detection.compared) == (0, 1)
-    text = verdict_text([detection, accuracy])
+    text = verdict_text([detection, accuracy], "reference variant")
     assert "accuracy: 1 of 3 cells agree (33.3%); 1 published cells are missing here." in text
     assert text.index("0.80") < text.index("0.40")
 
@@ -89,18 +89,20 @@ def test_a_table_shows_ours_the_range_the_paper_and_the_difference_and_what_is_m
         Compared(cell(attack="gauss", filter_="none"), None, None, 0.2, 0.2, 0.2, 1),
         Compared(cell(attack="lie", filter_="none"), None, None, None, None, None, 0),
     ]
-    text = render(a_table(cells), cells, "markdown", "reference")
+    text = render(a_table(cells), cells, "markdown", "reference variant")
+    assert "; reference variant, 1 to 3 seeds)" in text
+    assert "; reference variant, 1 seed)" in render(a_table(cells), cells[2:], "markdown", "reference variant")
     assert "| filter | gauss | lie |" in text
     assert "| flanders | 0.90 [0.80, 1.00]; 0.86 (+0.04) | missing; 0.83 |" in text
     assert "| none | 0.20 | missing |" in text
-    latex = render(a_table(cells), cells, "latex", "reference")
+    latex = render(a_table(cells), cells, "latex", "reference variant")
     assert r"flanders & 0.90 [0.80, 1.00]; 0.86 (+0.04) & missing; 0.83 \\" in latex
     assert r"20\% malicious" in latex
 
 
 def test_what_the_paper_cannot_apply_is_not_missing():
     undefined = Compared(cell(ratio="0.6", aggregator="bulyan", filter_="none"), None, None, None, None, None, 0)
-    assert "| n/a |" in render(a_table([undefined]), [undefined], "markdown", "reference")
+    assert "| n/a |" in render(a_table([undefined]), [undefined], "markdown", "reference variant")
     (row,) = csv.DictReader(io.StringIO(as_csv([undefined])))
     assert (row["value"], row["ours"], row["seeds"]) == ("NA", "", "0")
 

@@ -6,6 +6,7 @@ import pytest
 
 from flanders.cli import main
 from flanders.experiments.paper.reproduction import Reproduction, parse_where
+from flanders.experiments.store import Store
 from flanders.types import InputError
 
 SMALL = [
@@ -25,6 +26,7 @@ def test_what_is_missing_is_run_and_shown_beside_the_paper_and_not_run_again(tmp
     assert main([*command, "--device", "cpu", "--tables", str(tables)]) == 0
     out = capsys.readouterr().out
     assert "### Precision and recall" in out
+    assert "federation.rounds=4, 2 seeds)" in out
     assert "| flanders | precision | 1.00 [1.00, 1.00]; 1.00 (+0.00) |" in out
     assert "precision and recall: 2 of 2 cells agree (100.0%)." in out
     assert main([*command, "--dry-run"]) == 0
@@ -76,13 +78,28 @@ def test_a_folder_of_tables_is_filled_in_parts(tmp_path, capsys):
     assert (tmp_path / "reference.csv").read_text() == "something,else\n"
 
 
-def test_tables_can_be_shown_before_anything_has_run(tmp_path, capsys):
-    results = tmp_path / "none.sqlite"
+def test_tables_can_be_shown_before_any_of_their_runs_is_done(tmp_path, capsys):
+    results = tmp_path / "empty.sqlite"
+    Store(results).close()
     assert main(["reproduce", *ASKED, "--table-only", "--out", str(results)]) == 0
     out = capsys.readouterr().out
     assert "missing; 1.00" in out
     assert "2 published cells are missing here" in out
-    assert not results.exists()
+
+
+def test_tables_say_what_was_changed(tmp_path, capsys):
+    results, tables = tmp_path / "r.sqlite", tmp_path / "tables"
+    Store(results).close()
+    changes = ['model={name="logistic"}', "federation.rounds=4"]
+    asked = [x for change in [*changes, "data.dataset.verify=false"] for x in ("--set", change)]
+    place = ["--out", str(results), "--tables", str(tables)]
+    assert main(["reproduce", *ASKED, *asked, "--table-only", *place]) == 0
+    words = f"reference variant with {', '.join(changes)}"
+    out = capsys.readouterr().out
+    assert f"; {words}, no seeds)" in out
+    assert f"# Agreement with the published values ({words})" in out
+    assert f"({words})" in (tables / "reference-verdict.md").read_text()
+    assert r'model=\{name="logistic"\}' in (tables / "reference-pr-20.tex").read_text()
 
 
 @pytest.mark.parametrize(
@@ -90,7 +107,11 @@ def test_tables_can_be_shown_before_anything_has_run(tmp_path, capsys):
     [
         (["tab:nothing"], "no table or figure 'tab:nothing'"),
         (["all", "--dataset", "mnst"], "Did you mean 'mnist'"),
-        (["all", "--where", "attack"], "--where needs key=value"),
+        (["all", "--where", "attack"], "Got 'attack', which has no =value."),
+        (["all", "--where", "atack=lie"], "Got 'atack=lie'. Did you mean 'attack'?"),
+        (["all", "--table-only"], "There are no results at"),
+        (["all", "--table-only", "--jobs", "0"], "--jobs must be at least 1"),
+        (["all", "--dry-run", "--jobs", "0"], "--jobs must be at least 1"),
         (["all", "--where", "rule=krum"], "--where needs key=value"),
         (["all", "--seeds", "0"], "--seeds must be at least 1"),
         (["all", "--jobs", "0"], "--jobs must be at least 1"),
@@ -114,6 +135,16 @@ def test_where_nothing_can_be_written_is_told_before_anything_is_run(tmp_path, c
     assert main(["study", "window", "--out", str(file / "below")]) == 2
     assert "cannot be written: Not a directory" in capsys.readouterr().err
     assert not results.exists()
+
+
+def test_tables_do_not_overwrite_results(tmp_path, capsys):
+    results = tmp_path / "reference-pr-20.md"
+    Store(results).close()
+    before = results.read_bytes()
+    asked = ["reproduce", *ASKED, "--table-only", "--out", str(results), "--tables", str(tmp_path)]
+    assert main(asked) == 2
+    assert "holds results, which would be overwritten" in capsys.readouterr().err
+    assert results.read_bytes() == before
 
 
 def test_cells_can_be_limited_by_any_of_their_names():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -21,20 +22,14 @@ LEGEND = (
 
 
 def render(table: TableSpec, compared: Sequence[Compared], format_: str, variant: str) -> str:
-    """Return a table in one of `FORMATS`."""
+    """Return a table in one of `FORMATS`; `variant` says in words which runs it is of."""
     if format_ == "csv":
         return as_csv(compared)
     header, rows = pivot(table, compared)
     seeds = sorted({c.seeds for c in compared if c.seeds})
-    counted = (
-        "no seeds"
-        if not seeds
-        else f"{seeds[0]} seed(s)"
-        if len(seeds) == 1
-        else f"{seeds[0]} to {seeds[-1]} seeds"
-    )
-    title = f"{table.title} ({table.label}; {variant} variant, {counted})"
-    return (_markdown if format_ == "markdown" else _latex)(title, header, rows)
+    span = "no" if not seeds else str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+    title = f"{table.title} ({table.label}; {variant}, {span} seed{'s' * (span != '1')})"
+    return (markdown if format_ == "markdown" else latex)(title, header, rows, LEGEND)
 
 
 def as_csv(compared: Sequence[Compared]) -> str:
@@ -78,9 +73,9 @@ def pivot(table: TableSpec, compared: Sequence[Compared]) -> tuple[list[str], li
     return header, rows
 
 
-def verdict_text(verdicts: Sequence[Verdict]) -> str:
-    """Return how much agrees, and what does not, as Markdown."""
-    lines = ["# Agreement with the published values", ""]
+def verdict_text(verdicts: Sequence[Verdict], variant: str) -> str:
+    """Return how much agrees, and what does not, as Markdown; `variant` says in words of which runs."""
+    lines = [f"# Agreement with the published values ({variant})", ""]
     for v in verdicts:
         share = f" ({v.agreeing / v.compared:.1%})" if v.compared else ""
         missing = f"; {v.missing} published cells are missing here" if v.missing else ""
@@ -113,8 +108,9 @@ def _two(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}"
 
 
-def _markdown(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    return "\n".join([f"### {title}", "", *_grid(header, rows), "", LEGEND, ""])
+def markdown(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], legend: str) -> str:
+    """Return a table as Markdown, with a title above and a legend below."""
+    return "\n".join([f"### {title}", "", *_grid(header, rows), "", legend, ""])
 
 
 def _grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -122,16 +118,17 @@ def _grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return [line(header), line(["---"] * len(header)), *(line(row) for row in rows)]
 
 
-def _latex(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    def line(values: Sequence[str]) -> str:
-        return " & ".join(value.replace("_", r"\_").replace("%", r"\%") for value in values) + r" \\"
+def latex(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], legend: str) -> str:
+    """Return a table as LaTeX, with title and legend in its caption."""
 
-    legend = LEGEND.replace("`", "").replace("_", r"\_")
+    def line(values: Sequence[str]) -> str:
+        return " & ".join(map(_escaped, values)) + r" \\"
+
     return "\n".join(
         [
             r"\begin{table}",
             r"\centering",
-            rf"\caption{{{title.replace('_', chr(92) + '_').replace('%', chr(92) + '%')}. {legend}}}",
+            rf"\caption{{{_escaped(title)}. {_escaped(legend.replace('`', ''))}}}",
             rf"\begin{{tabular}}{{{'l' * len(header)}}}",
             r"\toprule",
             line(header),
@@ -143,3 +140,14 @@ def _latex(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> 
             "",
         ]
     )
+
+
+def _escaped(text: str) -> str:
+    r"""Return text as LaTeX prints it.
+
+    Examples
+    --------
+    >>> print(_escaped('data={dataset="mnist"}, 50% of x_1'))
+    data=\{dataset="mnist"\}, 50\% of x\_1
+    """
+    return re.sub(r"([_%&#${}])", r"\\\1", text)

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
+from flanders.experiments.labels import labels
 from flanders.experiments.paper.comparison import Compared, compare, judge
 from flanders.experiments.paper.outcomes import read_curves, read_outcomes
 from flanders.experiments.paper.rendering import as_csv, read_csv, render, verdict_text
 from flanders.experiments.paper.tables import KEYS, TABLES, Cell, TableSpec, read_tables, table_names
 from flanders.experiments.paper.variants import Variant, read_variant, runs
 from flanders.experiments.spec import RunSpec
-from flanders.experiments.summary import label
-from flanders.experiments.writing import writing
+from flanders.experiments.writing import check_target, writing
 from flanders.types import InputError, did_you_mean
 
 OVER_TIME = "fig:accuracy-over-time"
@@ -76,6 +76,16 @@ class Reproduction:
             tuple(overrides),
         )
 
+    @property
+    def changes(self) -> list[str]:
+        """The overrides that make other experiments of these."""
+        return [text for text in self.overrides if not text.startswith(f"{UNCHECKED}=")]
+
+    @property
+    def words(self) -> str:
+        """Which runs these are: `reference variant with federation.rounds=4`."""
+        return f"{self.variant.name} variant" + (f" with {', '.join(self.changes)}" if self.changes else "")
+
     def runs(self) -> list[RunSpec]:
         """Return the runs that all cells are read from, each once, one seed after the other."""
         cells = [cell for table in self.tables for cell in table.cells]
@@ -115,8 +125,8 @@ def parse_where(texts: Sequence[str]) -> dict[str, list[str]]:
         key, equals, values = text.partition("=")
         if not equals or key not in KEYS:
             raise InputError(
-                f"--where needs key=value,value with a key of {', '.join(KEYS)}. Got {text!r}."
-                f"{did_you_mean(key, KEYS)}"
+                f"--where needs key=value,value with a key of {', '.join(KEYS)}. Got {text!r}"
+                + (", which has no =value." if key in KEYS else f".{did_you_mean(key, KEYS)}")
             )
         where.setdefault(key, []).extend(value for value in values.split(",") if value)
     return where
@@ -128,18 +138,19 @@ def write_tables(folder: Path, asked: Reproduction, results: Path) -> list[tuple
     What the CSV file already has of other cells stays, in all of them: one folder can be filled in parts, from
     several results files. Results of changed settings are not mixed with others: they need a folder of their own.
     """
-    variant, found = asked.variant.name, asked.compare(results)
+    variant, found, said = asked.variant.name, asked.compare(results), asked.words
     earlier = check_tables(folder, asked, [c.cell for _, cells in found for c in cells if c.seeds])
     compared = with_earlier(found, earlier, variant)
     everything = [c for _, cells in compared for c in cells]
-    texts = {f"{variant}.csv": as_csv(everything), f"{variant}-verdict.md": verdict_text(judge(everything))}
+    texts = {f"{variant}.csv": as_csv(everything), f"{variant}-verdict.md": verdict_text(judge(everything), said)}
     for table, cells in compared:
-        texts[f"{variant}-{table.stem}.md"] = render(table, cells, "markdown", variant)
-        texts[f"{variant}-{table.stem}.tex"] = render(table, cells, "latex", variant)
+        texts[f"{variant}-{table.stem}.md"] = render(table, cells, "markdown", said)
+        texts[f"{variant}-{table.stem}.tex"] = render(table, cells, "latex", said)
     if curves := asked.curves(results):
         texts[f"{variant}-accuracy-over-time.csv"] = _curves_csv(curves)
     with writing(folder):
         for name, text in texts.items():
+            check_target(folder / name)
             (folder / name).write_text(text, encoding="utf-8")
     return compared
 
@@ -152,7 +163,7 @@ def check_tables(folder: Path, asked: Reproduction, cells: Collection[Cell] | No
     file = folder / f"{asked.variant.name}.csv"
     with writing(folder):
         earlier = read_csv(file)
-    if all(text.startswith(f"{UNCHECKED}=") for text in asked.overrides):
+    if not asked.changes:
         return earlier
     new = set(cells if cells is not None else [c for table in asked.tables for c in table.cells])
     if lost := [cell for cell, c in earlier.items() if c.seeds and cell not in new]:
@@ -186,14 +197,14 @@ def _curves_csv(curves: Sequence[Curve]) -> str:
 
 
 def show(compared: Sequence[tuple[TableSpec, list[Compared]]], variant: str, format_: str) -> None:
-    """Print every table, and how much of it agrees with what was published."""
+    """Print every table, and how much of it agrees with what was published; `variant` tells of which runs."""
     if format_ == "csv":
         print(as_csv([c for _, cells in compared for c in cells]), end="")
         return
     for table, cells in compared:
         print(render(table, cells, format_, variant))
     if format_ == "markdown":
-        print(verdict_text(judge([c for _, cells in compared for c in cells])))
+        print(verdict_text(judge([c for _, cells in compared for c in cells]), variant))
 
 
 def show_missing(asked: Reproduction, results: Path) -> None:
@@ -201,6 +212,6 @@ def show_missing(asked: Reproduction, results: Path) -> None:
     done = read_outcomes(results, asked.variant.first_round)
     every = asked.runs()
     missing = [run for run in every if run.id not in done]
-    for run in missing:
-        print(f"{run.id}  {label(run.canonical)}")
+    for run, name in zip(missing, labels([run.canonical for run in missing]), strict=True):
+        print(f"{run.id}  {name}")
     print(f"{len(missing)} of {len(every)} runs are missing.")

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from flanders.experiments.grid import Table, override, parse_override
+from flanders.experiments.grid import Table, blamed, override, parse_override
 from flanders.experiments.paper.tables import VARIANTS, Cell, spec_text
 from flanders.experiments.spec import RunSpec, resolve
-from flanders.types import check_choice, resolve_count
+from flanders.types import InputError, check_choice, resolve_count
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,11 @@ class Variant:
             point = self.point(cell, seed)
             for text in overrides:
                 point = override(point, *parse_override(text))
-            self._resolved[known] = resolve(point, f"{cell.table} ({self.name})")
+            place = f"{cell.table} ({self.name})"
+            try:
+                self._resolved[known] = resolve(point, place)
+            except InputError as error:
+                raise blamed(error, place, overrides) from error
         return self._resolved[known]
 
     def point(self, cell: Cell, seed: int) -> Table:

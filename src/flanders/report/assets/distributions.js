@@ -90,8 +90,8 @@ function mirror(groups, cuts, x, width, one, truth) {
       svg("text", { x: at, y: top - 8, "text-anchor": anchor, class: "strong", text: "threshold" }));
   }
   chart.append(
-    svg("text", { x: width - right, y: top + 10, "text-anchor": "end", style: "fill:var(--honest);font-weight:600", text: `${words.honest} (${groups.honest.length.toLocaleString("en")})` }),
-    svg("text", { x: width - right, y: height - bottom - 6, "text-anchor": "end", style: "fill:var(--malicious);font-weight:600", text: `${words.malicious} (${groups.malicious.length.toLocaleString("en")})` }));
+    svg("text", { x: width - right, y: top + 10, "text-anchor": "end", class: "halo", style: "fill:var(--honest);font-weight:600", text: `${words.honest} (${groups.honest.length.toLocaleString("en")})` }),
+    svg("text", { x: width - right, y: height - bottom - 6, "text-anchor": "end", class: "halo", style: "fill:var(--malicious);font-weight:600", text: `${words.malicious} (${groups.malicious.length.toLocaleString("en")})` }));
   let edge = -Infinity;
   for (const t of x.ticks(width < 420 ? 4 : 6)) {
     if (px(t) - edge < 38) continue;
