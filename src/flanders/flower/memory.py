@@ -106,8 +106,8 @@ class Notebook:
             return Memory(repr(filter_), sketch, secret, run, filter_.init(rng), parameters=_parameters_of(filter_))
         try:
             found = load_state(self.path)
-        except (KeyError, TypeError) as error:
-            raise InputError(f"{self.path} is of another version or kind ({error}). {ELSEWHERE}") from error
+        except InputError as error:
+            raise InputError(f"{error} {ELSEWHERE}") from error
         if not isinstance(found, Memory) or found.format != FORMAT:
             raise InputError(f"{self.path} was not saved by FilteredStrategy. {ELSEWHERE}")
         saved, asked = f"sketch={found.sketch}", f"sketch={sketch}"
