@@ -75,22 +75,10 @@ def judge(known: Signatures, round_: Round, number: int, max_false_positive_rate
     answers, limit = ask(known, round_, number), t_limit(max_false_positive_rate / TAILS)
     if not known.past:
         return first_look(answers, round_, limit)
-    middle, spread = robust_normal(known.past)
-    middle[COMPANY], spread[COMPANY] = known.company
-    unsure = uncertainty(len(known.clients))
-    spread *= unsure
-    least, most = (WEIGHTS[FINGERPRINT] * (middle[FINGERPRINT] - low) / limit for low in (CLEAR, STRANGE))
-    spread[FINGERPRINT] = np.clip(spread[FINGERPRINT], least, most)
-    spread = np.maximum(spread, unsure * LEAST_SPREAD) * PATIENCE ** min(known.failures, MOST_FAILURES)
+    middle, spread = usual_answers(known, limit)
     answers = replace(answers, scale=np.minimum(answers.scale, max(1.0, SPREAD_OF_LENGTHS[1] / spread[LENGTH])))
-    alike = deviations(answers, middle, spread)[:, FINGERPRINT] <= limit
     copied = answers.nearest < middle[ORIGINALITY] - limit * spread[ORIGINALITY]
-    group = alike & answers.asked[:, FINGERPRINT] & ~copied  # newcomers and copies are nobody's company
-    answers = answers.in_company(group)
-    alike &= deviations(answers, middle, spread)[:, COMPANY] <= limit
-    own, any_ = answers.values[:, OWN] - middle[OWN], answers.values[:, ANY] - middle[ANY]
-    levels = np.where(answers.asked[:, OWN], own, any_)
-    answers = replace(answers, typical=typical_level(levels, alike, known.typical, spread[OWN]))
+    answers = in_context(answers, known, copied, middle, spread, limit)
     away = deviations(answers, middle, spread, known.lowest)
     away[copied, FINGERPRINT] *= COPIED
     scores = away.max(axis=1)
@@ -101,6 +89,42 @@ def judge(known: Signatures, round_: Round, number: int, max_false_positive_rate
     for row, where in in_layers(known, round_, answers, scores > limit).items():
         reasons[row] += f"; {where}" if where else ""
     return Scores(round_.clients, scores, chance, scores > limit, tuple(reasons), evidence=answers)
+
+
+def usual_answers(known: Signatures, limit: float) -> tuple[FloatVector, FloatVector]:
+    """Return middle and spread of what accepted clients answered, of each channel.
+
+    Spreads are wider where few clients are known and after rounds that kept nobody, and those of fingerprints such
+    that the limit is neither above what is clear nor below what is strange.
+    """
+    middle, spread = robust_normal(known.past)
+    middle[COMPANY], spread[COMPANY] = known.company
+    unsure = uncertainty(len(known.clients))
+    spread *= unsure
+    least, most = (WEIGHTS[FINGERPRINT] * (middle[FINGERPRINT] - low) / limit for low in (CLEAR, STRANGE))
+    spread[FINGERPRINT] = np.clip(spread[FINGERPRINT], least, most)
+    return middle, np.maximum(spread, unsure * LEAST_SPREAD) * PATIENCE ** min(known.failures, MOST_FAILURES)
+
+
+def in_context(
+    answers: Answers,
+    known: Signatures,
+    copied: NDArray[np.bool_],
+    middle: FloatVector,
+    spread: FloatVector,
+    limit: float,
+) -> Answers:
+    """Return the answers with what clients have in common, and the round's typical length and heading.
+
+    Both go by the clients that look like themselves.
+    """
+    alike = deviations(answers, middle, spread)[:, FINGERPRINT] <= limit
+    group = alike & answers.asked[:, FINGERPRINT] & ~copied  # newcomers and copies are nobody's company
+    answers = answers.in_company(group)
+    alike &= deviations(answers, middle, spread)[:, COMPANY] <= limit
+    own, any_ = answers.values[:, OWN] - middle[OWN], answers.values[:, ANY] - middle[ANY]
+    levels = np.where(answers.asked[:, OWN], own, any_)
+    return replace(answers, typical=typical_level(levels, alike, known.typical, spread[OWN]))
 
 
 def first_look(answers: Answers, round_: Round, limit: float) -> Scores:
