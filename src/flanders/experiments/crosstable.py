@@ -52,7 +52,7 @@ def _relative(flats: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return specs with `m-b` and `b` for numbers of clients that go with the share of malicious ones."""
 
     def counts(flat: Mapping[str, Any]) -> dict[str, int]:
-        m = flat["federation.per_round"]
+        m = flat.get("federation.per_round", flat["federation.clients"])
         b = resolve_count(float(flat.get("attack.fraction", flat.get("poison.fraction", 0.0))), m)
         return {"keep": m - b, "num_malicious": b}
 

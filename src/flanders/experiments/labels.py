@@ -18,14 +18,17 @@ TOLD = (
 
 
 def told(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a spec's values under dotted keys, without those that say nothing.
+    """Return a spec's values under dotted keys, without those that say nothing: that all clients are selected, too.
 
     Examples
     --------
-    >>> told({"attack": {"name": "lie", "start": 2}, "poison": None})
-    {'attack.name': 'lie', 'attack.start': 2}
+    >>> told({"attack": {"name": "lie", "start": 2}, "poison": None, "federation": {"clients": 9, "per_round": 9}})
+    {'attack.name': 'lie', 'attack.start': 2, 'federation.clients': 9}
     """
-    return {key: value for key, value in flatten(spec).items() if value is not None and value != []}
+    flat = {key: value for key, value in flatten(spec).items() if value is not None and value != []}
+    if flat.get("federation.per_round") == flat.get("federation.clients"):
+        flat.pop("federation.per_round", None)
+    return flat
 
 
 def varying(flats: Sequence[Mapping[str, Any]]) -> list[str]:
