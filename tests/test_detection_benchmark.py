@@ -16,7 +16,8 @@ import pytest
 
 from flanders.confusion import Confusion
 from flanders.experiments.build import Datasets, make_simulation
-from flanders.experiments.spec import Options, RunSpec, make
+from flanders.experiments.sections import Options
+from flanders.experiments.spec import RunSpec, make
 from flanders.models import Layout
 
 SCRIPT = Path(__file__).parent.parent / "benchmarks" / "detection.py"

@@ -15,7 +15,8 @@ from flanders import InputError
 from flanders.experiments import claims, schema, store
 from flanders.experiments.export import export_csv, export_parquet
 from flanders.experiments.schema import ResultsError, reading
-from flanders.experiments.spec import Options, RunSpec
+from flanders.experiments.sections import Options
+from flanders.experiments.spec import RunSpec
 from flanders.experiments.store import ClaimLost, Store
 from flanders.experiments.summary import summarise
 

@@ -3,7 +3,8 @@
 from flanders.experiments.events import Event, RoundEnded, RunEnded, RunStarted
 from flanders.experiments.grid import expand
 from flanders.experiments.schema import ResultsError
-from flanders.experiments.spec import Options, RunSpec, parse_spec, read_specs
+from flanders.experiments.sections import Options
+from flanders.experiments.spec import RunSpec, parse_spec, read_specs
 from flanders.experiments.store import Store
 
 __all__ = [

@@ -15,7 +15,8 @@ from typing import Any
 import flanders
 from flanders.experiments.catalog import need
 from flanders.experiments.grid import Table
-from flanders.experiments.spec import CHAIN, FLOWER, INFORMED, Malice, RunSpec, make, split_attack
+from flanders.experiments.sections import Malice
+from flanders.experiments.spec import CHAIN, FLOWER, INFORMED, RunSpec, make, split_attack
 from flanders.experiments.values import fill
 from flanders.types import InputError
 

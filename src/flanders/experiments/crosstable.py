@@ -11,12 +11,11 @@ from statistics import fmean
 from typing import Any
 
 from flanders.experiments.grid import Table
-from flanders.experiments.labels import told, varying
+from flanders.experiments.labels import DEFENCE, section_of, told, varying
 from flanders.experiments.paper.rendering import latex, markdown
 from flanders.experiments.summary import Summary, attack_of, is_live, rule_of, summarise
 from flanders.types import InputError, resolve_count
 
-DEFENCE = ("filter", "aggregator", "fallback")
 NAMED = ("filter.name", "aggregator.name", "aggregator.preaggregators")
 TOLD = ("federation.seed", "attack.name", "attack.fraction", "poison.name", "poison.fraction")
 LEGEND = "Accuracy after the last round: mean over seeds [lowest, highest seed]; `-`: no run is done."
@@ -28,7 +27,7 @@ def crosstable(results: Path, format_: str) -> str:
     if not done:
         raise InputError(f"{results} has no run that is done. `flanders resume {results}` goes on with it.")
     flats = _relative([told(s.spec) for s in done])
-    front = [key for key in varying(flats) if key not in TOLD and _section(key) not in DEFENCE]
+    front = [key for key in varying(flats) if key not in TOLD and section_of(key) not in DEFENCE]
     rows = [
         (*(_text(flat.get(key)) for key in front), *_attacked(s.spec)) for s, flat in zip(done, flats, strict=True)
     ]
@@ -36,7 +35,7 @@ def crosstable(results: Path, format_: str) -> str:
     for row, flat in zip(rows, flats, strict=True):
         alike[row, flat["federation.seed"]].append(flat)
     differ = dict.fromkeys(key for group in alike.values() for key in varying(group))
-    behind = [key for key in differ if _section(key) in DEFENCE and key not in NAMED]
+    behind = [key for key in differ if section_of(key) in DEFENCE and key not in NAMED]
     cells: dict[tuple[str, ...], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for s, row, flat in zip(done, rows, flats, strict=True):
         cells[row][_defence(s, flat, behind)].append(float(s.final or 0.0))
@@ -74,10 +73,6 @@ def _attacked(spec: Table) -> tuple[str, str]:
 def _defence(s: Summary, flat: Mapping[str, Any], keys: Sequence[str]) -> str:
     details = [f"{key}={flat[key]}" for key in keys if key in flat]
     return f"{s.spec['filter']['name']} + {rule_of(s.spec)}" + (f" ({', '.join(details)})" if details else "")
-
-
-def _section(key: str) -> str:
-    return key.partition(".")[0]
 
 
 def _last(key: str) -> str:

@@ -15,6 +15,13 @@ TOLD = (
     *("filter.name", "aggregator.name", "aggregator.preaggregators", "federation.seed", "engine"),
 )
 """What every description of a run has in it."""
+DEFENCE = ("filter", "aggregator", "fallback")
+"""The tables of a spec that say how the server defends itself."""
+
+
+def section_of(key: str) -> str:
+    """Return the table of a spec that a dotted key belongs to."""
+    return key.partition(".")[0]
 
 
 def told(spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,8 +13,9 @@ from typing import Any
 from flanders.experiments.build import Datasets, check, versions
 from flanders.experiments.labels import labels
 from flanders.experiments.progress import watching
+from flanders.experiments.sections import Options
 from flanders.experiments.show import closing_table
-from flanders.experiments.spec import FLOWER, Options, RunSpec
+from flanders.experiments.spec import FLOWER, RunSpec
 from flanders.experiments.store import Store
 from flanders.experiments.summary import summarise
 from flanders.experiments.workers import Interrupt, run_grid

@@ -19,7 +19,8 @@ from typing import Any
 
 from flanders.experiments.claims import is_alive, me
 from flanders.experiments.schema import PHASES, connect, explained, transaction, without_nan
-from flanders.experiments.spec import Options, RunSpec
+from flanders.experiments.sections import Options
+from flanders.experiments.spec import RunSpec
 from flanders.experiments.summary import is_live
 from flanders.state import load_state, save_state
 from flanders.types import Array

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from flanders.experiments.labels import DEFENCE, section_of
 from flanders.experiments.writing import writing
 from flanders.report.data import read_results
-from flanders.report.naming import DEFENCE, Names
+from flanders.report.naming import Names
 from flanders.types import InputError, check_choice
 
 FORMATS = ("pdf", "svg", "png")
@@ -71,7 +72,7 @@ def slug(text: str) -> str:
 
 def _setting_name(names: Names, group: list[int]) -> str:
     """Name a setting by its attack and whatever else varies between settings."""
-    varying = [k for k in names.varying if k.partition(".")[0] not in DEFENCE and k != "attack.fraction"]
+    varying = [k for k in names.varying if section_of(k) not in DEFENCE and k != "attack.fraction"]
     flat = names.flat[group[0]]
     parts = [names.attack(group[0])]
     for key in varying:

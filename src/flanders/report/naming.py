@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
-from flanders.experiments.labels import told, varying
+from flanders.experiments.labels import DEFENCE, section_of, told, varying
 from flanders.report.data import RunData
 
 ATTACK = ("attack", "poison")
-DEFENCE = ("filter", "aggregator", "fallback")
 _TOLD = {"attack.name", "poison.name", "attack.fraction", "poison.fraction"}
 
 
@@ -45,7 +44,7 @@ class Names:
         before = self.flat[i].get("aggregator.preaggregators") or []
         chain = [str(link.get("name") if isinstance(link, Mapping) else link) for link in before]
         named = [x for x in (self._part(i, "filter"), *chain, self._part(i, "aggregator")) if x and x != "keep-all"]
-        told = any(_section(key) == "fallback" for key in self.varying) and self._part(i, "fallback")
+        told = any(section_of(key) == "fallback" for key in self.varying) and self._part(i, "fallback")
         return (" + ".join(named) or "no defence named") + (f", fallback {told}" if told else "")
 
     def _part(self, i: int, section: str) -> str:
@@ -53,7 +52,7 @@ class Names:
         details = [
             f"{key.rpartition('.')[2].replace('_', ' ')} {flat[key]}"
             for key in self.varying
-            if _section(key) == section and key in flat and not key.endswith((".name", ".preaggregators"))
+            if section_of(key) == section and key in flat and not key.endswith((".name", ".preaggregators"))
         ]
         return str(flat.get(f"{section}.name") or "") + (f" ({', '.join(details)})" if details else "")
 
@@ -82,7 +81,7 @@ class Names:
         """
         groups: dict[str, list[int]] = defaultdict(list)
         for i, flat in enumerate(self.flat):
-            rest = {k: v for k, v in flat.items() if _section(k) not in DEFENCE and k != "federation.seed"}
+            rest = {k: v for k, v in flat.items() if section_of(k) not in DEFENCE and k != "federation.seed"}
             groups[repr(sorted(rest.items()))].append(i)
         yardsticks = {self.twin(i) for i in range(len(self.runs)) if not self.free[i]}
         chosen = [group for group in groups.values() if not yardsticks & set(group)]
@@ -102,22 +101,18 @@ class Names:
 
     def _distance(self, i: int, j: int) -> tuple[int, int, bool]:
         mine, theirs = self.flat[i], self.flat[j]
-        apart = [_section(k) for k in mine.keys() | theirs.keys() if mine.get(k) != theirs.get(k)]
+        apart = [section_of(k) for k in mine.keys() | theirs.keys() if mine.get(k) != theirs.get(k)]
         setting = sum(section not in ATTACK + DEFENCE for section in apart)
         return setting, sum(section in DEFENCE for section in apart), theirs.get("filter.name") != "keep-all"
 
     def _label(self, i: int) -> str:
         parts = [self.defence(i), self.attack(i)]
         for key in self.varying:
-            if key not in _TOLD and _section(key) not in DEFENCE and key in self.flat[i]:
+            if key not in _TOLD and section_of(key) not in DEFENCE and key in self.flat[i]:
                 value = self.flat[i][key]
                 name = key.rpartition(".")[2]
                 parts.append(str(value) if name == "name" else f"{name.replace('_', ' ')} {value}")
         return " · ".join(parts)
 
     def _except(self, i: int, sections: Sequence[str]) -> str:
-        return repr(sorted((k, v) for k, v in self.flat[i].items() if _section(k) not in sections))
-
-
-def _section(key: str) -> str:
-    return key.partition(".")[0]
+        return repr(sorted((k, v) for k, v in self.flat[i].items() if section_of(k) not in sections))
