@@ -1,4 +1,4 @@
-"""What each question of `Flanders()` is good for: the same federations with one question left out at a time.
+"""What each question of `Fingerprint()` is good for: the same federations with one question left out at a time.
 
     python benchmarks/ablation.py [--dataset digits] [--without fingerprint company] [--attacks all]
                                   [--ratios 0.2 0.8] [--seeds 1 2] [--rounds 50] [--jobs 2] [--data-dir DIR]
@@ -25,13 +25,16 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
-from flanders.attacks import ATTACKS, Attack
+from flanders.arrays import FloatMatrix
+from flanders.attacks import Attack
+from flanders.catalog import ATTACKS
+from flanders.checks import InputError, check_number
 from flanders.data import Dataset, Digits, Dirichlet, FashionMnist, Loader, Mnist
-from flanders.filters import Flanders, signature, verdict
-from flanders.geometry import FloatMatrix
+from flanders.filters import Fingerprint
+from flanders.filters.fingerprint import decision as verdict
+from flanders.filters.fingerprint import questions as signature
 from flanders.models import Mlp2, Mlp4, ModelSpec
 from flanders.simulation import Setting, Simulation, Training, confusion
-from flanders.types import InputError, check_number
 
 NOTHING = "nothing"
 QUESTIONS: dict[str, Sequence[int]] = {
@@ -140,7 +143,7 @@ def run(case: Case) -> Found:
         malicious_fraction=case.ratio,
         attack_start=START,
         sybils=case.attack == SYBILS,
-        filter=Flanders(),
+        filter=Fingerprint(),
         seed=case.seed,
         device="cpu",
     )

@@ -48,10 +48,11 @@ from typing import Any
 import numpy as np
 
 from flanders import aggregators as rules
+from flanders.arrays import Array, to_numpy
 from flanders.filters import Flanders
-from flanders.filters.history import Layout
-from flanders.geometry import inner_products
-from flanders.types import Array, Round, to_numpy
+from flanders.filters.forecast.history import Layout
+from flanders.linalg.products import inner_products
+from flanders.round import Round
 
 Call = Callable[[], Any]
 Peers = dict[str, Callable[["Setting"], Call]]

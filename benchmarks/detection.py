@@ -6,7 +6,7 @@
                                    [--out detection.sqlite] [--csv results/detection.csv] [--skip-known] [--json]
                                    [--dry-run] [--table-only]
 
-Without options it runs what the promises of `keep="auto"` are about; `all` in a list is everything there is. Runs
+Without options it runs what the promises of `Fingerprint()` are about; `all` in a list is everything there is. Runs
 go through the results file `--out`: what is done there is not run again.
 
 How it measures
@@ -51,16 +51,17 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from flanders.attacks import ATTACKS
-from flanders.confusion import Confusion
-from flanders.experiments.grid import Table
-from flanders.experiments.paper.variants import merged, read_variant
-from flanders.experiments.schema import reading
-from flanders.experiments.session import run_aside
-from flanders.experiments.show import table
-from flanders.experiments.spec import RunSpec, resolve
-from flanders.experiments.summary import COUNTS
-from flanders.types import InputError, did_you_mean
+from flanders.catalog import ATTACKS
+from flanders.checks import InputError, did_you_mean
+from flanders.experiments.commands import run_aside
+from flanders.experiments.spec import resolve
+from flanders.paper.variants import merged, read_variant
+from flanders.report.text import table
+from flanders.results.confusion import Confusion
+from flanders.results.run import RunSpec
+from flanders.results.schema import reading
+from flanders.results.summary import COUNTS
+from flanders.results.tree import Table
 
 ROUNDS, START = 50, 3
 CSV = Path("results") / "detection.csv"
@@ -83,7 +84,7 @@ ATTACKS_BY_NAME: dict[str, Table] = {
 }
 RATIOS = (0.0, 0.05, 0.2, 0.4, 0.6, 0.8)
 FILTERS: dict[str, Table] = {
-    "auto": {"name": "flanders", "keep": "auto"},
+    "auto": {"name": "fingerprint"},
     "paper": {"name": "flanders", "keep": "m-b"},
     "paper-sampled": {"name": "flanders", "keep": "m-b", "sample": 500},
     "reference": {"name": "flanders", "keep": "m-b", "method": "reference"},

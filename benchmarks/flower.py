@@ -39,9 +39,9 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 
+from flanders.arrays import FloatVector
 from flanders.filters import DistanceToGlobal, Filter, Flanders, KeepAll
 from flanders.flower import FilteredStrategy
-from flanders.types import FloatVector
 
 SHAPES = {"0.weight": (128, 784), "0.bias": (128,), "1.weight": (10, 128), "1.bias": (10,)}
 LAYERS = 20

@@ -42,7 +42,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from flanders.attacks import AgrMinMax, AgrMinMaxReference
+from flanders.attacks import AgrMinMax
+from flanders.checks import InputError
 from flanders.data import (
     Cifar10,
     Cifar100,
@@ -57,8 +58,8 @@ from flanders.data import (
 )
 from flanders.filters import DistanceToGlobal, Flanders
 from flanders.models import Cnn6, Logistic, Mlp2, MobileNet
+from flanders.published.attacks import AgrMinMaxReference
 from flanders.simulation import Setting, Simulation, Training
-from flanders.types import InputError
 
 Row = dict[str, Any]
 PAPER = Training(validation_fraction=0.2)

@@ -12,9 +12,8 @@ import pytest
 import torch
 
 from flanders import AGGREGATORS, ATTACKS, FILTERS, PREAGGREGATORS, Defense, Round, View
+from flanders.arrays import like, to_numpy
 from flanders.attacks import disguise, noise
-from flanders.geometry import like
-from flanders.types import to_numpy
 
 M, B, D = 12, 2, 3000
 

@@ -17,10 +17,10 @@ import pytest
 import flanders
 from experiments import fake_simulation
 from experiments.conftest import SCRIPT, SPEC
-from flanders import ATTACKS, FILTERS
+from flanders import ATTACKS, FILTERS, catalog
 from flanders.cli import KINDS, main
-from flanders.experiments import catalog, show
 from flanders.experiments.progress import watching
+from flanders.report import text as show
 
 
 @pytest.fixture

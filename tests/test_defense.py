@@ -15,6 +15,7 @@ from flanders import (
     DnC,
     DnCFilter,
     FedAvg,
+    Fingerprint,
     Flanders,
     FLDetector,
     InputError,
@@ -124,7 +125,7 @@ def test_weights_reach_the_rule():
 def test_the_defense_refuses_what_is_not_a_filter_or_a_rule():
     with pytest.raises(InputError, match="`filter_` parameter of Defense must be a Filter"):
         Defense(Median())
-    with pytest.raises(InputError, match="`rule` parameter of Defense must be a Rule"):
+    with pytest.raises(InputError, match="`rule` parameter of Defense must be a Aggregator"):
         Defense(KeepAll(), "median")
 
 
@@ -185,10 +186,10 @@ def test_a_file_of_another_defense_is_refused(rng, tmp_path):
     path = tmp_path / "state.npz"
     Defense(Persistence(keep=2)).save(path)
     with pytest.raises(InputError, match="no memory of a Defense with this filter"):
-        Defense(Flanders()).load(path)
-    save_state(path, Defense(Flanders()).state)
+        Defense(Fingerprint()).load(path)
+    save_state(path, Defense(Fingerprint()).state)
     with pytest.raises(InputError, match=r"set `defense\.state = load_state"):
-        Defense(Flanders()).load(path)
+        Defense(Fingerprint()).load(path)
 
 
 def test_what_the_filter_draws_does_not_change_what_the_rule_draws(rng):

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from flanders.confusion import Confusion
 from flanders.experiments.build import Datasets, make_simulation
-from flanders.experiments.sections import Options
-from flanders.experiments.spec import RunSpec, make
+from flanders.experiments.spec import make
 from flanders.models import Layout
+from flanders.results.confusion import Confusion
+from flanders.results.run import Options, RunSpec
 
 SCRIPT = Path(__file__).parent.parent / "benchmarks" / "detection.py"
 COLUMNS = (

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flanders import geometry
-from flanders.geometry import (
+from flanders.arrays import on_host, to_numpy
+from flanders.linalg.blocks import column_blocks, sorted_columns
+from flanders.linalg.products import (
     clip_factors,
-    column_blocks,
     combine,
     distances_of_gram,
     gram,
@@ -17,14 +18,11 @@ from flanders.geometry import (
     less_their_mean,
     mean,
     move,
-    on_host,
     products_with,
     projections,
-    sorted_columns,
     squared_distances,
     squared_norms,
 )
-from flanders.types import to_numpy
 
 WIDTHS = [1, 63, 64, 65, 128, 200, 1000]
 """Narrower than a block, exactly one, a few and a bit, powers of two."""

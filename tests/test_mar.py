@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from flanders import mar
+from flanders.linalg import mar
 
 
 def direct_als(matrices, order, iterations, ridge_a=0.0, ridge_b=0.0):

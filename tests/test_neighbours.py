@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flanders.geometry import squared_distances
-from flanders.neighbours import bulyan_rows, krum_scores, multi_krum_rows, nearest_rows
+from flanders.linalg.neighbours import bulyan_rows, krum_scores, multi_krum_rows, nearest_rows
+from flanders.linalg.products import squared_distances
 
 
 def line(*points: float) -> np.ndarray:

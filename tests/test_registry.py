@@ -6,8 +6,8 @@ import pytest
 
 import flanders
 from flanders import AGGREGATORS, ATTACKS, FILTERS, PREAGGREGATORS
+from flanders.checks import InputError
 from flanders.registry import REQUIRED, Registry
-from flanders.types import InputError
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def test_every_entry_of_the_package_describes_itself(registry) -> None:
 
 
 def test_the_package_has_the_bases_and_every_filter_and_rule_at_its_front_door() -> None:
-    bases = {"Attack", "Filter", "PreAggregator", "Rule", "Round", "View", "Scores", "Outcome"}
+    bases = {"Attack", "Filter", "PreAggregator", "Aggregator", "Round", "View", "Scores", "Outcome"}
     chosen = [*FILTERS.values(), *PREAGGREGATORS.values(), *AGGREGATORS.values()]
     names = {kind.__name__ for kind in chosen if not kind.__name__.endswith("Reference")}
     assert bases | names <= set(flanders.__all__)

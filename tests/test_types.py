@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flanders.aggregators import FedAvg
-from flanders.types import InputError, Round, check_choice, check_number, resolve_count, to_numpy
+from flanders.arrays import to_numpy
+from flanders.checks import InputError, check_choice, check_number, resolve_count
+from flanders.round import Round
 
 ROWS = np.arange(6.0).reshape(3, 2)
 

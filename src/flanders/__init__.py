@@ -5,8 +5,7 @@ poisons some of them, a `Filter` that decides whom to keep, a rule that aggregat
 """
 
 from flanders.aggregators import (
-    AGGREGATORS,
-    PREAGGREGATORS,
+    Aggregator,
     Bucketing,
     Bulyan,
     CenteredClipping,
@@ -21,19 +20,19 @@ from flanders.aggregators import (
     Nnm,
     NormClipping,
     PreAggregator,
-    Rule,
     TrimmedMean,
 )
-from flanders.attacks import ATTACKS, Attack, View
+from flanders.attacks import Attack, View
+from flanders.catalog import AGGREGATORS, ATTACKS, FILTERS, PREAGGREGATORS
+from flanders.checks import InputError
 from flanders.defense import Defense, Outcome, defend
 from flanders.filters import (
-    FILTERS,
     DistanceToGlobal,
     DnCFilter,
     Filter,
+    Fingerprint,
     Flanders,
     FLDetector,
-    FLDetectorLagged,
     KeepAll,
     KMeans,
     KrumFilter,
@@ -41,8 +40,9 @@ from flanders.filters import (
     Persistence,
     Scores,
 )
+from flanders.published.fldetector import FLDetectorLagged
+from flanders.round import Round
 from flanders.state import load_state, save_state
-from flanders.types import InputError, Round
 
 __version__ = "0.1.0"
 
@@ -51,6 +51,7 @@ __all__ = [
     "ATTACKS",
     "FILTERS",
     "PREAGGREGATORS",
+    "Aggregator",
     "Attack",
     "Bucketing",
     "Bulyan",
@@ -64,6 +65,7 @@ __all__ = [
     "FLTrust",
     "FedAvg",
     "Filter",
+    "Fingerprint",
     "Flanders",
     "GeometricMedian",
     "InputError",
@@ -81,7 +83,6 @@ __all__ = [
     "Persistence",
     "PreAggregator",
     "Round",
-    "Rule",
     "Scores",
     "TrimmedMean",
     "View",

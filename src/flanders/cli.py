@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
 import flanders
-from flanders.types import InputError, did_you_mean
+from flanders.checks import InputError, did_you_mean
 
 RESULTS = Path("results.sqlite")
 STUDIES = (
@@ -175,27 +175,27 @@ def _run(options: argparse.Namespace) -> int:
 
     specs = [spec.on(options.engine) for spec in read_specs(options.specs, options.overrides)]
     if options.dry_run:
-        from flanders.experiments.labels import labels
+        from flanders.results.labels import labels
 
         for spec, name in zip(specs, labels([spec.canonical for spec in specs]), strict=True):
             print(f"{spec.id}  {name}")
         return 0
-    from flanders.experiments.session import run_specs
+    from flanders.experiments.commands import run_specs
 
     return run_specs(options.out, specs, _changes(options), options.jobs)
 
 
 def _resume(options: argparse.Namespace) -> int:
-    from flanders.experiments.session import resume
+    from flanders.experiments.commands import resume
 
     return resume(options.results, _changes(options), options.jobs)
 
 
 def _reproduce(options: argparse.Namespace) -> int:
-    from flanders.experiments.catalog import need
-    from flanders.experiments.paper import reproduction
-    from flanders.experiments.schema import reading
-    from flanders.experiments.session import run_aside
+    from flanders.catalog import need
+    from flanders.experiments.commands import run_aside
+    from flanders.paper import reproduction
+    from flanders.results.schema import reading
 
     limits = [*options.where, *([f"dataset={options.dataset}"] if options.dataset else [])]
     asked = reproduction.Reproduction.of(
@@ -224,7 +224,7 @@ def _reproduce(options: argparse.Namespace) -> int:
 
 
 def _study(options: argparse.Namespace) -> int:
-    from flanders.experiments.catalog import need
+    from flanders.catalog import need
 
     rounds = [] if options.rounds is None else [f"federation.rounds={options.rounds}"]
     code: int = need("flanders.report.studies").conduct(
@@ -249,14 +249,14 @@ def _changes(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _list(options: argparse.Namespace) -> int:
-    from flanders.experiments import show
+    from flanders.report import text as show
 
     show.listing((options.kind,) if options.kind else KINDS, as_json=options.json)
     return 0
 
 
 def _show(options: argparse.Namespace) -> int:
-    from flanders.experiments import show
+    from flanders.report import text as show
 
     if options.run is None:
         show.results(options.results, as_json=options.json)
@@ -266,14 +266,14 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _table(options: argparse.Namespace) -> int:
-    from flanders.experiments.crosstable import crosstable
+    from flanders.report.crosstable import crosstable
 
     print(crosstable(options.results, options.format), end="")
     return 0
 
 
 def _export(options: argparse.Namespace) -> int:
-    from flanders.experiments.export import export_csv, export_parquet
+    from flanders.results.export import export_csv, export_parquet
 
     written = (
         export_csv(options.results, options.csv)
@@ -286,7 +286,7 @@ def _export(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from flanders.experiments.catalog import need
+    from flanders.catalog import need
 
     html = options.html or options.results.with_suffix(".html")
     need("flanders.report").write_html(options.results, html)
@@ -295,7 +295,7 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def _plot(options: argparse.Namespace) -> int:
-    from flanders.experiments.catalog import need
+    from flanders.catalog import need
 
     need("flanders.report").write_figures(options.results, options.out, options.format)
     print(options.out)

@@ -1,8 +1,10 @@
-"""The five lines that protect a round, and a front door for whoever has just an array."""
+"""The function that protects one round, and the object that every front of the package holds."""
 
 from __future__ import annotations
 
+import dataclasses
 import logging
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -10,89 +12,92 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from flanders.aggregators import FedAvg, Rule
-from flanders.filters import Filter, Flanders, Scores
-from flanders.geometry import copied, usable_rows
+from flanders.aggregators import Aggregator, FedAvg
+from flanders.arrays import Array, IntVector, copied
+from flanders.checks import InputError
+from flanders.filters import Filter, Fingerprint, Scores
+from flanders.linalg.products import usable_rows
+from flanders.record import ClientRecord, Fate
+from flanders.round import ClientId, Round, check_matrix
 from flanders.state import load_state, save_state, saveable
-from flanders.types import Array, ClientId, InputError, IntVector, Round, check_matrix
 
 S = TypeVar("S")
 log = logging.getLogger("flanders")
 
-FIRST_LOOK = "too little is known yet: only whoever stands out from the rest is dropped"
+Aggregate = Callable[[IntVector], Array]
+"""Turns the kept rows of a round into the new global model."""
+FIRST_LOOK = "too little is known yet: only clients that stand out from the rest are dropped"
+UNUSABLE = "values not finite, or too large"
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What came of a round."""
+    """The result of one protected round."""
 
     model: Array
     """The new global model, `(d,)`."""
     kept: IntVector
-    """The rows that were used, in rising order."""
-    clients: tuple[ClientId, ...]
-    """Who sent each row."""
+    """The rows that were aggregated, in rising order."""
+    clients: tuple[ClientRecord, ...]
+    """What happened to the client of each row."""
     scores: Scores | None
-    """How abnormal each client looked, for the clients whose rows were usable; None if nothing judged them."""
-    unusable: tuple[ClientId, ...]
-    """Clients whose rows held NaN or infinite values: dropped before anything else."""
+    """What the filter said of the clients whose rows were usable; None if it could not judge them yet."""
     state: Any
     """The filter's memory for the next round."""
     note: str = ""
-    """What happened, if it was out of the ordinary."""
+    """What was out of the ordinary, in words."""
 
     @property
     def dropped(self) -> tuple[ClientId, ...]:
-        """The clients that were not used, unusable ones included."""
-        kept = set(self.kept.tolist())
-        return tuple(c for row, c in enumerate(self.clients) if row not in kept)
+        """The clients whose models were not aggregated, those with unusable rows included."""
+        return tuple(record.client for record in self.clients if not record.kept)
+
+    @property
+    def unusable(self) -> tuple[ClientId, ...]:
+        """The clients whose rows held NaN, infinite or too large values."""
+        return tuple(record.client for record in self.clients if record.fate is Fate.REFUSED)
 
     @property
     def reasons(self) -> dict[ClientId, str]:
-        """Why each dropped client was dropped, in words."""
-        why = dict.fromkeys(self.dropped, self.note)
-        if self.scores is not None:
-            values = zip(self.scores.clients, self.scores.values, strict=True)
-            why |= {client: f"score {value:.4g}" for client, value in values if client in why}
-            why |= self.scores.told(self.dropped)
-        return why | dict.fromkeys(self.unusable, "values not finite, or too large")
+        """For each client that was not kept, the reason in words."""
+        return {record.client: record.reason for record in self.clients if not record.kept}
 
 
 def defend(
-    filter_: Filter[S],
+    filter: Filter[S],
     state: S,
     round_: Round,
     aggregate: Callable[[IntVector], Array],
     fallback: Callable[[IntVector], Array] | None = None,
 ) -> Outcome:
-    """Protect one round: score, select, aggregate who is kept, remember.
+    """Protect one round: score the clients, select whom to keep, aggregate them, remember the round.
 
-    `aggregate` turns the kept rows into a model; `fallback` does while the filter has no scores.
-    Rows that are not finite are dropped first. If nobody is left, the global model stays.
+    `aggregate` turns the kept rows into a model. `fallback` takes its place while the filter cannot judge yet. Rows
+    that are not finite are left out first. If nobody is kept, the global model stays.
     """
-    usable, unusable = finite_rows(round_)
+    usable = usable_clients(round_)
     if usable.size == 0:
         note = "no client sent a finite model: the global model stays"
-        return _unchanged(round_, None, unusable, state, note)
+        return _outcome(round_, copied(round_.global_model), usable, usable, None, state, note)
     seen = round_.take(usable)
-    scores = checked_scores(filter_, filter_.score(state, seen), seen)
-    kept = np.arange(usable.size) if scores is None else checked_rows(filter_, filter_.select(scores), usable.size)
+    scores = checked_scores(filter, filter.score(state, seen), seen)
+    kept = np.arange(usable.size) if scores is None else checked_rows(filter, filter.select(scores), usable.size)
     if kept.size == 0:
         note = "the filter kept nobody: the global model stays"
-        after = filter_.amend(state, seen, kept, round_.global_model, scores)
-        return _unchanged(round_, scores, unusable, after, note)
+        after = filter.amend(state, seen, kept, round_.global_model, scores)
+        return _outcome(round_, copied(round_.global_model), kept, usable, scores, after, note)
     judged = scores is not None and not scores.provisional
     model = (aggregate if judged or fallback is None else fallback)(usable[kept])
-    after = filter_.amend(state, seen, kept, model, scores)
+    after = filter.amend(state, seen, kept, model, scores)
     note = "" if judged else "no scores yet: everyone was aggregated" if scores is None else FIRST_LOOK
-    return Outcome(model, usable[kept], round_.clients, scores, unusable, after, note)
+    return _outcome(round_, model, usable[kept], usable, scores, after, note)
 
 
-def checked_scores(filter_: Filter[Any], scores: Any, seen: Round) -> Scores | None:
+def checked_scores(filter: Filter[Any], scores: Any, seen: Round) -> Scores | None:
     """Return what a filter has scored, or say that it is not a score for each client."""
     if scores is None:
         return None
-    name, m = type(filter_).__name__, len(seen.clients)
+    name, m = type(filter).__name__, len(seen.clients)
     if not isinstance(scores, Scores):
         raise InputError(f"{name}.score returned {type(scores).__name__}, expected Scores or None.")
     if np.shape(scores.values) != (m,) or scores.clients != seen.clients:
@@ -103,39 +108,58 @@ def checked_scores(filter_: Filter[Any], scores: Any, seen: Round) -> Scores | N
     return scores
 
 
-def checked_rows(filter_: Filter[Any], rows: Any, m: int) -> IntVector:
+def checked_rows(filter: Filter[Any], rows: Any, m: int) -> IntVector:
     """Return the rows that a filter keeps, or say that they are none of the round's."""
     kept = np.asarray(rows)
     whole = kept.ndim == 1 and (kept.size == 0 or kept.dtype.kind in "iu")
     if not whole or np.any(kept < 0) or np.any(kept >= m) or np.any(np.diff(kept) <= 0):
         raise InputError(
-            f"{type(filter_).__name__}.select returned {rows!r}, expected rows from 0 to {m - 1}, each once and in "
+            f"{type(filter).__name__}.select returned {rows!r}, expected rows from 0 to {m - 1}, each once and in "
             "rising order, e.g. np.flatnonzero(scores.values < limit)."
         )
     return kept.astype(np.int64, copy=False)
 
 
-def finite_rows(round_: Round) -> tuple[IntVector, tuple[ClientId, ...]]:
-    """Return the rows that can be used, and the clients whose rows cannot.
-
-    Unusable is a row with a NaN, an infinity, or numbers so large that squared distances would overflow float64.
-    """
+def usable_clients(round_: Round) -> IntVector:
+    """Return the rows without NaN, infinities, and numbers so large that squared distances would overflow."""
     fine = usable_rows(round_.updates)
-    usable = np.flatnonzero(fine)
-    unusable = tuple(round_.clients[i] for i in np.flatnonzero(~fine))
-    if unusable:
-        log.warning(
-            "dropped before scoring, values not finite or too large: clients %s", ", ".join(map(str, unusable))
-        )
-    return usable, unusable
+    if not fine.all():
+        names = ", ".join(str(round_.clients[i]) for i in np.flatnonzero(~fine))
+        log.warning("left out before scoring, %s: clients %s", UNUSABLE, names)
+    return np.flatnonzero(fine)
 
 
-def _unchanged(
-    round_: Round, scores: Scores | None, unusable: tuple[ClientId, ...], state: Any, note: str
+def _outcome(
+    round_: Round, model: Array, kept: IntVector, usable: IntVector, scores: Scores | None, state: Any, note: str
 ) -> Outcome:
-    log.warning("%s", note)
-    nobody = np.empty(0, dtype=np.int64)
-    return Outcome(copied(round_.global_model), nobody, round_.clients, scores, unusable, state, note)
+    if kept.size == 0:
+        log.warning("%s", note)
+    records = _records(round_, kept, usable, scores, note)
+    return Outcome(model, kept, records, scores, state, note)
+
+
+def _records(
+    round_: Round, kept: IntVector, usable: IntVector, scores: Scores | None, note: str
+) -> tuple[ClientRecord, ...]:
+    """Return what happened to the client of each row."""
+    place = {int(row): i for i, row in enumerate(usable)}
+    used = set(kept.tolist())
+    records = []
+    for row, client in enumerate(round_.clients):
+        i = place.get(row)
+        if i is None:
+            records.append(ClientRecord(client, Fate.REFUSED, reason=UNUSABLE))
+            continue
+        fate = Fate.KEPT if row in used else Fate.DROPPED
+        if scores is None:
+            records.append(ClientRecord(client, fate, reason="" if row in used else note))
+            continue
+        score = float(scores.values[i])
+        chance = math.nan if scores.probabilities is None else float(scores.probabilities[i])
+        words = scores.reasons[i] if i < len(scores.reasons) else ""
+        reason = "" if row in used else words or f"score {score:.4g}"
+        records.append(ClientRecord(client, fate, score, chance, reason))
+    return tuple(records)
 
 
 @saveable
@@ -143,26 +167,33 @@ def _unchanged(
 class DefenseState:
     """All that a `Defense` remembers."""
 
-    filter: Any
+    filter: str
+    """The filter that made the memory, with its parameters. Another filter cannot go on from it."""
+    memory: Any
+    """The filter's own memory."""
     model: Array
+    """The last global model."""
     generator: dict[str, Any]
+    """Where the aggregator's random numbers stand."""
 
 
 class Defense:
-    """A filter and a rule in one object that remembers between rounds.
+    """A filter and an aggregator in one object that remembers between rounds.
 
     Parameters
     ----------
-    filter_
-        Whom to keep. Default: `Flanders()`, which need not be told how many.
-    rule
-        How to aggregate who is kept. Default: the weighted average.
+    filter
+        Decides whom to keep. Default: `Fingerprint()`, which needs no number of attackers.
+    aggregator
+        Turns the kept models into one. Default: the weighted average.
     fallback
-        The rule for rounds in which the filter has no scores yet, usually only the first.
-        Default: `rule`. Choose a robust one if clients may be malicious from the start.
+        The aggregator for rounds in which the filter cannot judge yet, usually only the first. Default:
+        `aggregator`. Choose a robust one if clients may be malicious from the start.
     seed
-        Makes the filter's and the rules' randomness repeatable. Leave it out in production:
-        what an attacker can predict, it can evade.
+        Makes the filter's and the aggregators' randomness repeatable. Leave it out in production: an attacker can
+        evade what it can predict.
+    streams
+        Two generators, for the filter and for the aggregators, in place of `seed`.
 
     Examples
     --------
@@ -175,27 +206,29 @@ class Defense:
 
     def __init__(
         self,
-        filter_: Filter[Any] | None = None,
-        rule: Rule | None = None,
+        filter: Filter[Any] | None = None,
+        aggregator: Aggregator | None = None,
         *,
-        fallback: Rule | None = None,
+        fallback: Aggregator | None = None,
         seed: int | None = None,
+        streams: tuple[np.random.Generator, np.random.Generator] | None = None,
     ) -> None:
         for name, value, kind in (
-            ("filter_", filter_, Filter),
-            ("rule", rule, Rule),
-            ("fallback", fallback, Rule),
+            ("filter", filter, Filter),
+            ("aggregator", aggregator, Aggregator),
+            ("fallback", fallback, Aggregator),
         ):
             if value is not None and not isinstance(value, kind):
                 raise InputError(
                     f"The `{name}` parameter of Defense must be a {kind.__name__}, e.g. "
                     f"{'Flanders(keep=0.8)' if kind is Filter else 'Median()'}. Got {value!r} instead."
                 )
-        self.filter: Filter[Any] = Flanders() if filter_ is None else filter_
-        self.rule = FedAvg() if rule is None else rule
+        self.filter: Filter[Any] = Fingerprint() if filter is None else filter
+        self.aggregator = FedAvg() if aggregator is None else aggregator
         self.fallback = fallback
-        for_filter, self._rng = np.random.default_rng(seed).spawn(2)
-        self.state = self.filter.init(for_filter)
+        for_filter, self._rng = np.random.default_rng(seed).spawn(2) if streams is None else streams
+        self.state: Any = self.filter.init(for_filter)
+        self._name = described(self.filter)
         self._model: Array = None
 
     def __call__(
@@ -210,37 +243,73 @@ class Defense:
     ) -> Outcome:
         """Protect one round and remember it; see `Round` for the arguments.
 
-        Without `global_model` the round is taken to have started from the model that the last
-        call returned (from zeros in the first round).
+        Without `global_model`, the round is taken to have started from the model that the last call returned (from
+        zeros in the first round).
         """
         xp, _ = check_matrix(updates)
         if global_model is None and self._model is not None:
             global_model = xp.asarray(self._model)
-        round_ = Round(
-            updates, () if clients is None else tuple(clients), weights, global_model, root, layers or {}
-        )
-
-        def by(rule: Rule) -> Callable[[IntVector], Array]:
-            return lambda rows: rule.aggregate(round_.take(rows), self._rng)
-
-        fallback = None if self.fallback is None else by(self.fallback)
-        outcome = defend(self.filter, self.state, round_, by(self.rule), fallback)
-        self.state, self._model = outcome.state, copied(outcome.model)
+        names = () if clients is None else tuple(clients)
+        outcome = self.step(Round(updates, names, weights, global_model, root, layers or {}))
+        self._model = copied(outcome.model)
         return outcome
 
+    def step(self, round_: Round, aggregate: Aggregate | None = None, fallback: Aggregate | None = None) -> Outcome:
+        """Protect one round and remember it.
+
+        `aggregate` and `fallback` are functions from the kept rows to the new model. A caller that aggregates in
+        its own way, such as the Flower wrapper, passes them in place of the aggregators of this object.
+        """
+        if aggregate is None:
+            aggregate = self._by(self.aggregator, round_)
+            fallback = None if self.fallback is None else self._by(self.fallback, round_)
+        outcome = defend(self.filter, self.state, round_, aggregate, fallback)
+        self.state = outcome.state
+        return outcome
+
+    def aggregate(self, aggregator: Aggregator, round_: Round, rows: IntVector) -> Array:
+        """Return what an aggregator makes of these rows of a round, with this object's random numbers."""
+        return aggregator.aggregate(round_.take(rows), self._rng)
+
+    def _by(self, aggregator: Aggregator, round_: Round) -> Aggregate:
+        return lambda rows: self.aggregate(aggregator, round_, rows)
+
+    @property
+    def memory(self) -> DefenseState:
+        """All that is remembered: the filter's memory, the last model, the generator. It can be saved."""
+        position = dict(self._rng.bit_generator.state)
+        return DefenseState(self._name, self.state, self._model, position)
+
+    @memory.setter
+    def memory(self, found: DefenseState) -> None:
+        if found.filter != self._name:
+            raise InputError(
+                f"This memory was made by {found.filter}, but the filter is {self._name}. "
+                "Go on with the filter that made it, or start with an empty memory."
+            )
+        self._rng.bit_generator.state = found.generator
+        self.state, self._model = found.memory, found.model
+
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write all that is remembered to a file: the filter's memory, the last model, the generator."""
-        save_state(path, DefenseState(self.state, self._model, dict(self._rng.bit_generator.state)))
+        """Write all that is remembered to a file."""
+        save_state(path, self.memory)
 
     def load(self, path: str | os.PathLike[str], like: Array = None) -> None:
         """Go on where the defense that wrote the file was; see `load_state` for `like`."""
         found = load_state(path, like)
-        if not isinstance(found, DefenseState) or type(found.filter) is not type(self.state):
+        if not isinstance(found, DefenseState):
             raise InputError(
-                f"{path} holds no memory of a Defense with this filter. Load it with the filter it was saved with, "
-                "or, if it is from `save_state`, set `defense.state = load_state(...)`."
+                f"{path} does not hold the memory of a Defense. Load a file that `Defense.save` wrote."
             )
-        self.state, self._model, self._rng.bit_generator.state = found.filter, found.model, found.generator
+        try:
+            self.memory = found
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from error
 
     def __repr__(self) -> str:
-        return f"Defense({self.filter}, {self.rule}, fallback={self.fallback})"
+        return f"Defense({self.filter}, {self.aggregator}, fallback={self.fallback})"
+
+
+def described(filter: Filter[Any]) -> str:
+    """Return a filter with its parameters in words, the same in every process."""
+    return repr(filter) if dataclasses.is_dataclass(filter) else type(filter).__qualname__

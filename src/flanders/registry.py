@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
-from flanders.types import InputError, did_you_mean
+from flanders.checks import InputError, did_you_mean
 
 T = TypeVar("T")
 

@@ -18,7 +18,8 @@ import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
-from flanders.types import Array, InputError, to_numpy
+from flanders.arrays import Array, to_numpy
+from flanders.checks import InputError
 
 FORMAT = "flanders-state-1"
 C = TypeVar("C", bound=type)

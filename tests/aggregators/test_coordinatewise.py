@@ -10,7 +10,8 @@ from hypothesis.extra import numpy as hnp
 
 from flanders.aggregators import FedAvg, MeanAroundMedian, Median, TrimmedMean
 from flanders.aggregators.coordinatewise import mean_around_median
-from flanders.types import InputError, Round
+from flanders.checks import InputError
+from flanders.round import Round
 
 matrices = hnp.arrays(
     np.float64,

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flanders.aggregators import CenteredClipping, FLTrust, GeometricMedian
-from flanders.types import InputError
+from flanders.checks import InputError
 
 
 def sum_of_distances(point: np.ndarray, rows: np.ndarray, weights: np.ndarray) -> float:

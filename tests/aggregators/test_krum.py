@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flanders.aggregators import Bulyan, Krum, MultiKrum
-from flanders.types import InputError, Round
+from flanders.checks import InputError
+from flanders.round import Round
 
 LINE = np.array([[0.0], [1.0], [3.0], [3.5], [5.0], [6.0], [100.0]])
 """Squared distances to the m - b - 2 = 4 nearest of seven with b = 1:

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flanders.aggregators import Bucketing, FedAvg, Nnm, NormClipping
-from flanders.types import InputError, Round
+from flanders.checks import InputError
+from flanders.round import Round
 
 
 def test_nearest_neighbour_mixing_by_hand() -> None:

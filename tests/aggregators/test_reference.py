@@ -3,7 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flanders.aggregators import Bulyan, BulyanReference, FedAvg, MultiKrum, MultiKrumReference
+from flanders.aggregators import Bulyan, FedAvg, MultiKrum
+from flanders.published.aggregators import BulyanReference, MultiKrumReference
 
 
 def models(m, d=6, seed=0):

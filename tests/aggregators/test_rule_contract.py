@@ -15,9 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flanders.aggregators import AGGREGATORS, PREAGGREGATORS, Rule
+from flanders.aggregators import Aggregator
+from flanders.arrays import to_numpy
+from flanders.catalog import AGGREGATORS, PREAGGREGATORS
+from flanders.checks import InputError
 from flanders.registry import Registry
-from flanders.types import InputError, Round, to_numpy
+from flanders.round import Round
 
 NOT_ROBUST = {"fedavg"}
 ALWAYS_WEIGHTED = {"fedavg", "bucketing", "multi-krum-reference"}
@@ -73,7 +76,7 @@ def as_round(parts: dict[str, Any], to: Any = np.asarray, dtype: str = "float64"
 def apply(rule: Any, round_: Round, seed: int = 0) -> Any:
     """Return the model of a rule, the rows of a pre-aggregator."""
     rng = np.random.default_rng(seed)
-    return rule.aggregate(round_, rng) if isinstance(rule, Rule) else rule.prepare(round_, rng).updates
+    return rule.aggregate(round_, rng) if isinstance(rule, Aggregator) else rule.prepare(round_, rng).updates
 
 
 def test_the_registered_names_are_these() -> None:
@@ -117,7 +120,7 @@ def test_the_order_in_which_clients_come_is_irrelevant(name, parameters, m):
     order = np.random.default_rng(5).permutation(m)
     shuffled = {**parts, "updates": parts["updates"][order], "weights": parts["weights"][order]}
     shuffled["clients"] = tuple(parts["clients"][i] for i in order)
-    if isinstance(rule, Rule):
+    if isinstance(rule, Aggregator):
         np.testing.assert_allclose(apply(rule, as_round(shuffled)), apply(rule, as_round(parts)), atol=1e-12)
         return
     before, after = (rule.prepare(as_round(p), np.random.default_rng(0)) for p in (parts, shuffled))

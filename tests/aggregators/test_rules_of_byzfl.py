@@ -28,7 +28,7 @@ from flanders.aggregators import (
     NormClipping,
     TrimmedMean,
 )
-from flanders.types import Round
+from flanders.round import Round
 from peers import byzfl
 
 theirs = byzfl("aggregators.aggregators")

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from flanders.aggregators import DnC
-from flanders.spectral import DivideAndConquer, relative_to_cut
-from flanders.types import InputError, Round
+from flanders.checks import InputError
+from flanders.linalg.spectral import DivideAndConquer, relative_to_cut
+from flanders.round import Round
 
 scores = hnp.arrays(
     np.float64,

@@ -20,9 +20,9 @@ import numpy as np
 import pytest
 
 from flanders.aggregators import Bulyan, FedAvg, Krum, Median, MultiKrum, TrimmedMean
-from flanders.geometry import squared_distances
-from flanders.neighbours import bulyan_rows, multi_krum_rows
-from flanders.types import InputError
+from flanders.checks import InputError
+from flanders.linalg.neighbours import bulyan_rows, multi_krum_rows
+from flanders.linalg.products import squared_distances
 from peers import flower, flower_model, flower_replies
 
 theirs = flower()

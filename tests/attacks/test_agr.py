@@ -5,7 +5,7 @@ import pytest
 
 from flanders.attacks import AgrMinMax, AgrMinSum, AgrTailored, View
 from flanders.attacks.agr import DIRECTIONS, selected_rows
-from flanders.geometry import squared_distances
+from flanders.linalg.products import squared_distances
 
 
 def random_view(seed: int, m: int = 15, b: int = 4, d: int = 25) -> View:

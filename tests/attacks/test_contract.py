@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from flanders.attacks import ATTACKS, Attack, View
+from flanders.arrays import to_numpy
+from flanders.attacks import Attack, View
+from flanders.catalog import ATTACKS
+from flanders.checks import InputError
 from flanders.state import load_state, save_state
-from flanders.types import InputError, to_numpy
 from libraries import LIBRARIES
 
 M, B, D = 9, 3, 12

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from flanders.attacks import ATTACKS, Attack, KeptSignature, Lie, NoisyClones, OnOff, SlowDrift, View
+from flanders.attacks import Attack, KeptSignature, Lie, NoisyClones, OnOff, SlowDrift, View
+from flanders.catalog import ATTACKS
 from flanders.simulation import Setting, Simulation
 
 RNG = np.random.default_rng(0)

@@ -5,8 +5,8 @@ import pytest
 
 from flanders.attacks import Opt, OptTrimmedMean, View
 from flanders.attacks.rows import simulated_copies
-from flanders.geometry import squared_distances
-from flanders.neighbours import krum_scores
+from flanders.linalg.neighbours import krum_scores
+from flanders.linalg.products import squared_distances
 
 
 def line_view(b: int, *benign: float) -> View:

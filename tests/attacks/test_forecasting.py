@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from flanders.attacks import Mar, View, forecasting
-from flanders.types import InputError
+from flanders.checks import InputError
 
 RNG = np.random.default_rng(0)
 X = np.array([[1.0, 0.0, 5.0], [0.0, 1.0, 5.0]])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from flanders.attacks import Mimic, Static, View
-from flanders.types import InputError
+from flanders.checks import InputError
 
 BENIGN = np.array([[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]])
 VIEW = View(

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from flanders.attacks import AgrMinMaxReference, LieReference, OptReference, View
-from flanders.attacks.reference import reference_z
-from flanders.geometry import squared_distances
-from flanders.neighbours import krum_scores
-from flanders.types import InputError
+from flanders.attacks import View
+from flanders.checks import InputError
+from flanders.linalg.neighbours import krum_scores
+from flanders.linalg.products import squared_distances
+from flanders.published.attacks import AgrMinMaxReference, LieReference, OptReference, reference_z
 
 RNG = np.random.default_rng(0)
 

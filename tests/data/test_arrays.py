@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flanders.checks import InputError
 from flanders.data import Dataset, from_arrays, stratified_split
-from flanders.types import InputError
 
 
 def test_arrays_are_cast_and_split_by_class(rng):

@@ -11,8 +11,8 @@ import types
 import numpy as np
 import pytest
 
+from flanders.checks import InputError
 from flanders.data import Cifar10, Cifar100
-from flanders.types import InputError
 
 FORMS = ["binary", "python 2", "python 3"]
 

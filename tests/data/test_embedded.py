@@ -7,8 +7,8 @@ import sys
 import numpy as np
 import pytest
 
+from flanders.checks import InputError
 from flanders.data import DATASETS, Digits, Synthetic
-from flanders.types import InputError
 
 
 @pytest.mark.parametrize("name", ["digits", "synthetic"])

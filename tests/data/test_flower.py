@@ -10,10 +10,10 @@ from abc import ABC, abstractmethod
 import numpy as np
 import pytest
 
+from flanders.checks import InputError
 from flanders.data import FlowerPartition
 from flanders.experiments import parse_spec
 from flanders.experiments.build import make_setting
-from flanders.types import InputError
 
 LABELS = np.random.default_rng(0).permutation(np.repeat(np.arange(10), 300))
 

@@ -10,9 +10,9 @@ import sys
 import numpy as np
 import pytest
 
+from flanders.checks import InputError
 from flanders.data import FashionMnist, FashionMnistReference, Mnist, MnistReference
 from flanders.data.mnist import FILES
-from flanders.types import InputError
 
 
 def idx(array):

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flanders.checks import InputError
 from flanders.data import PARTITIONS, Dirichlet, DirichletEqual, FlowerPartition, Iid, Shards
-from flanders.types import InputError
 
 VARIANTS = [
     Iid(),

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from flanders.checks import InputError
 from flanders.data.unpickling import STAND_INS, PickledArray, unpickle
-from flanders.types import InputError
 
 PATH = Path("data_batch_1")
 

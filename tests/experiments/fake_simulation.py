@@ -7,21 +7,21 @@ statement.
 
 from __future__ import annotations
 
-import math
 import os
 import signal
 import sqlite3
 import sys
 import time
 import types
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from flanders import Round, View, defend
+from flanders.checks import InputError, resolve_count
+from flanders.record import RoundRecord
 from flanders.registry import Registry
-from flanders.types import InputError, resolve_count
 
 D = 12
 
@@ -67,24 +67,6 @@ class Setting:
     data_dir: Any = None
 
 
-@dataclass(frozen=True)
-class RoundRecord:
-    number: int
-    accuracy: float
-    loss: float
-    attack_success: float
-    seconds: dict[str, float]
-    clients: tuple[int, ...]
-    malicious: Any
-    kept: Any
-    scores: Any
-    probabilities: Any
-    unusable: tuple[int, ...]
-    note: str
-    threshold: float
-    reasons: dict[int, str] = field(default_factory=dict)
-
-
 class Simulation:
     def __init__(self, setting: Setting, dataset: Any = None) -> None:
         self.setting = setting
@@ -122,24 +104,11 @@ class Simulation:
             lambda rows: s.aggregator.aggregate(round_.take(rows), rng),
         )
         self.model, self.filter_state, self.round_number = outcome.model, outcome.state, number
-        kept = np.isin(np.arange(m), outcome.kept)
-        scores = np.full(m, math.nan) if outcome.scores is None else outcome.scores.values
         loss = float(np.mean((1 - self.model) ** 2))
-        return RoundRecord(
-            number,
-            1 / (1 + loss),
-            loss,
-            math.nan,
-            {"train": time.perf_counter() - begun},
-            round_.clients,
-            malicious,
-            kept,
-            scores,
-            None,
-            (),
-            outcome.note,
-            float(np.max(scores[kept])) if kept.any() else math.nan,
-        )
+        truth = zip(outcome.clients, malicious.tolist(), strict=True)
+        clients = tuple(replace(record, malicious=bad) for record, bad in truth)
+        seconds = {"train": time.perf_counter() - begun}
+        return RoundRecord(number, clients, outcome.note, 1 / (1 + loss), loss, seconds=seconds)
 
     def state_dict(self) -> dict[str, Any]:
         return {

@@ -4,9 +4,8 @@ from importlib import metadata
 
 import pytest
 
-from flanders import ATTACKS, InputError
+from flanders import ATTACKS, InputError, catalog
 from flanders.cli import main
-from flanders.experiments import catalog
 from flanders.experiments.build import make_setting
 from flanders.experiments.spec import parse_spec
 

@@ -8,18 +8,18 @@ import pytest
 from flanders import InputError
 from flanders.cli import main
 from flanders.experiments.build import Datasets, versions
-from flanders.experiments.crosstable import crosstable
 from flanders.experiments.runner import work
 from flanders.experiments.spec import parse_spec
-from flanders.experiments.store import Store
-from flanders.experiments.summary import attack_of, summarise
+from flanders.report.crosstable import crosstable
+from flanders.results.store import Store
+from flanders.results.summary import attack_of, summarise
 
 FEDERATION = {"clients": 8, "rounds": 2, "seed": [0, 1]}
 GRID = {
     "data": {"dataset": "synthetic"},
     "federation": FEDERATION,
     "attack": {"name": ["gauss", "lie"], "fraction": [0.25, 0.5]},
-    "filter": {"name": ["keep-all", {"name": "flanders", "keep": ["auto", "m-b"]}]},
+    "filter": {"name": ["keep-all", {"name": "flanders", "keep": [3, "m-b"]}]},
 }
 
 
@@ -42,7 +42,7 @@ def test_attacks_stand_by_defences_with_mean_and_range_over_seeds(run, capsys):
     path = run(GRID)
     assert main(["table", str(path)]) == 0
     header, _, *rows = lines(capsys.readouterr().out)
-    flanders = [f"flanders + fedavg (filter.keep={keep})" for keep in ("auto", "m-b")]
+    flanders = [f"flanders + fedavg (filter.keep={keep})" for keep in ("3", "m-b")]
     assert header == ["attack", "r", "keep-all + fedavg", *flanders]
     assert [row[:2] for row in rows] == [["gauss", "0.25"], ["gauss", "0.5"], ["lie", "0.25"], ["lie", "0.5"]]
     cell = ("gauss", 0.25, "keep-all")

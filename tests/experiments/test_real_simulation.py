@@ -13,10 +13,10 @@ import torch
 from experiments.conftest import command, decisions, finish
 from flanders.experiments.build import Datasets, make_setting, make_simulation, versions
 from flanders.experiments.runner import work
-from flanders.experiments.schema import ResultsError
 from flanders.experiments.spec import parse_spec, read_specs
-from flanders.experiments.store import Store
-from flanders.experiments.summary import summarise
+from flanders.results.schema import ResultsError
+from flanders.results.store import Store
+from flanders.results.summary import summarise
 
 MAIN = ("-m", "flanders")
 SPEC = """

@@ -17,11 +17,11 @@ from flanders.experiments import runner
 from flanders.experiments.build import Datasets, versions
 from flanders.experiments.events import RoundEnded, RunEnded, RunStarted
 from flanders.experiments.runner import Pace, work
-from flanders.experiments.schema import ResultsError
 from flanders.experiments.spec import read_specs
-from flanders.experiments.store import Store
-from flanders.experiments.summary import summarise
 from flanders.experiments.workers import Interrupt, run_grid
+from flanders.results.schema import ResultsError
+from flanders.results.store import Store
+from flanders.results.summary import summarise
 
 
 def never():

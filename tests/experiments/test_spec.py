@@ -10,8 +10,9 @@ import pytest
 import flanders
 from flanders import InputError
 from flanders.experiments.build import make_setting
-from flanders.experiments.spec import RunSpec, parse_spec, read_specs
+from flanders.experiments.spec import parse_spec, read_specs
 from flanders.experiments.values import COUNT_OR_FRACTION
+from flanders.results.run import RunSpec
 
 pytestmark = pytest.mark.usefixtures("fake")
 

@@ -12,13 +12,12 @@ import numpy as np
 import pytest
 
 from flanders import InputError
-from flanders.experiments import claims, schema, store
-from flanders.experiments.export import export_csv, export_parquet
-from flanders.experiments.schema import ResultsError, reading
-from flanders.experiments.sections import Options
-from flanders.experiments.spec import RunSpec
-from flanders.experiments.store import ClaimLost, Store
-from flanders.experiments.summary import summarise
+from flanders.results import claims, schema, store
+from flanders.results.export import export_csv, export_parquet
+from flanders.results.run import Options, RunSpec
+from flanders.results.schema import ResultsError, reading
+from flanders.results.store import ClaimLost, Store
+from flanders.results.summary import summarise
 
 
 def spec(seed=0):

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from flanders.filters.company import company, least_of_the_upper_kind
+from flanders.filters.fingerprint.crowd import company, least_of_the_upper_kind
 
 
 def test_common_is_the_mean_cosine_with_the_others_of_the_group():

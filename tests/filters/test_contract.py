@@ -15,7 +15,6 @@ VARIANTS = {
     "flanders": [
         {"keep": 0.7},
         {"threshold": 0.5},
-        {"keep": "auto"},
         {"keep": 0.7, "method": "reference", "sample": 20, "iterations": 20},
         {"keep": 0.7, "order": 2, "window": 3},
         {"keep": 0.7, "sample": 20},

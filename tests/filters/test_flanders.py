@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from flanders import Defense, FedAvg, Flanders, InputError, Round
-from flanders.filters.reduction import count_sketch
+from flanders.filters.forecast.reduction import count_sketch
 
 
 def direct_score(history, globals_, round_, order=1):
@@ -267,7 +267,7 @@ def test_a_poisoner_outside_the_fixed_sample_is_seen_by_all_parameters_and_by_sk
 
 
 def test_the_reference_method_scores_by_the_published_codes_forecast(rounds):
-    from flanders import mar
+    from flanders.linalg import mar
 
     filter_ = Flanders(keep=4, method="reference", sample=15)
     state = filter_.init(np.random.default_rng(1))

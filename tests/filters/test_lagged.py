@@ -3,8 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flanders.filters import FLDetector, FLDetectorLagged
-from flanders.types import InputError, Round
+from flanders.checks import InputError
+from flanders.filters import FLDetector
+from flanders.published.fldetector import FLDetectorLagged
+from flanders.round import Round
 
 
 def last_scores(filter_, bad_before, bad_now):

@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from flanders import Defense, Flanders
-from flanders.filters.layers import in_which, squares_by_layer
-from flanders.types import InputError, Round
+from flanders.checks import InputError
+from flanders.filters.fingerprint.explanation import in_which, squares_by_layer
+from flanders.round import Round
 
 LAYERS = {"a": 3, "b": 1000, "c": 1}
 

@@ -7,9 +7,10 @@ import itertools
 import numpy as np
 import pytest
 
-from flanders import Defense, DnCFilter, FLDetector, KMeans, Median, Persistence, Round, calibration
-from flanders.clustering import line_clusters, num_clusters
+from flanders import Defense, DnCFilter, FLDetector, KMeans, Median, Persistence, Round
 from flanders.filters.fldetector import hessian_times
+from flanders.filters.forecast import probability as calibration
+from flanders.linalg.clusters import line_clusters, num_clusters
 
 
 def test_the_hessian_estimate_satisfies_the_secant_equation_and_finds_a_quadratic(rng):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from flanders import Defense, Flanders, InputError
-from flanders.filters.reduction import most_varied_columns, sample_of_layers
+from flanders.filters.forecast.reduction import most_varied_columns, sample_of_layers
 
 LAYERS = (30, 4, 12, 6)
 

@@ -7,8 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from flanders import Defense, FedAvg, Flanders, Median
-from flanders.filters.signature import (
+from flanders import Defense, FedAvg, Fingerprint, Flanders, Median
+from flanders.checks import InputError
+from flanders.filters.fingerprint.decision import t_limit, t_tail, typical_level
+from flanders.filters.fingerprint.questions import (
     Signatures,
     apartness,
     marks_to_compare_with,
@@ -16,9 +18,7 @@ from flanders.filters.signature import (
     originality,
     standing_out,
 )
-from flanders.filters.verdict import t_limit, t_tail, typical_level
 from flanders.state import load_state, save_state
-from flanders.types import InputError
 
 D = 400
 
@@ -43,7 +43,7 @@ class Federation:
 def attacked(attack, rounds=8, fraction=0.8, clients=40, filter_=None, seed=0):
     """Run rounds with attackers from the third on, other ones each time; return dropped and malicious, by round."""
     federation, found = Federation(clients, seed), []
-    defense = Defense(filter_ or Flanders(keep="auto"), seed=0)
+    defense = Defense(filter_ or Fingerprint(), seed=0)
     for number in range(1, rounds + 1):
         updates, bad = federation.updates(), np.zeros(clients, dtype=bool)
         if number >= 3 and attack is not None:
@@ -157,14 +157,14 @@ def test_a_smaller_allowed_rate_drops_fewer():
         return updates
 
     strict, lax = (
-        sum(d.sum() for d, _ in attacked(slightly_off, filter_=Flanders(keep="auto", max_false_positive_rate=rate)))
+        sum(d.sum() for d, _ in attacked(slightly_off, filter_=Fingerprint(max_false_positive_rate=rate)))
         for rate in (1e-6, 0.2)
     )
     assert strict < lax
 
 
 def test_too_few_survivors_leave_the_model_as_it_is_and_say_so(caplog):
-    federation, defense = Federation(), Defense(Flanders(keep="auto"), seed=0)
+    federation, defense = Federation(), Defense(Fingerprint(), seed=0)
     for _ in range(4):
         federation.model = defense(federation.updates(), global_model=federation.model).model
     outcome = defense(federation.model + 100 * federation.rng.normal(size=(40, D)), global_model=federation.model)
@@ -175,7 +175,7 @@ def test_too_few_survivors_leave_the_model_as_it_is_and_say_so(caplog):
 
 
 def test_when_the_clients_have_changed_for_good_they_are_accepted_again_after_a_while():
-    federation, defense = Federation(), Defense(Flanders(keep="auto"), seed=0)
+    federation, defense = Federation(), Defense(Fingerprint(), seed=0)
     for _ in range(4):
         federation.model = defense(federation.updates(), global_model=federation.model).model
     federation.own = 3 * federation.rng.normal(size=federation.own.shape)
@@ -185,7 +185,7 @@ def test_when_the_clients_have_changed_for_good_they_are_accepted_again_after_a_
 
 
 def test_a_newcomer_is_judged_by_the_crowd():
-    federation, defense = Federation(), Defense(Flanders(keep="auto"), seed=0)
+    federation, defense = Federation(), Defense(Fingerprint(), seed=0)
     for _ in range(4):
         federation.model = defense(federation.updates()[:30], global_model=federation.model).model
     updates = federation.updates()
@@ -195,7 +195,7 @@ def test_a_newcomer_is_judged_by_the_crowd():
 
 
 def test_newcomers_may_be_of_a_kind_that_few_clients_are_of():
-    federation, defense = Federation(), Defense(Flanders(keep="auto"), seed=0)
+    federation, defense = Federation(), Defense(Fingerprint(), seed=0)
     long = np.arange(40) % 6 == 0  # they take twice as many steps
     for number in range(1, 7):
         updates = federation.updates()
@@ -209,7 +209,7 @@ def test_newcomers_may_be_of_a_kind_that_few_clients_are_of():
 
 
 def test_who_sends_the_same_again_after_a_round_without_survivors_is_accepted():
-    federation, defense = Federation(), Defense(Flanders(keep="auto"), seed=0)
+    federation, defense = Federation(), Defense(Fingerprint(), seed=0)
     for _ in range(4):
         federation.model = defense(federation.updates(), global_model=federation.model).model
     honest = federation.updates()
@@ -220,7 +220,7 @@ def test_who_sends_the_same_again_after_a_round_without_survivors_is_accepted():
 
 
 def test_newcomers_cannot_have_a_client_dropped_by_copying_it():
-    federation, defense = Federation(), Defense(Flanders(), seed=0)
+    federation, defense = Federation(), Defense(Fingerprint(), seed=0)
     for _ in range(4):
         federation.model = defense(federation.updates()[:30], global_model=federation.model).model
     updates = federation.updates()
@@ -230,7 +230,7 @@ def test_newcomers_cannot_have_a_client_dropped_by_copying_it():
 
 
 def test_everyone_alike_is_kept_in_the_first_two_rounds_and_the_fallback_rule_serves():
-    federation, defense = Federation(), Defense(Flanders(keep="auto"), FedAvg(), fallback=Median(), seed=0)
+    federation, defense = Federation(), Defense(Fingerprint(), FedAvg(), fallback=Median(), seed=0)
     for _ in range(2):
         updates = federation.updates()
         outcome = defense(updates, global_model=federation.model)
@@ -244,7 +244,7 @@ def test_everyone_alike_is_kept_in_the_first_two_rounds_and_the_fallback_rule_se
 
 @pytest.mark.parametrize("clients", [5, 10, 40])
 def test_a_minority_that_drowns_the_others_from_the_first_round_on_is_dropped_from_then_on(clients):
-    federation, defense, loud = Federation(clients), Defense(Flanders(), seed=0), clients * 2 // 5
+    federation, defense, loud = Federation(clients), Defense(Fingerprint(), seed=0), clients * 2 // 5
     for number in range(8):
         updates = federation.updates()
         updates[:loud] = federation.model + 300 * federation.rng.normal(size=(loud, D))
@@ -257,7 +257,7 @@ def test_a_minority_that_drowns_the_others_from_the_first_round_on_is_dropped_fr
 
 
 def test_how_many_times_its_usual_length_is_told_as_it_is_however_long_ago_that_was():
-    federation, defense = Federation(), Defense(Flanders(), seed=0)
+    federation, defense = Federation(), Defense(Fingerprint(), seed=0)
     for number in range(9):
         updates = federation.updates()
         if number >= 3:
@@ -270,7 +270,7 @@ def test_how_many_times_its_usual_length_is_told_as_it_is_however_long_ago_that_
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_client_that_sends_the_global_model_back_blinds_nobody(dtype):
-    federation, defense = Federation(), Defense(Flanders(), seed=0)
+    federation, defense = Federation(), Defense(Fingerprint(), seed=0)
     federation.model = federation.model.astype(dtype)
     for number in range(8):
         updates = federation.updates().astype(dtype)
@@ -285,7 +285,7 @@ def test_a_client_that_sends_the_global_model_back_blinds_nobody(dtype):
 
 
 def test_who_once_sent_nothing_is_not_held_to_it():
-    federation, defense = Federation(), Defense(Flanders(), seed=0)
+    federation, defense = Federation(), Defense(Fingerprint(), seed=0)
     for number in range(6):
         updates = federation.updates()
         if number < 2:
@@ -296,7 +296,7 @@ def test_who_once_sent_nothing_is_not_held_to_it():
 
 
 def test_a_round_of_few_clients_makes_nobody_forgotten():
-    federation, defense = Federation(), Defense(Flanders(), seed=0)
+    federation, defense = Federation(), Defense(Fingerprint(), seed=0)
     for number in range(5):
         rows = range(3) if number == 3 else range(40)
         outcome = defense(federation.updates()[list(rows)], rows, global_model=federation.model)
@@ -305,7 +305,7 @@ def test_a_round_of_few_clients_makes_nobody_forgotten():
 
 
 def test_however_many_rounds_fail_in_a_row_the_next_one_is_judged():
-    federation, defense = Federation(), Defense(Flanders(), seed=0)
+    federation, defense = Federation(), Defense(Fingerprint(), seed=0)
     for _ in range(4):
         federation.model = defense(federation.updates(), global_model=federation.model).model
     signatures = replace(defense.state.signatures, failures=10**6)
@@ -314,11 +314,11 @@ def test_however_many_rounds_fail_in_a_row_the_next_one_is_judged():
 
 
 def test_the_memory_can_be_saved_and_goes_on_to_the_same_decisions(tmp_path):
-    federation, defense = Federation(), Defense(Flanders(keep="auto"), seed=0)
+    federation, defense = Federation(), Defense(Fingerprint(), seed=0)
     for _ in range(4):
         defense(federation.updates(), global_model=federation.model)
     save_state(tmp_path / "state.npz", defense.state)
-    again = Defense(Flanders(keep="auto"), seed=0)
+    again = Defense(Fingerprint(), seed=0)
     again.state = load_state(tmp_path / "state.npz")
     updates = federation.updates()
     updates[:10] = -updates[:10]
@@ -328,7 +328,7 @@ def test_the_memory_can_be_saved_and_goes_on_to_the_same_decisions(tmp_path):
 
 
 def test_probabilities_go_with_the_verdict():
-    federation, defense = Federation(), Defense(Flanders(keep="auto"), seed=0)
+    federation, defense = Federation(), Defense(Fingerprint(), seed=0)
     for _ in range(4):
         defense(federation.updates(), global_model=federation.model)
     updates = federation.updates()
@@ -340,7 +340,7 @@ def test_probabilities_go_with_the_verdict():
 
 def test_parameters_of_the_paper_s_filter_are_refused():
     with pytest.raises(InputError, match=r"keep='auto'.*fixes `window`"):
-        Flanders(keep="auto", window=5)
+        Fingerprint(window=5)
     with pytest.raises(InputError, match="must be a number or 'auto'"):
         Flanders(keep="automatic")
 
@@ -411,7 +411,7 @@ def test_what_clients_had_in_common_is_not_forgotten_while_a_majority_pulls_ever
 
 @pytest.mark.parametrize(("rounds", "accepted"), [(1, False), (20, True)])
 def test_who_was_away_for_long_may_have_changed_more(rounds, accepted):
-    federation, defense = Federation(), Defense(Flanders(keep="auto"), seed=0)
+    federation, defense = Federation(), Defense(Fingerprint(), seed=0)
     for _ in range(4):
         federation.model = defense(federation.updates(), global_model=federation.model).model
     for _ in range(rounds):
@@ -424,7 +424,7 @@ def test_who_was_away_for_long_may_have_changed_more(rounds, accepted):
 
 @pytest.mark.parametrize(("clients", "lowest"), [(3, (np.inf, 1.0)), (40, (0.46, 0.01))])
 def test_three_clients_say_nothing_about_what_clients_have_in_common(clients, lowest):
-    federation, defense = Federation(clients), Defense(Flanders(keep="auto"), seed=0)
+    federation, defense = Federation(clients), Defense(Fingerprint(), seed=0)
     for _ in range(4):
         outcome = defense(federation.updates(), global_model=federation.model)
     assert outcome.dropped == ()
@@ -442,7 +442,7 @@ def test_nobody_is_dropped_when_all_have_more_in_common_than_before():
 
 def test_whoever_is_not_told_whom_to_keep_finds_out():
     federations, found = [Federation(), Federation()], []
-    for federation, defense in zip(federations, (Defense(seed=0), Defense(Flanders(keep="auto"))), strict=True):
+    for federation, defense in zip(federations, (Defense(seed=0), Defense(Fingerprint())), strict=True):
         for _ in range(4):
             updates = federation.updates()
             updates[:2] *= 1 if federation.number < 4 else 4
@@ -487,7 +487,7 @@ def test_what_is_typical_follows_the_honest_minority_when_the_majority_jumps():
 
 
 def test_the_outcome_says_why_a_client_was_dropped():
-    federation, defense = Federation(), Defense(Flanders(keep="auto"), seed=0)
+    federation, defense = Federation(), Defense(Fingerprint(), seed=0)
     for _ in range(4):
         defense(federation.updates(), global_model=federation.model)
     updates = federation.updates()
@@ -506,7 +506,7 @@ def test_the_outcome_says_why_a_client_was_dropped():
 
 def test_the_outcome_says_in_which_layers_an_update_is_abnormal():
     layers = {"body.weight": 300, "body.bias": 20, "head.weight": 80}
-    federation, defense = Federation(), Defense(Flanders(keep="auto"), seed=0)
+    federation, defense = Federation(), Defense(Fingerprint(), seed=0)
     for _ in range(4):
         defense(federation.updates(), global_model=federation.model, layers=layers)
     updates = federation.updates()
@@ -519,7 +519,7 @@ def test_the_outcome_says_in_which_layers_an_update_is_abnormal():
 
 
 def test_the_memory_is_bounded_however_many_ids_appear():
-    federation, defense = Federation(), Defense(Flanders(keep="auto"), seed=0)
+    federation, defense = Federation(), Defense(Fingerprint(), seed=0)
     for number in range(30):
         names = [f"client-{number}-{i}" if i < 20 else f"client-{i}" for i in range(40)]
         outcome = defense(federation.updates(), names, global_model=federation.model)

@@ -1,4 +1,4 @@
-"""What `Flanders(keep="auto")` remembers of accepted clients, and how it weighs what they answer."""
+"""What `Fingerprint()` remembers of accepted clients, and how it weighs what they answer."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from filters.test_signature import Federation, attacked, rates
-from flanders import Defense, Flanders, Round
-from flanders.filters.company import Company, company
-from flanders.filters.signature import ANY, CHANNELS, COMPANY, Answers, ask, in_common
-from flanders.filters.verdict import deviations, judge
-from flanders.geometry import gram
+from flanders import Defense, Fingerprint, Round
+from flanders.filters.fingerprint.crowd import Company, company
+from flanders.filters.fingerprint.decision import deviations, judge
+from flanders.filters.fingerprint.questions import ANY, CHANNELS, COMPANY, Answers, ask, in_common
+from flanders.linalg.products import gram
 
 
 def known_clients(rounds=4, clients=40):
     """Return a federation and a defence that knows its clients."""
-    federation, defense = Federation(), Defense(Flanders(), seed=0)
+    federation, defense = Federation(), Defense(Fingerprint(), seed=0)
     for _ in range(rounds):
         federation.model = defense(federation.updates()[:clients], global_model=federation.model).model
     return federation, defense

@@ -11,7 +11,7 @@ import pytest
 from flanders.aggregators import Median
 from flanders.attacks import Gauss
 from flanders.data import Digits, Dirichlet
-from flanders.filters import Flanders
+from flanders.filters import Fingerprint
 from flanders.models import Mlp2
 from flanders.simulation import Setting, Simulation, Training
 from flower.clients import nodes_running
@@ -93,7 +93,7 @@ def test_the_protected_run_gains_what_the_simulator_predicts(run_app):
             accuracies.append(list(Simulation(setting).run())[-1].accuracy)
         return sum(accuracies) / 3
 
-    predicted = simulated(filter=Flanders(), fallback=Median()) - simulated()
+    predicted = simulated(filter=Fingerprint(), fallback=Median()) - simulated()
     gained = run_app()[1][10] - run_app(protected=False)[1][10]
     assert gained == pytest.approx(predicted, abs=0.15)
 

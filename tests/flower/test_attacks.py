@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from flanders import Flanders
-from flanders.attacks import ATTACKS, Gauss, Mar, SignFlip, View
+from flanders.attacks import Gauss, Mar, SignFlip, View
+from flanders.catalog import ATTACKS
+from flanders.checks import InputError
 from flanders.flower import FilteredStrategy
 from flanders.flower.attacks import _last_layer, poisoned
 from flanders.flower.plan import Plan
-from flanders.types import InputError
 from flower.federation import Client, LocalGrid, app, model, strategies
 from peers import flower
 

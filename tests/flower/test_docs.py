@@ -11,7 +11,7 @@ import pytest
 from flanders.cli import main
 from flanders.flower.identity import Asked
 from flanders.flower.recording import RoundReport, Verdict
-from flanders.flower.replies import Fate
+from flanders.record import Fate
 from flower.federation import app, grid_of, model
 
 GUIDE = Path(__file__).parents[2] / "docs" / "flower.md"

@@ -15,18 +15,19 @@ import torch
 from torch import nn
 
 from experiments.conftest import command, finish
+from flanders import catalog
 from flanders.aggregators import Median
 from flanders.attacks import AgrMinMax, Gauss, Lie
+from flanders.checks import InputError
 from flanders.cli import main
-from flanders.experiments import catalog
-from flanders.experiments.spec import FLOWER, SIMULATOR, parse_spec
-from flanders.experiments.summary import summarise
+from flanders.experiments.spec import parse_spec
 from flanders.filters import Flanders, FLDetector
-from flanders.flower.engine import FlowerSimulation
-from flanders.flower.engine_runtime import Link
+from flanders.flower.engine.runtime import Link
+from flanders.flower.engine.simulation import FlowerSimulation
 from flanders.models import BatchNorm2d, ModelSpec, SmallCnn
+from flanders.results.run import FLOWER, SIMULATOR
+from flanders.results.summary import summarise
 from flanders.simulation import Backdoor, LabelFlip, Setting, Simulation
-from flanders.types import InputError
 from flower.clients import nodes_running
 from flower.federation import LocalGrid
 

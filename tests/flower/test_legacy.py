@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from flanders import DistanceToGlobal, Flanders
+from flanders.checks import InputError
 from flanders.flower.legacy import FilteredLegacyStrategy
-from flanders.types import InputError
 from peers import flower
 
 common = flower("common")

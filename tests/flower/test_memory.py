@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from flanders import FILTERS, DistanceToGlobal, Flanders, KeepAll, save_state
+from flanders.checks import InputError
 from flanders.flower import Ban, FilteredStrategy
 from flanders.flower.memory import FILE
-from flanders.types import InputError
 from flower.federation import LocalGrid, app, content, flat, grid_of, model, strategies
 
 START = model((6, 7), (7,))

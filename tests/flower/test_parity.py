@@ -33,7 +33,7 @@ FILTERS_UNDER_TEST = [
 ]
 
 
-class Rule(strategies.FedAvg):
+class Aggregator(strategies.FedAvg):
     """One of our rules as a Flower strategy, so that nothing but the wrapper differs from the simulator."""
 
     def __init__(self, rule, round_):
@@ -87,7 +87,7 @@ def test_wrapper_and_simulator_decide_the_same_to_the_last_bit(filter_, data, mo
     for _ in simulation.run():
         pass
     rounds = {number: round_ for number, (round_, _) in enumerate(seen, start=1)}
-    strategy = FilteredStrategy(Rule(Median(), rounds), filter_, identify=lambda node: node.node_id)
+    strategy = FilteredStrategy(Aggregator(Median(), rounds), filter_, identify=lambda node: node.node_id)
     strategy._memory = replace(strategy._memory, state=filter_.init(stream))  # with the secrets it has there
     grid = LocalGrid({})
     for number, (round_, outcome) in enumerate(seen, start=1):

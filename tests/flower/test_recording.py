@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from flanders import Flanders, KeepAll
+from flanders.checks import InputError
 from flanders.cli import main
 from flanders.flower import Ban, FilteredStrategy
 from flanders.report.data import read_results
 from flanders.report.naming import Names
-from flanders.types import InputError
 from flower.federation import LocalGrid, app, grid_of, model, play, strategies
 
 START = model((6, 7), (7,))

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from flanders import DistanceToGlobal, Flanders, KeepAll
+from flanders.checks import InputError
 from flanders.flower import Ban, FilteredStrategy
-from flanders.types import InputError
 from flower.federation import app, content, flat, grid_of, model, play, strategies
 
 START = model((6, 7), (7,))

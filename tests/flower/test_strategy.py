@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flanders import DistanceToGlobal, Flanders, KeepAll
+from flanders import DistanceToGlobal, Fingerprint, Flanders, KeepAll
+from flanders.checks import InputError
 from flanders.flower import FilteredStrategy
-from flanders.types import InputError
 from flower.federation import app, content, flat, grid_of, model, play, strategies
 from peers import flower
 
@@ -93,7 +93,7 @@ def test_a_large_step_is_dropped_every_round_and_the_others_are_kept() -> None:
 
 
 def test_the_filter_may_be_left_out() -> None:
-    assert FilteredStrategy(strategies.FedAvg()).filter == Flanders()
+    assert FilteredStrategy(strategies.FedAvg()).filter == Fingerprint()
 
 
 def test_the_fallback_aggregates_while_there_are_no_scores() -> None:

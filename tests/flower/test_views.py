@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from flanders import DistanceToGlobal
+from flanders.checks import InputError
 from flanders.flower import FilteredStrategy
 from flanders.flower.plan import Plan
 from flanders.flower.views import BLOCK, Reused, Sketched, Whole
-from flanders.types import InputError
 from flower.federation import app, grid_of, model, play, strategies, trained
 
 

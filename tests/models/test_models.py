@@ -8,8 +8,8 @@ import torch
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
+from flanders.checks import InputError
 from flanders.models import MODELS, BatchNorm2d, Layout, Mlp4, last_layer, tensor_sizes
-from flanders.types import InputError
 
 SHAPES = {"cnn6": (3, 16, 16), "mobilenet": (3, 17, 17)}
 every_model = pytest.mark.parametrize("name", list(MODELS))

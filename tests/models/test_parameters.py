@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from flanders.checks import InputError
 from flanders.models import BatchNorm2d, Layout, last_layer, tensor_sizes
-from flanders.types import InputError
 
 
 def module():

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from flanders.experiments.schema import PHASES
-from flanders.experiments.spec import RunSpec
-from flanders.experiments.store import Store
+from flanders.record import PHASES
+from flanders.results.run import RunSpec
+from flanders.results.store import Store
 
 QUIET = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from flanders.confusion import Confusion
-from flanders.experiments.schema import PHASES
+from flanders.checks import InputError
+from flanders.record import PHASES
 from flanders.report.data import read_results
-from flanders.types import InputError
+from flanders.results.confusion import Confusion
 
 
 def one_round(number, clients, malicious, kept, scores, **other):

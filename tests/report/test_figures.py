@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("matplotlib", reason="figures need matplotlib")
 
+from flanders.checks import InputError
 from flanders.report import write_figures
-from flanders.types import InputError
 
 FIVE = ["accuracy", "precision_recall", "score_distributions", "scores_heatmap", "time_by_phase"]
 STARTS = {"pdf": b"%PDF", "svg": b"<?xml", "png": b"\x89PNG"}

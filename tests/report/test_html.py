@@ -9,11 +9,11 @@ import sys
 import numpy as np
 import pytest
 
+from flanders.checks import InputError
 from flanders.report import write_html
 from flanders.report.data import read_results
 from flanders.report.html import embed
 from flanders.report.payload import KEPT, MALICIOUS, PRESENT, build, number, share
-from flanders.types import InputError
 
 
 def payload_of(page):

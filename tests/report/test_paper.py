@@ -3,7 +3,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ElementTree
 
 from flanders.cli import main
-from flanders.experiments.store import Store
+from flanders.results.store import Store
 
 SMALL = [
     "--set", 'data={dataset="synthetic", partition="iid"}',

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from flanders.cli import main
-from flanders.experiments.summary import summarise
 from flanders.report.data import read_results
-from flanders.report.studies import tabulate
-from flanders.report.study_plots import density
+from flanders.results.summary import summarise
 from flanders.studies.grids import STUDIES, runs_of
+from flanders.studies.plots import density
+from flanders.studies.report import tabulate
 
 TINY = ("--attacks", "gauss", "--rounds", "4", "--set", "federation.clients=8", "--set", "attack.fraction=0.5")
 

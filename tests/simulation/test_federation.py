@@ -10,15 +10,17 @@ import numpy as np
 import pytest
 import torch
 
-from flanders.aggregators import Bucketing, FedAvg, Median, Rule
-from flanders.attacks import ATTACKS, Attack, BlindSpot, Gauss, Mar, SignFlip, Static
+from flanders import Fingerprint
+from flanders.aggregators import Aggregator, Bucketing, FedAvg, Median
+from flanders.attacks import Attack, BlindSpot, Gauss, Mar, SignFlip, Static
+from flanders.catalog import ATTACKS
+from flanders.checks import InputError
 from flanders.data import Dirichlet, Iid, Synthetic, from_arrays
 from flanders.filters import DistanceToGlobal, Flanders, FLDetector, KeepAll, Oracle, Persistence
 from flanders.models import Logistic, Mlp4, ModelSpec
 from flanders.simulation import Setting, Simulation, Training, summary
 from flanders.simulation.federation import averaged
 from flanders.state import load_state, save_state
-from flanders.types import InputError
 
 SMALL = Synthetic(num_classes=4, num_features=6, num_samples=240, num_test=80)
 
@@ -319,7 +321,7 @@ def test_buffers_are_averaged_by_weight_over_kept_clients_and_whole_numbers_roun
 
 
 @dataclass(frozen=True)
-class Told(Rule):
+class Told(Aggregator):
     """Writes down how many malicious clients it is told of, and averages."""
 
     num_malicious: int = 99
@@ -372,7 +374,7 @@ RESUMED = {
     "keep all, mimic": (KeepAll(), ATTACKS.make("mimic")),
     "keep all, slow drift": (KeepAll(), ATTACKS.make("slow-drift")),
     "keep all, on and off": (KeepAll(), ATTACKS.make("on-off", on=1, off=1, base="budget")),
-    "flanders by itself, sign flip": (Flanders(), SignFlip()),
+    "flanders by itself, sign flip": (Fingerprint(), SignFlip()),
     "keep all, gauss, random buckets": (KeepAll(), Gauss(), Bucketing(2) | Median()),
 }
 

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 import torch
 
+from flanders.arrays import normals_like
 from flanders.attacks import AgrMinMax
 from flanders.cli import main
 from flanders.data import Dirichlet, Iid, from_arrays
 from flanders.filters import Flanders
-from flanders.geometry import normals_like
 from flanders.models import MODELS, Layout
 from flanders.simulation import Setting, Simulation, Trainer, Training
-from flanders.simulation.batches import ClientData
+from flanders.simulation.training.batches import ClientData
 from flanders.state import load_state, save_state
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

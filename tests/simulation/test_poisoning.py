@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+from flanders.checks import InputError
 from flanders.data import Iid
 from flanders.filters import DistanceToGlobal
 from flanders.simulation import DATA_POISONS, Backdoor, Dba, LabelFlip, Setting, Simulation, Training
 from flanders.simulation.poisoning import Poisoner, Scope
-from flanders.types import InputError
 
 SCOPE = Scope(num_classes=10, highest=2.5)
 

@@ -4,7 +4,7 @@ import time
 
 import torch
 
-from flanders.simulation.records import Clock
+from flanders.simulation.clock import Clock
 
 
 def test_a_phase_inside_another_one_is_counted_once(monkeypatch):

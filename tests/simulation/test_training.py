@@ -11,13 +11,13 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from flanders.checks import InputError
 from flanders.models import MODELS, BatchNorm2d, Layout
-from flanders.simulation.batches import ClientData, schedule
-from flanders.simulation.layers import dropout_mask
-from flanders.simulation.stacking import is_sequence, stacked
-from flanders.simulation.threads import side_by_side
-from flanders.simulation.training import Trainer, Training
-from flanders.types import InputError
+from flanders.simulation.training.batches import ClientData, schedule
+from flanders.simulation.training.stacked_layers import dropout_mask
+from flanders.simulation.training.stacked_module import is_sequence, stacked
+from flanders.simulation.training.threads import side_by_side
+from flanders.simulation.training.trainer import Trainer, Training
 
 SHAPE, CLASSES = (3, 4, 4), 5
 

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 import array_api_compat
 import numpy as np
 
-from flanders.aggregators.rule import Rule, minority
-from flanders.geometry import column_blocks, copied, join, like, on_host, sorted_columns, widest
-from flanders.types import Array, FloatVector, InputError, IntVector, Round, check_number
+from flanders.aggregators.aggregator import Aggregator, minority
+from flanders.arrays import Array, FloatVector, IntVector, copied, like, on_host, widest
+from flanders.checks import InputError, check_number
+from flanders.linalg.blocks import column_blocks, join, sorted_columns
+from flanders.round import Round
 
 
 @dataclass(frozen=True)
-class Median(Rule):
+class Median(Aggregator):
     """Take the median of each parameter.
 
     Holds while malicious clients are fewer than half. `weighted=True` takes the weighted
@@ -40,7 +42,7 @@ class Median(Rule):
 
 
 @dataclass(frozen=True)
-class TrimmedMean(Rule):
+class TrimmedMean(Aggregator):
     """Average each parameter after dropping its `trim` lowest and highest values.
 
     `trim` is a number of clients a side, or a fraction of the round (`0.2`, the paper's
@@ -82,7 +84,7 @@ class TrimmedMean(Rule):
 
 
 @dataclass(frozen=True)
-class MeanAroundMedian(Rule):
+class MeanAroundMedian(Aggregator):
     """Average, for each parameter, the m - b values nearest to its median.
 
     This is what the FLANDERS paper describes under the name of trimmed mean. A tie between

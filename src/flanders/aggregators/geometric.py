@@ -6,13 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flanders.aggregators.rule import Rule
-from flanders.geometry import clip_factors, combine, copied, gram, move, projections, squared_norms
-from flanders.types import Array, InputError, Round, check_number
+from flanders.aggregators.aggregator import Aggregator
+from flanders.arrays import Array, copied
+from flanders.checks import InputError, check_number
+from flanders.linalg.products import clip_factors, combine, gram, move, projections, squared_norms
+from flanders.round import Round
 
 
 @dataclass(frozen=True)
-class GeometricMedian(Rule):
+class GeometricMedian(Aggregator):
     r"""Find the point with the smallest sum of distances to all models (RFA).
 
     Smoothed Weiszfeld steps :math:`z \leftarrow \sum_c \beta_c \theta_c`,
@@ -62,7 +64,7 @@ class GeometricMedian(Rule):
 
 
 @dataclass(frozen=True)
-class CenteredClipping(Rule):
+class CenteredClipping(Aggregator):
     r"""Move the global model by the average displacement, each clipped to length `radius`.
 
     :math:`v \leftarrow v + \sum_c p_c (\theta_c - v) \min(1, \tau / \|\theta_c - v\|)`, repeated
@@ -107,7 +109,7 @@ class CenteredClipping(Rule):
 
 
 @dataclass(frozen=True)
-class FLTrust(Rule):
+class FLTrust(Aggregator):
     r"""Weigh each client by how far it agrees with the server's own trusted update.
 
     With the server's displacement :math:`u_0` (`Round.root`): trust

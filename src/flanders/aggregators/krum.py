@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from flanders.aggregators.aggregator import Aggregator, mean_of
 from flanders.aggregators.coordinatewise import mean_around_median
-from flanders.aggregators.rule import Rule, mean_of
-from flanders.geometry import FloatMatrix, copied, squared_distances
-from flanders.neighbours import bulyan_rows, multi_krum_rows
-from flanders.types import Array, InputError, IntVector, Round, check_number, resolve_count
+from flanders.arrays import Array, FloatMatrix, IntVector, copied
+from flanders.checks import InputError, check_number, resolve_count
+from flanders.linalg.neighbours import bulyan_rows, multi_krum_rows
+from flanders.linalg.products import squared_distances
+from flanders.round import Round
 
 
 def krum_malicious(caller: str, num_malicious: float, m: int) -> int:
@@ -33,7 +35,7 @@ def choose(round_: Round, pick: Callable[[FloatMatrix], IntVector]) -> IntVector
 
 
 @dataclass(frozen=True)
-class Krum(Rule):
+class Krum(Aggregator):
     """Take the one model with the smallest sum of squared distances to its m - b - 2 nearest.
 
     Holds while m > 2b + 2.
@@ -61,7 +63,7 @@ class Krum(Rule):
 
 
 @dataclass(frozen=True)
-class MultiKrum(Rule):
+class MultiKrum(Aggregator):
     """Average the `keep` models with the lowest Krum scores (default: m - b).
 
     `weighted=True` averages them by their numbers of examples; the choice itself has no weights.
@@ -97,7 +99,7 @@ class MultiKrum(Rule):
 
 
 @dataclass(frozen=True)
-class Bulyan(Rule):
+class Bulyan(Aggregator):
     """Pick m - 2b models by repeated Krum, then average the m - 4b values nearest to each median.
 
     Holds while m >= 4b + 3.

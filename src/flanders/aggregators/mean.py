@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flanders.aggregators.rule import Rule
-from flanders.geometry import mean
-from flanders.types import Array, Round
+from flanders.aggregators.aggregator import Aggregator
+from flanders.arrays import Array
+from flanders.linalg.products import mean
+from flanders.round import Round
 
 
 @dataclass(frozen=True)
-class FedAvg(Rule):
+class FedAvg(Aggregator):
     r"""Average the models, each weighted by its number of examples: no defence at all.
 
     Examples

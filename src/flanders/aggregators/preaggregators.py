@@ -6,19 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flanders.aggregators.rule import PreAggregator, minority
-from flanders.geometry import (
-    clip_factors,
-    column_blocks,
-    combine,
-    join_columns,
-    like,
-    on_host,
-    squared_distances,
-    squared_norms,
-)
-from flanders.neighbours import nearest_rows
-from flanders.types import Round, check_number
+from flanders.aggregators.aggregator import PreAggregator, minority
+from flanders.arrays import like, on_host
+from flanders.checks import check_number
+from flanders.linalg.blocks import column_blocks, join_columns
+from flanders.linalg.neighbours import nearest_rows
+from flanders.linalg.products import clip_factors, combine, squared_distances, squared_norms
+from flanders.round import Round
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,13 @@ from typing import Any
 import array_api_compat
 import numpy as np
 
+from flanders.arrays import Array, copied, like
 from flanders.attacks.attack import Attack, View
 from flanders.attacks.rows import mean_displacement, norm
-from flanders.geometry import copied, like, squared_norms
+from flanders.checks import check_number
+from flanders.linalg.products import squared_norms
+from flanders.round import ClientId
 from flanders.state import saveable
-from flanders.types import Array, ClientId, check_number
 
 
 @dataclass(frozen=True)

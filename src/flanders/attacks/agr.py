@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import array_api_compat
 import numpy as np
 
+from flanders.arrays import Array, FloatMatrix, IntVector
 from flanders.attacks.attack import Attack, View
-from flanders.attacks.ray import Ray
+from flanders.attacks.line import Line
 from flanders.attacks.rows import copies, moments, norm, simulated_copies
-from flanders.geometry import FloatMatrix
-from flanders.neighbours import bulyan_rows, multi_krum_rows
-from flanders.types import Array, IntVector, check_choice, check_number
+from flanders.checks import check_choice, check_number
+from flanders.linalg.neighbours import bulyan_rows, multi_krum_rows
 
 DIRECTIONS = ("std", "unit", "sign")
 TARGETS = ("krum", "multi-krum", "bulyan")
@@ -33,14 +33,14 @@ class AgrAttack(Attack):
         check_choice(type(self).__name__, "direction", self.direction, DIRECTIONS)
 
     @abstractmethod
-    def gamma(self, ray: Ray, view: View) -> float:
-        """Return how far to go along a ray from the honest mean, given its distances to the honest models."""
+    def gamma(self, line: Line, view: View) -> float:
+        """Return how far to go along a line from the honest mean, given its distances to the honest models."""
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
         """Return b copies of the perturbed mean."""
         offset, sigma = moments(view.honest, view.global_model)
         mu, p = view.global_model + offset, self._perturbation(offset, sigma)
-        gamma = self.gamma(Ray.cast(view.honest, mu, p), view)
+        gamma = self.gamma(Line.cast(view.honest, mu, p), view)
         return copies(mu + gamma * p, view.num_malicious)
 
     def _perturbation(self, displacement: Array, sigma: Array) -> Array:
@@ -88,9 +88,9 @@ class AgrMinMax(AgrAttack):
     Shejwalkar and Houmansadr, "Manipulating the Byzantine", NDSS 2021.
     """
 
-    def gamma(self, ray: Ray, view: View) -> float:
+    def gamma(self, line: Line, view: View) -> float:
         """Return the least of the roots."""
-        return min_max_gamma(ray)
+        return min_max_gamma(line)
 
 
 @dataclass(frozen=True)
@@ -114,9 +114,9 @@ class AgrMinSum(AgrAttack):
     Shejwalkar and Houmansadr, "Manipulating the Byzantine", NDSS 2021.
     """
 
-    def gamma(self, ray: Ray, view: View) -> float:
+    def gamma(self, line: Line, view: View) -> float:
         """Return the root."""
-        return ray.longest_within_sum(float(ray.between.sum(axis=1).max()))
+        return line.longest_within_sum(float(line.between.sum(axis=1).max()))
 
 
 @dataclass(frozen=True)
@@ -158,17 +158,17 @@ class AgrTailored(AgrAttack):
         check_number("AgrTailored", "gamma_init", self.gamma_init, 0)
         check_number("AgrTailored", "tau", self.tau, 0)
 
-    def gamma(self, ray: Ray, view: View) -> float:
+    def gamma(self, line: Line, view: View) -> float:
         """Return the largest gamma the search finds, or AGR-min-max's."""
         b = simulated_copies(view)
         best, gamma, step = 0.0, self.gamma_init, self.gamma_init
         while step > self.tau:
             step /= 2
-            if self._is_fooled(ray.with_copies(gamma, b), b):
+            if self._is_fooled(line.with_copies(gamma, b), b):
                 best, gamma = gamma, gamma + step
             else:
                 gamma -= step
-        return best if best > 0 else min_max_gamma(ray)
+        return best if best > 0 else min_max_gamma(line)
 
     def _is_fooled(self, distances: FloatMatrix, b: int) -> bool:
         chosen = selected_rows(self.target, distances, b)
@@ -176,9 +176,9 @@ class AgrTailored(AgrAttack):
         return int(np.sum(chosen >= honest)) == min(b, chosen.size)
 
 
-def min_max_gamma(ray: Ray) -> float:
+def min_max_gamma(line: Line) -> float:
     """Return the largest gamma at which no row is farther from x(gamma) than two rows are apart."""
-    return ray.longest_within(float(ray.between.max()))
+    return line.longest_within(float(line.between.max()))
 
 
 def selected_rows(target: str, distances: FloatMatrix, num_malicious: int) -> IntVector:

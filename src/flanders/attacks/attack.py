@@ -9,18 +9,9 @@ from typing import Any
 import array_api_compat
 import numpy as np
 
-from flanders.types import (
-    Array,
-    ClientId,
-    InputError,
-    IntVector,
-    check_clients,
-    check_kind,
-    check_matrix,
-    check_number,
-    check_vector,
-    without_graph,
-)
+from flanders.arrays import Array, IntVector, without_graph
+from flanders.checks import InputError, check_number
+from flanders.round import ClientId, check_clients, check_kind, check_matrix, check_vector
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import array_api_compat
 import numpy as np
 
+from flanders.arrays import Array, copied, like, normals_like
 from flanders.attacks.adaptive import direction_against
+from flanders.attacks.agr import AgrMinMax
 from flanders.attacks.attack import Attack, View
 from flanders.attacks.rows import moments
 from flanders.attacks.statistical import little_is_enough_z
-from flanders.geometry import copied, like, normals_like, squared_norms
+from flanders.checks import InputError, check_number
+from flanders.linalg.products import squared_norms
 from flanders.state import saveable
-from flanders.types import Array, check_number
 
 
 @saveable
@@ -104,11 +106,12 @@ class OnOff(Attack):
     off
         How many rounds to be honest after that, :math:`n_0`.
     base
-        The name of the attack, with its default parameters.
+        The attack.
 
     Examples
     --------
-    >>> attack, rng = OnOff(on=1, off=1, base="sign-flip"), np.random.default_rng(0)
+    >>> from flanders.attacks import SignFlip
+    >>> attack, rng = OnOff(on=1, off=1, base=SignFlip()), np.random.default_rng(0)
     >>> view = View(own=np.array([[3.0, 1.0]]), global_model=np.zeros(2), num_clients=4)
     >>> attack.craft(view, rng)
     array([[-3., -1.]])
@@ -118,18 +121,18 @@ class OnOff(Attack):
 
     on: int = 2
     off: int = 2
-    base: str = "agr-min-max"
+    base: Attack = field(default_factory=AgrMinMax)
 
     def __post_init__(self) -> None:
         check_number("OnOff", "on", self.on, 1, whole=True)
         check_number("OnOff", "off", self.off, 0, whole=True)
-        make_base(self.base)
+        check_base(type(self).__name__, self.base)
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
         """Return the base attack's rows, or the honest models."""
         if self.rests(view):
             return copied(view.own)
-        return make_base(self.base).craft(replace(view, memory=(view.memory or Phase()).base), rng)
+        return self.base.craft(replace(view, memory=(view.memory or Phase()).base), rng)
 
     def rests(self, view: View) -> bool:
         """Tell whether this is one of the honest rounds."""
@@ -139,7 +142,7 @@ class OnOff(Attack):
         """Count the round, if the attack has begun, and let the base attack remember it."""
         past = view.memory or Phase()
         begun = past.rounds > 0 or not is_honest(view, sent)
-        return Phase(past.rounds + begun, make_base(self.base).remember(replace(view, memory=past.base), sent))
+        return Phase(past.rounds + begun, self.base.remember(replace(view, memory=past.base), sent))
 
 
 @dataclass(frozen=True)
@@ -207,19 +210,19 @@ class NoisyClones(Attack):
     noise
         The length of the noise, :math:`\nu`, in lengths of the poisoned step.
     base
-        The name of the attack, with its default parameters; one that sends the same row for all clients.
+        The attack; one that sends the same row for all clients.
     """
 
     noise: float = 0.1
-    base: str = "agr-min-max"
+    base: Attack = field(default_factory=AgrMinMax)
 
     def __post_init__(self) -> None:
         check_number("NoisyClones", "noise", self.noise, 0)
-        make_base(self.base)
+        check_base(type(self).__name__, self.base)
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
         """Return the base attack's rows, each with noise of its own unless it rests."""
-        rows = make_base(self.base).craft(view, rng)
+        rows = self.base.craft(view, rng)
         if self.rests(view):
             return rows
         noise = normals_like(rows, rng)
@@ -229,11 +232,11 @@ class NoisyClones(Attack):
 
     def rests(self, view: View) -> bool:
         """Tell whether the base attack rests."""
-        return make_base(self.base).rests(view)
+        return self.base.rests(view)
 
     def remember(self, view: View, sent: Array) -> Any:
         """Let the base attack remember."""
-        return make_base(self.base).remember(view, sent)
+        return self.base.remember(view, sent)
 
 
 def is_honest(view: View, sent: Array) -> bool:
@@ -241,8 +244,9 @@ def is_honest(view: View, sent: Array) -> bool:
     return bool(array_api_compat.array_namespace(sent).all(sent == view.own))
 
 
-def make_base(name: str) -> Attack:
-    """Return the attack of that name with its default parameters."""
-    from flanders.attacks import ATTACKS  # the table lists these classes, too, so it cannot come first
-
-    return ATTACKS.make(name)
+def check_base(caller: str, base: object) -> None:
+    """Complain unless `base` is an attack."""
+    if not isinstance(base, Attack):
+        raise InputError(
+            f"The `base` parameter of {caller} must be an attack, e.g. AgrMinMax(). Got {base!r} instead."
+        )

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import array_api_compat
 import numpy as np
 
+from flanders.arrays import Array, like
 from flanders.attacks.attack import Attack, View
-from flanders.attacks.ray import Ray
+from flanders.attacks.line import Line
 from flanders.attacks.rows import copies, mean_displacement, simulated_copies
-from flanders.geometry import like
-from flanders.neighbours import krum_scores, multi_krum_rows
-from flanders.types import Array, check_number
+from flanders.checks import check_number
+from flanders.linalg.neighbours import krum_scores, multi_krum_rows
 
 
 @dataclass(frozen=True)
@@ -51,16 +51,16 @@ class Opt(Attack):
         """Return b copies of the model that Krum falls for."""
         xp = array_api_compat.array_namespace(view.own)
         s = xp.sign(mean_displacement(view))
-        ray = Ray.cast(view.honest, view.global_model, -s)
-        strength = self._strength(ray, simulated_copies(view)) if ray.speed > 0 else 0.0
+        line = Line.cast(view.honest, view.global_model, -s)
+        strength = self._strength(line, simulated_copies(view)) if line.speed > 0 else 0.0
         return copies(view.global_model - strength * s, view.num_malicious)
 
-    def _strength(self, ray: Ray, b: int) -> float:
-        n = ray.constant.size
-        nearest = float(krum_scores(ray.between, 0).min()) if n > 1 else 0.0
-        lambda_ = math.sqrt(nearest / (max(1, n - b - 1) * ray.speed))
-        lambda_ += math.sqrt(float(ray.constant.max()) / ray.speed)
-        while lambda_ > self.tau and multi_krum_rows(ray.with_copies(lambda_, b), b, 1)[0] < n:
+    def _strength(self, line: Line, b: int) -> float:
+        n = line.constant.size
+        nearest = float(krum_scores(line.between, 0).min()) if n > 1 else 0.0
+        lambda_ = math.sqrt(nearest / (max(1, n - b - 1) * line.speed))
+        lambda_ += math.sqrt(float(line.constant.max()) / line.speed)
+        while lambda_ > self.tau and multi_krum_rows(line.with_copies(lambda_, b), b, 1)[0] < n:
             lambda_ /= 2
         return lambda_
 

@@ -10,11 +10,12 @@ import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
+from flanders.arrays import Array, IntVector, copied, index_like, like
 from flanders.attacks.attack import Attack, View
-from flanders.geometry import copied, index_like, like
-from flanders.mar import forecast
+from flanders.checks import InputError, check_number
+from flanders.linalg.mar import forecast
+from flanders.round import ClientId
 from flanders.state import saveable
-from flanders.types import Array, ClientId, InputError, IntVector, check_number
 
 
 @saveable

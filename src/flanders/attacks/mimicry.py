@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from flanders.arrays import Array, copied
 from flanders.attacks.attack import Attack, View
-from flanders.attacks.disguise import is_honest, make_base
+from flanders.attacks.disguise import check_base, is_honest
+from flanders.attacks.noise import SignFlip
 from flanders.attacks.rows import copies
-from flanders.geometry import copied
-from flanders.types import Array, ClientId, InputError, by_name
+from flanders.checks import InputError
+from flanders.round import ClientId, by_name
 
 
 @dataclass(frozen=True)
@@ -65,17 +67,17 @@ class Static(Attack):
     Parameters
     ----------
     base
-        The name of the attack that crafts the model, with its default parameters.
+        The attack that crafts the model.
     """
 
-    base: str = "sign-flip"
+    base: Attack = field(default_factory=SignFlip)
 
     def __post_init__(self) -> None:
-        make_base(self.base)
+        check_base(type(self).__name__, self.base)
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
         """Return b copies of the remembered model, or of a new one if there is none yet."""
-        model = make_base(self.base).craft(view, rng)[0, :] if view.memory is None else view.memory
+        model = self.base.craft(view, rng)[0, :] if view.memory is None else view.memory
         return copies(model, view.num_malicious)
 
     def remember(self, view: View, sent: Array) -> Any:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from flanders.arrays import Array, normals_like
 from flanders.attacks.attack import Attack, View
-from flanders.geometry import normals_like
-from flanders.types import Array, check_number
+from flanders.checks import check_number
 
 
 @dataclass(frozen=True)

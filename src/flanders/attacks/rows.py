@@ -6,9 +6,10 @@ import math
 
 import array_api_compat
 
+from flanders.arrays import Array, on_host
 from flanders.attacks.attack import View
-from flanders.geometry import centred_block, column_blocks, join, on_host, squared_norms
-from flanders.types import Array
+from flanders.linalg.blocks import centred_block, column_blocks, join
+from flanders.linalg.products import squared_norms
 
 
 def moments(rows: Array, center: Array) -> tuple[Array, Array]:

@@ -8,9 +8,10 @@ from statistics import NormalDist
 
 import numpy as np
 
+from flanders.arrays import Array
 from flanders.attacks.attack import Attack, View
 from flanders.attacks.rows import copies, mean_displacement, moments
-from flanders.types import Array, check_number
+from flanders.checks import check_number
 
 MAJORITY_Z = 1.5
 """LIE's z where its formula has no value: from half of the clients on."""

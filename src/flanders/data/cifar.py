@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from flanders.checks import InputError
 from flanders.data.dataset import Dataset, Loader, as_images, normalise
 from flanders.data.files import Labelled, Source, check_md5, download, find_files, read_bytes
 from flanders.data.unpickling import unpickle
-from flanders.types import InputError
 
 PIXELS = 3 * 32 * 32
 

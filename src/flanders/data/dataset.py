@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flanders.types import InputError, IntVector, check_number
+from flanders.arrays import IntVector
+from flanders.checks import InputError, check_number
 
 Images = NDArray[np.float32]
 

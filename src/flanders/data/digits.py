@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from flanders.checks import InputError
 from flanders.data.dataset import Dataset, Loader, normalise, stratified_split
-from flanders.types import InputError
 
 MEAN, STD = 0.3055, 0.3761
 

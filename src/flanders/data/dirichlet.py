@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from flanders.arrays import FloatVector, IntVector
+from flanders.checks import InputError, check_number
 from flanders.data.dataset import rows_by_class
 from flanders.data.partition import Partition
-from flanders.types import FloatVector, InputError, IntVector, check_number
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flanders.types import InputError
+from flanders.checks import InputError
 
 Labelled = tuple[list[NDArray[np.uint8]], NDArray[Any]]
 """Byte images (n, C, H, W) in pieces, and their classes."""

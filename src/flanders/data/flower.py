@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from flanders.arrays import IntVector
+from flanders.checks import InputError, did_you_mean
 from flanders.data.partition import Partition
-from flanders.types import InputError, IntVector, did_you_mean
 
 ROW, LABEL = "row", "label"
 OURS = ("num_partitions", "partition_by", "seed")

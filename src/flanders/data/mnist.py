@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from flanders.checks import InputError
 from flanders.data.dataset import Dataset, Loader, as_images, normalise
 from flanders.data.files import Labelled, Source, check_md5, download, find_files, read_bytes
-from flanders.types import InputError
 
 FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 SPELLINGS = {

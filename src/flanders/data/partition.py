@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from flanders.types import InputError, IntVector, check_number
+from flanders.arrays import IntVector
+from flanders.checks import InputError, check_number
 
 
 class Partition(ABC):

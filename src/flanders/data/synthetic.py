@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from flanders.arrays import IntVector
+from flanders.checks import check_number
 from flanders.data.dataset import Dataset, Images, Loader
-from flanders.types import IntVector, check_number
 
 
 @dataclass(frozen=True)

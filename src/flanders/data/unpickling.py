@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flanders.types import InputError
+from flanders.checks import InputError
 
 
 class PickledDtype:

@@ -2,10 +2,10 @@
 
 from flanders.experiments.events import Event, RoundEnded, RunEnded, RunStarted
 from flanders.experiments.grid import expand
-from flanders.experiments.schema import ResultsError
-from flanders.experiments.sections import Options
-from flanders.experiments.spec import RunSpec, parse_spec, read_specs
-from flanders.experiments.store import Store
+from flanders.experiments.spec import parse_spec, read_specs
+from flanders.results.run import Options, RunSpec
+from flanders.results.schema import ResultsError
+from flanders.results.store import Store
 
 __all__ = [
     "Event",

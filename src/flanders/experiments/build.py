@@ -13,12 +13,13 @@ from importlib import metadata
 from typing import Any
 
 import flanders
-from flanders.experiments.catalog import need
-from flanders.experiments.grid import Table
+from flanders.catalog import need
+from flanders.checks import InputError
 from flanders.experiments.sections import Malice
-from flanders.experiments.spec import CHAIN, FLOWER, INFORMED, RunSpec, make, split_attack
+from flanders.experiments.spec import CHAIN, INFORMED, make, split_attack
 from flanders.experiments.values import fill
-from flanders.types import InputError
+from flanders.results.run import FLOWER, RunSpec
+from flanders.results.tree import Table
 
 
 class Datasets:

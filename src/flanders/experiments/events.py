@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from flanders.experiments.grid import Table
+from flanders.results.tree import Table
 
 
 @dataclass(frozen=True)

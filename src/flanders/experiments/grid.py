@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from flanders.types import InputError
+from flanders.checks import InputError
+from flanders.results.tree import Table
 
-Table = dict[str, Any]
 LARGEST = 100_000
 """The most runs that one spec may ask for: more is a slip of the keyboard."""
 
@@ -37,20 +37,6 @@ def read_toml(path: Path) -> Table:
         raise InputError(f"{path} is not a TOML file: it is not UTF-8 text.") from error
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path} is not valid TOML: {error}.") from error
-
-
-def flatten(table: Mapping[str, Any], prefix: str = "") -> Table:
-    """Return all values of a table and of the tables in it under dotted keys.
-
-    Examples
-    --------
-    >>> flatten({"attack": {"name": "lie", "start": 2}, "poison": None})
-    {'attack.name': 'lie', 'attack.start': 2, 'poison': None}
-    """
-    flat: Table = {}
-    for key, value in table.items():
-        flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return flat
 
 
 def expand(tree: Table, place: str = "spec") -> list[Table]:

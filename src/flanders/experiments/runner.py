@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import sysconfig
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from flanders.confusion import Confusion
+from flanders.checks import InputError
 from flanders.experiments.build import Datasets, computing_with, make_simulation, num_threads
-from flanders.experiments.claims import HEARTBEAT
 from flanders.experiments.events import Notify, RoundEnded, RunEnded, RunStarted
-from flanders.experiments.schema import ResultsError
-from flanders.experiments.store import Claimed, ClaimLost, Store
-from flanders.types import InputError
+from flanders.results.confusion import Confusion
+from flanders.results.heartbeat import heartbeat
+from flanders.results.schema import ResultsError
+from flanders.results.store import Claimed, ClaimLost, Store
 
 Stop = Callable[[], bool]
 SHARE = 0.1
@@ -125,25 +124,6 @@ class Pace:
             return False
         self._rounds = now
         return True
-
-
-@contextlib.contextmanager
-def heartbeat(path: Path, run: str) -> Iterator[None]:
-    """Say every few seconds, from a thread with a connection of its own, that the run is being worked on."""
-    over = threading.Event()
-
-    def beat() -> None:
-        while not over.wait(HEARTBEAT):
-            with contextlib.suppress(ResultsError), Store(path, create=False) as store:  # the main thread will tell
-                store.beat(run)
-
-    thread = threading.Thread(target=beat, name=f"heartbeat {run}", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def _whence(error: Exception) -> str:

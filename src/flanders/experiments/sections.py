@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from pathlib import Path
 
-from flanders.experiments.grid import Table
-from flanders.types import InputError, check_number, resolve_count
+from flanders.checks import InputError, check_number, resolve_count
+from flanders.results.tree import Table
 
 
 @dataclass(frozen=True)
@@ -56,22 +55,3 @@ class Malice:
     def written(self) -> Table:
         """Return all fields for the canonical form; `sybils` only if true."""
         return {key: value for key, value in dataclasses.asdict(self).items() if key != "sybils" or value}
-
-
-@dataclass(frozen=True)
-class Options:
-    """How a run is carried out; it has no part in its id, for it changes no decision."""
-
-    device: str = "auto"
-    chunk: int | None = None
-    data_dir: Path | None = None
-    checkpoint_every: int | None = None
-    """Rounds between checkpoints. Default: every round, less often where writing them takes long."""
-    threads: int | None = None
-    """Threads to compute with, on which the last bits of sums depend. Default: what the process has when
-    the run begins; a run that is resumed goes on with as many as it began with."""
-
-    def __post_init__(self) -> None:
-        for name in ("chunk", "checkpoint_every", "threads"):
-            if getattr(self, name) is not None:
-                check_number("run", name, getattr(self, name), 1, whole=True)

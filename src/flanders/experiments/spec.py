@@ -40,18 +40,17 @@ attack. `"none"` stands for None where a parameter may be None.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flanders.experiments.catalog import NOT_IN_SPECS, need, registry
-from flanders.experiments.grid import Table, blamed, expand, override, parse_override, read_toml
-from flanders.experiments.sections import Federation, Malice, Options
+from flanders.catalog import NOT_IN_SPECS, need, registry
+from flanders.checks import InputError, did_you_mean, resolve_count
+from flanders.experiments.grid import blamed, expand, override, parse_override, read_toml
+from flanders.experiments.sections import Federation, Malice
 from flanders.experiments.values import convert, fields_of, fill
-from flanders.types import InputError, did_you_mean, resolve_count
+from flanders.results.run import Options, RunSpec
+from flanders.results.tree import Table
 
 SECTIONS = (
     "data",
@@ -68,36 +67,6 @@ SECTIONS = (
 CHAIN = "preaggregators"
 INFORMED = "informed"
 NONE = "none"
-SIMULATOR, FLOWER = "simulator", "flower"
-"""The engines that carry out runs."""
-
-
-@dataclass(frozen=True)
-class RunSpec:
-    """One run: what it is (`canonical`, all defaults filled in) and how to carry it out."""
-
-    canonical: Table
-    options: Options = dataclasses.field(default_factory=Options)
-
-    @property
-    def text(self) -> str:
-        """The canonical JSON: two spellings of the same run have the same."""
-        return json.dumps(self.canonical, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-
-    @property
-    def id(self) -> str:
-        """The first 16 hexadecimal digits of the SHA-256 of the canonical JSON."""
-        return hashlib.sha256(self.text.encode()).hexdigest()[:16]
-
-    @property
-    def engine(self) -> str:
-        """What carries the run out: `"simulator"` or `"flower"`."""
-        return str(self.canonical.get("engine", SIMULATOR))
-
-    def on(self, engine: str) -> RunSpec:
-        """Return the same run on an engine; only another one than the simulator is written down, and in the id."""
-        rest = {key: value for key, value in self.canonical.items() if key != "engine"}
-        return RunSpec(rest if engine == SIMULATOR else {**rest, "engine": engine}, self.options)
 
 
 def read_specs(paths: Iterable[Path], overrides: Sequence[str] = ()) -> list[RunSpec]:

@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from flanders.types import InputError, did_you_mean
+from flanders.attacks import Attack
+from flanders.catalog import ATTACKS
+from flanders.checks import InputError, did_you_mean
 
 T = TypeVar("T")
 COUNT_OR_FRACTION = frozenset({"keep", "num_malicious", "trim", "per_round"})
@@ -52,6 +54,8 @@ def convert(value: Any, hint: Any, where: str, counts: Mapping[str, int] | None 
     allowed = _kinds(hint)
     if Any in allowed:
         return value
+    if Attack in allowed:
+        return _attack(value, where)
     if isinstance(value, str) and counts and value in counts and allowed.keys() & {int, float}:
         return counts[value]
     if isinstance(value, str) and str not in allowed:
@@ -77,8 +81,22 @@ def convert(value: Any, hint: Any, where: str, counts: Mapping[str, int] | None 
     raise InputError(f"{where} must be {wanted}{also}. Got {value!r} instead.{_tip(value)}")
 
 
+def _attack(value: Any, where: str) -> Attack:
+    """Return the attack of a name, or of a table of its name and parameters."""
+    table = {"name": value} if isinstance(value, str) else value
+    if not isinstance(table, dict) or not isinstance(table.get("name"), str):
+        raise InputError(f"{where} must be the name of an attack, or a table with its name. Got {value!r} instead.")
+    try:
+        cls = ATTACKS[table["name"]]
+    except InputError as error:
+        raise InputError(f"{where}.name: {error}") from error
+    return fill(cls, {key: v for key, v in table.items() if key != "name"}, where)
+
+
 def plain(value: Any, where: str) -> Any:
     """Return a field's value as JSON has it."""
+    if isinstance(value, Attack):
+        return {"name": ATTACKS.name_of(value), **fields_of(value, where)}
     if isinstance(value, tuple | list):
         return [plain(v, where) for v in value]
     if isinstance(value, Path):

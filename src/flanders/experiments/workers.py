@@ -17,7 +17,7 @@ from typing import Any
 from flanders.experiments.build import Datasets
 from flanders.experiments.events import Notify
 from flanders.experiments.runner import Stop, work
-from flanders.experiments.schema import ResultsError
+from flanders.results.schema import ResultsError
 
 THREADS = "OMP_NUM_THREADS"
 

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 import array_api_compat
 import numpy as np
 
+from flanders.arrays import Array, IntVector, copied
 from flanders.filters.filter import Filter, Scores, check_keep, lowest
 from flanders.filters.stateless import Stateless
-from flanders.geometry import copied, squared_norms
-from flanders.types import Array, ClientId, IntVector, Round, check_continued
+from flanders.linalg.products import squared_norms
+from flanders.round import ClientId, Round, check_continued
 
 
 @dataclass(frozen=True)

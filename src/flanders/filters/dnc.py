@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from flanders.arrays import Array, IntVector
 from flanders.filters.filter import Filter, Scores, check_keep, draw_seed, lowest
-from flanders.spectral import DivideAndConquer
+from flanders.linalg.spectral import DivideAndConquer
+from flanders.round import Round
 from flanders.state import saveable
-from flanders.types import Array, IntVector, Round
 
 
 @saveable

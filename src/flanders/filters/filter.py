@@ -11,16 +11,9 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from flanders.types import (
-    ClientId,
-    FloatVector,
-    InputError,
-    IntVector,
-    Round,
-    by_name,
-    check_number,
-    resolve_count,
-)
+from flanders.arrays import FloatVector, IntVector
+from flanders.checks import InputError, check_number, resolve_count
+from flanders.round import ClientId, Round, by_name
 
 S = TypeVar("S")
 log = logging.getLogger("flanders")

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 import array_api_compat
 import numpy as np
 
-from flanders.clustering import line_clusters, num_clusters
+from flanders.arrays import Array, FloatVector, IntVector, copied
+from flanders.checks import check_number
 from flanders.filters.filter import Filter, Scores, check_keep, draw_seed, lowest
-from flanders.geometry import combine, copied, projections, squared_norms
+from flanders.linalg.clusters import line_clusters, num_clusters
+from flanders.linalg.products import combine, projections, squared_norms
+from flanders.round import ClientId, Round, check_continued
 from flanders.state import saveable
-from flanders.types import Array, ClientId, FloatVector, IntVector, Round, check_continued, check_number
 
 FARTHEST = 1e150
 """The distance to a prediction whose square overflows."""

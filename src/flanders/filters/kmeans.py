@@ -7,10 +7,12 @@ from dataclasses import dataclass
 import array_api_compat
 import numpy as np
 
+from flanders.arrays import Array, FloatVector, IntVector, on_host, to_numpy, widest
+from flanders.checks import check_number
 from flanders.filters.filter import Scores, check_keep, lowest
 from flanders.filters.stateless import Stateless
-from flanders.geometry import centred_block, column_blocks, on_host, widest
-from flanders.types import Array, FloatVector, IntVector, Round, check_number, to_numpy
+from flanders.linalg.blocks import centred_block, column_blocks
+from flanders.round import Round
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from flanders.arrays import IntVector
+from flanders.checks import check_number, resolve_count
 from flanders.filters.filter import Scores, check_keep, lowest
 from flanders.filters.stateless import Stateless
-from flanders.geometry import squared_distances
-from flanders.neighbours import krum_scores
-from flanders.types import IntVector, Round, check_number, resolve_count
+from flanders.linalg.neighbours import krum_scores
+from flanders.linalg.products import squared_distances
+from flanders.round import Round
 
 
 @dataclass(frozen=True)

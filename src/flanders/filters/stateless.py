@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from flanders.arrays import Array, IntVector
 from flanders.filters.filter import Filter, Scores
-from flanders.types import Array, IntVector, Round
+from flanders.round import Round
 
 
 class Stateless(Filter[None]):

@@ -12,10 +12,10 @@ from flwr.common.logger import log
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
+from flanders.arrays import IntVector
 from flanders.flower.held import settled
 from flanders.flower.plan import Plan
 from flanders.flower.views import RoundView
-from flanders.types import IntVector
 
 STAYS = "the global model stays"
 

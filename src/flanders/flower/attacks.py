@@ -16,10 +16,11 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, Message
 from flwr.clientapp.typing import ClientAppCallable, Mod
 from numpy.typing import NDArray
 
-from flanders.attacks import ATTACKS, Attack, View
+from flanders.attacks import Attack, View
+from flanders.catalog import ATTACKS
+from flanders.checks import InputError, check_number
 from flanders.flower.plan import Plan
 from flanders.state import load_state, save_state
-from flanders.types import InputError, check_number
 
 MEMORY = "flanders-attack"
 """Where a node keeps what its attack remembers, from message to message."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from flanders.checks import check_number
+from flanders.round import ClientId
 from flanders.state import saveable
-from flanders.types import ClientId, check_number
 
 
 @dataclass(frozen=True)

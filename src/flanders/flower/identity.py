@@ -10,7 +10,8 @@ from typing import Any
 from flwr.app import Message, Metadata
 from flwr.serverapp import Grid
 
-from flanders.types import ClientId, InputError
+from flanders.checks import InputError
+from flanders.round import ClientId
 
 Identify = Callable[[Any], ClientId]
 """Names the client behind a node, given the `NodeInfo` that the grid has of it."""

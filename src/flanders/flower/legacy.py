@@ -11,13 +11,15 @@ from flwr.common.logger import log
 from flwr.server.client_proxy import ClientProxy
 from flwr.server.strategy import Strategy
 
+from flanders.arrays import IntVector
+from flanders.checks import InputError
 from flanders.defense import defend
-from flanders.filters import Filter, Flanders
+from flanders.filters import Filter, Fingerprint
 from flanders.flower.aggregation import STAYS
 from flanders.flower.plan import BadReply
 from flanders.flower.replies import MOST_EXAMPLES
 from flanders.flower.setup import check_kind
-from flanders.types import InputError, IntVector, Round
+from flanders.round import Round
 
 Result = tuple[ClientProxy, FitRes]
 
@@ -31,7 +33,7 @@ class FilteredLegacyStrategy(Strategy):
     """
 
     def __init__(self, strategy: Strategy, filter: Filter[Any] | None = None, *, seed: int | None = None) -> None:
-        self.strategy, self.filter = strategy, Flanders() if filter is None else filter
+        self.strategy, self.filter = strategy, Fingerprint() if filter is None else filter
         me = type(self).__name__
         check_kind(me, "strategy", strategy, Strategy, example="flwr.server.strategy.FedAvg()")
         check_kind(me, "filter", self.filter, Filter)

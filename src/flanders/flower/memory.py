@@ -16,11 +16,11 @@ import numpy as np
 from flwr.app import Array, ArrayRecord
 from flwr.common.logger import log
 
+from flanders.checks import InputError
 from flanders.filters import Filter
 from flanders.flower.bans import BanList
 from flanders.flower.plan import Piece, Plan
 from flanders.state import load_state, save_state, saveable
-from flanders.types import InputError
 
 if sys.platform != "win32":
     import fcntl

@@ -11,7 +11,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord
 from numpy.typing import NDArray
 
-from flanders.types import InputError
+from flanders.checks import InputError
 
 BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
 """How PyTorch ends the names of what batch normalisation counts rather than learns."""

@@ -16,14 +16,16 @@ from typing import Any
 from flwr.app import MetricRecord
 from flwr.common.logger import log
 
-from flanders.experiments.grid import Table
-from flanders.experiments.runner import heartbeat
-from flanders.experiments.spec import RunSpec
-from flanders.experiments.store import ClaimLost, Store
-from flanders.filters import FILTERS, Filter, Scores
+from flanders.catalog import FILTERS
+from flanders.checks import InputError
+from flanders.filters import Filter, Scores
 from flanders.flower.identity import Asked
-from flanders.flower.replies import Fate
-from flanders.types import ClientId, InputError
+from flanders.record import ClientRecord, Fate, RoundRecord
+from flanders.results.heartbeat import heartbeat
+from flanders.results.run import RunSpec
+from flanders.results.store import ClaimLost, Store
+from flanders.results.tree import Table
+from flanders.round import ClientId
 
 NAN = math.nan
 PREFIX = "flanders-"
@@ -159,30 +161,6 @@ def describe(run: str, strategy: Any, filter_: Filter[Any], fallback: Any, sketc
     }
 
 
-@dataclass(frozen=True, eq=False)
-class StoredRound:
-    """A round in the form that `flanders.experiments.store.Store` writes."""
-
-    number: int
-    accuracy: float
-    loss: float
-    threshold: float
-    seconds: Mapping[str, float]
-    note: str
-    clients: tuple[ClientId, ...]
-    kept: list[bool]
-    unusable: tuple[ClientId, ...]
-    scores: list[float]
-    probabilities: list[float]
-    reasons: Mapping[ClientId, str]
-    attack_success: float = NAN
-
-    @property
-    def malicious(self) -> list[None]:
-        """Who attacks is not known in a live federation."""
-        return [None] * len(self.clients)
-
-
 class Recorder:
     """Tells of rounds as they end.
 
@@ -274,20 +252,11 @@ class Recorder:
     def _write(self, report: RoundReport) -> None:
         if self._store is None:
             return
-        unusable = report.having(Fate.REFUSED, Fate.SILENT)
-        stored = StoredRound(
-            report.number,
-            report.accuracy,
-            report.loss,
-            report.threshold,
-            report.seconds,
-            report.note,
-            tuple(v.asked.client for v in report.verdicts),
-            [v.fate is Fate.KEPT for v in report.verdicts],
-            tuple(v.asked.client for v in unusable),
-            [v.score for v in report.verdicts],
-            [v.probability for v in report.verdicts],
-            {v.asked.client: v.why for v in report.verdicts if v.why},
+        clients = tuple(
+            ClientRecord(v.asked.client, v.fate, v.score, v.probability, v.why) for v in report.verdicts
+        )
+        stored = RoundRecord(
+            report.number, clients, report.note, report.accuracy, report.loss, seconds=report.seconds
         )
         try:
             self._store.write_round(self.spec.id, stored)

@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
 from flwr.app import ArrayRecord, Message
@@ -15,26 +14,13 @@ from flwr.common.constant import SUPERLINK_NODE_ID
 from flanders.flower.identity import Asked
 from flanders.flower.plan import NAME, BadReply, Plan
 from flanders.flower.views import RoundView
-from flanders.types import ClientId, by_name
+from flanders.record import Fate
+from flanders.round import ClientId, by_name
 
 REASON = 120
 """Letters of what is wrong with a reply that are told at most."""
 MOST_EXAMPLES = 2**53
 """Examples that a client may claim at most: sums of more than that are not exact."""
-
-
-class Fate(StrEnum):
-    """What became of a client in a round."""
-
-    KEPT = "kept"
-    DROPPED = "dropped"
-    """By the filter."""
-    REFUSED = "refused"
-    """Its reply could not be used."""
-    SILENT = "silent"
-    """It sent no reply, or that it failed."""
-    BANNED = "banned"
-    """It was not asked."""
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from logging import WARNING
 from flwr.common.logger import log
 from flwr.serverapp.strategy import Strategy
 
-from flanders.flower.replies import Fate
-from flanders.types import ClientId, InputError
+from flanders.checks import InputError
+from flanders.record import Fate
+from flanders.round import ClientId
 
 LEGACY = "flanders.flower.legacy.FilteredLegacyStrategy"
 EXAMPLES = {

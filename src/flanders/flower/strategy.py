@@ -17,8 +17,9 @@ from flwr.common.logger import log
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
+from flanders.checks import InputError, check_number
 from flanders.defense import defend
-from flanders.filters import Filter, Flanders
+from flanders.filters import Filter, Fingerprint
 from flanders.flower.aggregation import STAYS, Aggregation
 from flanders.flower.bans import Ban
 from flanders.flower.identity import Asked, Identify, by_key, call_roll
@@ -27,7 +28,6 @@ from flanders.flower.plan import Plan, is_buffer
 from flanders.flower.recording import Recorder, RoundReport, Verdict, describe, judge
 from flanders.flower.replies import (
     MOST_EXAMPLES,
-    Fate,
     Sorted,
     check_metrics,
     empty,
@@ -39,7 +39,8 @@ from flanders.flower.replies import (
 from flanders.flower.setup import check_function, check_kind, check_path, check_refusals, warn_of_own_start
 from flanders.flower.spilling import SpillingGrid
 from flanders.flower.views import Reused, RoundView, Sketched, Whole
-from flanders.types import InputError, Round, by_name, check_number
+from flanders.record import Fate
+from flanders.round import Round, by_name
 
 ME = "FilteredStrategy"
 
@@ -56,7 +57,7 @@ class FilteredStrategy(Strategy):
         The strategy to protect. Differential privacy goes inside, for clipping first would hide who is abnormal.
         A `start` of its own is not called.
     filter
-        Whom to keep. Default: `Flanders()`, which need not be told how many. With one that must, prefer a
+        Whom to keep. Default: `Fingerprint()`, which need not be told how many. With one that must, prefer a
         fraction to a number of clients, for fewer may reply.
     state_dir
         A folder for the filter's memory, the ban list and the global model, saved after each round. A ServerApp
@@ -85,7 +86,7 @@ class FilteredStrategy(Strategy):
 
     Examples
     --------
-    >>> from flanders import Flanders
+    >>> from flanders import Fingerprint, Flanders
     >>> from flwr.serverapp.strategy import FedAvg
     >>> strategy = FilteredStrategy(FedAvg(), filter=Flanders(keep=0.8))
     >>> result = strategy.start(grid, initial_arrays, num_rounds=10)  # doctest: +SKIP
@@ -106,7 +107,7 @@ class FilteredStrategy(Strategy):
         max_examples: float | None = None,
         seed: int | None = None,
     ) -> None:
-        filter = Flanders() if filter is None else filter
+        filter = Fingerprint() if filter is None else filter
         check_kind(ME, "strategy", strategy, Strategy)
         check_kind(ME, "filter", filter, Filter)
         check_kind(ME, "ban", ban, Ban, optional=True)

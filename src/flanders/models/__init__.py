@@ -3,7 +3,7 @@
 Every module works under `torch.func.functional_call` and `torch.func.vmap`, batch normalisation included.
 """
 
-from flanders.types import InputError
+from flanders.checks import InputError
 
 try:
     import torch  # noqa: F401

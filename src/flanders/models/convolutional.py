@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from flanders.checks import check_number
 from flanders.models.spec import ModelSpec, check_images
-from flanders.types import check_number
 
 
 @dataclass(frozen=True)

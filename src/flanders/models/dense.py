@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from flanders.checks import check_number
 from flanders.models.spec import ModelSpec
-from flanders.types import check_number
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from flanders.types import InputError
+from flanders.checks import InputError
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 
 from torch import nn
 
-from flanders.types import InputError, check_number
+from flanders.checks import InputError, check_number
 
 
 class ModelSpec(ABC):

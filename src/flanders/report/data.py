@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flanders.confusion import Confusion
-from flanders.experiments.schema import PHASES, reading
-from flanders.geometry import FloatMatrix
-from flanders.types import ClientId, FloatVector, InputError, IntVector
+from flanders.arrays import FloatMatrix, FloatVector, IntVector
+from flanders.checks import InputError
+from flanders.record import PHASES
+from flanders.results.confusion import Confusion
+from flanders.results.schema import reading
+from flanders.round import ClientId
 
 BoolMatrix = NDArray[np.bool_]
 
@@ -97,7 +99,7 @@ def _read_run(connection: sqlite3.Connection, id_: str, spec: str, status: str, 
     columns = list(zip(*rounds, strict=True)) or [()] * (5 + len(PHASES))
     numbers, accuracy, loss, success, *phases, notes = columns
     rows = connection.execute(
-        "SELECT client, round, malicious, kept, score, probability FROM client WHERE run = ?", (id_,)
+        "SELECT client, round, malicious, fate = 'kept', score, probability FROM client WHERE run = ?", (id_,)
     ).fetchall()
     clients = sorted({row[0] for row in rows}, key=lambda client: (isinstance(client, str), client))
     row_of = {client: i for i, client in enumerate(clients)}

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from flanders.experiments.labels import DEFENCE, section_of
-from flanders.experiments.writing import writing
+from flanders.checks import InputError, check_choice
+from flanders.files import writing
 from flanders.report.data import read_results
 from flanders.report.naming import Names
-from flanders.types import InputError, check_choice
+from flanders.results.labels import DEFENCE, section_of
 
 FORMATS = ("pdf", "svg", "png")
 

@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from flanders.experiments.writing import check_target, writing
+from flanders.files import check_target, writing
 from flanders.report.data import read_results
 from flanders.report.payload import build
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
-from flanders.experiments.labels import DEFENCE, section_of, told, varying
 from flanders.report.data import RunData
+from flanders.results.labels import DEFENCE, section_of, told, varying
 
 ATTACK = ("attack", "poison")
 _TOLD = {"attack.name", "poison.name", "attack.fraction", "poison.fraction"}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flanders.experiments.schema import PHASES
+from flanders.record import PHASES
 from flanders.report.data import RunData
 from flanders.report.naming import ATTACK, Names
 
@@ -31,7 +31,7 @@ _COLUMNS = (
     ("poison.name", "Poison"),
     ("attack.fraction", "Malicious"),
     ("filter.name", "Filter"),
-    ("aggregator.name", "Rule"),
+    ("aggregator.name", "Aggregator"),
     ("federation.seed", "Seed"),
 )
 _RESULTS = (

@@ -13,11 +13,11 @@ from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from flanders.experiments.writing import check_target
+from flanders.arrays import FloatVector
+from flanders.files import check_target
 from flanders.report.data import BoolMatrix, RunData
 from flanders.report.figures import slug
 from flanders.report.naming import Names
-from flanders.types import FloatVector
 
 COLUMN = 3.35
 """Inches: the width of one column in the usual two-column styles."""

@@ -6,13 +6,13 @@ A setting says what to simulate, a simulation carries it out round by round::
     print(summary(list(Simulation(setting).run())))
 """
 
-from flanders.confusion import Confusion
+from flanders.record import RoundRecord
+from flanders.results.confusion import Confusion
 from flanders.simulation.federation import Simulation
 from flanders.simulation.metrics import auc, confusion, summary
 from flanders.simulation.poisoning import DATA_POISONS, Backdoor, DataPoison, Dba, LabelFlip
-from flanders.simulation.records import RoundRecord
 from flanders.simulation.setting import Setting
-from flanders.simulation.training import Trained, Trainer, Training
+from flanders.simulation.training.trainer import Trained, Trainer, Training
 
 __all__ = [
     "DATA_POISONS",

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from flanders.models import Layout
-from flanders.simulation.stacking import Stackable, stacked
-from flanders.simulation.threads import count_for, side_by_side
+from flanders.simulation.training.stacked_module import Stackable, stacked
+from flanders.simulation.training.threads import count_for, side_by_side
 
 BATCH = 1000
 

@@ -12,24 +12,27 @@ import torch
 from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
-from flanders.aggregators import Rule
+from flanders.aggregators import Aggregator
+from flanders.arrays import BoolVector, FloatVector, IntVector
 from flanders.attacks import Attack, View
+from flanders.checks import InputError
 from flanders.data import Dataset
-from flanders.defense import defend
+from flanders.defense import Defense
 from flanders.filters import Oracle
 from flanders.models import Layout, last_layer
-from flanders.simulation.batches import ClientData
+from flanders.record import RoundRecord
+from flanders.round import Round
+from flanders.simulation.clock import Clock
 from flanders.simulation.evaluation import Evaluator
 from flanders.simulation.poisoning import Poisoner, Scope
-from flanders.simulation.records import Clock, RoundRecord, record
 from flanders.simulation.setting import Setting
-from flanders.simulation.training import BoolVector, Trainer, exact
-from flanders.types import FloatVector, InputError, IntVector, Round
+from flanders.simulation.training.batches import ClientData
+from flanders.simulation.training.trainer import Trainer, exact
 
 _libraries: ThreadpoolController | None = None
 
 FORMAT = 1
-RESUMED = ("clients", "attack", "attacker", "rule")
+RESUMED = ("clients", "attack", "attacker")
 """The streams that are drawn from in every round; what the others were for is done or follows from the round."""
 
 
@@ -88,7 +91,9 @@ class Simulation:
         self._last_layer = last_layer(self.module)
         self._attackers = self._draw_attackers()
         self._memory: Any = None
-        self._state = setting.filter.init(self._streams["filter"])
+        streams = self._streams["filter"], self._streams["rule"]
+        self.defense = Defense(setting.filter, setting.aggregator, fallback=setting.fallback, streams=streams)
+        """The filter and the aggregator, with what they remember."""
 
     @property
     def like(self) -> Tensor:
@@ -123,17 +128,19 @@ class Simulation:
         notes: list[str] = []
         with clock.timing("filter"), one_blas_thread():
             fallback = None if s.fallback is None else self._by(s.fallback, round_, clock, notes)
-            rule = self._by(s.aggregator, round_, clock, notes, truth)
-            told = isinstance(s.filter, Oracle)
-            filter_ = Oracle(tuple(ids[malicious].tolist())) if told else s.filter
-            outcome = defend(filter_, self._state, round_, rule, fallback)
+            aggregate = self._by(s.aggregator, round_, clock, notes, truth)
+            if isinstance(s.filter, Oracle):
+                self.defense.filter = Oracle(tuple(ids[malicious].tolist()))
+            outcome = self.defense.step(round_, aggregate, fallback)
         with clock.timing("aggregate"):
             self.buffers = averaged(self.buffers, trained.buffers, outcome.kept, round_.weights)
-        self.model, self._state, self.round_number = outcome.model, outcome.state, number
+        self.model, self.round_number = outcome.model, number
         with clock.timing("evaluate"), exact(self.device, 0):
-            measured = self._evaluator.evaluate(self.model, self.buffers)
+            accuracy, loss, attack_success = self._evaluator.evaluate(self.model, self.buffers)
         notes = [note for note in (outcome.note, *notes) if note]
-        return record(number, measured, clock.seconds, outcome, malicious, "; ".join(notes))
+        records = zip(outcome.clients, malicious.tolist(), strict=True)
+        told = tuple(replace(record, malicious=truth) for record, truth in records)
+        return RoundRecord(number, told, "; ".join(notes), accuracy, loss, attack_success, clock.seconds)
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that is needed to continue bit for bit, fit for `flanders.state.save_state`."""
@@ -142,7 +149,7 @@ class Simulation:
             "round": self.round_number,
             "model": self.model,
             "buffers": dict(self.buffers),
-            "filter": self._state,
+            "defense": self.defense.memory,
             "attack": self._memory,
             "streams": {role: self._streams[role].bit_generator.state for role in RESUMED},
         }
@@ -159,7 +166,7 @@ class Simulation:
         self.round_number = state["round"]
         self.model = state["model"].to(self.device)
         self.buffers = {name: b.to(self.device) for name, b in state["buffers"].items()}
-        self._state, self._memory = state["filter"], state["attack"]
+        self.defense.memory, self._memory = state["defense"], state["attack"]
         for role, position in state["streams"].items():
             self._streams[role].bit_generator.state = position
 
@@ -217,11 +224,11 @@ class Simulation:
     def _watched(self) -> IntVector:
         """Return the parameters the filter looks at: all of them, if it does not always look at the same few."""
         d = len(self.model)
-        columns = self.setting.filter.visible_columns(self._state, d)
+        columns = self.setting.filter.visible_columns(self.defense.state, d)
         return np.arange(d) if columns is None else columns
 
     def _by(
-        self, rule: Rule, round_: Round, clock: Clock, notes: list[str], truth: BoolVector | None = None
+        self, rule: Aggregator, round_: Round, clock: Clock, notes: list[str], truth: BoolVector | None = None
     ) -> Callable[[IntVector], Tensor]:
         """Return how a rule aggregates rows of the round; with `truth` it is told how many are malicious."""
 
@@ -230,7 +237,7 @@ class Simulation:
             if truth is not None:
                 chosen = replace(rule, num_malicious=int(truth[rows].sum()))  # type: ignore[type-var]
             with clock.timing("aggregate"):
-                model: Tensor = chosen.aggregate(round_.take(rows), self._streams["rule"])
+                model: Tensor = self.defense.aggregate(chosen, round_, rows)
             if bool(torch.isfinite(model).all()):
                 return model
             notes.append("the aggregate was not finite: the global model stays")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from flanders.confusion import Confusion, area_under_curve
-from flanders.simulation.records import RoundRecord
+from flanders.record import RoundRecord
+from flanders.results.confusion import Confusion, area_under_curve
 
 
 def confusion(records: Iterable[RoundRecord], first_round: int = 1) -> Confusion:

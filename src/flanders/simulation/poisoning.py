@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from flanders.checks import InputError, check_number
 from flanders.registry import Registry
-from flanders.simulation.hashing import keys
-from flanders.types import InputError, check_number
+from flanders.simulation.training.hashing import keys
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from flanders.aggregators import FedAvg, Rule
+from flanders.aggregators import Aggregator, FedAvg
 from flanders.attacks import Attack
+from flanders.checks import InputError, check_number, resolve_count
 from flanders.data import Digits, Dirichlet, Loader, Partition
 from flanders.filters import Filter, KeepAll
 from flanders.models import Mlp2, ModelSpec
 from flanders.simulation.poisoning import DataPoison
-from flanders.simulation.training import Training
-from flanders.types import InputError, check_number, resolve_count
+from flanders.simulation.training.trainer import Training
 
 ROLES = ("data", "init", "clients", "training", "attack", "attacker", "filter", "rule")
 """What randomness is for; each has a stream of its own, so that changing one leaves the others as they were."""
@@ -81,8 +81,8 @@ class Setting:
     sybils: bool = False
     omniscient: bool = True
     filter: Filter[Any] = field(default_factory=KeepAll)
-    aggregator: Rule = field(default_factory=FedAvg)
-    fallback: Rule | None = None
+    aggregator: Aggregator = field(default_factory=FedAvg)
+    fallback: Aggregator | None = None
     informed: bool = False
     seed: int = 0
     device: str = "auto"
@@ -98,8 +98,8 @@ class Setting:
             ("attack", Attack, True),
             ("data_poison", DataPoison, True),
             ("filter", Filter, False),
-            ("aggregator", Rule, False),
-            ("fallback", Rule, True),
+            ("aggregator", Aggregator, False),
+            ("fallback", Aggregator, True),
         ):
             value = getattr(self, name)
             if not isinstance(value, kind) and not (optional and value is None):

@@ -9,12 +9,14 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from flanders.catalog import registry
+from flanders.checks import InputError, check_number, did_you_mean
 from flanders.experiments.build import Datasets
-from flanders.experiments.catalog import registry
-from flanders.experiments.grid import Table, blamed, override, parse_override
-from flanders.experiments.spec import RunSpec, make, parse_spec
+from flanders.experiments.grid import blamed, override, parse_override
+from flanders.experiments.spec import make, parse_spec
 from flanders.models import tensor_sizes
-from flanders.types import InputError, check_number, did_you_mean
+from flanders.results.run import RunSpec
+from flanders.results.tree import Table
 
 CONTROLS = ("distance-to-global", "persistence", "keep-all")
 LAYERS = "model"

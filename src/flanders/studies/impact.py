@@ -13,7 +13,7 @@ from __future__ import annotations
 from fractions import Fraction
 from math import comb
 
-from flanders.types import check_number
+from flanders.checks import check_number
 
 
 def chance_of_exactly(count: int, *, clients: int, malicious: int, selected: int) -> float:

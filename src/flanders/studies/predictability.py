@@ -24,14 +24,14 @@ from typing import Any
 
 import numpy as np
 
+from flanders.arrays import FloatMatrix, FloatVector
+from flanders.checks import InputError
 from flanders.experiments.build import Datasets, make_setting
-from flanders.experiments.spec import RunSpec
-from flanders.experiments.writing import writing
-from flanders.geometry import FloatMatrix
+from flanders.files import writing
+from flanders.results.run import RunSpec
 from flanders.studies.information import ESTIMATORS
 from flanders.studies.significance import compare
 from flanders.studies.trajectories import Trajectories, follow
-from flanders.types import FloatVector, InputError
 
 PUBLISHED = {"gauss": 5.67e-38, "lie": 8.33e-5, "opt": 6.70e-18, "agr-min-max": 4.20e-12}
 """The paper's p-values (its table tab:t-test, MNIST)."""

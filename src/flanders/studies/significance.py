@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import t as student
 
-from flanders.types import FloatVector, InputError, check_number
+from flanders.arrays import FloatVector
+from flanders.checks import InputError, check_number
 
 
 @dataclass(frozen=True)

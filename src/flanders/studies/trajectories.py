@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from flanders.arrays import Array, FloatMatrix, FloatVector, IntVector, to_numpy
+from flanders.checks import InputError
 from flanders.data import Dataset
 from flanders.filters import Filter, Scores
-from flanders.geometry import FloatMatrix
+from flanders.round import Round
 from flanders.simulation import Setting, Simulation
-from flanders.types import Array, FloatVector, InputError, IntVector, Round, to_numpy
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,10 +80,10 @@ def follow(setting: Setting, dataset: Dataset | None = None) -> Trajectories:
     watched = min(set(range(k)) - bad), min(bad)
     simulation = Simulation(replace(setting, filter=Listener(bad, watched)), dataset)
     for record in simulation.run():
-        truth = {c for c, m in zip(record.clients, record.malicious, strict=True) if m}
+        truth = {client.client for client in record.clients if client.malicious}
         if truth != bad:  # the simulator draws its attackers otherwise than this study expects
-            raise RuntimeError(f"round {record.number}: {sorted(truth)} are malicious, not {sorted(bad)}")
-    g, honest, malicious = np.stack(simulation.state_dict()["filter"], axis=1)
+            raise RuntimeError(f"round {record.number}: {truth} are malicious, not {sorted(bad)}")
+    g, honest, malicious = np.stack(simulation.defense.state, axis=1)
     return Trajectories(honest, malicious, g)
 
 

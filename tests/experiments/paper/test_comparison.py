@@ -5,10 +5,10 @@ import io
 
 import pytest
 
-from flanders.experiments.paper.comparison import Compared, compare, judge
-from flanders.experiments.paper.rendering import COLUMNS, as_csv, render, verdict_text
-from flanders.experiments.paper.tables import Cell, TableSpec
-from flanders.experiments.paper.variants import read_variant
+from flanders.paper.comparison import Compared, compare, judge
+from flanders.paper.rendering import COLUMNS, as_csv, render, verdict_text
+from flanders.paper.tables import Cell, TableSpec
+from flanders.paper.variants import read_variant
 
 REFERENCE = read_variant("reference")
 

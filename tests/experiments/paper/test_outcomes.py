@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from flanders.experiments.paper.outcomes import read_curves, read_outcomes
 from flanders.experiments.spec import parse_spec
-from flanders.experiments.store import Store
+from flanders.paper.outcomes import read_curves, read_outcomes
+from flanders.results.store import Store
 
 MALICIOUS = np.array([True, True, False, False])
 

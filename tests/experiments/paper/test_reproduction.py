@@ -4,10 +4,10 @@ import csv
 
 import pytest
 
+from flanders.checks import InputError
 from flanders.cli import main
-from flanders.experiments.paper.reproduction import Reproduction, parse_where
-from flanders.experiments.store import Store
-from flanders.types import InputError
+from flanders.paper.reproduction import Reproduction, parse_where
+from flanders.results.store import Store
 
 SMALL = [
     "--set", 'data={dataset="synthetic", partition="iid"}',

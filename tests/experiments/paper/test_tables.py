@@ -2,15 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from flanders.experiments.paper.tables import (
-    TABLES,
-    UNDEFINED,
-    published,
-    read_tables,
-    rerun,
-    table_names,
-)
-from flanders.types import InputError
+from flanders.checks import InputError
+from flanders.paper.tables import TABLES, UNDEFINED, published, read_tables, rerun, table_names
 
 CELLS = {(cell.table, cell.key): cell for table in read_tables(TABLES) for cell in table.cells}
 

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from flanders.experiments.paper.tables import TABLES, VARIANTS, Cell, read_tables
-from flanders.experiments.paper.variants import merged, read_variant, runs
-from flanders.types import InputError
+from flanders.checks import InputError
+from flanders.paper.tables import TABLES, VARIANTS, Cell, read_tables
+from flanders.paper.variants import merged, read_variant, runs
 
 REFERENCE, TEXTBOOK = read_variant("reference"), read_variant("textbook")
 

@@ -1,0 +1,109 @@
+"""What an aggregation rule is, and how rules and pre-aggregators compose."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from flanders.arrays import Array, FloatVector, IntVector, copied
+from flanders.checks import InputError, resolve_count
+from flanders.linalg.products import mean, usable_rows
+from flanders.round import Round
+
+
+class Aggregator(ABC):
+    """Turns the models of a round into one.
+
+    A new rule is a frozen dataclass with `aggregate`, and one line in the registry.
+    """
+
+    @abstractmethod
+    def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
+        """Return the new global model, `(d,)`, as the same kind of array as the updates."""
+
+    def __call__(
+        self,
+        updates: Array,
+        weights: FloatVector | None = None,
+        *,
+        global_model: Array | None = None,
+        root: Array | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> Array:
+        """Aggregate an `(m, d)` array as it is; see `Round` for the arguments. All rows must be finite."""
+        round_ = round_of(self, updates, weights, global_model, root)
+        return self.aggregate(round_, np.random.default_rng() if rng is None else rng)
+
+
+class PreAggregator(ABC):
+    """Prepares the models of a round for the rule that comes next: `Nnm(b) | Krum(b)`."""
+
+    @abstractmethod
+    def prepare(self, round_: Round, rng: np.random.Generator) -> Round:
+        """Return the round with other rows in it, not necessarily as many."""
+
+    def __or__(self, rule: Aggregator) -> Aggregator:
+        return Chain(self, rule) if isinstance(rule, Aggregator) else NotImplemented
+
+    def __call__(
+        self,
+        updates: Array,
+        weights: FloatVector | None = None,
+        *,
+        global_model: Array | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> Array:
+        """Prepare an `(m, d)` array as it is and return the new rows, memory of their own. All must be finite."""
+        round_ = round_of(self, updates, weights, global_model)
+        prepared = self.prepare(round_, np.random.default_rng() if rng is None else rng)
+        return copied(updates) if prepared is round_ else prepared.updates
+
+
+@dataclass(frozen=True)
+class Chain(Aggregator):
+    """A pre-aggregator in front of a rule (or of another chain)."""
+
+    first: PreAggregator
+    then: Aggregator
+
+    def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
+        """Prepare, then aggregate."""
+        return self.then.aggregate(self.first.prepare(round_, rng), rng)
+
+
+def round_of(
+    caller: Aggregator | PreAggregator,
+    updates: Array,
+    weights: FloatVector | None,
+    global_model: Array | None,
+    root: Array | None = None,
+) -> Round:
+    """Return the round that these arrays are, or say which rows no rule can use."""
+    round_ = Round(updates, weights=weights, global_model=global_model, root=root)  # type: ignore[arg-type]
+    bad = np.flatnonzero(~usable_rows(round_.updates))
+    if bad.size:
+        raise InputError(
+            f"{type(caller).__name__} needs finite rows whose squares do not overflow, but these are not: "
+            f"{', '.join(map(str, bad))}. Leave them out, or let Defense aggregate the round: it drops them."
+        )
+    return round_
+
+
+def mean_of(round_: Round, rows: IntVector, *, weighted: bool) -> Array:
+    """Return the mean of some rows; by weight if asked for, unless they have none."""
+    chosen = np.zeros(round_.updates.shape[0])
+    chosen[rows] = round_.weights[rows] if weighted and round_.weights[rows].any() else 1.0
+    return mean(round_.updates, chosen)
+
+
+def minority(caller: str, num_malicious: float, m: int) -> int:
+    """Return b, or say that the honest clients are no majority."""
+    b = resolve_count(num_malicious, m)
+    if 2 * b >= m:
+        raise InputError(
+            f"{caller}(num_malicious={num_malicious}) needs more than {2 * b} updates, got {m}. "
+            f"Lower `num_malicious` to at most {(m - 1) // 2}, or keep more clients in the filter."
+        )
+    return b

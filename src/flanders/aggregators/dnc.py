@@ -1,0 +1,47 @@
+"""Divide and conquer as an aggregation rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from flanders.aggregators.aggregator import Aggregator, mean_of
+from flanders.arrays import Array, copied
+from flanders.linalg.spectral import DivideAndConquer
+from flanders.round import Round
+
+
+@dataclass(frozen=True)
+class DnC(Aggregator):
+    """Average the models that no spectral test finds to be outliers (divide and conquer).
+
+    Each of `iterations` tests looks at `sample` random parameters (None: at all of them, once)
+    and drops the `filtering_fraction * b` models farthest along the main direction of spread.
+
+    Examples
+    --------
+    >>> DnC(num_malicious=1, sample=None)(np.array([[1., 0.], [1.2, 0.], [0.8, 0.], [9., 0.]]))
+    array([1., 0.])
+
+    References
+    ----------
+    Shejwalkar and Houmansadr, "Manipulating the Byzantine", NDSS 2021.
+    """
+
+    num_malicious: float = 0.2
+    iterations: int = 5
+    sample: int | None = 500
+    filtering_fraction: float = 1.0
+    weighted: bool = False
+
+    def __post_init__(self) -> None:
+        self._tests()
+
+    def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
+        """Return the mean of the models that are left, or the global model if none is."""
+        kept = np.flatnonzero(self._tests().scores(round_, rng) <= 1.0)
+        return mean_of(round_, kept, weighted=self.weighted) if kept.size else copied(round_.global_model)
+
+    def _tests(self) -> DivideAndConquer:
+        return DivideAndConquer("DnC", self.num_malicious, self.iterations, self.sample, self.filtering_fraction)

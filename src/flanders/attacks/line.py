@@ -1,0 +1,113 @@
+"""Distances along a line: what lets an attack search for its strength without touching d numbers again."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import array_api_compat
+import numpy as np
+
+from flanders.arrays import Array, FloatMatrix, FloatVector, on_host, to_numpy
+from flanders.linalg.blocks import centred_block, column_blocks
+from flanders.linalg.products import distances_of_gram
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    r"""Squared distances between fixed rows r_i and a point that moves along x(t) = a + t v.
+
+    .. math:: \|x(t) - r_i\|^2 = \|a - r_i\|^2 + 2 t \langle a - r_i, v \rangle + t^2 \|v\|^2
+
+    The coefficients, and the distances between the rows, are read off the d-sized arrays once
+    (`cast`: one pass, around a, in float64); every later question costs at most O(n^2) on the host.
+
+    Examples
+    --------
+    >>> line = Line.cast(np.array([[1.0, 0.0], [0.0, 2.0]]), np.zeros(2), np.array([1.0, 0.0]))
+    >>> line.to_rows(3.0)
+    array([ 4., 13.])
+    >>> line.with_copies(3.0, 2)
+    array([[ 0.,  5.,  4.,  4.],
+           [ 5.,  0., 13., 13.],
+           [ 4., 13.,  0.,  0.],
+           [ 4., 13.,  0.,  0.]])
+    """
+
+    between: FloatMatrix
+    """Squared distances between the rows, `(n, n)`."""
+    constant: FloatVector
+    """|a - r_i|^2, `(n,)`."""
+    slope: FloatVector
+    """<a - r_i, v>, `(n,)`."""
+    speed: float
+    """|v|^2."""
+
+    @classmethod
+    def cast(cls, rows: Array, start: Array, direction: Array) -> Line:
+        """Measure the rows against the line from `start` along `direction`."""
+        rows, start, direction = on_host(rows), on_host(start), on_host(direction)
+        xp = array_api_compat.array_namespace(rows)
+        products: Any = 0.0
+        slope: Any = 0.0
+        speed: Any = 0.0
+        for columns in column_blocks(rows):
+            block = centred_block(rows, start, columns)
+            along = xp.astype(direction[columns], block.dtype, copy=False)
+            products = products + block @ block.T
+            slope = slope - block @ along
+            speed = speed + xp.sum(along * along)
+        gram = np.asarray(to_numpy(products), dtype=np.float64)
+        gram = (gram + gram.T) / 2
+        return cls(
+            distances_of_gram(gram),
+            np.diagonal(gram).copy(),
+            np.asarray(to_numpy(slope), dtype=np.float64),
+            float(speed),
+        )
+
+    def to_rows(self, t: float) -> FloatVector:
+        """Return the squared distances from x(t) to the rows, `(n,)`."""
+        return np.maximum(self.constant + 2 * t * self.slope + t * t * self.speed, 0.0)
+
+    def with_copies(self, t: float, count: int) -> FloatMatrix:
+        """Return the squared distances of a round of the rows followed by `count` copies of x(t).
+
+        The copies lie at distance zero from each other, and come last: rules that break
+        ties by position then break them against the attacker, who may not count on a tie.
+        """
+        n = self.constant.size
+        distances = np.zeros((n + count, n + count))
+        distances[:n, :n] = self.between
+        distances[:n, n:] = self.to_rows(t)[:, None]
+        distances[n:, :n] = distances[:n, n:].T
+        return distances
+
+    def longest_within(self, squared_radius: float) -> float:
+        """Return the largest t >= 0 with x(t) within that distance of every row, 0 if there is none."""
+        return min(
+            largest_root(self.speed, float(b), float(c) - squared_radius)
+            for b, c in zip(self.slope, self.constant, strict=True)
+        )
+
+    def longest_within_sum(self, squared_radius: float) -> float:
+        """Return the largest t >= 0 whose squared distances to the rows add up to no more than that."""
+        n = self.constant.size
+        return largest_root(n * self.speed, float(self.slope.sum()), float(self.constant.sum()) - squared_radius)
+
+
+def largest_root(a: float, b: float, c: float) -> float:
+    """Return the largest t >= 0 with a t^2 + 2 b t + c <= 0; 0 for a = 0 or if rounding leaves none.
+
+    Examples
+    --------
+    >>> largest_root(1.0, 1.0, -8.0)
+    2.0
+    """
+    if a <= 0:
+        return 0.0
+    root = math.sqrt(max(b * b - a * c, 0.0))
+    # The two forms are equal; each is used where it adds numbers of one sign and so loses no digits.
+    t = -c / (b + root) if b > 0 else (root - b) / a
+    return max(t, 0.0)

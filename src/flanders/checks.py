@@ -1,0 +1,48 @@
+"""What users pass, checked: errors that say what was asked, what was found and what to do."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+
+class InputError(ValueError):
+    """What the caller passed cannot be used; the message says what was asked, found, and to do."""
+
+
+def check_number(
+    caller: str, name: str, value: Any, low: float, high: float = math.inf, *, whole: bool = False
+) -> None:
+    """Complain unless `value` is a finite (whole) number in [low, high]."""
+    kinds = int | np.integer if whole else int | np.integer | float | np.floating
+    right_type = isinstance(value, kinds) and not isinstance(value, bool)
+    if not right_type or not low <= value <= high or value == math.inf:
+        kind = "a whole number" if whole else "a number"
+        span = f"of at least {low:g}" if high == math.inf else f"from {low:g} to {high:g}"
+        raise InputError(f"The `{name}` parameter of {caller} must be {kind} {span}. Got {value!r} instead.")
+
+
+def check_choice(caller: str, name: str, value: Any, choices: Sequence[str]) -> None:
+    """Complain unless `value` is one of `choices`."""
+    if value not in choices:
+        raise InputError(
+            f"The `{name}` parameter of {caller} must be one of {', '.join(map(repr, choices))}. "
+            f"Got {value!r} instead.{did_you_mean(str(value), choices)}"
+        )
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a guess at a misspelt name, as a sentence to append, or nothing."""
+    guess = difflib.get_close_matches(name, list(known), n=1)
+    return f" Did you mean {guess[0]!r}?" if guess else ""
+
+
+def resolve_count(value: float, m: int) -> int:
+    """Turn a number of clients into itself, a fraction of the `m` into `ceil(fraction * m)`."""
+    if isinstance(value, int | np.integer):
+        return int(value)
+    return math.ceil(round(value * m, 9))  # the rounding keeps 0.28 * 25 at 7

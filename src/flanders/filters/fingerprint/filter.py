@@ -1,0 +1,90 @@
+"""The filter that needs no number of attackers: it holds each update against its sender's own past."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from flanders.arrays import Array, IntVector
+from flanders.checks import check_number
+from flanders.filters.filter import Filter, Scores
+from flanders.filters.fingerprint.decision import judge
+from flanders.filters.fingerprint.questions import Signatures, learn
+from flanders.round import Round
+from flanders.state import saveable
+
+
+@saveable
+@dataclass(frozen=True, eq=False)
+class FingerprintState:
+    """The memory of `Fingerprint`."""
+
+    round_number: int = 0
+    """How many rounds it has seen."""
+    signatures: Signatures = field(default_factory=Signatures)
+    """What is known of each client."""
+
+
+@dataclass(frozen=True)
+class Fingerprint(Filter[FingerprintState]):
+    """Drop clients whose updates do not look like their own.
+
+    A client's data leave a mark on everything it sends. The filter remembers that mark and asks six questions of
+    each new update (see `flanders.filters.fingerprint.questions`). It needs no number of attackers. In the first
+    two rounds there is no past to compare with, so it only drops updates that are many times longer than most.
+
+    Parameters
+    ----------
+    max_false_positive_rate
+        The share of honest clients that may be dropped.
+    min_survivors
+        If less than this share of a round is left, nobody is kept and the global model stays.
+
+    Examples
+    --------
+    >>> from flanders import Defense
+    >>> rng = np.random.default_rng(0)
+    >>> honest = rng.normal(size=(10, 1000))
+    >>> defense = Defense(Fingerprint())
+    >>> for t in range(6):
+    ...     models = honest * 0.9**t + 0.1 * rng.normal(size=(10, 1000))
+    ...     if t == 5:
+    ...         models[:6] *= -1
+    ...     outcome = defense(models, global_model=np.zeros(1000))
+    >>> outcome.dropped
+    (0, 1, 2, 3, 4, 5)
+    """
+
+    max_false_positive_rate: float = 0.01
+    min_survivors: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_number("Fingerprint", "max_false_positive_rate", self.max_false_positive_rate, 0, 1)
+        check_number("Fingerprint", "min_survivors", self.min_survivors, 0, 1)
+
+    def init(self, rng: np.random.Generator | None = None) -> FingerprintState:
+        """Return an empty memory."""
+        return FingerprintState()
+
+    def score(self, state: FingerprintState, round_: Round) -> Scores:
+        """Score each client by its largest deviation from what is usual."""
+        return judge(state.signatures, round_, state.round_number + 1, self.max_false_positive_rate)
+
+    def select(self, scores: Scores) -> IntVector:
+        """Keep the clients that are not suspect, or nobody if too few are left."""
+        assert scores.suspects is not None  # `score` says of everyone whether it is suspect
+        kept = np.flatnonzero(~scores.suspects)
+        return kept if kept.size >= self.min_survivors * len(scores.clients) else kept[:0]
+
+    def amend(
+        self,
+        state: FingerprintState,
+        round_: Round,
+        kept: IntVector,
+        model: Array,
+        scores: Scores | None = None,
+    ) -> FingerprintState:
+        """Remember the marks of the kept clients."""
+        number, answers = state.round_number + 1, None if scores is None else scores.evidence
+        return FingerprintState(number, learn(state.signatures, round_, number, kept, answers))

@@ -1,0 +1,139 @@
+"""The server's memory: the amended matrices of recent rounds, and inner products of all their columns.
+
+With the products of the newest round's vectors with all remembered ones, everything FLANDERS needs is
+linear algebra on small matrices: the fit, the forecast, the scores, and the products that next
+round starts from. Each round therefore reads the data once, for one product of the newest block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import array_api_compat
+import numpy as np
+
+from flanders.arrays import Array, FloatMatrix, IntVector, copied
+from flanders.linalg.products import inner_products
+from flanders.round import ClientId, Round, check_continued
+from flanders.state import saveable
+
+
+@saveable
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """One remembered round, with the rows of rejected clients replaced."""
+
+    clients: tuple[ClientId, ...]
+    rows: Array
+    global_model: Array
+
+    @property
+    def size(self) -> int:
+        """How many vectors it holds: its rows and its global model."""
+        return len(self.clients) + 1
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Where each vector in play stands when they are all numbered.
+
+    In this order: for each snapshot its rows and its global model; the rows of the current
+    round; the origin of parameter space; the current global model.
+    """
+
+    snapshots: tuple[Snapshot, ...]
+    round_: Round
+    zero: Array = None
+    """The origin of parameter space, where that is not at zero: in a sketch around the global model."""
+
+    def __post_init__(self) -> None:
+        if self.snapshots:
+            check_continued(self.round_, self.snapshots[-1].global_model)
+
+    @property
+    def starts(self) -> list[int]:
+        """The first place of each snapshot, and after them that of the current round."""
+        return [0, *np.cumsum([s.size for s in self.snapshots]).tolist()]
+
+    @property
+    def current(self) -> IntVector:
+        """The places of the current round's rows."""
+        return self.starts[-1] + np.arange(len(self.round_.clients))
+
+    @property
+    def origin(self) -> int:
+        """The place of the zero vector of parameter space."""
+        return self.starts[-1] + len(self.round_.clients)
+
+    @property
+    def global_model(self) -> int:
+        """The place of the current global model, the last one."""
+        return self.origin + 1
+
+    def columns(self, snapshot: int, clients: Sequence[ClientId]) -> IntVector:
+        """Return the places of clients' vectors in a snapshot: their rows, or that round's global model."""
+        place = {c: i for i, c in enumerate(self.snapshots[snapshot].clients)}
+        return self.starts[snapshot] + np.array([place.get(c, len(place)) for c in clients], dtype=np.int64)
+
+    def last_accepted(self, client: ClientId) -> int:
+        """Return the place of a client's newest remembered vector, or else that of the current global model."""
+        for i in reversed(range(len(self.snapshots))):
+            if client in self.snapshots[i].clients:
+                return int(self.columns(i, [client])[0])
+        return self.global_model
+
+    def vector(self, place: int) -> Array:
+        """Return the remembered vector, or the current global model, at a place."""
+        if place == self.global_model:
+            return self.round_.global_model
+        i = int(np.searchsorted(self.starts, place, side="right")) - 1
+        snapshot, row = self.snapshots[i], place - self.starts[i]
+        return snapshot.global_model if row == len(snapshot.clients) else snapshot.rows[row, :]
+
+
+def products(layout: Layout, known: FloatMatrix | None = None) -> FloatMatrix:
+    """Return the inner products of all vectors of a layout around the current global model.
+
+    `known` are those among the snapshots' own vectors, around the global model of the newest
+    snapshot. With them only the newest block is multiplied, and the known ones are moved to
+    the current global model: with y around the new centre and e the old centre seen from it,
+    <y_i, y_j> = known_ij + <y_i, e> + <y_j, e> - <e, e>. Nothing in it is larger than the displacements
+    themselves, so rounding takes nothing from them, however large the models are.
+    """
+    round_ = layout.round_
+    vectors = [v for s in layout.snapshots for v in (s.rows, s.global_model[None, :])]
+    zero = round_.global_model * 0 if layout.zero is None else layout.zero
+    pieces = [*vectors, round_.updates, zero[None, :]]
+    last = layout.global_model
+    gram = np.zeros((last + 1, last + 1))  # the current global model is the zero vector here
+    if known is None:
+        gram[:last, :last] = inner_products(pieces, round_.global_model)
+    else:
+        old = layout.starts[-1] - 1  # the newest snapshot's global model: e
+        fresh = inner_products(pieces, round_.global_model, tail=len(vectors) - 1)
+        e = fresh[0, :old]
+        gram[:old, :old] = known[:old, :old] + e[:, None] + e[None, :] - fresh[0, old]
+        gram[old:last, :last] = fresh
+        gram[:old, old:last] = fresh[:, :old].T
+    return (gram + gram.T) / 2
+
+
+def amended(layout: Layout, kept: IntVector, *, last_accepted: bool) -> tuple[Snapshot, IntVector]:
+    """Return the current round as it is remembered, and the places its rows then come from."""
+    round_ = layout.round_
+    rejected = np.setdiff1d(np.arange(len(round_.clients)), kept)
+    stand_ins = [
+        layout.last_accepted(round_.clients[i]) if last_accepted else layout.global_model for i in rejected
+    ]
+    places = layout.current
+    places[rejected] = stand_ins
+    rows = replace_rows(round_.updates, rejected, [layout.vector(place) for place in stand_ins])
+    return Snapshot(round_.clients, rows, copied(round_.global_model)), places
+
+
+def replace_rows(matrix: Array, index: IntVector, vectors: Sequence[Array]) -> Array:
+    """Return a copy of a matrix with some rows replaced: the server's own, whatever the caller does with his."""
+    xp = array_api_compat.array_namespace(matrix)
+    new = dict(zip(index.tolist(), vectors, strict=True))
+    return xp.stack([new[i] if i in new else matrix[i, :] for i in range(matrix.shape[0])])

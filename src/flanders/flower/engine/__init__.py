@@ -1,0 +1,1 @@
+"""The simulator with its clients on Flower's simulation runtime."""

@@ -1,0 +1,98 @@
+"""Blocks of columns: how all m x d numbers are read, on any array library, without a second copy of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import array_api_compat
+import numpy as np
+
+from flanders.arrays import Array, IntVector, index_like, is_on_host, like, on_host, widest
+
+HOST_BLOCK = 400_000
+"""Numbers in a block on the CPU: a few megabytes, so that a block stays in the cache."""
+
+DEVICE_BLOCK = 2**22, 2**24
+"""Least and most numbers in a block on an accelerator, where launches cost more than memory."""
+
+
+def column_blocks(*matrices: Array) -> Iterator[slice]:
+    """Cut the columns of matrices of equal width into slices that suit the memory they lie in."""
+    m, d = sum(matrix.shape[0] for matrix in matrices), matrices[0].shape[1]
+    numbers = HOST_BLOCK if is_on_host(matrices[0]) else int(np.clip(m * d // 64, *DEVICE_BLOCK))
+    width = max(64, numbers // m)
+    width += width & (width - 1) == 0  # rows a power of two apart share cache lines
+    for start in range(0, d, width):
+        yield slice(start, min(start + width, d))
+
+
+def centred_block(matrix: Array, center: Array | None, columns: slice) -> Array:
+    """Return `matrix[:, columns]` less a center, one for all rows or one each, in the widest float."""
+    xp = array_api_compat.array_namespace(matrix)
+    block = xp.astype(matrix[:, columns], widest(xp), copy=False)
+    return block if center is None else block - xp.astype(center[..., columns], widest(xp), copy=False)
+
+
+def centred_blocks(
+    pieces: Sequence[Array], center: Array | None, columns: Sequence[slice] | None = None
+) -> Iterator[Array]:
+    """Yield blocks of columns of stacked matrices, less a center, in the widest float.
+
+    Where arrays can be written to, every block is written over the last one: use it before asking
+    for the next.
+    """
+    xp = array_api_compat.array_namespace(*pieces)
+    columns = list(column_blocks(*pieces)) if columns is None else columns
+    if not (array_api_compat.is_numpy_array(pieces[0]) or array_api_compat.is_torch_array(pieces[0])):
+        for c in columns:
+            yield xp.concat([centred_block(piece, center, c) for piece in pieces])
+        return
+    m, device = sum(piece.shape[0] for piece in pieces), array_api_compat.device(pieces[0])
+    space = xp.empty((m, columns[0].stop), dtype=widest(xp), device=device)
+    for c in columns:
+        block = space[:, : c.stop - c.start]
+        first = 0
+        for piece in pieces:
+            block[first : first + piece.shape[0], :] = piece[:, c]
+            first += piece.shape[0]
+        if center is not None:
+            block -= center[..., c]
+        yield block
+
+
+def sorted_columns(matrix: Array, rows: IntVector | None = None) -> Iterator[Array]:
+    """Yield blocks of columns, transposed to `(width, m)`, each column's values in rising order.
+
+    `rows` leaves out all others.
+    """
+    source = on_host(matrix)
+    xp = array_api_compat.array_namespace(source)
+    chosen = None if rows is None else index_like(rows, source)
+    for columns in column_blocks(source):
+        block = source[:, columns]
+        block = (block if chosen is None else xp.take(block, chosen, axis=0)).T
+        if array_api_compat.is_numpy_array(block):
+            block = block.copy(order="C")  # what is sorted lies side by side
+            block.sort(axis=1)
+            yield block
+        else:
+            yield xp.sort(block, axis=1, stable=False)
+
+
+def join_columns(blocks: Iterator[Array], matrix: Array) -> Array:
+    """Put `(k, width)` results of the blocks of `matrix` side by side; on NumPy without a second copy of all."""
+    if not array_api_compat.is_numpy_array(matrix):
+        return array_api_compat.array_namespace(matrix).concat(list(blocks), axis=1)
+    out = None
+    for columns, block in zip(column_blocks(matrix), blocks, strict=True):
+        if out is None:
+            out = np.empty((block.shape[0], matrix.shape[1]), dtype=block.dtype)
+        out[:, columns] = block
+    return out
+
+
+def join(pieces: Sequence[Array], matrix: Array) -> Array:
+    """Concatenate `(width,)` results of the blocks of `matrix` into one `(d,)` of its own kind."""
+    xp = array_api_compat.array_namespace(pieces[0])
+    joined = pieces[0] if len(pieces) == 1 else xp.concat(list(pieces))
+    return like(joined, matrix)

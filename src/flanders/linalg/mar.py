@@ -1,0 +1,275 @@
+r"""The matrix autoregressive model: :math:`X_t = \sum_{i=1}^{w} A_i X_{t-i} B_i^T + E_t`.
+
+The paper's letters are kept: X_t is d x h, a column per client, A_i is d x d, B_i is h x h.
+Coefficients come from alternating least squares (the paper's Appendix C): with B fixed, all A_i solve one
+least-squares problem, with A fixed all B_i do. Every solve is minimum-norm (or ridge), so
+each A lives in the span of the data: :math:`A_i = Q \tilde A_i Q^T` for any orthonormal basis Q of it. The
+fit is therefore the same, number for number, on the coordinates :math:`Q^T X_t`, which need
+no more rows than there are columns in all, however large d is; and those coordinates follow from inner
+products alone (`coordinates`).
+
+References
+----------
+Gabrielli et al., "Protecting federated learning from extreme model poisoning attacks via
+multidimensional time series anomaly detection". Chen, Xiao and Yang, "Autoregressive models for
+matrix-valued time series", Journal of Econometrics 2021.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from flanders.arrays import Array, FloatMatrix, FloatVector, copied, like, rounding_of, to_numpy
+from flanders.linalg.products import inner_products
+
+RANK_TOLERANCE = 1e-8
+"""Singular values below this share of the largest count as zero: see `pseudo_inverse`."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    r"""A fitted model, in the one form its users need: the forecast as sums of known columns.
+
+    Since A is made of the training targets, so is every forecast:
+    :math:`\hat X_{t+1} = [X_{w} \dots X_{t}]\, M`.
+    """
+
+    coefficients: FloatMatrix
+    """M, `(pairs * h, h)`."""
+    iterations: int
+    converged: bool
+    a: tuple[FloatMatrix, ...] = ()
+    """A_1 .. A_w, where the fit forms them."""
+    b: tuple[FloatMatrix, ...] = ()
+    """B_1 .. B_w, where the fit forms them."""
+
+
+def fit(
+    matrices: Sequence[FloatMatrix],
+    *,
+    order: int = 1,
+    iterations: int = 100,
+    tolerance: float = 1e-8,
+    ridge_a: float = 0.0,
+    ridge_b: float = 0.0,
+) -> Fit:
+    """Fit MAR(order) to matrices with a column per client, oldest first, and forecast the next.
+
+    At least `order + 1` matrices make one training pair. B starts at the identity. Once B
+    stops moving (relative change below `tolerance`) A has, too; with independent columns the fit is
+    exact at the start and one iteration shows it.
+    """
+    if len(matrices) == 2 and order == 1 and ridge_a == ridge_b == 0:
+        found = fit_pair(matrices[0], matrices[1], iterations=iterations, tolerance=tolerance)
+        if found is not None:
+            return found
+    return fit_by_als(
+        matrices, order=order, iterations=iterations, tolerance=tolerance, ridge_a=ridge_a, ridge_b=ridge_b
+    )
+
+
+def fit_by_als(
+    matrices: Sequence[FloatMatrix],
+    *,
+    order: int,
+    iterations: int,
+    tolerance: float,
+    ridge_a: float,
+    ridge_b: float,
+) -> Fit:
+    """Fit MAR(order) by alternating least squares as written; see `fit`."""
+    h = matrices[0].shape[1]
+    targets = list(matrices[order:])
+    lagged = [[matrices[t - i] for i in range(1, order + 1)] for t in range(order, len(matrices))]
+    newest = [matrices[len(matrices) - i] for i in range(1, order + 1)]
+    side, stacked = np.hstack(targets), np.vstack(targets)
+    b = [np.eye(h)] * order
+    step, converged = 0, False
+    solve_a = np.empty((0, 0))
+    a: list[FloatMatrix] = []
+    while step < iterations and not converged:
+        step += 1
+        solve_a = pseudo_inverse(np.hstack([_below(lags, b) for lags in lagged]), ridge_a)
+        a = np.split(side @ solve_a, order, axis=1)
+        moved = np.vstack([np.hstack([a[i] @ x for i, x in enumerate(lags)]) for lags in lagged])
+        transposed = pseudo_inverse(moved, ridge_b) @ stacked
+        new = [block.T for block in np.split(transposed, order, axis=0)]
+        change = sum(float(np.linalg.norm(n - o)) for n, o in zip(new, b, strict=True))
+        size = sum(float(np.linalg.norm(n)) for n in new)
+        converged = change <= tolerance * size
+        b = new
+    return Fit(solve_a @ _below(newest, b), step, converged, tuple(a), tuple(b))
+
+
+def fit_pair(
+    first: FloatMatrix, second: FloatMatrix, *, iterations: int = 100, tolerance: float = 1e-8
+) -> Fit | None:
+    r"""Fit MAR(1) to one training pair without penalties, as `fit_by_als` does, at a fraction of its cost.
+
+    With singular value decompositions :math:`X_0 = U_0 \Sigma_0 V_0^T` and :math:`X_1 = U_1 \Sigma_1 V_1^T`, all
+    that the solves for A and B leave free is :math:`G = V_0^T B^T`, and one iteration maps it to
+    :math:`(X_1 (\Sigma_0 G)^+ \Sigma_0)^+ X_1`. After the first, G has the rank r of :math:`V_1^T V_0` and
+    keeps the shape :math:`[I; E]\, C\, [I \; F^T]\, V_1^T`. Splitting the values of each matrix into the
+    leading r (a) and the rest (b), the iteration is
+
+    .. math:: E' = \Sigma_{0b}^2 E\, \Sigma_{0a}^{-2}, \quad F' = \Sigma_{1b}^2 F\, \Sigma_{1a}^{-2}, \quad
+              C' = (I + E'^T E')^{-1}(I + E'^T E)\, C\, (I + F^T F)(I + F'^T F)^{-1},
+
+    where :math:`(I + E'^T E')^{-1}(I + E'^T E) = I + E'^T (I + E' E'^T)^{-1} (E - E')`, and alike for F.
+    That is the power method on the squared singular values of both matrices, and a step costs r^2 times the
+    number of left-over values. Returns None where the leading part of G has no inverse; the long way serves then.
+    """
+    (u0, s0, v0), (_, s1, v1) = _truncated(first), _truncated(second)
+    cross = v1.T @ v0
+    r = int(np.count_nonzero(np.linalg.svd(cross, compute_uv=False) > RANK_TOLERANCE))
+    if r == 0:
+        return None
+    inner = u0.T @ second @ v0
+    start = pseudo_inverse(s1[:, None] * cross) * s1  # G = start V1^T after the first iteration
+    if iterations == 1:
+        return Fit((v0 / s0) @ inner @ start @ v1.T, 1, False)
+    c = start[:r, :r]
+    if np.linalg.cond(c) > 1 / RANK_TOLERANCE:
+        return None
+    e, f = np.linalg.solve(c.T, start[r:, :r].T).T, np.linalg.solve(c, start[:r, r:]).T
+    shrink_e, shrink_f = ((s[r:, None] / s[None, :r]) ** 2 for s in (s0, s1))
+    step, converged, before = 1, False, (c, e, f)
+    while step < iterations and not converged:
+        step += 1
+        before = (c, e, f)
+        e_new, f_new = shrink_e * e, shrink_f * f
+        c = c + e_new.T @ np.linalg.solve(np.eye(len(e)) + e_new @ e_new.T, (e - e_new) @ c)
+        c = c + (c @ (f - f_new).T) @ np.linalg.solve(np.eye(len(f)) + f @ f_new.T, f)
+        moved = sum(float(np.linalg.norm(x)) for x in (c - before[0], e_new - e, f_new - f))
+        converged = moved <= tolerance * float(np.linalg.norm(c))
+        e, f = e_new, f_new
+    last, final = (np.vstack([c, e @ c]) @ np.hstack([np.eye(r), f.T]) for c, e, f in (before, (c, e, f)))
+    return Fit(v1 @ pseudo_inverse(s0[:, None] * last) @ inner @ final @ v1.T, step, converged)
+
+
+def _truncated(matrix: FloatMatrix) -> tuple[FloatMatrix, FloatVector, FloatMatrix]:
+    """Return the singular vectors and values of a matrix that count as more than zero."""
+    u, s, vt = singular_vectors(matrix)
+    real = s > RANK_TOLERANCE * s[0]
+    return u[:, real], s[real], vt[real].T
+
+
+def forecast(matrices: Sequence[Array], *, order: int = 1, iterations: int = 100) -> Array:
+    """Forecast the next `(h, d)` matrix of models from earlier ones, oldest first, in the package's layout.
+
+    The matrices may be of any array library, and so is the forecast. With too few of them for a single training
+    pair it is the newest matrix.
+
+    Examples
+    --------
+    >>> steps = [np.array([[1.0, 0.0], [0.0, 1.0]]) * 2.0**t for t in range(3)]
+    >>> forecast(steps)
+    array([[8., 0.],
+           [0., 8.]])
+    """
+    xp, newest = array_namespace(*matrices), matrices[-1]
+    if len(matrices) <= order:
+        return copied(newest)
+    h, d = newest.shape
+    if d <= h * len(matrices):
+        columns = [np.asarray(to_numpy(m), dtype=np.float64).T for m in matrices]
+    else:  # around a point near them all; its own place tells where the origin is
+        gram = inner_products([*matrices, xp.zeros_like(newest[:1, :])], newest[0, :])
+        basis = coordinates(gram, rounding_of(newest))
+        columns = np.split(basis[:, :-1] - basis[:, -1:], len(matrices), axis=1)
+    found = fit(columns, order=order, iterations=iterations)
+    return like(found.coefficients.T, newest) @ xp.concat(list(matrices[order:]))
+
+
+def coordinates(gram: FloatMatrix, rounding: float = float(np.finfo(np.float64).eps)) -> FloatMatrix:
+    """Return a matrix R with `R.T @ R == gram`: the columns in some orthonormal basis of their span.
+
+    The columns are scaled to unit length first, so that directions are lost to rounding
+    only if they are small next to the columns themselves (about 1e-7), not to the longest of them.
+    `rounding` is that of the products: where they were summed in float32, more of what they show is not there.
+    """
+    lengths = np.sqrt(np.maximum(np.diagonal(gram), 0.0))
+    scale = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
+    values, vectors = np.linalg.eigh(gram * scale[:, None] * scale[None, :])
+    real = values > values.size * rounding * max(float(values[-1]), 0.0)
+    if not real.any():
+        return np.zeros((1, lengths.size))
+    return np.asarray(np.sqrt(values[real])[:, None] * vectors[:, real].T * lengths[None, :])
+
+
+def pseudo_inverse(matrix: FloatMatrix, ridge: float = 0.0) -> FloatMatrix:
+    """Return the matrix P for which `Y @ P` solves A @ matrix = Y, with least norm or ridge penalty.
+
+    `P = matrix.T (matrix matrix.T + ridge I)^-1`, which for ridge 0 is the pseudo-inverse. The
+    singular values dropped as zero lie well above rounding and well below anything that matters
+    in a forecast.
+    """
+    u, s, vt = singular_vectors(matrix)
+    if ridge > 0:
+        inverse = s / (s**2 + ridge)
+    else:
+        inverse = np.divide(1.0, s, out=np.zeros_like(s), where=s > RANK_TOLERANCE * s[0])
+    return np.asarray((vt.T * inverse) @ u.T)
+
+
+def singular_vectors(matrix: FloatMatrix) -> tuple[FloatMatrix, FloatVector, FloatMatrix]:
+    """Return the reduced singular value decomposition.
+
+    LAPACK's divide and conquer gives up on a few harmless matrices of low rank, of the many that one fit to several
+    rounds decomposes. It then gets the transpose, or else the triangular factor.
+    """
+    try:
+        u, s, vt = np.linalg.svd(matrix, full_matrices=False)
+        return u, s, vt
+    except np.linalg.LinAlgError:
+        pass
+    try:
+        v, s, ut = np.linalg.svd(matrix.T, full_matrices=False)
+        return ut.T, s, v.T
+    except np.linalg.LinAlgError:
+        q, r = np.linalg.qr(matrix)
+        u, s, vt = np.linalg.svd(r, full_matrices=False)
+        return q @ u, s, vt
+
+
+def reference_forecast(
+    newest: FloatMatrix,
+    start: FloatMatrix,
+    *,
+    iterations: int = 100,
+    ridge_a: float = 1.0,
+    ridge_b: float = 1.0,
+) -> FloatMatrix:
+    r"""Forecast as the paper's published code does, from the newest `(m, n)` matrix alone.
+
+    That code trains on the single pair of the newest matrix with itself, scaled to
+    S = (X - min X) / max X, and applies the coefficients to the unscaled X. It starts B at random numbers
+    (`start`, n x n), has a row per client (so A is m x m and B is n x n), and always adds the ridge:
+
+    .. math:: A \leftarrow S B S^T (S B^T B S^T + \alpha I)^{-1}, \quad
+              B \leftarrow S^T A S (S^T A^T A S + \beta I)^{-1}, \quad \hat X = A X B^T.
+
+    After the first step :math:`B = S^T C S` with C an m x m matrix, so the iterations run on
+    :math:`G = S S^T` and never form an n x n matrix; the numbers are the same.
+    """
+    m = newest.shape[0]
+    largest = float(newest.max())
+    scaled = (newest - newest.min()) / (largest if largest != 0 else 1.0)
+    g, one = scaled @ scaled.T, np.eye(m)
+    turned = scaled @ start.T
+    forward, square = scaled @ start @ scaled.T, turned @ turned.T
+    a = c = one
+    for _ in range(iterations):
+        a = np.linalg.solve((square + ridge_a * one).T, forward.T).T
+        c = np.linalg.solve((g @ a.T @ a + ridge_b * one).T, a.T).T
+        forward, square = g @ c @ g, g @ c.T @ g @ c @ g
+    return np.asarray(a @ newest @ scaled.T @ c.T @ scaled)
+
+
+def _below(lags: Sequence[FloatMatrix], b: Sequence[FloatMatrix]) -> FloatMatrix:
+    """Stack the lagged matrices, each times its B^T, on top of each other."""
+    return np.vstack([x @ b_i.T for x, b_i in zip(lags, b, strict=True)])

@@ -1,0 +1,48 @@
+"""Who is near whom: the Krum family's scores and choices, from a matrix of squared distances."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from flanders.arrays import FloatMatrix, FloatVector, IntVector
+
+
+def krum_scores(distances: FloatMatrix, num_malicious: int) -> FloatVector:
+    """Return each row's sum of squared distances to its m - b - 2 nearest others (at least one).
+
+    References
+    ----------
+    Blanchard et al., "Machine learning with adversaries", NeurIPS 2017.
+    """
+    m = distances.shape[0]
+    others = distances + np.diag(np.full(m, np.inf))
+    nearest = max(1, m - num_malicious - 2)
+    sums: FloatVector = np.sort(others, axis=1)[:, : min(nearest, max(m - 1, 1))].sum(axis=1)
+    return sums
+
+
+def multi_krum_rows(distances: FloatMatrix, num_malicious: int, keep: int) -> IntVector:
+    """Return the `keep` rows with the lowest Krum scores, in rising order of row."""
+    scores = krum_scores(distances, num_malicious)
+    return np.sort(np.argsort(scores, kind="stable")[:keep]).astype(np.int64)
+
+
+def bulyan_rows(distances: FloatMatrix, num_malicious: int, keep: int) -> IntVector:
+    """Return `keep` rows picked one by one, each the Krum winner among the rows still there.
+
+    References
+    ----------
+    El Mhamdi et al., "The hidden vulnerability of distributed learning in Byzantium", ICML 2018.
+    """
+    left = list(range(distances.shape[0]))
+    picked = []
+    for _ in range(keep):
+        scores = krum_scores(distances[np.ix_(left, left)], num_malicious)
+        picked.append(left.pop(int(np.argmin(scores))))
+    return np.array(sorted(picked), dtype=np.int64)
+
+
+def nearest_rows(distances: FloatMatrix, count: int) -> IntVector:
+    """Return, for each row, the `count` rows nearest to it, itself first."""
+    itself = distances - np.diag(np.full(distances.shape[0], np.inf))
+    return np.argsort(itself, axis=1, kind="stable")[:, :count].astype(np.int64)

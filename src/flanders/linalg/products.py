@@ -1,0 +1,165 @@
+"""Inner products, distances, norms and weighted sums of the rows of an `(m, d)` array, accumulated in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import array_api_compat
+import numpy as np
+from numpy.typing import NDArray
+
+from flanders.arrays import Array, FloatMatrix, FloatVector, IntVector, index_like, like, on_host, to_numpy, widest
+from flanders.linalg.blocks import centred_blocks, column_blocks, join, join_columns
+
+LARGEST_SQUARE = 1e300
+"""Rows of a larger squared norm are unusable; float32 cannot hold one."""
+
+
+def inner_products(pieces: Sequence[Array], center: Array | None = None, *, tail: int = 0) -> FloatMatrix:
+    """Return inner products of stacked rows around `center`, accumulated in float64.
+
+    The rows of all `pieces`, (k_i, d) each, are taken as one matrix; the result has a column for
+    each of them, and a row for those of `pieces[tail:]`.
+
+    Subtracting a point near the rows first is what keeps small differences between large
+    models: the products of the raw float32 rows lose them.
+    """
+    pieces = [on_host(piece) for piece in pieces]
+    skipped = sum(piece.shape[0] for piece in pieces[:tail])
+    with_old: Any = 0.0
+    with_new: Any = 0.0
+    for rows in centred_blocks(pieces, None if center is None else on_host(center)):
+        old, new = rows[:skipped, :], rows[skipped:, :]
+        with_old = with_old + new @ old.T
+        with_new = with_new + new @ new.T  # a matrix by itself: BLAS takes half the time
+    return np.hstack([to_numpy(with_old), to_numpy(with_new)]).astype(np.float64, copy=False)
+
+
+def projections(matrix: Array, directions: Array, center: Array | None = None) -> FloatMatrix:
+    """Return `(matrix - center) @ directions.T`, `(m, k)`, accumulated in float64."""
+    matrix, directions = on_host(matrix), on_host(directions)
+    columns = list(column_blocks(matrix, directions))
+    blocks = centred_blocks([matrix], None if center is None else on_host(center), columns)
+    total: Any = 0.0
+    for rows, others in zip(blocks, centred_blocks([directions], None, columns), strict=True):
+        total = total + rows @ others.T
+    return np.asarray(to_numpy(total), dtype=np.float64)
+
+
+def products_with(
+    matrix: Array, directions: Sequence[Array], center: Array | None = None, *, skip: int = 0
+) -> tuple[FloatMatrix, FloatMatrix, FloatMatrix]:
+    """Return inner products in one pass: of the rows around `center`, with directions, and of the directions.
+
+    That is `(m, m)`, `(m, k)` and `(k - skip, k - skip)`: the last are of all but the first `skip` directions. The
+    rows of all `directions`, (k_i, d) each, are taken as one matrix, and are not centred.
+    """
+    matrix, directions = on_host(matrix), [on_host(piece) for piece in directions]
+    columns = list(column_blocks(matrix, *directions))
+    totals: list[Any] = [0.0, 0.0, 0.0]
+    blocks = centred_blocks([matrix], None if center is None else on_host(center), columns)
+    for rows, others in zip(blocks, centred_blocks(directions, None, columns), strict=True):
+        found = rows @ rows.T, rows @ others.T, others[skip:, :] @ others[skip:, :].T
+        totals = [total + part for total, part in zip(totals, found, strict=True)]
+    own, across, between = (np.asarray(to_numpy(total), dtype=np.float64) for total in totals)
+    return (own + own.T) / 2, across, (between + between.T) / 2
+
+
+def gram(matrix: Array, center: Array | None = None) -> FloatMatrix:
+    """Return the `(m, m)` inner products of the rows around `center`, exactly symmetric."""
+    product = inner_products([matrix], center)
+    return (product + product.T) / 2
+
+
+def squared_distances(matrix: Array, center: Array | None = None) -> FloatMatrix:
+    """Return the `(m, m)` squared Euclidean distances between rows, in float64.
+
+    `center` should be a point near the rows; by default their first one.
+    """
+    products = gram(matrix, matrix[0, :] if center is None else center)
+    return distances_of_gram(products)
+
+
+def distances_of_gram(products: FloatMatrix) -> FloatMatrix:
+    """Turn inner products into squared distances: |x|^2 + |y|^2 - 2 <x, y>, never negative."""
+    norms = np.diagonal(products)
+    squared = np.maximum(norms[:, None] + norms[None, :] - 2 * products, 0.0)
+    np.fill_diagonal(squared, 0.0)
+    return squared
+
+
+def lengths_of_gram(products: FloatMatrix) -> FloatVector:
+    """Return the lengths of vectors, a little above zero at least, from their inner products."""
+    return np.sqrt(np.maximum(np.diagonal(products), 1e-200))
+
+
+def cosines_of_gram(products: FloatMatrix) -> FloatMatrix:
+    """Return the cosines between vectors from their inner products."""
+    lengths = lengths_of_gram(products)
+    return products / np.outer(lengths, lengths)
+
+
+def squared_norms(matrix: Array, center: Array | None = None) -> FloatVector:
+    """Return the `(m,)` squared norms of the rows around `center`, accumulated in float64."""
+    matrix = on_host(matrix)
+    xp = array_api_compat.array_namespace(matrix)
+    total: Any = 0.0
+    for block in centred_blocks([matrix], None if center is None else on_host(center)):
+        total = total + xp.vecdot(block, block)
+    return np.asarray(to_numpy(total), dtype=np.float64)
+
+
+def usable_rows(matrix: Array) -> NDArray[np.bool_]:
+    """Tell of each row whether it is finite, and not so large that squared distances overflow."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return squared_norms(matrix) < LARGEST_SQUARE  # false for NaN
+
+
+def clip_factors(lengths: FloatVector, radius: float) -> FloatVector:
+    """Return the factors from 0 to 1 that bring each length down to at most `radius`."""
+    return np.divide(radius, lengths, out=np.ones_like(lengths), where=lengths > radius)
+
+
+def less_their_mean(
+    matrix: Array, rows: IntVector, center: Array, weights: FloatVector, factors: FloatVector, shares: FloatVector
+) -> tuple[Array, Array]:
+    r"""Return :math:`a_i (x_i - c) - b_i v` for these rows of a matrix, and :math:`v = \sum_i w_i (x_i - c)`."""
+    source, at = on_host(matrix), on_host(center)[None, :]
+    xp = array_api_compat.array_namespace(source)
+    chosen = None if np.array_equal(rows, np.arange(source.shape[0])) else index_like(rows, source)
+    w, a, b = (like(x, source) for x in (weights, factors, shares))
+    means = []
+
+    def results() -> Iterator[Array]:
+        for columns in column_blocks(source):
+            block = source[:, columns]
+            steps = (block if chosen is None else xp.take(block, chosen, axis=0)) - at[:, columns]
+            means.append(w @ steps)
+            yield a[:, None] * steps - b[:, None] * means[-1][None, :]
+
+    return like(join_columns(results(), source), matrix), join(means, matrix)
+
+
+def combine(coefficients: Any, matrix: Array) -> Array:
+    """Return `coefficients @ matrix`: weighted sums of the rows, one (d,) or several (k, d)."""
+    return like(np.asarray(coefficients), matrix) @ matrix
+
+
+def mean(matrix: Array, weights: FloatVector | None = None) -> Array:
+    """Return the (weighted) average of the rows."""
+    w = np.ones(matrix.shape[0]) if weights is None else weights
+    return combine(w / w.sum(), matrix)
+
+
+def move(center: Array, coefficients: FloatVector, matrix: Array) -> Array:
+    """Return `center + coefficients @ (matrix - center)`, in float64 as far as there is one.
+
+    Coefficients may be large where displacements are small; taken apart, the two products would
+    cancel each other and leave their rounding errors.
+    """
+    at, rows = on_host(center), on_host(matrix)
+    xp = array_api_compat.array_namespace(rows)
+    a = like(coefficients, rows, widest(xp))
+    blocks = zip(column_blocks(rows), centred_blocks([rows], at), strict=True)
+    return join([a @ block + xp.astype(at[c], widest(xp)) for c, block in blocks], matrix)

@@ -1,0 +1,49 @@
+"""Statistics that a minority of wild values cannot move, and what p-values say of a whole round."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from flanders.arrays import FloatVector
+
+NORMAL = 1.4826
+"""How many median deviations a normal distribution's standard deviation is."""
+
+
+def robust_spread(values: FloatVector, middle: float | None = None) -> float:
+    """Return the median deviation from the median, or from another middle, scaled to a standard deviation."""
+    around = np.median(values) if middle is None else middle
+    return NORMAL * float(np.median(np.abs(values - around)))
+
+
+def local_false_discovery_rate(p: FloatVector) -> FloatVector:
+    """Return, for each p-value, the probability that it is an honest client's: pi0 / f(p), falling in evidence.
+
+    f is the decreasing density that fits the p-values best (Grenander's estimator: the slopes of
+    the least concave majorant of their distribution function), taken together with as many evenly spread
+    ones: without them the estimate sees attackers in every handful of small p-values. pi0 is Storey's share of
+    honest clients.
+
+    Examples
+    --------
+    >>> local_false_discovery_rate(np.array([0.001] * 5 + [0.2, 0.4, 0.6, 0.8, 0.9])).round(3)
+    array([0.004, 0.004, 0.004, 0.004, 0.004, 1. , 1. , 1. , 1. , 1. ])
+
+    References
+    ----------
+    Efron, "Large-scale inference", 2010. Strimmer, "A unified approach to false discovery rate
+    estimation", BMC Bioinformatics 2008. Storey, JRSS B 2002.
+    """
+    m = p.size
+    honest_share = min(1.0, (1.0 + float(np.count_nonzero(p > 0.5))) / (0.5 * m))
+    knots, counts = np.unique(np.concatenate([p, (np.arange(m) + 0.5) / m]), return_counts=True)
+    slopes: list[tuple[float, float]] = []  # (width, mass), merged until the density falls
+    for width, mass in zip(np.diff(knots, prepend=0.0), counts / (2 * m), strict=True):
+        slopes.append((float(width), float(mass)))
+        while len(slopes) > 1 and slopes[-1][1] * slopes[-2][0] >= slopes[-2][1] * slopes[-1][0]:
+            (w1, m1), (w2, m2) = slopes.pop(), slopes.pop()
+            slopes.append((w1 + w2, m1 + m2))
+    ends = np.cumsum([width for width, _ in slopes])
+    density = np.array([mass / width for width, mass in slopes])
+    place = np.minimum(np.searchsorted(ends, p * (1 - 1e-12)), len(slopes) - 1)
+    return np.minimum(1.0, (honest_share + 1) / 2 / density[place])

@@ -1,0 +1,86 @@
+"""Divide and conquer: outliers along the direction in which the updates spread most."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import array_api_compat
+import numpy as np
+
+from flanders.arrays import FloatVector, index_like
+from flanders.checks import InputError, check_number, resolve_count
+from flanders.linalg.products import gram
+from flanders.round import Round
+
+
+@dataclass(frozen=True)
+class DivideAndConquer:
+    """The tests of divide and conquer, for the rule and the filter (`caller`) whose parameters these are.
+
+    References
+    ----------
+    Shejwalkar and Houmansadr, "Manipulating the Byzantine", NDSS 2021, Algorithm 2.
+    """
+
+    caller: str
+    num_malicious: float
+    iterations: int
+    sample: int | None
+    filtering_fraction: float
+
+    def __post_init__(self) -> None:
+        check_number(self.caller, "num_malicious", self.num_malicious, 0)
+        check_number(self.caller, "iterations", self.iterations, 1, whole=True)
+        check_number(self.caller, "filtering_fraction", self.filtering_fraction, 0)
+        if self.sample is not None:
+            check_number(self.caller, "sample", self.sample, 1, whole=True)
+
+    def scores(self, round_: Round, rng: np.random.Generator) -> FloatVector:
+        """Return each row's largest outlier score over all iterations, relative to the cut; above 1 is out.
+
+        Each iteration samples parameters, centres the rows, projects them on the top singular
+        vector, and would drop the rows with the largest squared projections; the cut lies
+        halfway between the last kept and the first dropped. Who is above the cut in any
+        iteration is out, so 1 and below is the intersection of what the iterations keep.
+        A tie falls to the lower client id.
+        """
+        m, d = round_.updates.shape
+        num_dropped = self._num_dropped(m)
+        updates, order = round_.updates, round_.by_client()
+        xp = array_api_compat.array_namespace(updates)
+        worst = np.zeros(m)
+        whole = gram(updates, updates[0, :]) if self.sample is None or self.sample >= d else None
+        for _ in range(1 if whole is not None else self.iterations):
+            if whole is not None:
+                products = whole
+            else:
+                columns = np.sort(rng.choice(d, size=self.sample, replace=False))
+                part = xp.take(updates, index_like(columns, updates), axis=1)
+                products = gram(part, part[0, :])
+            # Centring the rows in the space of their inner products: J K J.
+            centred = products - products.mean(axis=0) - products.mean(axis=1)[:, None] + products.mean()
+            values, vectors = np.linalg.eigh(centred)
+            share = np.round(vectors[order, -1] ** 2, 12)  # rounding errors break no tie
+            relative = relative_to_cut(np.maximum(values[-1], 0.0) * share, num_dropped)
+            worst[order] = np.maximum(worst[order], relative)
+        return worst
+
+    def _num_dropped(self, m: int) -> int:
+        dropped = int(self.filtering_fraction * resolve_count(self.num_malicious, m) + 1e-9)
+        if dropped >= m:
+            raise InputError(
+                f"{self.caller}(num_malicious={self.num_malicious}, filtering_fraction={self.filtering_fraction}) "
+                f"would drop {dropped} of {m} updates. Lower either, or keep more clients."
+            )
+        return dropped
+
+
+def relative_to_cut(scores: FloatVector, num_dropped: int) -> FloatVector:
+    """Scale scores so that exactly the `num_dropped` largest are above 1; of a tie, the later rows are."""
+    order = np.argsort(scores, kind="stable")
+    kept = scores.size - num_dropped
+    ranked = np.concatenate([[0.0], scores[order], [scores.max()]])  # the ends have a neighbour too
+    cut = max((ranked[kept] + ranked[kept + 1]) / 2, 1e-300 * ranked[-1]) or 1.0
+    relative = scores / cut
+    relative[order[kept:]] = np.maximum(relative[order[kept:]], np.nextafter(1.0, 2.0))
+    return relative

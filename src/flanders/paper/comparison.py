@@ -1,0 +1,114 @@
+"""Ours beside what was published: means and ranges over seeds, differences, and whether they are near enough."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from flanders.paper.outcomes import Outcome
+from flanders.paper.tables import UNDEFINED, Cell, published, rerun
+from flanders.paper.variants import Variant
+
+DETECTION = ("precision", "recall")
+TOLERANCES = {"accuracy": 0.10, "precision": 0.05, "recall": 0.05}
+"""How far ours may be from the paper, or from its authors' re-run, to count as the same."""
+QUIET_MINORITY = 0.15
+"""The same for detection of OPT at a fifth malicious, where the authors' own runs differ."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A cell with ours and theirs; None where there is none."""
+
+    cell: Cell
+    paper: float | None
+    rerun: float | None
+    ours: float | None
+    """The mean over seeds."""
+    low: float | None
+    """The lowest value of any seed."""
+    high: float | None
+    seeds: int
+    """How many seeds have finished."""
+
+    @property
+    def difference(self) -> float | None:
+        """Ours less the paper's."""
+        return None if self.ours is None or self.paper is None else self.ours - self.paper
+
+    @property
+    def distance(self) -> float | None:
+        """How far ours is from the nearer of the paper and the re-run."""
+        theirs = [value for value in (self.paper, self.rerun) if value is not None]
+        return None if self.ours is None or not theirs else min(abs(self.ours - value) for value in theirs)
+
+    @property
+    def tolerance(self) -> float:
+        """The largest distance that counts as the same."""
+        c = self.cell
+        measure = c.metric.partition("@")[0]
+        if measure in DETECTION and (c.attack, c.malicious_ratio) == ("opt", "0.2"):
+            return QUIET_MINORITY
+        return TOLERANCES[measure]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether ours is as near as that; rounding of what was published to two digits is not held against it."""
+        return self.distance is not None and self.distance <= self.tolerance + 1e-9
+
+
+def compare(
+    variant: Variant,
+    cells: Iterable[Cell],
+    outcomes: Mapping[str, Outcome],
+    seeds: Sequence[int],
+    overrides: Sequence[str] = (),
+) -> list[Compared]:
+    """Look up each cell's runs and put what they came to beside what was published."""
+    found = []
+    for cell in cells:
+        values = []
+        for seed in seeds:
+            run = variant.run(cell, seed, overrides)
+            outcome = None if run is None else outcomes.get(run.id)
+            value = None if outcome is None else outcome.get(cell.metric.partition("@")[0])
+            if value is not None:
+                values.append(value)
+        mean = fmean(values) if values else None
+        found.append(beside(cell, mean, min(values, default=None), max(values, default=None), len(values)))
+    return found
+
+
+def beside(cell: Cell, ours: float | None, low: float | None, high: float | None, seeds: int) -> Compared:
+    """Put ours beside what was published for a cell."""
+    paper, again = published().get((cell.table, cell.key)), rerun().get(cell.key)
+    return Compared(cell, _number(paper), _number(again), ours, low, high, seeds)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How many of the published cells ours agree with."""
+
+    measure: str
+    agreeing: int
+    compared: int
+    missing: int
+    """Published cells for which there is nothing of ours yet."""
+    others: tuple[Compared, ...]
+    """Those that do not agree, farthest first."""
+
+
+def judge(compared: Sequence[Compared]) -> list[Verdict]:
+    """Sum up detection and accuracy over all published cells; a cell printed in two tables counts in both."""
+    verdicts = []
+    for measure, metrics in (("precision and recall", DETECTION), ("accuracy", ("accuracy",))):
+        here = [c for c in compared if c.paper is not None and c.cell.metric.partition("@")[0] in metrics]
+        done = [c for c in here if c.ours is not None]
+        others = sorted((c for c in done if not c.agrees), key=lambda c: -(c.distance or 0.0))
+        verdicts.append(Verdict(measure, len(done) - len(others), len(done), len(here) - len(done), tuple(others)))
+    return verdicts
+
+
+def _number(text: str | None) -> float | None:
+    return None if text is None or text == UNDEFINED else float(text)

@@ -1,0 +1,40 @@
+"""The paper's figures from runs of ours, and how near all cells are to what was published."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from flanders.files import writing
+from flanders.paper import TableSpec
+from flanders.paper import plots as draw
+from flanders.paper.comparison import Compared
+from flanders.paper.reproduction import Reproduction
+from flanders.report.plots import save
+
+
+def write_paper_figures(
+    asked: Reproduction, results: Path, compared: Sequence[tuple[TableSpec, Sequence[Compared]]], folder: Path
+) -> list[Path]:
+    """Draw what of the paper's figures was asked for and has been run, as SVG; return the files written.
+
+    `accuracy-over-time`, from the results, and `tradeoff` are the paper's; `agreement` sets every compared cell
+    against its published value.
+    """
+    figures = {}
+    if curves := asked.curves(results):
+        figures["accuracy-over-time"] = draw.over_time(curves)
+    tradeoff = [
+        c for table, cells in compared if table.label == "fig:tradeoff" for c in cells if c.ours is not None
+    ]
+    if any(c.cell.metric == "seconds" for c in tradeoff):
+        figures["tradeoff"] = draw.tradeoff(tradeoff)
+    published = [c for _, cells in compared for c in cells if c.difference is not None]
+    if published:
+        figures["agreement"] = draw.agreement(published)
+    paths = []
+    with writing(folder):
+        for name, figure in figures.items():
+            paths.append(folder / f"{asked.variant.name}-{name}.svg")
+            save(figure, paths[-1])
+    return paths

@@ -1,0 +1,45 @@
+"""What the runs of a results file came to, in the paper's measures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from flanders.results.schema import reading
+from flanders.results.summary import summarise
+
+Outcome = dict[str, float | None]
+"""The value of each measure; None where it is not defined (precision if nobody was dropped)."""
+
+
+def read_outcomes(path: Path, first_round: int) -> dict[str, Outcome]:
+    """Return what each finished run came to, by its id; detection and the best accuracy from `first_round` on."""
+    if not path.exists():
+        return {}
+    return {
+        run.id: {
+            "accuracy": run.best,
+            "final-accuracy": run.final,
+            "seconds": run.seconds,
+            "precision": run.precision,
+            "recall": run.recall,
+        }
+        for run in summarise(path, first_round=first_round)
+        if run.status == "done" and run.best is not None
+    }
+
+
+def read_curves(path: Path, ids: Sequence[str]) -> dict[str, list[float | None]]:
+    """Return the accuracy of each round of these runs, those of them that are done."""
+    if not path.exists():
+        return {}
+    with reading(path) as connection:
+        rows = connection.execute(
+            "SELECT round.run, round.accuracy FROM round JOIN run ON run.id = round.run "
+            "WHERE run.status = 'done' ORDER BY round.run, round.number"
+        ).fetchall()
+    wanted, curves = set(ids), dict[str, list[float | None]]()
+    for run, accuracy in rows:
+        if run in wanted:
+            curves.setdefault(run, []).append(accuracy)
+    return curves

@@ -1,0 +1,217 @@
+"""What `flanders reproduce` does: choose cells, run what is missing, show ours beside the paper's."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+
+from flanders.checks import InputError, did_you_mean
+from flanders.files import check_target, writing
+from flanders.paper.comparison import Compared, compare, judge
+from flanders.paper.outcomes import read_curves, read_outcomes
+from flanders.paper.rendering import as_csv, read_csv, render, verdict_text
+from flanders.paper.tables import KEYS, TABLES, Cell, TableSpec, read_tables, table_names
+from flanders.paper.variants import Variant, read_variant, runs
+from flanders.results.labels import labels
+from flanders.results.run import RunSpec
+
+OVER_TIME = "fig:accuracy-over-time"
+UNCHECKED = "data.dataset.verify"
+"""Whether files are checked, which is no change to an experiment."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A cell's accuracy in each round."""
+
+    cell: Cell
+    rounds: tuple[tuple[float, ...], ...]
+    """Of each round the value of each seed."""
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """Some tables of the paper, in one variant, for some seeds."""
+
+    variant: Variant
+    tables: tuple[TableSpec, ...]
+    seeds: tuple[int, ...]
+    overrides: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        names: str,
+        variant: str,
+        seeds: int,
+        where: Mapping[str, Sequence[str]],
+        overrides: Sequence[str] = (),
+    ) -> Reproduction:
+        """Return what was asked for: tables by name, their cells limited to those values of `KEYS`."""
+        if seeds < 1:
+            raise InputError(f"--seeds must be at least 1. Got {seeds} instead.")
+        tables = [table for table in read_tables(table_names(names)) if variant in table.variants]
+        if not tables:
+            raise InputError(f"There is no table {names!r} in the {variant} variant. Choose the other one.")
+        for key, values in where.items():
+            known = {getattr(cell, key) for table in tables for cell in table.cells}
+            for value in values:
+                if value not in known:
+                    raise InputError(
+                        f"None of these tables has the {key.replace('_', ' ')} {value!r}."
+                        f"{did_you_mean(value, known)} Known: {', '.join(sorted(known))}."
+                    )
+        chosen = [
+            replace(table, cells=tuple(c for c in table.cells if all(getattr(c, k) in v for k, v in where.items())))
+            for table in tables
+        ]
+        if not any(table.cells for table in chosen):
+            raise InputError("These limits leave nothing to reproduce: no cell has all of these values.")
+        return cls(
+            read_variant(variant),
+            tuple(table for table in chosen if table.cells),
+            tuple(range(seeds)),
+            tuple(overrides),
+        )
+
+    @property
+    def changes(self) -> list[str]:
+        """The overrides that make other experiments of these."""
+        return [text for text in self.overrides if not text.startswith(f"{UNCHECKED}=")]
+
+    @property
+    def words(self) -> str:
+        """Which runs these are: `reference variant with federation.rounds=4`."""
+        return f"{self.variant.name} variant" + (f" with {', '.join(self.changes)}" if self.changes else "")
+
+    def runs(self) -> list[RunSpec]:
+        """Return the runs that all cells are read from, each once, one seed after the other."""
+        cells = [cell for table in self.tables for cell in table.cells]
+        return runs(self.variant, cells, self.seeds, self.overrides)
+
+    def compare(self, results: Path) -> list[tuple[TableSpec, list[Compared]]]:
+        """Return every table with ours beside the paper's, as far as its runs are done."""
+        outcomes = read_outcomes(results, self.variant.first_round)
+        return [
+            (table, compare(self.variant, table.cells, outcomes, self.seeds, self.overrides))
+            for table in self.tables
+        ]
+
+    def curves(self, results: Path) -> list[Curve]:
+        """Return the accuracy of each round behind the figure over time, of those cells that have a run done."""
+        figures = [table for table in self.tables if table.label == OVER_TIME]
+        cells = [cell for figure in figures for cell in figure.cells if cell.metric == "accuracy"]
+        ids = {
+            cell: [run.id for s in self.seeds if (run := self.variant.run(cell, s, self.overrides))]
+            for cell in cells
+        }
+        found = read_curves(results, [id_ for of_cell in ids.values() for id_ in of_cell])
+        done = {cell: [found[id_] for id_ in of_cell if id_ in found] for cell, of_cell in ids.items()}
+        return [Curve(cell, tuple(zip(*of_cell, strict=True))) for cell, of_cell in done.items() if of_cell]
+
+
+def parse_where(texts: Sequence[str]) -> dict[str, list[str]]:
+    """Read `key=value,value` limits.
+
+    Examples
+    --------
+    >>> parse_where(["aggregator=fedavg,multikrum", "attack=lie"])
+    {'aggregator': ['fedavg', 'multikrum'], 'attack': ['lie']}
+    """
+    where: dict[str, list[str]] = {}
+    for text in texts:
+        key, equals, values = text.partition("=")
+        if not equals or key not in KEYS:
+            raise InputError(
+                f"--where needs key=value,value with a key of {', '.join(KEYS)}. Got {text!r}"
+                + (", which has no =value." if key in KEYS else f".{did_you_mean(key, KEYS)}")
+            )
+        where.setdefault(key, []).extend(value for value in values.split(",") if value)
+    return where
+
+
+def write_tables(folder: Path, asked: Reproduction, results: Path) -> list[tuple[TableSpec, list[Compared]]]:
+    """Write every table as Markdown and LaTeX, all cells in one CSV file, and the verdict; return what is in them.
+
+    What the CSV file already has of other cells stays, in all of them: one folder can be filled in parts, from
+    several results files. Results of changed settings are not mixed with others: they need a folder of their own.
+    """
+    variant, found, said = asked.variant.name, asked.compare(results), asked.words
+    earlier = check_tables(folder, asked, [c.cell for _, cells in found for c in cells if c.seeds])
+    compared = with_earlier(found, earlier, variant)
+    everything = [c for _, cells in compared for c in cells]
+    texts = {f"{variant}.csv": as_csv(everything), f"{variant}-verdict.md": verdict_text(judge(everything), said)}
+    for table, cells in compared:
+        texts[f"{variant}-{table.stem}.md"] = render(table, cells, "markdown", said)
+        texts[f"{variant}-{table.stem}.tex"] = render(table, cells, "latex", said)
+    if curves := asked.curves(results):
+        texts[f"{variant}-accuracy-over-time.csv"] = _curves_csv(curves)
+    with writing(folder):
+        for name, text in texts.items():
+            check_target(folder / name)
+            (folder / name).write_text(text, encoding="utf-8")
+    return compared
+
+
+def check_tables(folder: Path, asked: Reproduction, cells: Collection[Cell] | None = None) -> dict[Cell, Compared]:
+    """Return what the folder, made if need be, has already and may stand beside `cells` (default: all asked for).
+
+    Refuses where results of changed settings would take the place of others.
+    """
+    file = folder / f"{asked.variant.name}.csv"
+    with writing(folder):
+        earlier = read_csv(file)
+    if not asked.changes:
+        return earlier
+    new = set(cells if cells is not None else [c for table in asked.tables for c in table.cells])
+    if lost := [cell for cell, c in earlier.items() if c.seeds and cell not in new]:
+        raise InputError(
+            f"{file} has results of {len(lost)} cells that are not among these, and --set changes what is run, so "
+            "they cannot stand in one table. Give another folder to --tables."
+        )
+    return {}
+
+
+def with_earlier(
+    compared: Sequence[tuple[TableSpec, list[Compared]]], earlier: Mapping[Cell, Compared], variant: str
+) -> list[tuple[TableSpec, list[Compared]]]:
+    """Return all tables that have a cell here or there; what was found now counts, where anything was."""
+    cells = dict(earlier)
+    for c in (c for _, found in compared for c in found):
+        if c.seeds or c.cell not in cells:
+            cells[c.cell] = c
+    tables = [table for table in read_tables(TABLES) if variant in table.variants]
+    merged = [(table, [cells[cell] for cell in table.cells if cell in cells]) for table in tables]
+    return [(table, found) for table, found in merged if found]
+
+
+def _curves_csv(curves: Sequence[Curve]) -> str:
+    lines = ["dataset,attack,malicious_ratio,aggregator,filter,round,ours,low,high,seeds"]
+    for curve in curves:
+        who = ",".join(curve.cell.key[:-1])
+        for number, values in enumerate(curve.rounds, start=1):
+            lines.append(f"{who},{number},{fmean(values):.4f},{min(values):.4f},{max(values):.4f},{len(values)}")
+    return "\n".join(lines) + "\n"
+
+
+def show(compared: Sequence[tuple[TableSpec, list[Compared]]], variant: str, format_: str) -> None:
+    """Print every table, and how much of it agrees with what was published; `variant` tells of which runs."""
+    if format_ == "csv":
+        print(as_csv([c for _, cells in compared for c in cells]), end="")
+        return
+    for table, cells in compared:
+        print(render(table, cells, format_, variant))
+    if format_ == "markdown":
+        print(verdict_text(judge([c for _, cells in compared for c in cells]), variant))
+
+
+def show_missing(asked: Reproduction, results: Path) -> None:
+    """Print the runs that are not done, in the order in which they would be run, and how many there are."""
+    done = read_outcomes(results, asked.variant.first_round)
+    every = asked.runs()
+    missing = [run for run in every if run.id not in done]
+    for run, name in zip(missing, labels([run.canonical for run in missing]), strict=True):
+        print(f"{run.id}  {name}")
+    print(f"{len(missing)} of {len(every)} runs are missing.")

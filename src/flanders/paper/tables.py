@@ -1,0 +1,156 @@
+"""The paper's tables and figures: which cells each has, and what was published in them."""
+
+from __future__ import annotations
+
+import csv
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from itertools import product
+
+from flanders.checks import InputError, did_you_mean
+from flanders.results.tree import Table
+
+PACKAGE = "flanders.experiments.paper"
+VARIANTS = ("reference", "textbook")
+KEYS = ("dataset", "attack", "malicious_ratio", "aggregator", "filter", "metric")
+"""What names a cell within a table, in the order of the published values' columns."""
+UNDEFINED = "NA"
+"""In place of a published value: the rule cannot be applied."""
+TABLES = (
+    "tab:pr-20",
+    "tab:pr-80",
+    "tab:increment-fld",
+    "tab:increment-fld-80",
+    "tab:increment-20",
+    "tab:increment",
+    "tab:increment-0",
+    "tab:robustness-1",
+    "tab:nonomn-adaptive",
+    "tab:omn-adaptive",
+    "tab:random-client-selection",
+    "fig:accuracy-over-time",
+    "fig:tradeoff",
+    "quirks",
+    "tab:pr-60",
+    "tab:increment-fld-60",
+    "tab:increment-60",
+)
+"""All of them, those first that tell most."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One number of a table, by the paper's names; the ratio is as the paper states it."""
+
+    table: str
+    dataset: str
+    attack: str
+    malicious_ratio: str
+    aggregator: str
+    filter: str
+    metric: str
+    changes: Table = field(default_factory=dict, compare=False, repr=False)
+    """What the table changes in the variant's settings."""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What the published values know it by, apart from the table."""
+        return tuple(getattr(self, name) for name in KEYS)
+
+    @property
+    def is_undefined(self) -> bool:
+        """Whether the paper says of the cell's setting, here or elsewhere, that the rule cannot be applied."""
+        return self.key[:-1] in undefined()
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """A table or figure of the paper."""
+
+    label: str
+    title: str
+    columns: str
+    """Which of `KEYS` goes across."""
+    variants: tuple[str, ...]
+    """In which it makes sense."""
+    cells: tuple[Cell, ...]
+
+    @property
+    def stem(self) -> str:
+        """What to call files of it."""
+        return self.label.rpartition(":")[2]
+
+
+def table_names(asked: str) -> list[str]:
+    """Return the labels that were asked for: `all`, or some of them with commas, with or without `tab:`.
+
+    Examples
+    --------
+    >>> table_names("pr-20,fig:tradeoff")
+    ['tab:pr-20', 'fig:tradeoff']
+    """
+    if asked == "all":
+        return list(TABLES)
+    known = {name: name for name in TABLES} | {name.rpartition(":")[2]: name for name in TABLES}
+    found = []
+    for name in asked.split(","):
+        if name not in known:
+            raise InputError(
+                f"The paper has no table or figure {name!r} that can be reproduced.{did_you_mean(name, known)} "
+                f"Known: all, {', '.join(TABLES)}."
+            )
+        found.append(known[name])
+    return list(dict.fromkeys(found))
+
+
+def read_tables(names: Sequence[str]) -> list[TableSpec]:
+    """Return tables by their labels."""
+    return [_read(name) for name in names]
+
+
+@cache
+def published() -> dict[tuple[str, tuple[str, ...]], str]:
+    """Return the paper's values by table and cell, as they stand there; `UNDEFINED` where it has none."""
+    return {(row["table"], _key(row)): row["value"] for row in _rows("tables.csv")}
+
+
+@cache
+def undefined() -> frozenset[tuple[str, ...]]:
+    """Return the settings (cells without their metric) to which a rule cannot be applied."""
+    return frozenset(key[:-1] for (_, key), value in published().items() if value == UNDEFINED)
+
+
+@cache
+def rerun() -> dict[tuple[str, ...], str]:
+    """Return the values of the authors' own later re-run of their code, by cell."""
+    return {_key(row): row["value"] for row in _rows("rerun.csv")}
+
+
+def spec_text(name: str) -> str:
+    """Return a TOML file of this package."""
+    return resources.files(PACKAGE).joinpath("specs", f"{name}.toml").read_text(encoding="utf-8")
+
+
+def _read(label: str) -> TableSpec:
+    spec = tomllib.loads(spec_text(label.rpartition(":")[2]))
+    variants = tuple(spec.get("variants", VARIANTS))
+    return TableSpec(label, spec["title"], spec["columns"], variants, tuple(_cells(label, spec["part"])))
+
+
+def _cells(label: str, parts: Sequence[Table]) -> Iterator[Cell]:
+    axes = ("datasets", "attacks", "ratios", "aggregators", "filters", "metrics")
+    for part in parts:
+        for dataset, attack, ratio, rule, filter_, metric in product(*(part[axis] for axis in axes)):
+            yield Cell(label, dataset, attack, f"{ratio:g}", rule, filter_, metric, part.get("spec", {}))
+
+
+def _key(row: dict[str, str]) -> tuple[str, ...]:
+    return tuple(row[name] for name in KEYS)
+
+
+def _rows(name: str) -> list[dict[str, str]]:
+    with resources.files(PACKAGE).joinpath("published", name).open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))

@@ -1,0 +1,116 @@
+"""The two ways to read the paper: as its published code has it, and as its text does; and the runs that follow."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from flanders.checks import InputError, check_choice, resolve_count
+from flanders.experiments.grid import blamed, override, parse_override
+from flanders.experiments.spec import resolve
+from flanders.paper.tables import VARIANTS, Cell, spec_text
+from flanders.results.run import RunSpec
+from flanders.results.tree import Table
+
+
+@dataclass(frozen=True)
+class Variant:
+    """How the paper's names translate into settings.
+
+    Parameters
+    ----------
+    name
+        One of `VARIANTS`.
+    first_round
+        Detection and the best accuracy count from this round on.
+    settings
+        The file: `base`, `datasets`, `attacks`, `filters` and `rules`.
+    """
+
+    name: str
+    first_round: int
+    settings: Table
+    _resolved: dict[Any, RunSpec] = field(default_factory=dict, compare=False, repr=False)
+
+    def run(self, cell: Cell, seed: int, overrides: Sequence[str] = ()) -> RunSpec | None:
+        """Return the run that a cell is read from, or None where the paper has none to show."""
+        if cell.is_undefined:
+            return None
+        known = (cell.key[:-1], json.dumps(cell.changes), seed, tuple(overrides))
+        if known not in self._resolved:
+            point = self.point(cell, seed)
+            for text in overrides:
+                point = override(point, *parse_override(text))
+            place = f"{cell.table} ({self.name})"
+            try:
+                self._resolved[known] = resolve(point, place)
+            except InputError as error:
+                raise blamed(error, place, overrides) from error
+        return self._resolved[known]
+
+    def point(self, cell: Cell, seed: int) -> Table:
+        """Return the spec of a cell's run, in the form of a spec file."""
+        s = self.settings
+        dataset = {key: value for key, value in s["datasets"][cell.dataset].items() if key != "attacks"}
+        attack: Table = {"fraction": float(cell.malicious_ratio)}
+        if cell.attack != "none":
+            attack |= s["attacks"][cell.attack] | s["datasets"][cell.dataset].get("attacks", {}).get(
+                cell.attack, {}
+            )
+        rule = s["rules"]["alone" if cell.filter == "none" else "filtered"][cell.aggregator]
+        point = {
+            "federation": {"seed": seed},
+            "attack": attack,
+            "filter": dict(s["filters"][cell.filter]),
+            "aggregator": dict(rule),
+        }
+        for more in (s["base"], dataset, cell.changes):
+            point = merged(point, more)
+        if cell.attack == "none":
+            del point["attack"]
+        holds = point["aggregator"].pop("holds", None)
+        if holds is not None:
+            point["aggregator"]["num_malicious"] = _bearable(point, holds)
+        return point
+
+
+def read_variant(name: str) -> Variant:
+    """Return a variant by its name."""
+    check_choice("reproduce", "variant", name, VARIANTS)
+    settings = tomllib.loads(spec_text(name))
+    return Variant(name, settings.pop("first_round"), settings)
+
+
+def runs(
+    variant: Variant, cells: Iterable[Cell], seeds: Sequence[int], overrides: Sequence[str] = ()
+) -> list[RunSpec]:
+    """Return the runs of some cells, each once: one seed after the other, in the order of the cells."""
+    found: dict[str, RunSpec] = {}
+    cells = list(cells)
+    for seed in seeds:
+        for cell in cells:
+            run = variant.run(cell, seed, overrides)
+            if run is not None:
+                found.setdefault(run.id, run)
+    return list(found.values())
+
+
+def merged(tree: Table, more: Table) -> Table:
+    """Return a table with another one laid over it, tables within tables likewise."""
+    both = dict(tree)
+    for key, value in more.items():
+        below: Any = both.get(key)
+        both[key] = merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return both
+
+
+def _bearable(point: Table, holds: Table) -> int:
+    """Return b, or the largest number of malicious clients that the rule bears among those it gets to see."""
+    m = point["federation"]["clients"]
+    b = resolve_count(point.get("attack", {"fraction": 0.0})["fraction"], m)
+    left = m if point["filter"]["name"] == "keep-all" else m - b
+    most: int = (left - holds["spare"]) // holds["each"]
+    return max(0, min(b, most))

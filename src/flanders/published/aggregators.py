@@ -1,0 +1,71 @@
+"""Multi-Krum and Bulyan as the code published with the paper has them, to match its numbers.
+
+They accept any number of malicious clients where the textbook forms in `krum` say that they cannot
+hold; use those to judge a defense.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from flanders.aggregators.aggregator import Aggregator, mean_of
+from flanders.aggregators.krum import Bulyan, choose
+from flanders.arrays import Array
+from flanders.checks import check_number, resolve_count
+from flanders.linalg.neighbours import multi_krum_rows
+from flanders.linalg.products import mean
+from flanders.round import Round
+
+
+@dataclass(frozen=True)
+class MultiKrumReference(Aggregator):
+    """Average the `keep` models with the lowest Krum scores, however many are malicious.
+
+    The sums go over the m - b - 2 nearest models, or over the nearest one if that is less than one. With fewer
+    than `keep` models, all are averaged. The paper's code keeps 3 by default and 10 behind its filter.
+
+    Examples
+    --------
+    >>> MultiKrumReference(num_malicious=4, keep=2)(np.array([[1.], [2.], [2.5], [3.5], [99.]]))
+    array([2.25])
+    """
+
+    num_malicious: float = 0.2
+    keep: int = 3
+
+    def __post_init__(self) -> None:
+        check_number("MultiKrumReference", "num_malicious", self.num_malicious, 0)
+        check_number("MultiKrumReference", "keep", self.keep, 1, whole=True)
+
+    def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
+        """Return the weighted mean of the chosen models."""
+        m = round_.updates.shape[0]
+        b = min(resolve_count(self.num_malicious, m), m)
+        rows = choose(round_, lambda distances: multi_krum_rows(distances, b, self.keep))
+        return mean_of(round_, rows, weighted=True)
+
+
+@dataclass(frozen=True)
+class BulyanReference(Aggregator):
+    """Bulyan while m >= 4b + 3, else the plain average.
+
+    Examples
+    --------
+    >>> BulyanReference(num_malicious=2)(np.array([[1.], [2.], [3.]]))
+    array([2.])
+    """
+
+    num_malicious: float = 0.2
+
+    def __post_init__(self) -> None:
+        check_number("BulyanReference", "num_malicious", self.num_malicious, 0)
+
+    def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
+        """Return Bulyan's model, or the average where it cannot hold."""
+        m = round_.updates.shape[0]
+        b = resolve_count(self.num_malicious, m)
+        if m < 4 * b + 3:
+            return mean(round_.updates, round_.weights)
+        return Bulyan(b).aggregate(round_, rng)

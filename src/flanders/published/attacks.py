@@ -1,0 +1,186 @@
+"""LIE, OPT and AGR-MM as the code published with the paper has them, to match its numbers.
+
+They are far louder than the textbook forms in `statistical`, `fang` and `agr`; use those to judge a
+defense. Gauss is the same in both.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+import array_api_compat
+import numpy as np
+
+from flanders.arrays import Array, copied
+from flanders.attacks.attack import Attack, View
+from flanders.attacks.line import Line
+from flanders.attacks.rows import copies, moments
+from flanders.checks import InputError, check_number
+from flanders.linalg.neighbours import krum_scores, multi_krum_rows
+from flanders.linalg.products import squared_distances, squared_norms
+
+
+@dataclass(frozen=True)
+class LieReference(Attack):
+    r"""LIE as published with the paper: the root of the deviation, and a z that is a probability.
+
+    .. math:: x = \mu - z \sqrt{\sigma}, \quad z = \Phi\left(\frac{m - b - s}{m - b}\right), \quad
+              s = \lfloor m/2 + 1 \rfloor - b
+
+    with mean and deviation over all models the attacker knows, its own honest ones included. For
+    b = m, z is its limit 1.
+    """
+
+    def craft(self, view: View, rng: np.random.Generator) -> Array:
+        """Return b copies of the shifted mean."""
+        offset, sigma = moments(view.everyone, view.global_model)
+        root = array_api_compat.array_namespace(sigma).sqrt(sigma)
+        z = reference_z(view.num_clients, view.num_malicious)
+        return copies(view.global_model + offset - z * root, view.num_malicious)
+
+
+def reference_z(num_clients: int, num_malicious: int) -> float:
+    """Return the published code's z.
+
+    Examples
+    --------
+    >>> [round(reference_z(100, b), 3) for b in (20, 60, 80)]
+    [0.73, 0.89, 0.993]
+    """
+    m, b = num_clients, num_malicious
+    s = math.floor(m / 2 + 1) - b
+    return NormalDist().cdf((m - b - s) / (m - b)) if b < m else 1.0
+
+
+@dataclass(frozen=True)
+class OptReference(Attack):
+    r"""OPT as published with the paper: steps from a stale model, against the signs of its weights.
+
+    .. math:: x = w - \lambda \operatorname{sign}(w)
+
+    where w is the first benign client's model of the first round, never refreshed, and lambda is halved from
+
+    .. math:: \min\left(999,\; \frac{\min_i K_i}{(m - 2)(c - 1)\sqrt{L}} +
+              \frac{\max_i \left(\sum_l \|x_i^{(l)} - w^{(l)}\|\right)^2}{\sqrt{L}}\right),
+              \quad c = \max(b, 2)
+
+    while it exceeds `tau` and Krum with c picks no malicious model. K_i are the benign models' Krum
+    scores among all models before the attack, l runs over the L tensors of the model.
+
+    Parameters
+    ----------
+    tau
+        Where to stop halving.
+    num_tensors
+        The number of weight and bias tensors, L. Default: as many as `layer_sizes` has, else 1.
+    layer_sizes
+        How many parameters each tensor has, in order. Without them the model counts as one piece in the
+        sum over l.
+    stale
+        False takes the round's global model as w, to show what the staleness does.
+    """
+
+    tau: float = 1e-5
+    num_tensors: int | None = None
+    layer_sizes: tuple[int, ...] | None = None
+    stale: bool = True
+
+    def __post_init__(self) -> None:
+        check_number("OptReference", "tau", self.tau, 0)
+        if self.num_tensors is not None:
+            check_number("OptReference", "num_tensors", self.num_tensors, 1, whole=True)
+        if self.layer_sizes is None:
+            return
+        object.__setattr__(self, "layer_sizes", tuple(self.layer_sizes))
+        for size in self.layer_sizes:
+            check_number("OptReference", "layer_sizes", size, 1, whole=True)
+        if self.num_tensors not in (None, len(self.layer_sizes)):
+            raise InputError(
+                f"OptReference(num_tensors={self.num_tensors}) was given {len(self.layer_sizes)} layer "
+                "sizes. Leave `num_tensors` out, or make them agree."
+            )
+
+    def craft(self, view: View, rng: np.random.Generator) -> Array:
+        """Return b copies of the stale model moved against its own signs."""
+        w = view.honest[0, :] if view.memory is None else view.memory
+        if not self.stale:
+            w = view.global_model
+        signs = array_api_compat.array_namespace(w).sign(w)
+        n, b = view.honest.shape[0], view.num_malicious
+        c = max(b, 2)
+        line = Line.cast(view.honest, w, -signs)
+        lambda_ = self._start(view, w, c)
+        while lambda_ > self.tau and multi_krum_rows(line.with_copies(lambda_, b), c, 1)[0] < n:
+            lambda_ /= 2
+        return copies(w - lambda_ * signs, b)
+
+    def remember(self, view: View, sent: Array) -> Any:
+        """Keep the first benign model of the first round."""
+        return copied(view.honest[0, :]) if view.memory is None else view.memory
+
+    def _start(self, view: View, w: Array, c: int) -> float:
+        honest, everyone, m = view.honest, view.everyone, view.num_clients
+        tensors = self.num_tensors or len(self.layer_sizes or (1,))
+        scores = krum_scores(squared_distances(everyone, view.global_model), c)[-honest.shape[0] :]
+        nearest = float(scores.min()) if everyone.shape[0] > 1 else 0.0
+        lengths = sum(np.sqrt(squared_norms(honest[:, p], w[p])) for p in self._pieces(w.shape[0]))
+        bound = nearest / (max(1, m - 2) * (c - 1)) + float(np.max(lengths)) ** 2
+        return min(999.0, bound / math.sqrt(tensors))
+
+    def _pieces(self, d: int) -> list[slice]:
+        sizes = (d,) if self.layer_sizes is None else self.layer_sizes
+        if sum(sizes) != d:
+            raise InputError(
+                f"OptReference(layer_sizes=...) describes a model of {sum(sizes)} parameters, but the "
+                f"models have {d}. Pass the sizes of all tensors of the flattened model, in order."
+            )
+        ends = np.cumsum(sizes)
+        return [slice(int(end) - size, int(end)) for end, size in zip(ends, sizes, strict=True)]
+
+
+@dataclass(frozen=True)
+class AgrMinMaxReference(Attack):
+    r"""AGR-MM as published with the paper: a search that as a rule fails and falls through to gamma = 6.
+
+    .. math:: x = \mu - \gamma \sigma
+
+    with mean and deviation over all models the attacker knows. gamma starts at 5 and moves by half a
+    step of 2.5 that halves each time: up if x is strictly nearer to every benign model than the two
+    farthest benign models are to each other, else down. The last gamma that passed is used; 6 if none
+    did, which is what happens on trained models.
+
+    Parameters
+    ----------
+    gamma_init
+        Where the search starts; it falls through to one more.
+    tau
+        Where it ends.
+    """
+
+    gamma_init: float = 5.0
+    tau: float = 1e-5
+
+    def __post_init__(self) -> None:
+        check_number("AgrMinMaxReference", "gamma_init", self.gamma_init, 0)
+        check_number("AgrMinMaxReference", "tau", self.tau, 0)
+
+    def craft(self, view: View, rng: np.random.Generator) -> Array:
+        """Return b copies of the shifted mean."""
+        offset, sigma = moments(view.everyone, view.global_model)
+        mu = view.global_model + offset
+        line = Line.cast(view.honest, mu, -sigma)
+        return copies(mu - self._gamma(line) * sigma, view.num_malicious)
+
+    def _gamma(self, line: Line) -> float:
+        farthest = float(line.between.max())
+        found, gamma, step = self.gamma_init + 1, self.gamma_init, self.gamma_init / 2
+        while abs(found - gamma) > self.tau and step > self.tau:
+            if float(line.to_rows(gamma).max()) < farthest:
+                found, gamma = gamma, gamma + step / 2
+            else:
+                gamma -= step / 2
+            step /= 2
+        return found

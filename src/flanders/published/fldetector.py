@@ -1,0 +1,39 @@
+"""FLDetector one round late, which is how the FLANDERS paper's values of it come out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from flanders.checks import InputError
+from flanders.filters.filter import Scores
+from flanders.filters.fldetector import FLDetector, FLDetectorState
+from flanders.round import Round
+
+
+@dataclass(frozen=True)
+class FLDetectorLagged(FLDetector):
+    """FLDetector that judges a round by the rounds before it.
+
+    Where attackers change from round to round, that is a choice at random, and this is what the FLANDERS paper
+    reports of FLDetector: precision and recall equal to the share of malicious clients. Its code for FLDetector is
+    not public, so that this is the cause is our guess. `FLDetector` itself looks at the round it judges, too.
+    """
+
+    keep: float | None = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.keep is None:
+            raise InputError("FLDetectorLagged needs `keep`: how many clients, or what fraction of them.")
+
+    def score(self, state: FLDetectorState, round_: Round) -> Scores | None:
+        """Score each client by its distances in earlier rounds; the middle score where there is none."""
+        now = super().score(state, round_)
+        if now is None:
+            return None
+        known = np.array([c in state.distances for c in round_.clients])
+        values = np.array([np.mean(state.distances[c]) if c in state.distances else 0.0 for c in round_.clients])
+        middle = float(np.median(values[known])) if known.any() else 0.0
+        return Scores(round_.clients, np.where(known, values, middle), suspects=now.suspects, evidence=now.evidence)

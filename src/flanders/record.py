@@ -1,0 +1,108 @@
+"""The record of a round: what happened to each client, and to the round as a whole.
+
+This is the one definition. The results file, the export, the report, the simulator and the Flower wrapper all use
+these fields.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+
+from flanders.arrays import BoolVector, FloatVector
+from flanders.round import ClientId
+
+PHASES = ("train", "attack", "filter", "aggregate", "evaluate")
+"""The phases of a round, in their order. Time is recorded for each."""
+
+
+class Fate(StrEnum):
+    """What happened to one client in one round."""
+
+    KEPT = "kept"
+    """Its model was aggregated."""
+    DROPPED = "dropped"
+    """The filter left its model out."""
+    REFUSED = "refused"
+    """Its reply could not be used, e.g. because it held NaN."""
+    BANNED = "banned"
+    """The server did not ask it, since it had been dropped too often."""
+    SILENT = "silent"
+    """The server asked it, and it did not reply."""
+
+
+@dataclass(frozen=True)
+class ClientRecord:
+    """What happened to one client in one round."""
+
+    client: ClientId
+    fate: Fate
+    score: float = math.nan
+    """How abnormal its model looked: higher is more abnormal. NaN if nothing judged it."""
+    probability: float = math.nan
+    """Its probability of being malicious. NaN if the filter cannot tell."""
+    reason: str = ""
+    """Why it was not kept, in words."""
+    malicious: bool | None = None
+    """Whether it sent poison. None if nobody knows, as in a real federation."""
+
+    @property
+    def kept(self) -> bool:
+        """Whether its model was aggregated."""
+        return self.fate is Fate.KEPT
+
+
+@dataclass(frozen=True, eq=False)
+class RoundRecord:
+    """What happened in one round."""
+
+    number: int
+    """From 1."""
+    clients: tuple[ClientRecord, ...] = ()
+    note: str = ""
+    """What was out of the ordinary, in words."""
+    accuracy: float = math.nan
+    """Of the new global model, on the server's test examples. NaN if it was not measured."""
+    loss: float = math.nan
+    attack_success: float = math.nan
+    """The share of triggered test images that are taken for the attacker's target. NaN if there is no target."""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """Time by phase; see `PHASES`."""
+
+    def having(self, *fates: Fate) -> list[ClientRecord]:
+        """Return the records of the clients with one of these fates."""
+        return [client for client in self.clients if client.fate in fates]
+
+    @property
+    def ids(self) -> tuple[ClientId, ...]:
+        """The clients' names, in the order of `clients`."""
+        return tuple(client.client for client in self.clients)
+
+    @property
+    def kept(self) -> BoolVector:
+        """For each client, whether its model was aggregated."""
+        return np.array([client.kept for client in self.clients], dtype=bool)
+
+    @property
+    def malicious(self) -> BoolVector:
+        """For each client, whether it is known to have sent poison."""
+        return np.array([bool(client.malicious) for client in self.clients], dtype=bool)
+
+    @property
+    def scores(self) -> FloatVector:
+        """The clients' scores; NaN where nothing judged a client."""
+        return np.array([client.score for client in self.clients], dtype=np.float64)
+
+    @property
+    def probabilities(self) -> FloatVector:
+        """The clients' probabilities of being malicious; NaN where the filter cannot tell."""
+        return np.array([client.probability for client in self.clients], dtype=np.float64)
+
+    @property
+    def threshold(self) -> float:
+        """The largest score that was kept; NaN if no kept client has a score."""
+        return max((c.score for c in self.clients if c.kept and not math.isnan(c.score)), default=math.nan)

@@ -1,0 +1,52 @@
+"""Tables as Markdown and LaTeX."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+
+def markdown(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], legend: str) -> str:
+    """Return a table as Markdown, with a title above and a legend below."""
+    return "\n".join([f"### {title}", "", *grid(header, rows), "", legend, ""])
+
+
+def grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a Markdown table."""
+    line: Callable[[Sequence[str]], str] = lambda values: "| " + " | ".join(values) + " |"  # noqa: E731
+    return [line(header), line(["---"] * len(header)), *(line(row) for row in rows)]
+
+
+def latex(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], legend: str) -> str:
+    """Return a table as LaTeX, with title and legend in its caption."""
+
+    def line(values: Sequence[str]) -> str:
+        return " & ".join(map(_escaped, values)) + r" \\"
+
+    return "\n".join(
+        [
+            r"\begin{table}",
+            r"\centering",
+            rf"\caption{{{_escaped(title)}. {_escaped(legend.replace('`', ''))}}}",
+            rf"\begin{{tabular}}{{{'l' * len(header)}}}",
+            r"\toprule",
+            line(header),
+            r"\midrule",
+            *(line(row) for row in rows),
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+            "",
+        ]
+    )
+
+
+def _escaped(text: str) -> str:
+    r"""Return text as LaTeX prints it.
+
+    Examples
+    --------
+    >>> print(_escaped('data={dataset="mnist"}, 50% of x_1'))
+    data=\{dataset="mnist"\}, 50\% of x\_1
+    """
+    return re.sub(r"([_%&#${}])", r"\\\1", text)

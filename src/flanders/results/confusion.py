@@ -1,0 +1,97 @@
+"""How well malicious clients were told from honest ones: precision, recall, false-positive rate and AUC."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from flanders.arrays import FloatVector
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """Clients counted over rounds, as in the paper's appendix; a dropped client counts as called malicious.
+
+    Examples
+    --------
+    >>> found = Confusion.of(malicious=[True, True, False, False], kept=[False, True, False, True])
+    >>> found
+    Confusion(caught=1, wronged=1, missed=1, passed=1)
+    >>> (found + found).recall
+    0.5
+    """
+
+    caught: int = 0
+    """Malicious and dropped, tp."""
+    wronged: int = 0
+    """Honest and dropped, fp."""
+    missed: int = 0
+    """Malicious and kept, fn."""
+    passed: int = 0
+    """Honest and kept, tn."""
+
+    @classmethod
+    def of(cls, malicious: ArrayLike, kept: ArrayLike) -> Confusion:
+        """Count clients by who is malicious and who was kept, of one shape."""
+        bad, in_ = np.asarray(malicious, dtype=bool), np.asarray(kept, dtype=bool)
+        return cls(*(int(np.count_nonzero(who)) for who in (bad & ~in_, ~bad & ~in_, bad & in_, ~bad & in_)))
+
+    def __add__(self, other: Confusion) -> Confusion:
+        return Confusion(
+            self.caught + other.caught,
+            self.wronged + other.wronged,
+            self.missed + other.missed,
+            self.passed + other.passed,
+        )
+
+    @property
+    def precision(self) -> float:
+        """The share of the dropped that were malicious, tp / (tp + fp); NaN if nobody was dropped."""
+        return _share(self.caught, self.wronged)
+
+    @property
+    def recall(self) -> float:
+        """The share of the malicious that were dropped, tp / (tp + fn); NaN if nobody was malicious."""
+        return _share(self.caught, self.missed)
+
+    @property
+    def f1(self) -> float:
+        """The harmonic mean of the two, 2 tp / (2 tp + fp + fn); NaN if nobody was malicious or dropped."""
+        return _share(2 * self.caught, self.wronged + self.missed)
+
+    @property
+    def false_positive_rate(self) -> float:
+        """The share of the honest that were dropped, fp / (fp + tn); NaN if nobody was honest."""
+        return _share(self.wronged, self.passed)
+
+
+def area_under_curve(rounds: Iterable[tuple[NDArray[np.bool_], FloatVector]]) -> float:
+    """Return how often a malicious client scores above an honest one of its round; ties count half.
+
+    The area under the ROC curve, by ranks, over all pairs within rounds: scores of different rounds cannot be
+    compared. A round is who is malicious, and the scores. Clients without a score (NaN) are left out; NaN if there
+    is no pair.
+
+    Examples
+    --------
+    >>> area_under_curve([(np.array([True, False, False]), np.array([2.0, 1.0, 2.0]))])
+    0.75
+    """
+    wins, pairs = 0.0, 0
+    for malicious, scores in rounds:
+        judged = ~np.isnan(scores)
+        bad = malicious[judged]
+        _, group, size = np.unique(scores[judged], return_inverse=True, return_counts=True)
+        rank = (np.cumsum(size) - (size - 1) / 2)[group]
+        b = int(bad.sum())
+        wins += float(rank[bad].sum()) - b * (b + 1) / 2
+        pairs += b * (len(bad) - b)
+    return wins / pairs if pairs else math.nan
+
+
+def _share(part: int, rest: int) -> float:
+    return part / (part + rest) if part + rest else math.nan

@@ -1,0 +1,122 @@
+"""Results as CSV or Parquet: one file each for runs, rounds and clients."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from flanders.checks import InputError
+from flanders.files import check_target, writing
+from flanders.record import PHASES
+from flanders.results.schema import reading
+from flanders.results.tree import flatten
+
+BATCH = 100_000
+"""Rows held in memory at once."""
+RUN = ("id", "status", "created", "finished", "error", "versions")
+ROUND = {
+    "run": "string",
+    "number": "int64",
+    "accuracy": "float64",
+    "loss": "float64",
+    "attack_success": "float64",
+    "threshold": "float64",
+    **dict.fromkeys(PHASES, "float64"),
+    "note": "string",
+}
+CLIENT = {
+    "run": "string",
+    "round": "int64",
+    "client": "string",
+    "fate": "string",
+    "score": "float64",
+    "probability": "float64",
+    "reason": "string",
+    "malicious": "bool",
+}
+Rows = Iterator[list[tuple[Any, ...]]]
+
+
+def export_csv(results: Path, folder: Path) -> list[Path]:
+    """Write `run.csv`, `round.csv` and `client.csv`; a spec's values are columns of `run`, under dotted keys."""
+
+    def write(path: Path, columns: Mapping[str, str], batches: Rows) -> None:
+        with open(path, "w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(columns)
+            for rows in batches:
+                writer.writerows(rows)
+
+    return _export(results, folder, "csv", write)
+
+
+def export_parquet(results: Path, folder: Path) -> list[Path]:
+    """Write `run.parquet`, `round.parquet` and `client.parquet`; needs pyarrow."""
+    try:
+        pa, pq = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
+    except ModuleNotFoundError as error:
+        raise InputError(
+            "Parquet files need pyarrow, which is not installed. Install it with: pip install "
+            "'flanders-fl[parquet]', or use --csv."
+        ) from error
+    types = {"string": pa.string(), "int64": pa.int64(), "float64": pa.float64(), "bool": pa.bool_()}
+
+    def write(path: Path, columns: Mapping[str, str], batches: Rows) -> None:
+        schema = pa.schema([(name, types[kind]) for name, kind in columns.items()])
+        with pq.ParquetWriter(path, schema) as writer:
+            for rows in batches:
+                arrays = [
+                    pa.array([_typed(row[i], kind) for row in rows], types[kind])
+                    for i, kind in enumerate(columns.values())
+                ]
+                writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
+
+    return _export(results, folder, "parquet", write)
+
+
+def _export(results: Path, folder: Path, ending: str, write: Any) -> list[Path]:
+    written = []
+    with reading(Path(results)) as connection, writing(folder):
+        connection.execute("BEGIN")  # all three tables as they were at one moment
+        for name, columns, batches in _tables(connection):
+            path, part = folder / f"{name}.{ending}", folder / f".{name}.{ending}.part"
+            check_target(path)
+            try:
+                write(part, columns, batches)
+                part.replace(path)
+            finally:
+                part.unlink(missing_ok=True)
+            written.append(path)
+    return written
+
+
+def _tables(connection: sqlite3.Connection) -> Iterator[tuple[str, Mapping[str, str], Rows]]:
+    rows = connection.execute(f"SELECT {', '.join(RUN)}, spec FROM run ORDER BY position").fetchall()
+    specs = [flatten(json.loads(row[-1])) for row in rows]
+    keys = sorted({key for spec in specs for key in spec})
+    table = [(*row[:-1], *(_text(spec.get(key)) for key in keys)) for row, spec in zip(rows, specs, strict=True)]
+    yield "run", dict.fromkeys([*RUN, *keys], "string"), iter([table])
+    for name, columns in (("round", ROUND), ("client", CLIENT)):
+        second = list(columns)[1]
+        cursor = connection.execute(
+            f"SELECT {', '.join(f't.{c}' for c in columns)} FROM {name} AS t JOIN run ON run.id = t.run "
+            f"ORDER BY run.position, t.{second}" + (", t.client" if name == "client" else "")
+        )
+        yield name, columns, iter(lambda cursor=cursor: cursor.fetchmany(BATCH), [])  # type: ignore[misc]
+
+
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value)
+
+
+def _typed(value: Any, kind: str) -> Any:
+    if value is None:
+        return None
+    return str(value) if kind == "string" else bool(value) if kind == "bool" else value

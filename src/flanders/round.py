@@ -1,0 +1,228 @@
+"""One round of local models: the data that every part of the package shares.
+
+One shape throughout: `(m, d)`, a row per client. The paper writes the transpose, d x m.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import array_api_compat
+import numpy as np
+
+from flanders.arrays import Array, FloatVector, IntVector, without_graph
+from flanders.checks import InputError
+
+ClientId = int | str
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """What the server holds at the end of a round: one local model a client, and where they started.
+
+    Parameters
+    ----------
+    updates
+        The local models, `(m, d)`, float32 or float64. Clients that send displacements
+        instead of models fit as they are: leave `global_model` out and it is zero.
+    clients
+        Who sent each row: unique ints or strings. Default: the row numbers.
+    weights
+        How much each client counts, usually its number of examples. Default: ones.
+    global_model
+        The model the round started from, `(d,)`. Default: zeros.
+    root
+        The server's own displacement from `global_model`, trained on trusted data, `(d,)`.
+        Only rules that ask for it (`fltrust`) use it.
+    layers
+        The number of parameters of each layer, by its name, in the order of a row. Nothing is decided by it, but a
+        filter that can tell where an update is abnormal says so by these names.
+    """
+
+    updates: Array
+    clients: tuple[ClientId, ...] = ()
+    weights: FloatVector = None  # type: ignore[assignment]
+    global_model: Array = None
+    root: Array = None
+    layers: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        xp, device = check_matrix(self.updates)
+        m, d = self.updates.shape
+        set_ = object.__setattr__
+        set_(self, "updates", without_graph(self.updates))
+        set_(self, "clients", check_clients(self.clients, m))
+        set_(self, "weights", check_weights(self.weights, m))
+        if self.global_model is None:
+            set_(self, "global_model", xp.zeros(d, dtype=self.updates.dtype, device=device))
+        else:
+            set_(self, "global_model", check_vector(self.global_model, "global_model", self.updates))
+        if self.root is not None:
+            set_(self, "root", check_vector(self.root, "root", self.updates))
+        check_layers(self.layers, d)
+
+    def by_client(self) -> IntVector:
+        """Return the rows in the order of their clients' ids, whoever came first."""
+        return by_name(self.clients)
+
+    def take(self, rows: Sequence[int] | IntVector) -> Round:
+        """Return the round of these rows alone, in this order; the round itself if that is all of them.
+
+        Should only clients of weight zero be left, they count alike.
+        """
+        index = np.flatnonzero(rows) if np.asarray(rows).dtype == bool else np.asarray(rows, dtype=np.int64)
+        if index.shape == (len(self.clients),) and bool(np.all(index == np.arange(index.size))):
+            return self
+        xp = array_api_compat.array_namespace(self.updates)
+        gather = xp.asarray(index, device=array_api_compat.device(self.updates))
+        return self.replace(
+            updates=xp.take(self.updates, gather, axis=0),
+            clients=tuple(self.clients[i] for i in index),
+            weights=self.weights[index] if self.weights[index].any() else np.ones(index.size),
+        )
+
+    def replace(
+        self,
+        updates: Array,
+        clients: tuple[ClientId, ...] | None = None,
+        weights: FloatVector | None = None,
+    ) -> Round:
+        """Return the same round with other rows."""
+        return Round(
+            updates,
+            self.clients if clients is None else clients,
+            self.weights if weights is None else weights,
+            self.global_model,
+            self.root,
+            self.layers,
+        )
+
+
+def by_name(clients: Sequence[ClientId]) -> IntVector:
+    """Return the positions of client ids in the order of the ids, ints before strings."""
+    key = [(type(client).__name__, client) for client in clients]
+    return np.array(sorted(range(len(key)), key=key.__getitem__), dtype=np.int64)
+
+
+def check_matrix(updates: Array) -> tuple[Any, Any]:
+    """Return the namespace and device of an `(m, d)` float array, or say what is wrong with it."""
+    if not array_api_compat.is_array_api_obj(updates):
+        raise InputError(
+            f"`updates` must be an (m, d) array of NumPy, PyTorch, CuPy or JAX, got {type(updates).__name__}. "
+            "Stack the flattened models first, e.g. numpy.stack(models)."
+        )
+    xp = array_api_compat.array_namespace(updates)
+    if updates.ndim != 2:
+        raise InputError(
+            f"`updates` must have shape (clients, parameters), got {tuple(updates.shape)}. "
+            "Flatten each client's model into one row."
+        )
+    m, d = updates.shape
+    if m == 0 or d == 0:
+        raise InputError(
+            f"`updates` must hold at least one client and one parameter, got shape {(m, d)}. "
+            "Skip the round, or keep the previous global model."
+        )
+    if updates.dtype not in (xp.float32, xp.float64):
+        raise InputError(f"`updates` must be float32 or float64, got {updates.dtype}. Cast them before the round.")
+    return xp, array_api_compat.device(updates)
+
+
+def check_vector(vector: Array, name: str, updates: Array) -> Array:
+    """Return a `(d,)` vector of the same library, dtype and device as `updates`, or complain."""
+    d = updates.shape[1]
+    if not array_api_compat.is_array_api_obj(vector) or tuple(vector.shape) != (d,):
+        found = getattr(vector, "shape", type(vector).__name__)
+        raise InputError(
+            f"`{name}` must have shape (parameters,)=({d},), got {found}. "
+            "It is one flattened model, as long as a row of `updates`."
+        )
+    vector = check_kind(vector, name, updates)
+    xp = array_api_compat.array_namespace(vector)
+    if not bool(xp.all(xp.isfinite(vector))):
+        raise InputError(f"`{name}` holds NaN or infinite values. Restart from the last finite model.")
+    return vector
+
+
+def check_kind(array: Array, name: str, updates: Array) -> Array:
+    """Return an array of the library and device of `updates`, in their dtype, or complain."""
+    try:
+        xp = array_api_compat.array_namespace(updates, array)
+    except TypeError as error:
+        raise InputError(
+            f"`{name}` must be the same kind of array as `updates`, got "
+            f"{type(array).__module__} and {type(updates).__module__}."
+        ) from error
+    if array_api_compat.device(array) != array_api_compat.device(updates):
+        raise InputError(
+            f"`{name}` is on {array_api_compat.device(array)} but `updates` are on "
+            f"{array_api_compat.device(updates)}. Move one of them."
+        )
+    return xp.astype(without_graph(array), updates.dtype, copy=False)
+
+
+def check_continued(round_: Round, remembered: Array) -> None:
+    """Complain unless a round is of the size and the array library of a vector remembered from earlier ones."""
+    now, before = (
+        f"{type(vector).__module__.partition('.')[0]} arrays of {vector.shape[0]} parameters"
+        for vector in (round_.global_model, remembered)
+    )
+    if now != before:
+        raise InputError(
+            f"This round's models are {now}, but those remembered are {before}. Go on with the same model and "
+            "array library, or start with an empty memory."
+        )
+
+
+def check_layers(layers: Mapping[str, int], d: int) -> None:
+    """Complain unless the layers' sizes are whole numbers that add up to `d`, or there are none."""
+    if not layers:
+        return
+    sizes = list(layers.values()) if isinstance(layers, Mapping) else []
+    if not sizes or not all(isinstance(size, int | np.integer) and size >= 0 for size in sizes):
+        raise InputError(f"`layers` must be a number of parameters for each layer, by its name. Got {layers!r}.")
+    if sum(sizes) != d:
+        raise InputError(
+            f"`layers` must name all {d} parameters of a row, but their sizes add up to "
+            f"{sum(sizes)}. Leave it out, or list every tensor of the model in its order."
+        )
+
+
+def check_clients(clients: Iterable[ClientId] | None, m: int) -> tuple[ClientId, ...]:
+    """Return `m` unique client ids as plain ints and strings."""
+    ids = tuple(c.item() if isinstance(c, np.generic) else c for c in (() if clients is None else clients))
+    if not ids:
+        return tuple(range(m))
+    if len(ids) != m:
+        raise InputError(f"`clients` must name all {m} rows of `updates`, got {len(ids)} ids.")
+    for client in ids:
+        if isinstance(client, bool) or not isinstance(client, int | str):
+            raise InputError(f"A client id must be an int or a string, got {client!r} ({type(client).__name__}).")
+    if len(set(ids)) != m:
+        twice = sorted({str(c) for c in ids if ids.count(c) > 1})
+        raise InputError(
+            f"Each client may send one update a round, but these ids appear more than once: {', '.join(twice)}. "
+            "Keep the newest update of each."
+        )
+    return ids
+
+
+def check_weights(weights: Any, m: int) -> FloatVector:
+    """Return `m` non-negative float64 weights with a positive sum."""
+    if weights is None:
+        return np.ones(m)
+    try:
+        vector = np.array([float(w) for w in weights], dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"`weights` must be {m} numbers, one a client, got {weights!r}.") from error
+    if vector.shape != (m,):
+        raise InputError(f"`weights` must be {m} numbers, one a client, got {vector.size}.")
+    with np.errstate(over="ignore"):
+        total = vector.sum()
+    if not np.isfinite(total) or np.any(vector < 0) or total <= 0:
+        raise InputError(
+            "`weights` must be finite, not negative, and not all zero. Pass numbers of examples, or leave them out."
+        )
+    return vector

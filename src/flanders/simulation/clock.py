@@ -1,0 +1,35 @@
+"""How long each phase of a round takes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from flanders.record import PHASES
+
+
+class Clock:
+    """Adds up time by phase; a phase inside another one is not counted in the outer."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.seconds = dict.fromkeys(PHASES, 0.0)
+        self._device = device
+        self._inner = 0.0
+
+    @contextmanager
+    def timing(self, phase: str) -> Iterator[None]:
+        """Count what happens inside towards a phase."""
+        before, self._inner = self._inner, 0.0
+        start = self._now()
+        yield
+        spent = self._now() - start
+        self.seconds[phase] += spent - self._inner
+        self._inner = before + spent
+
+    def _now(self) -> float:
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        return time.perf_counter()

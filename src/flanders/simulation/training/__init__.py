@@ -1,0 +1,1 @@
+"""Local training of all clients of a round at once."""

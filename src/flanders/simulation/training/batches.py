@@ -1,0 +1,167 @@
+"""Who trains on what, step by step: the data once on the device, and index tables into it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from flanders.arrays import IntVector
+from flanders.simulation.training.hashing import keys, mix64
+
+SHUFFLE, DROPOUT = 1, 2
+
+
+@dataclass(frozen=True, eq=False)
+class ClientData:
+    """The training examples of all clients, on the device once, and whose is which.
+
+    Parameters
+    ----------
+    x, y
+        All examples `(N, *input_shape)` and their classes `(N,)`.
+    examples
+        The rows of `x` of the first client, then those of the second, and so on.
+    starts, sizes
+        Where each client's rows begin in `examples`, and how many there are.
+    """
+
+    x: Tensor
+    y: Tensor
+    examples: Tensor
+    starts: IntVector
+    sizes: IntVector
+
+    @classmethod
+    def of(cls, x: Tensor, y: Tensor, rows: Sequence[IntVector]) -> ClientData:
+        """Return the data of clients that hold these rows of `x` each."""
+        sizes = np.array([len(r) for r in rows], dtype=np.int64)
+        joined = torch.from_numpy(np.concatenate(rows).astype(np.int64))
+        return cls(x, y, joined.to(x.device), np.cumsum(sizes) - sizes, sizes)
+
+
+class Slot(NamedTuple):
+    """One call of the model: consecutive clients of a schedule that take the same step together."""
+
+    step: int
+    first: int
+    last: int
+    width: int
+    """How many examples each of them is given."""
+    full: bool
+    """Whether all of these count, for all of them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """The batches of some clients for one round of local training, those with the most steps first.
+
+    In every step the clients that still have batches are the first so many, so nothing is computed for those
+    that are done.
+
+    Parameters
+    ----------
+    rows
+        The places of the clients in the order they were asked for.
+    table
+        `(n, steps, batch_size)` row numbers of `ClientData.x`; where a batch is short, the rest repeats an
+        example of the same client.
+    counts
+        `(n, steps)` how many of a batch count; 0 where the client is done.
+    keys
+        `(n, steps)` int32, one for the dropout masks of each step.
+    """
+
+    rows: IntVector
+    table: Tensor
+    counts: NDArray[np.int64]
+    counts_on_device: Tensor
+    keys: Tensor
+
+    def slots(self, *, apart: bool) -> Iterator[Slot]:
+        """Yield the calls of the model in order.
+
+        With `apart`, batches of different sizes are never put into one call, as batch
+        normalisation needs it; else they share one, with a mask.
+        """
+        for step in range(self.counts.shape[1]):
+            now = self.counts[:, step]
+            active = int(np.count_nonzero(now))
+            if active == 0:
+                continue
+            if not apart:  # the active ones come first, whatever their batches
+                widest = int(now[:active].max())
+                yield Slot(step, 0, active, widest, bool((now[:active] == widest).all()))
+                continue
+            ends = [*(np.flatnonzero(np.diff(now)) + 1).tolist(), len(now)]
+            for first, last in zip([0, *ends[:-1]], ends, strict=True):
+                if now[first]:
+                    yield Slot(step, first, last, int(now[first]), True)
+
+
+def most_first(data: ClientData, clients: IntVector) -> IntVector:
+    """Return places in `clients`, those with the most examples, and so the most steps, first."""
+    return np.argsort(-data.sizes[clients], kind="stable")
+
+
+def schedule(
+    data: ClientData,
+    clients: IntVector,
+    seed: int,
+    *,
+    batch_size: int,
+    epochs: int,
+    shuffle: bool,
+    least: int = 1,
+) -> Schedule:
+    """Lay out a round of local training: `epochs` passes over each client's examples in batches.
+
+    Each client's order of examples in each epoch follows from `seed`, its number and the epoch alone.
+    Batches of fewer than `least` examples are left out.
+    """
+    rows = most_first(data, clients)
+    chosen, device = clients[rows], data.x.device
+    sizes = data.sizes[chosen]
+    per_epoch = -(-sizes // batch_size)
+    short = sizes - (per_epoch - 1) * batch_size
+    per_epoch = np.where(short < least, per_epoch - 1, per_epoch)
+    last_count = np.where(short < least, batch_size, short)
+    steps = epochs * int(per_epoch.max(initial=0))
+    time = np.arange(steps)[None, :]
+    epoch, batch = np.divmod(time, np.maximum(per_epoch, 1)[:, None])
+    active = time < (epochs * per_epoch)[:, None]
+    counts = np.where(active, np.where(batch == per_epoch[:, None] - 1, last_count[:, None], batch_size), 0)
+    order = _orders(data, chosen, seed, epochs, shuffle)
+    at = torch.from_numpy(np.minimum(epoch, epochs - 1)).to(device)[:, :, None]
+    place = torch.from_numpy(batch * batch_size).to(device)[:, :, None] + torch.arange(batch_size, device=device)
+    place = torch.where(place < torch.from_numpy(sizes).to(device)[:, None, None], place, 0)
+    table = order[at, torch.arange(len(chosen), device=device)[:, None, None], place]
+    moment = torch.arange(steps, device=device)[None, :]
+    who = torch.from_numpy(chosen).to(device)[:, None]
+    tag = torch.tensor(DROPOUT, device=device)
+    drop = (keys(seed, tag, who, moment) & 0x7FFFFFFF).to(torch.int32)
+    return Schedule(rows, table, counts, torch.from_numpy(counts).to(device), drop)
+
+
+def _orders(data: ClientData, clients: IntVector, seed: int, epochs: int, shuffle: bool) -> Tensor:
+    """Return `(epochs, n, longest)`: the rows of `data.x` that each client goes through in each epoch."""
+    device = data.x.device
+    sizes = torch.from_numpy(data.sizes[clients]).to(device)[:, None]
+    starts = torch.from_numpy(data.starts[clients]).to(device)[:, None]
+    longest = int(data.sizes[clients].max())
+    place = torch.arange(longest, device=device)
+    if not shuffle:
+        own = torch.where(place[None, :] < sizes, starts + place[None, :], starts)
+        return data.examples[own].expand(epochs, -1, -1)
+    epoch = torch.arange(epochs, device=device)[:, None]
+    who = torch.from_numpy(clients).to(device)[None, :]
+    key = keys(seed, torch.tensor(SHUFFLE, device=device), who, epoch)[:, :, None]
+    drawn = mix64(key ^ mix64(place)[None, None, :]) >> 1  # below the largest int64, which the padding has
+    drawn = torch.where(place < sizes, drawn, torch.iinfo(torch.int64).max)
+    order = torch.sort(drawn, dim=-1, stable=True).indices
+    return data.examples[starts + torch.where(order < sizes, order, 0)]

@@ -1,0 +1,101 @@
+"""What layers do for n clients at once: stacked weights `(n, ...)` on stacked batches `(n, B, ...)`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from flanders.simulation.training.hashing import mix32
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Return `x @ weight.T + bias` of each client, in one batched product.
+
+    The weights come first in it: their gradient then has their own layout, and the optimizer can read it
+    as it is.
+    """
+    rows = x.reshape(x.shape[0], -1, x.shape[-1]).mT
+    product = torch.bmm(weight, rows) if bias is None else torch.baddbmm(bias.unsqueeze(2), weight, rows)
+    return product.mT.reshape(*x.shape[:-1], weight.shape[1])
+
+
+def conv2d(x: Tensor, weight: Tensor, bias: Tensor | None, options: tuple[Any, Any, Any, int]) -> Tensor:
+    """Return each client's convolution of its images; `options` are stride, padding, dilation and groups.
+
+    What is fastest depends on the shape and the device.
+    """
+    stride, padding, dilation, groups = options
+    if groups == 1 and tuple(weight.shape[3:]) == (1, 1) and padding == (0, 0):
+        output = pointwise(x[..., :: stride[0], :: stride[1]], weight)
+    elif groups == 1 and x.is_cuda:
+        output = by_windows(x, weight, stride, padding, dilation)
+    elif groups == 1:
+        output = torch.stack([functional.conv2d(x[i], weight[i], None, *options) for i in range(x.shape[0])])
+    else:
+        output = by_groups(x, weight, options)
+    return output if bias is None else output + bias[:, None, :, None, None]
+
+
+def pointwise(x: Tensor, weight: Tensor) -> Tensor:
+    """Return 1 x 1 convolutions `(n, B, out, H, W)` of `(n, B, in, H, W)` with weights `(n, out, in, 1, 1)`."""
+    n, batch, channels, height, width = x.shape
+    columns = x.transpose(1, 2).reshape(n, channels, -1)
+    return torch.bmm(weight.flatten(2), columns).view(n, -1, batch, height, width).transpose(1, 2)
+
+
+def by_windows(x: Tensor, weight: Tensor, stride: Any, padding: Any, dilation: Any) -> Tensor:
+    """Return convolutions as one product of the weights with all windows: the fastest on a GPU."""
+    n, batch = x.shape[:2]
+    out, _, *kernel = weight.shape[1:]
+    if any(padding):
+        x = functional.pad(x, (padding[1], padding[1], padding[0], padding[0]))
+    for axis in (0, 1):
+        x = x.unfold(3 + axis, dilation[axis] * (kernel[axis] - 1) + 1, stride[axis])
+    windows = x[..., :: dilation[0], :: dilation[1]]
+    height, width = windows.shape[3:5]
+    rows = windows.permute(0, 1, 3, 4, 2, 5, 6).reshape(n, batch * height * width, -1)
+    return torch.bmm(weight.flatten(2), rows.mT).view(n, out, batch, height, width).transpose(1, 2)
+
+
+def by_groups(x: Tensor, weight: Tensor, options: tuple[Any, Any, Any, int]) -> Tensor:
+    """Return convolutions as one with n times the groups: the way for depthwise ones."""
+    stride, padding, dilation, groups = options
+    n, batch = x.shape[:2]
+    together = x.transpose(0, 1).flatten(1, 2)
+    output = functional.conv2d(together, weight.flatten(0, 1), None, stride, padding, dilation, n * groups)
+    return output.view(batch, n, -1, *output.shape[2:]).transpose(0, 1)
+
+
+def batch_norm(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mean: Tensor,
+    var: Tensor,
+    *,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Tensor:
+    """Normalise each client's channels, as if there were n times as many; running statistics change in place."""
+    together = x.transpose(0, 1).flatten(1, 2)
+    scale = None if weight is None else weight.flatten()
+    shift = None if bias is None else bias.flatten()
+    output = functional.batch_norm(together, mean.view(-1), var.view(-1), scale, shift, training, momentum, eps)
+    return output.view(x.shape[1], x.shape[0], *x.shape[2:]).transpose(0, 1)
+
+
+def dropout_mask(key: Tensor, shape: torch.Size, number: int, p: float) -> Tensor:
+    """Return the factors of a dropout layer, `(*key.shape, *shape)`: 0 with probability p, else 1 / (1 - p).
+
+    They follow from the client's key of this step, the number of the layer and the place alone, so they depend
+    neither on which other clients are trained beside it nor on the device.
+    """
+    places = torch.arange(shape.numel(), dtype=torch.int32, device=key.device)
+    places = mix32(places + number * 0x3504F333 % 2**31)
+    drawn = mix32(places ^ key.unsqueeze(-1)) & 0x7FFFFFFF
+    keep = (drawn >= int(p * 2**31)).to(torch.float32) / (1 - p) if p < 1 else torch.zeros_like(drawn).float()
+    return keep.view(*key.shape, *shape)

@@ -1,0 +1,223 @@
+"""From a module for one client to a function for n of them, on stacked parameters, buffers and batches.
+
+A sequence of the layers known here runs as operations on stacked tensors (see `layers`): nothing is spent on
+`torch.func.vmap`, which takes longer than the arithmetic of a small model. Any other module runs under `vmap`,
+in which its linear, convolution and dropout layers still do what `layers` does.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+from torch.nn import functional
+
+from flanders.models import BatchNorm2d
+from flanders.simulation.training import stacked_layers as layers
+
+KEY = "dropout_key"
+"""The buffer through which a dropout layer under `vmap` gets the client's key of this step."""
+
+Tensors = Mapping[str, Tensor]
+Stackable = Callable[[Tensors, Tensors, Tensor, Tensor], Tensor]
+"""Turns stacked parameters, buffers, dropout keys `(n,)` and batches `(n, B, ...)` into logits `(n, B, C)`;
+the buffers are changed in place."""
+
+ELEMENTWISE = (nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Tanh, nn.Sigmoid, nn.Identity)
+BY_IMAGE = (nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d)
+BATCH_NORM = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, BatchNorm2d)
+DROPOUT: dict[type[nn.Module], bool] = {
+    nn.Dropout: False,
+    nn.Dropout1d: True,
+    nn.Dropout2d: True,
+    nn.Dropout3d: True,
+}
+"""Dropout layers, and whether they drop whole channels."""
+
+
+def stacked(module: nn.Module, *, training: bool = True) -> Stackable:
+    """Return the function that runs a copy of a module for many clients at once."""
+    own = copy.deepcopy(module).train(training)
+    numbers = {layer: number for number, layer in enumerate(own.modules())}
+    if not is_sequence(own):
+        return under_vmap(own, numbers)
+    leaves = [(name, layer) for name, layer in own.named_modules() if not list(layer.children())]
+    links = [link(layer, f"{name}." if name else "", numbers[layer]) for name, layer in leaves]
+
+    def run(parameters: Tensors, buffers: Tensors, key: Tensor, x: Tensor) -> Tensor:
+        for link_ in links:
+            x = link_(parameters, buffers, key, x)
+        return x
+
+    return run
+
+
+def is_sequence(module: nn.Module) -> bool:
+    """Tell whether a module runs layers one after the other, with nothing in it used twice."""
+    return (
+        all(type(layer) is nn.Sequential for layer in module.modules() if list(layer.children()))
+        and len(list(module.modules())) == len(list(module.named_modules(remove_duplicate=False)))
+        and len(list(module.parameters())) == len(list(module.named_parameters(remove_duplicate=False)))
+    )
+
+
+def mixes_examples(module: nn.Module) -> bool:
+    """Tell whether an example's output depends on the others in its batch, as batch normalisation makes it."""
+    return any(isinstance(layer, nn.modules.batchnorm._BatchNorm) for layer in module.modules())
+
+
+def link(layer: nn.Module, prefix: str, number: int) -> Stackable:
+    """Return what a layer does; `prefix` is how the names of its parameters and buffers begin."""
+    weight, bias = f"{prefix}weight", f"{prefix}bias"
+    if type(layer) is nn.Linear:
+        return lambda p, b, key, x: layers.linear(x, p[weight], p.get(bias))
+    if can_stack(layer):
+        options: Any = (layer.stride, layer.padding, layer.dilation, layer.groups)
+        return lambda p, b, key, x: layers.conv2d(x, p[weight], p.get(bias), options)
+    if type(layer) is nn.Flatten and (layer.start_dim, layer.end_dim) == (1, -1):
+        return lambda p, b, key, x: x.flatten(2)
+    if type(layer) in ELEMENTWISE:
+        return lambda p, b, key, x: layer(x)
+    if type(layer) in BY_IMAGE:
+        return lambda p, b, key, x: layer(x.flatten(0, 1)).unflatten(0, x.shape[:2])
+    if type(layer) in DROPOUT:
+        whole, p_ = DROPOUT[type(layer)], float(layer.p)  # type: ignore[arg-type]
+        return lambda p, b, key, x: drop(x, key, number, p_, whole) if layer.training else x
+    if type(layer) in BATCH_NORM and layer.track_running_stats and layer.momentum is not None:
+        return batch_norm_link(layer, prefix)
+    parameters, buffers = dict(layer.named_parameters()), dict(layer.named_buffers())
+    alone = under_vmap(layer, {layer: number})
+
+    def run(p: Tensors, b: Tensors, key: Tensor, x: Tensor) -> Tensor:
+        mine = {name: p[prefix + name] for name in parameters}
+        return alone(mine, {name: b[prefix + name] for name in buffers}, key, x)
+
+    return run
+
+
+def can_stack(layer: nn.Module) -> bool:
+    """Tell whether a layer is a convolution of the kind that `layers.conv2d` does."""
+    return type(layer) is nn.Conv2d and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
+
+
+def batch_norm_link(layer: Any, prefix: str) -> Stackable:
+    """Return what a batch normalisation does; its counter only counts."""
+
+    def run(p: Tensors, b: Tensors, key: Tensor, x: Tensor) -> Tensor:
+        if layer.training:
+            b[f"{prefix}num_batches_tracked"].add_(1)
+        return layers.batch_norm(
+            x,
+            p.get(f"{prefix}weight"),
+            p.get(f"{prefix}bias"),
+            b[f"{prefix}running_mean"],
+            b[f"{prefix}running_var"],
+            training=layer.training,
+            momentum=layer.momentum,
+            eps=layer.eps,
+        )
+
+    return run
+
+
+def drop(x: Tensor, key: Tensor, number: int, p: float, whole: bool) -> Tensor:
+    """Drop a share p of x, or of its `whole` channels; x has the axes of `key` first, then batch and channels."""
+    inner = x.shape[key.ndim :]
+    mask = layers.dropout_mask(key, inner[:2] if whole else inner, number, p)
+    return x * mask.view(*mask.shape, *[1] * (x.ndim - mask.ndim))
+
+
+def under_vmap(module: nn.Module, numbers: Mapping[nn.Module, int]) -> Stackable:
+    """Return the function that runs a module under `vmap`; the module is changed for it."""
+    for layer in module.modules():
+        if type(layer) is nn.Linear:
+            layer.__class__ = _Linear
+        elif can_stack(layer):
+            layer.__class__ = _Conv2d
+        elif type(layer) in DROPOUT:
+            layer.whole, layer.number = DROPOUT[type(layer)], numbers[layer]  # type: ignore[assignment]
+            layer.__class__ = _Dropout
+            layer.register_buffer(KEY, torch.zeros((), dtype=torch.int32))
+    dropouts = [name for name, _ in module.named_buffers() if name.rpartition(".")[2] == KEY]
+
+    def forward(parameters: Tensors, buffers: Tensors, key: Tensor, x: Tensor) -> tuple[Tensor, Tensors]:
+        state = {**parameters, **buffers, **dict.fromkeys(dropouts, key)}
+        output: Tensor = functional_call(module, state, (x,))
+        return output, {name: state[name] for name in buffers}
+
+    def run(parameters: Tensors, buffers: Tensors, key: Tensor, x: Tensor) -> Tensor:
+        output, after = vmap(forward, randomness="different")(parameters, buffers, key, x)
+        with torch.no_grad():
+            for name, old in buffers.items():
+                if after[name].data_ptr() != old.data_ptr():  # else it was written in place
+                    old.copy_(after[name])
+        return output
+
+    return run
+
+
+class _Linear(nn.Linear):
+    def forward(self, input: Tensor) -> Tensor:
+        output: Tensor = _LinearRule.apply(input, self.weight, self.bias)  # type: ignore[no-untyped-call]
+        return output
+
+
+class _Conv2d(nn.Conv2d):
+    def forward(self, input: Tensor) -> Tensor:
+        options = (self.stride, self.padding, self.dilation, self.groups)
+        output: Tensor = _Conv2dRule.apply(input, self.weight, self.bias, options)  # type: ignore[no-untyped-call]
+        return output
+
+
+class _Dropout(nn.Dropout):
+    whole: bool
+    number: int
+
+    def forward(self, input: Tensor) -> Tensor:
+        return drop(input, getattr(self, KEY), self.number, self.p, self.whole) if self.training else input
+
+
+class _LinearRule(torch.autograd.Function):
+    """`functional.linear` with a rule for `vmap`, whose ordinary operations are what is differentiated."""
+
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return functional.linear(x, weight, bias)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *inputs: Any) -> tuple[Tensor, int]:
+        x, weight, bias = _clients_first(info, in_dims, inputs)
+        return layers.linear(x, weight, bias), 0
+
+
+class _Conv2dRule(torch.autograd.Function):
+    """`functional.conv2d` in the same way."""
+
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor, bias: Tensor | None, options: Any) -> Tensor:
+        return functional.conv2d(x, weight, bias, *options)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *inputs: Any) -> tuple[Tensor, int]:
+        x, weight, bias = _clients_first(info, in_dims, inputs[:3])
+        return layers.conv2d(x, weight, bias, inputs[3]), 0
+
+
+def _clients_first(info: Any, in_dims: Any, tensors: Any) -> Any:
+    """Return tensors with the clients as their first axis, whether or not they had one."""
+    return [
+        None if t is None else t.expand(info.batch_size, *t.shape) if dim is None else t.movedim(dim, 0)
+        for t, dim in zip(tensors, in_dims, strict=False)
+    ]

@@ -1,0 +1,268 @@
+"""Local training of all selected clients at once: stacked parameters, one call of the model a step.
+
+The clients' models are stacked into one tensor a parameter, `(n, *shape)`. A step runs the module on a batch of
+each client (layer by layer where it is a plain sequence, else under `torch.func.vmap`), sums the clients' losses,
+and differentiates: as no client's loss depends on another's parameters, the gradient of the sum holds each
+client's own.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from flanders.arrays import IntVector
+from flanders.checks import check_choice, check_number
+from flanders.models import Layout
+from flanders.simulation.poisoning import Poisoner
+from flanders.simulation.training.batches import ClientData, Schedule, most_first, schedule
+from flanders.simulation.training.optimizers import Optimizer, StackedAdam, StackedSgd
+from flanders.simulation.training.stacked_clients import Stack, bytes_per_client
+from flanders.simulation.training.stacked_module import DROPOUT, mixes_examples
+from flanders.simulation.training.threads import count_for, side_by_side
+
+BoolVector = NDArray[np.bool_]
+log = logging.getLogger("flanders")
+
+CACHE = 32 * 2**20
+"""Bytes that the clients trained at a time may use on a CPU: about what its cache holds."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """How clients train locally; every round starts with a fresh optimizer.
+
+    Parameters
+    ----------
+    optimizer
+        `"adam"` or `"sgd"`.
+    learning_rate
+        The size of a step.
+    momentum
+        Of `"sgd"`.
+    batch_size, epochs
+        How many examples a step looks at, and how often a client goes through its data in a round. The last
+        batch of an epoch may be smaller; models with batch normalisation leave out a last batch of one example.
+    shuffle
+        Whether to go through the data in a new order each time.
+    validation_fraction
+        The share of each client's data that is set aside and never trained on.
+    """
+
+    optimizer: str = "adam"
+    learning_rate: float = 1e-3
+    momentum: float = 0.0
+    batch_size: int = 32
+    epochs: int = 1
+    shuffle: bool = True
+    validation_fraction: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_choice("Training", "optimizer", self.optimizer, ("adam", "sgd"))
+        check_number("Training", "learning_rate", self.learning_rate, 0)
+        check_number("Training", "momentum", self.momentum, 0, 1)
+        check_number("Training", "batch_size", self.batch_size, 1, whole=True)
+        check_number("Training", "epochs", self.epochs, 1, whole=True)
+        check_number("Training", "validation_fraction", self.validation_fraction, 0, 0.99)
+
+    def kept_examples(self, rows: IntVector, rng: np.random.Generator) -> IntVector:
+        """Return a client's examples less those set aside, in their order; at least one is kept."""
+        aside = int(round(len(rows) * self.validation_fraction, 9))
+        if aside == 0:
+            return rows
+        return rows[np.sort(rng.permutation(len(rows))[aside:])]
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """What came of a round of local training, a row per client."""
+
+    updates: Tensor
+    """The flattened parameters, `(m, d)`."""
+    buffers: dict[str, Tensor]
+    """The buffers, `(m, *shape)` each."""
+
+
+class Trainer:
+    """Trains clients of one federation.
+
+    Parameters
+    ----------
+    module
+        The model; its own parameters are never touched.
+    data
+        The examples of all clients, on the device to train on.
+    training
+        How to train.
+    chunk
+        How many clients to train at a time. Default: all of them on a GPU (fewer if they do not fit),
+        as many as fit the cache on a CPU. It changes nothing but rounding.
+    graphs
+        Whether to use CUDA graphs where there is CUDA.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        data: ClientData,
+        training: Training,
+        *,
+        chunk: int | None = None,
+        graphs: bool = True,
+    ) -> None:
+        if chunk is not None:
+            check_number("Trainer", "chunk", chunk, 1, whole=True)
+        self.data, self.training = data, training
+        self.device = data.x.device
+        self.module, self.layout = module, Layout.of(module)
+        self._graphs, self._given = graphs, chunk
+        self._apart = mixes_examples(module)
+        self._most = chunk or self._fitting(module)
+        threads = count_for(self.device)
+        self.workers = 1 if threads > 1 and draws_numbers(module, data.x[:1]) else threads
+        self._stacks: list[Stack] = []
+
+    def train(
+        self,
+        model: Tensor,
+        buffers: Mapping[str, Tensor],
+        clients: Sequence[int] | IntVector,
+        seed: int,
+        *,
+        poisoner: Poisoner | None = None,
+        poisoned: Sequence[bool] | BoolVector = (),
+    ) -> Trained:
+        """Train these clients from a global model; the `poisoned` ones on what `poisoner` makes of their data.
+
+        What a client sends follows from the model, the buffers, the seed and the client alone.
+        """
+        who = np.asarray(clients, dtype=np.int64)
+        bad = np.asarray(poisoned, dtype=bool)
+        if poisoner is None or not bad.any():
+            poisoner, bad = None, np.zeros(len(who), dtype=bool)
+        updates = torch.empty((len(who), self.layout.size), device=self.device)
+        after = {name: b.new_empty((len(who), *b.shape)) for name, b in buffers.items()}
+
+        def train_some(stack: Stack, rows: IntVector) -> None:
+            plan = self._plan(who[rows], seed)
+            stack.start(model, buffers)
+            stack.poison(poisoner, torch.from_numpy(who[rows][plan.rows]), torch.from_numpy(bad[rows][plan.rows]))
+            for slot in plan.slots(apart=self._apart):
+                stack.take(plan, slot)
+            stack.finish(torch.from_numpy(rows[plan.rows]).to(self.device), updates, after)
+
+        with exact(self.device, seed):
+            self._share_out(most_first(self.data, who), train_some)
+        return Trained(updates, after)
+
+    def _plan(self, who: IntVector, seed: int) -> Schedule:
+        t, least = self.training, 2 if self._apart else 1
+        options = {"batch_size": t.batch_size, "epochs": t.epochs, "least": least}
+        return schedule(self.data, who, seed, shuffle=t.shuffle, **options)
+
+    def _share_out(self, order: IntVector, train_some: Callable[[Stack, IntVector], None]) -> None:
+        """Train clients in chunks, on a CPU several at a time; in smaller ones if a GPU's memory does not do."""
+        chunks = cut(order, self.chunk_of(len(order)))
+        workers = min(self.workers, len(chunks))
+        if workers > 1:
+            side_by_side(train_some, self._room(workers, len(chunks[0])), chunks)
+            return
+        while chunks:
+            try:
+                train_some(self._room(1, len(chunks[0]))[0], chunks[0])
+                del chunks[0]
+            except torch.OutOfMemoryError:
+                if len(chunks[0]) == 1:
+                    raise
+                chunks = cut(np.concatenate(chunks), self._shrink(len(chunks[0])))
+
+    def chunk_of(self, count: int) -> int:
+        """Return how many of so many clients are trained at a time."""
+        if self._given is not None or self.workers == 1:
+            return min(self._most, count)
+        turns = -(-count // (self.workers * self._most))  # the same number of chunks for each worker
+        return -(-count // (self.workers * turns))
+
+    def _room(self, stacks: int, clients: int) -> list[Stack]:
+        """Return stacks for so many clients each, those of the last round if they are large enough."""
+        if len(self._stacks) < stacks or self._stacks[0].capacity < clients:
+            self._stacks = []  # free the memory first
+            self._stacks = [
+                Stack(
+                    self.module, self.data, clients, self.training.batch_size, self._optimizer, graphs=self._graphs
+                )
+                for _ in range(stacks)
+            ]
+        return self._stacks[:stacks]
+
+    def _optimizer(self, parameters: Sequence[Tensor], /) -> Optimizer:
+        t = self.training
+        if t.optimizer == "adam":
+            return StackedAdam(parameters, t.learning_rate)
+        return StackedSgd(parameters, t.learning_rate, t.momentum)
+
+    def _shrink(self, too_many: int) -> int:
+        """Train fewer clients at a time from now on, and give back the memory; return how many."""
+        self._most, self._stacks = (too_many + 1) // 2, []
+        log.info("training %d clients at a time: more do not fit the memory", self._most)
+        torch.cuda.empty_cache()
+        return self._most
+
+    def _fitting(self, module: nn.Module) -> int:
+        if self.device.type != "cpu":
+            return len(self.data.sizes)
+        t = self.training
+        states = 2 if t.optimizer == "adam" else 1 if t.momentum else 0
+        needed = bytes_per_client(module, self.data.x[0], t.batch_size, states)
+        return int(np.clip(CACHE // needed, 2, 512))
+
+
+def cut(order: IntVector, chunk: int) -> list[IntVector]:
+    """Return consecutive pieces of at most `chunk`."""
+    return [order[start : start + chunk] for start in range(0, len(order), chunk)]
+
+
+def draws_numbers(module: nn.Module, x: Tensor) -> bool:
+    """Tell whether a module draws random numbers itself when it trains, other than by dropout layers."""
+    layers = [layer for layer in module.modules() if type(layer) in DROPOUT]
+    was = {layer: layer.training for layer in module.modules()}
+    buffers = {name: b.clone() for name, b in module.named_buffers()}
+    with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []), torch.no_grad():
+        before = torch.get_rng_state()
+        try:
+            module.train()
+            for layer in layers:
+                layer.eval()
+            functional_call(module, buffers, (torch.cat([x, x]),))
+            return not torch.equal(before, torch.get_rng_state())
+        finally:
+            for layer, mode in was.items():
+                layer.training = mode
+
+
+@contextmanager
+def exact(device: torch.device, seed: int) -> Iterator[None]:
+    """Compute in full float32 precision, the same way each time, with PyTorch's own generators seeded.
+
+    The seed matters only to modules that draw random numbers themselves, other than by dropout layers.
+    """
+    devices = [device] if device.type == "cuda" else []
+    tf32 = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = False
+    try:
+        with (
+            torch.random.fork_rng(devices=devices),
+            torch.backends.cudnn.flags(deterministic=True, benchmark=False, allow_tf32=False),
+        ):
+            torch.manual_seed(seed)
+            yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = tf32

@@ -1,0 +1,156 @@
+"""The figures of studies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from flanders.arrays import FloatVector
+from flanders.report.plots import BLUE, COLUMN, DASHES, GREY, SERIES, STYLE, VERMILLION
+from flanders.studies.grids import CONTROLS, GridStudy
+from flanders.studies.predictability import Series
+from flanders.studies.report import Row
+
+GRID = 256
+"""Points at which a density is drawn."""
+
+
+def along_axis(study: GridStudy, rows: Sequence[Row]) -> Figure:
+    """Draw detection and accuracy along a study's axis, a column for each attack.
+
+    Colours are shares of malicious clients (filters, where each point has one share only); controls that do not
+    vary along the axis are level lines. Bars reach from the lowest to the highest seed.
+    """
+    detection = "auc" if study.name == "fldetector" else "recall"
+    attacks = list(dict.fromkeys(row.attack for row in rows))
+    points = list(dict.fromkeys(row.point for row in rows if row.point))
+    looks = _looks(rows)
+    with mpl.rc_context(STYLE):
+        size = max(6.6, 1.0 + 1.3 * len(attacks)), 4.2 if _long(points) else 3.6
+        figure = Figure(figsize=size, layout="constrained")
+        axes = figure.subplots(2, len(attacks), squeeze=False, sharex=True, sharey="row")
+        for column, attack in enumerate(attacks):
+            mine = [row for row in rows if row.attack == attack]
+            for ax, metric in zip(axes[:, column], (detection, "accuracy"), strict=True):
+                _lines(ax, mine, points, metric, looks)
+            axes[0, column].set_title(attack)
+            axes[1, column].set_xticks(range(len(points)), points, rotation=90 if _long(points) else 0)
+        axes[0, 0].set_ylabel("AUC of the scores" if detection == "auc" else "Recall (= precision)")
+        axes[1, 0].set_ylabel("Final accuracy")
+        figure.supxlabel(study.label, fontsize=8)
+        handles: dict[str, Artist] = {}
+        for ax in axes.flat:
+            ax.set_ylim(-0.03, 1.03)
+            ax.grid(axis="y")
+            drawn, labels = ax.get_legend_handles_labels()
+            handles.update(zip(labels, drawn, strict=True))
+        figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=4, handlelength=2.4)
+    return figure
+
+
+@dataclass(frozen=True)
+class _Look:
+    """How the rows of one filter and one share of malicious clients are drawn."""
+
+    label: str
+    color: str
+    dashes: Any
+    marker: str
+    shift: float
+    """To the side of the point, so that filters do not hide each other."""
+
+
+def _looks(rows: Sequence[Row]) -> dict[tuple[str, float], _Look]:
+    filters, fractions = (sorted({getattr(row, key) for row in rows}) for key in ("filter", "fraction"))
+    shares: dict[str, set[float]] = {}
+    for row in rows:
+        shares.setdefault(row.point, set()).add(row.fraction)
+    by_filter = all(len(share) == 1 for share in shares.values())
+    dashes = {"keep-all": (0, (1, 2)), "distance-to-global": DASHES[1], "persistence": DASHES[2]}
+    looks = {}
+    for place, name in enumerate(filters):
+        for fraction in fractions:
+            label = name if by_filter else f"{name}, r = {fraction:g}"
+            color = SERIES[(place if by_filter else fractions.index(fraction)) % len(SERIES)]
+            shift = 0.15 * (place - (len(filters) - 1) / 2) if by_filter else 0.0
+            marker = "_" if name in CONTROLS else "o"
+            looks[name, fraction] = _Look(label, color, dashes.get(name, "-"), marker, shift)
+    return looks
+
+
+def _lines(
+    ax: Axes, rows: Sequence[Row], points: Sequence[str], metric: str, looks: Mapping[tuple[str, float], _Look]
+) -> None:
+    place = {point: x for x, point in enumerate(points)}
+    for (name, fraction), look in looks.items():
+        mine = [row for row in rows if (row.filter, row.fraction) == (name, fraction)]
+        if metric != "accuracy" and name == "keep-all":
+            continue  # it drops nobody and scores everyone alike
+        for row in mine:
+            if not row.point:
+                level = getattr(row, metric)
+                ax.axhline(level, color=look.color, linestyle=look.dashes, linewidth=0.8, label=look.label)
+        along = [row for row in mine if row.point]
+        if along:
+            x = [place[row.point] + look.shift for row in along]
+            joined = look.dashes if _is_scale(points) else "none"
+            style: dict[str, Any] = {"linestyle": joined, "marker": look.marker, "ms": 3.5, "label": look.label}
+            ax.plot(x, [getattr(row, metric) for row in along], color=look.color, **style)
+            low, high = ([getattr(row, f"{metric}_{end}") for row in along] for end in ("low", "high"))
+            ax.vlines(x, low, high, color=look.color, linewidth=0.7)
+
+
+def _is_scale(points: Sequence[str]) -> bool:
+    """Tell whether the points are numbers, perhaps with "all" among them, and a line between them makes sense."""
+    return all(point == "all" or point.replace(".", "", 1).isdigit() for point in points)
+
+
+def _long(points: Sequence[str]) -> bool:
+    return sum(map(len, points)) > 18
+
+
+def densities(series: Mapping[str, Series], key: tuple[str, str, str]) -> Figure:
+    """Draw the densities of an honest and a malicious client's values, a panel for each attack."""
+    columns = min(4, len(series))
+    lines = -(-len(series) // columns)
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(2.1 * COLUMN * columns / 4, 0.7 + 1.35 * lines), layout="constrained")
+        axes = figure.subplots(lines, columns, squeeze=False)
+        for ax in axes.flat[len(series) :]:
+            ax.set_axis_off()
+        for ax, (attack, found) in zip(axes.flat, series.items(), strict=False):
+            groups = zip(("honest", "malicious"), found[key], (BLUE, VERMILLION), ("-", DASHES[1]), strict=True)
+            for label, values, color, style in groups:
+                x, y = density(values)
+                ax.plot(x, y, color=color, linestyle=style, label=label)
+                ax.fill_between(x, y, color=color, alpha=0.15, linewidth=0)
+                ax.axvline(float(values.mean()), color=color, linestyle=style, linewidth=0.7)
+            ax.set_title(attack)
+            ax.set_yticks([])
+            ax.set_ylim(bottom=0)
+            ax.spines["left"].set_color(GREY)
+        figure.supxlabel("Mutual information of consecutive rounds (nats); vertical lines are means", fontsize=8)
+        figure.supylabel("Density", fontsize=8)
+        handles, labels = axes[0, 0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper center", ncols=2)
+    return figure
+
+
+def density(values: FloatVector) -> tuple[FloatVector, FloatVector]:
+    """Return a Gaussian kernel density estimate with Silverman's bandwidth, scaled to a peak of one.
+
+    Groups of very different spread share a panel; each is scaled to the same height so that both can be seen.
+    """
+    quarter, three = np.quantile(values, [0.25, 0.75])
+    spread = min(float(values.std()), float(three - quarter) / 1.349) or float(values.std())
+    width = max(0.9 * spread * values.size**-0.2, 1e-3 * max(1.0, float(np.abs(values).max())))
+    x = np.linspace(values.min() - 3 * width, values.max() + 3 * width, GRID)
+    y = np.exp(-(((x[:, None] - values[None, :]) / width) ** 2) / 2).sum(axis=1)
+    return x, y / y.max()
