@@ -1,4 +1,4 @@
-"""Registries and results as text: rich tables in a terminal, plain columns in a pipe, JSON on request."""
+"""Results as text: rich tables in a terminal, plain columns in a pipe, JSON on request."""
 
 from __future__ import annotations
 
@@ -6,44 +6,14 @@ import dataclasses
 import json
 import shutil
 import sys
-import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from flanders.catalog import NOT_IN_SPECS, registry
 from flanders.checks import InputError
-from flanders.registry import REQUIRED
 from flanders.results.labels import differences
 from flanders.results.schema import reading
 from flanders.results.summary import Summary, attack_of, is_live, rule_of, summarise
-
-
-def listing(kinds: Sequence[str], *, as_json: bool = False) -> None:
-    """Print the entries of these registries with their parameters and what they do."""
-    entries = {}
-    for kind in kinds:
-        try:
-            entries[kind] = [registry(kind).describe(name) for name in registry(kind)]
-        except InputError as error:  # a package is missing; the rest can still be listed
-            if len(kinds) == 1:
-                raise
-            print(f"{kind}: {error}", file=sys.stderr)
-    if as_json:
-        found = {kind: [dataclasses.asdict(entry) for entry in group] for kind, group in entries.items()}
-        print(json.dumps(found if len(kinds) > 1 else found[kinds[0]], indent=2, default=str))
-        return
-    for kind, group in entries.items():
-        if len(kinds) > 1:
-            print(f"\n{kind.upper()}")
-        width = max(len(entry.name) for entry in group)
-        for entry in group:
-            print(f"{entry.name.ljust(width)}  {entry.summary}")
-            if entry.name in NOT_IN_SPECS:
-                print(textwrap.indent(f"Not for specs: {NOT_IN_SPECS[entry.name]}", " " * (width + 4)))
-            if entry.parameters:
-                text = textwrap.wrap(_parameters(entry.parameters), max(40, _columns() - width - 4))
-                print(textwrap.indent("\n".join(text), " " * (width + 4)))
 
 
 def results(path: Path, *, as_json: bool = False) -> None:
@@ -158,10 +128,6 @@ def _rounds(path: Path, id_: str) -> list[dict[str, Any]]:
 
 def _columns() -> int:
     return max(60, shutil.get_terminal_size((116, 24)).columns)
-
-
-def _parameters(parameters: dict[str, Any]) -> str:
-    return ", ".join(name if value is REQUIRED else f"{name}={value!r}" for name, value in parameters.items())
 
 
 def _cell(value: Any) -> str:
