@@ -251,7 +251,7 @@ def _changes(options: argparse.Namespace) -> dict[str, Any]:
 def _list(options: argparse.Namespace) -> int:
     from flanders.report import text as show
 
-    show.listing((options.kind,) if options.kind else KINDS, as_json=options.json)
+    show.print_registries((options.kind,) if options.kind else KINDS, as_json=options.json)
     return 0
 
 
@@ -259,9 +259,9 @@ def _show(options: argparse.Namespace) -> int:
     from flanders.report import text as show
 
     if options.run is None:
-        show.results(options.results, as_json=options.json)
+        show.print_results(options.results, as_json=options.json)
     else:
-        show.run(options.results, options.run, as_json=options.json)
+        show.print_run(options.results, options.run, as_json=options.json)
     return 0
 
 

@@ -14,11 +14,11 @@ from flanders.checks import InputError
 from flanders.experiments.build import Datasets, check, versions
 from flanders.experiments.progress import watching
 from flanders.experiments.workers import Interrupt, run_grid
-from flanders.report.text import closing_table
+from flanders.report.text import print_summaries
 from flanders.results.labels import labels
 from flanders.results.run import FLOWER, Options, RunSpec
 from flanders.results.store import Store
-from flanders.results.summary import summarise
+from flanders.results.summary import read_summaries
 
 SHOWN = 4
 """Runs named of those that failed in the same way."""
@@ -49,7 +49,7 @@ def run_aside(path: Path, specs: Sequence[RunSpec], changes: dict[str, Any], job
 
 def resume(path: Path, changes: dict[str, Any], jobs: int) -> int:
     """Carry on with everything in a results file that is not done, and return the exit code."""
-    ids = [summary.id for summary in summarise(path)]
+    ids = [summary.id for summary in read_summaries(path)]
     return _carry_on(path, ids, changes, jobs, Datasets())
 
 
@@ -101,8 +101,8 @@ def _settled(options: Options) -> Options:
 
 
 def _sum_up(path: Path, ids: Sequence[str], stop: Interrupt, died: int) -> int:
-    found = summarise(path, ids)
-    closing_table(found)
+    found = read_summaries(path, ids)
+    print_summaries(found)
     print(f"Results: {path}")
     failed = [s for s in found if s.status == "failed"]
     left = [s for s in found if s.status in ("pending", "running")]

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TextIO
 
 from flanders.experiments.events import Event, Notify, RoundEnded, RunEnded, RunStarted
-from flanders.results.summary import label
+from flanders.results.spec_keys import label
 
 
 @contextlib.contextmanager

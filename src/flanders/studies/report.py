@@ -16,11 +16,11 @@ from flanders.checks import InputError
 from flanders.experiments.build import Datasets
 from flanders.experiments.commands import run_aside
 from flanders.files import check_target, writing
-from flanders.report.data import RunData, read_results
-from flanders.report.text import table
+from flanders.report.run_data import RunData, read_results
+from flanders.report.text import print_table
 from flanders.results.confusion import Confusion, area_under_curve
 from flanders.results.run import RunSpec
-from flanders.results.summary import attack_of
+from flanders.results.spec_keys import attack_fraction, attack_name, attack_start, dataset_name, filter_name
 from flanders.studies.grids import CONTROLS, PREDICTABILITY, GridStudy, find, runs_of
 from flanders.studies.predictability import Finding, Series, judge, measured, summarise
 
@@ -59,8 +59,8 @@ def tabulate(results: Path, study: GridStudy, ids: Sequence[str]) -> list[Row]:
     groups: dict[tuple[str, str, float, str, str], list[RunData]] = {}
     for run in sorted(read_results(results), key=lambda run: wanted.get(run.id, 0)):
         if run.id in wanted and run.status == "done":
-            attack, fraction = attack_of(dict(run.spec))
-            data, name = run.spec["data"]["dataset"]["name"], run.spec["filter"]["name"]
+            attack, fraction = attack_name(run.spec), attack_fraction(run.spec)
+            data, name = dataset_name(run.spec), filter_name(run.spec)
             point = study.point(run.spec)
             if name in CONTROLS and all(axis.startswith("filter.") for axis in study.axes):
                 point = ""
@@ -71,8 +71,7 @@ def tabulate(results: Path, study: GridStudy, ids: Sequence[str]) -> list[Row]:
 def _row(dataset: str, attack: str, fraction: float, name: str, point: str, runs: Sequence[RunData]) -> Row:
     measured: dict[str, list[float]] = {"accuracy": [], "precision": [], "recall": [], "auc": [], "filter_ms": []}
     for run in runs:
-        start = (run.spec["attack"] or run.spec["poison"])["start"]
-        at = run.rounds >= start
+        at = run.rounds >= attack_start(run.spec)
         seen = run.present & at
         found = Confusion.of(run.malicious[seen], run.kept[seen])
         measured["accuracy"].append(float(run.accuracy[-1]))
@@ -177,7 +176,7 @@ def conduct(
         write_csv(stem.with_suffix(".csv"), rows)
         plots.save(drawing.along_axis(study, rows), stem.with_suffix(f".{format}"))
         head, cells = shown(rows)
-    table(cells, head, study.question)
+    print_table(cells, head, study.question)
     print(f"Written: {stem.with_suffix('.csv')} and figures beside it.")
     return code
 
