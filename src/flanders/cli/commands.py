@@ -117,9 +117,9 @@ def schema(options: argparse.Namespace) -> int:
 def show(options: argparse.Namespace) -> int:
     """Show what is in a results file, or one run of it."""
     if options.run is None:
-        text.results(options.results, as_json=options.json)
+        text.print_results(options.results, as_json=options.json)
     else:
-        text.run(options.results, options.run, as_json=options.json)
+        text.print_run(options.results, options.run, as_json=options.json)
     return 0
 
 

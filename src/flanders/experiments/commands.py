@@ -15,11 +15,11 @@ from flanders.experiments.engine import Datasets, check, versions
 from flanders.experiments.experiment import Experiment
 from flanders.experiments.progress import watching
 from flanders.experiments.workers import Interrupt, run_grid
-from flanders.report.text import closing_table
+from flanders.report.text import print_summaries
 from flanders.results.labels import labels
 from flanders.results.run import FLOWER, Options
 from flanders.results.store import Store
-from flanders.results.summary import summarise
+from flanders.results.summary import read_summaries
 
 SHOWN = 4
 """The most runs that are named when several failed in the same way."""
@@ -54,7 +54,7 @@ def run_aside(path: Path, experiments: Sequence[Experiment], changes: OptionChan
 
 def resume(path: Path, changes: OptionChanges, jobs: int) -> int:
     """Carry on with everything in a results file that is not done, and return the exit code."""
-    ids = [summary.id for summary in summarise(path)]
+    ids = [summary.id for summary in read_summaries(path)]
     return _carry_on(path, ids, changes, jobs, Datasets())
 
 
@@ -106,8 +106,8 @@ def _absolute(options: Options) -> Options:
 
 
 def _sum_up(path: Path, ids: Sequence[str], stop: Interrupt, died: int) -> int:
-    found = summarise(path, ids)
-    closing_table(found)
+    found = read_summaries(path, ids)
+    print_summaries(found)
     print(f"Results: {path}")
     failed = [s for s in found if s.status == "failed"]
     left = [s for s in found if s.status in ("pending", "running")]

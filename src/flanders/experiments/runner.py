@@ -17,8 +17,8 @@ from flanders.record import RoundRecord
 from flanders.results.confusion import Confusion
 from flanders.results.heartbeat import heartbeat
 from flanders.results.schema import ResultsError
+from flanders.results.spec_keys import label
 from flanders.results.store import Claimed, ClaimLost, Store
-from flanders.results.summary import label
 
 Stop = Callable[[], bool]
 SHARE = 0.1

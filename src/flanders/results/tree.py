@@ -1,4 +1,4 @@
-"""A spec as JSON has it: tables in tables."""
+"""A spec as JSON holds it: tables within tables."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 Table = dict[str, Any]
+"""A table of a spec. Its values are numbers, texts, lists, tables, or None."""
 
 
 def flatten(table: Mapping[str, Any], prefix: str = "") -> Table:
-    """Return all values of a table and of the tables in it under dotted keys.
+    """Return all values of a table, and of the tables within it, under dotted keys.
 
     Examples
     --------
-    >>> flatten({"attack": {"name": "lie", "start": 2}, "poison": None})
-    {'attack.name': 'lie', 'attack.start': 2, 'poison': None}
+    >>> flatten({"threat": {"attack": {"name": "lie"}, "start": 2}, "fallback": None})
+    {'threat.attack.name': 'lie', 'threat.start': 2, 'fallback': None}
     """
     flat: Table = {}
     for key, value in table.items():

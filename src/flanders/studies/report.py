@@ -17,7 +17,7 @@ from flanders.experiments.engine import Datasets
 from flanders.experiments.experiment import Experiment
 from flanders.files import check_target, writing
 from flanders.report.plots import save
-from flanders.report.text import table
+from flanders.report.text import print_table
 from flanders.studies.grids import runs_of
 from flanders.studies.plots import along_axis, densities
 from flanders.studies.predictability import Finding, Series, attack_of, judge, measured, summarise
@@ -109,7 +109,7 @@ def conduct(
         write_csv(stem.with_suffix(".csv"), rows)
         save(along_axis(study, rows), stem.with_suffix(f".{format}"))
         head, cells = shown(rows)
-    table(cells, head, study.question)
+    print_table(cells, head, study.question)
     print(f"Written: {stem.with_suffix('.csv')} and figures beside it.")
     return code
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from flanders.report.data import RunData, read_results
+from flanders.report.run_data import RunData, read_results
 from flanders.results.confusion import Confusion, area_under_curve
-from flanders.results.summary import attack_of
+from flanders.results.spec_keys import attack_fraction, attack_name, attack_start, dataset_name, filter_name
 from flanders.studies.grids import CONTROLS
 from flanders.studies.questions import GridStudy
 
@@ -49,8 +49,8 @@ def tabulate(results: Path, study: GridStudy, ids: Sequence[str]) -> list[Row]:
     groups: dict[tuple[str, str, float, str, str], list[RunData]] = {}
     for run in sorted(read_results(results), key=lambda run: wanted.get(run.id, 0)):
         if run.id in wanted and run.status == "done":
-            attack, fraction = attack_of(dict(run.spec))
-            data, name = run.spec["data"]["dataset"]["name"], run.spec["filter"]["name"]
+            attack, fraction = attack_name(run.spec), attack_fraction(run.spec)
+            data, name = dataset_name(run.spec), filter_name(run.spec)
             point = study.point(run.spec)
             if name in CONTROLS and all(axis.startswith("filter.") for axis in study.axes):
                 point = ""
@@ -61,8 +61,7 @@ def tabulate(results: Path, study: GridStudy, ids: Sequence[str]) -> list[Row]:
 def _row(dataset: str, attack: str, fraction: float, name: str, point: str, runs: Sequence[RunData]) -> Row:
     measured: dict[str, list[float]] = {"accuracy": [], "precision": [], "recall": [], "auc": [], "filter_ms": []}
     for run in runs:
-        start = run.spec["threat"]["start"]
-        at = run.rounds >= start
+        at = run.rounds >= attack_start(run.spec)
         seen = run.present & at
         found = Confusion.of(run.malicious[seen], run.kept[seen])
         measured["accuracy"].append(float(run.accuracy[-1]))

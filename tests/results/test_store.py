@@ -256,7 +256,7 @@ def test_files_that_are_no_results_are_refused_and_left_alone(tmp_path, results)
     connection = sqlite3.connect(other)
     connection.execute("CREATE TABLE mine (x)")
     connection.close()
-    with pytest.raises(ResultsError, match="not one of results"):
+    with pytest.raises(ResultsError, match="holds no results of flanders"):
         Store(other)
 
 
