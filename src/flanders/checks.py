@@ -35,6 +35,16 @@ def check_choice(caller: str, name: str, value: Any, choices: Sequence[str]) -> 
         )
 
 
+def check_instance(caller: str, name: str, value: object, kind: type, example: str) -> None:
+    """Complain unless `value` is a `kind`; `example` shows how one is written."""
+    if not isinstance(value, kind):
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
+        raise InputError(
+            f"The `{name}` parameter of {caller} must be {article} {kind.__name__}, e.g. {example}. "
+            f"Got {value!r} instead."
+        )
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return a guess at a misspelt name, as a sentence to append, or nothing."""
     guess = difflib.get_close_matches(name, list(known), n=1)

@@ -14,7 +14,7 @@ import numpy as np
 
 from flanders.aggregators import Aggregator, FedAvg
 from flanders.arrays import Array, IntVector, copied
-from flanders.checks import InputError
+from flanders.checks import InputError, check_instance
 from flanders.filters import Filter, Fingerprint, Scores
 from flanders.linalg.products import usable_rows
 from flanders.record import ClientRecord, Fate
@@ -213,19 +213,13 @@ class Defense:
         seed: int | None = None,
         streams: tuple[np.random.Generator, np.random.Generator] | None = None,
     ) -> None:
-        for name, value, kind in (
-            ("filter", filter, Filter),
-            ("aggregator", aggregator, Aggregator),
-            ("fallback", fallback, Aggregator),
-        ):
-            if value is not None and not isinstance(value, kind):
-                raise InputError(
-                    f"The `{name}` parameter of Defense must be a {kind.__name__}, e.g. "
-                    f"{'Flanders(keep=0.8)' if kind is Filter else 'Median()'}. Got {value!r} instead."
-                )
         self.filter: Filter[Any] = Fingerprint() if filter is None else filter
         self.aggregator = FedAvg() if aggregator is None else aggregator
         self.fallback = fallback
+        check_instance("Defense", "filter", self.filter, Filter, "Flanders(keep=0.8)")
+        check_instance("Defense", "aggregator", self.aggregator, Aggregator, "Median()")
+        if fallback is not None:
+            check_instance("Defense", "fallback", fallback, Aggregator, "Median()")
         for_filter, self._rng = np.random.default_rng(seed).spawn(2) if streams is None else streams
         self.state: Any = self.filter.init(for_filter)
         self._name = described(self.filter)

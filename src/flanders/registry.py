@@ -83,8 +83,8 @@ class Registry(Generic[T], Mapping[str, type[T]]):
         """Return the name, the first sentence of the docstring and the parameters of an entry."""
         entry = self[name]
         summary = (inspect.getdoc(entry) or "").split("\n\n")[0].replace("\n", " ")
-        parameters = {}
-        for field in dataclasses.fields(entry):  # type: ignore[arg-type]
+        parameters: dict[str, object] = {}
+        for field in dataclasses.fields(entry) if dataclasses.is_dataclass(entry) else ():
             if field.default is not dataclasses.MISSING:
                 parameters[field.name] = field.default
             elif field.default_factory is not dataclasses.MISSING:

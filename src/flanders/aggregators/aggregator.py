@@ -81,7 +81,7 @@ def round_of(
     root: Array | None = None,
 ) -> Round:
     """Return the round that these arrays are, or say which rows no rule can use."""
-    round_ = Round(updates, weights=weights, global_model=global_model, root=root)  # type: ignore[arg-type]
+    round_ = Round(updates, weights=weights, global_model=global_model, root=root)
     bad = np.flatnonzero(~usable_rows(round_.updates))
     if bad.size:
         raise InputError(

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from flanders.aggregators.aggregator import Aggregator, mean_of
-from flanders.aggregators.coordinatewise import mean_around_median
 from flanders.arrays import Array, FloatMatrix, IntVector, copied
 from flanders.checks import InputError, check_number, resolve_count
+from flanders.linalg.columns import means_around_median
 from flanders.linalg.neighbours import bulyan_rows, multi_krum_rows
 from flanders.linalg.products import squared_distances
 from flanders.round import Round
@@ -129,4 +129,4 @@ class Bulyan(Aggregator):
                 f"Lower `num_malicious` to at most {max((m - 3) // 4, 0)}, or keep more clients in the filter."
             )
         rows = choose(round_, lambda distances: bulyan_rows(distances, b, m - 2 * b))
-        return mean_around_median(round_.updates, m - 4 * b, rows)
+        return means_around_median(round_.updates, m - 4 * b, rows)

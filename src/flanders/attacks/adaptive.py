@@ -10,7 +10,7 @@ import numpy as np
 
 from flanders.arrays import Array, copied, like
 from flanders.attacks.attack import Attack, View
-from flanders.attacks.rows import mean_displacement, norm
+from flanders.attacks.crafting import direction_against, mean_displacement
 from flanders.checks import check_number
 from flanders.linalg.products import squared_norms
 from flanders.round import ClientId
@@ -116,10 +116,3 @@ class Budget(Attack):
         if view.benign is not None:
             steps |= {client: view.benign[i, :] - g for i, client in enumerate(view.benign_clients)}
         return SeenSteps(direction_against(view) if past.direction is None else past.direction, steps)
-
-
-def direction_against(view: View) -> Array | None:
-    """Return the unit vector against the honest mean displacement, None if nobody moved."""
-    displacement = mean_displacement(view)
-    length = norm(displacement)
-    return -displacement / length if length > 0 else None

@@ -10,9 +10,10 @@ import numpy as np
 
 from flanders.arrays import Array, FloatMatrix, IntVector
 from flanders.attacks.attack import Attack, View
-from flanders.attacks.line import Line
-from flanders.attacks.rows import copies, moments, norm, simulated_copies
+from flanders.attacks.crafting import copies, norm, simulated_copies
 from flanders.checks import check_choice, check_number
+from flanders.linalg.columns import column_moments
+from flanders.linalg.line import Line
 from flanders.linalg.neighbours import bulyan_rows, multi_krum_rows
 
 DIRECTIONS = ("std", "unit", "sign")
@@ -38,7 +39,7 @@ class AgrAttack(Attack):
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
         """Return b copies of the perturbed mean."""
-        offset, sigma = moments(view.honest, view.global_model)
+        offset, sigma = column_moments(view.honest, view.global_model)
         mu, p = view.global_model + offset, self._perturbation(offset, sigma)
         gamma = self.gamma(Line.cast(view.honest, mu, p), view)
         return copies(mu + gamma * p, view.num_malicious)

@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import array_api_compat
 import numpy as np
 
 from flanders.arrays import Array, copied, like, normals_like
-from flanders.attacks.adaptive import direction_against
 from flanders.attacks.agr import AgrMinMax
 from flanders.attacks.attack import Attack, View
-from flanders.attacks.rows import moments
+from flanders.attacks.crafting import direction_against, is_honest
 from flanders.attacks.statistical import little_is_enough_z
-from flanders.checks import InputError, check_number
+from flanders.checks import check_instance, check_number
+from flanders.linalg.columns import column_moments
 from flanders.linalg.products import squared_norms
 from flanders.state import saveable
 
@@ -126,7 +125,7 @@ class OnOff(Attack):
     def __post_init__(self) -> None:
         check_number("OnOff", "on", self.on, 1, whole=True)
         check_number("OnOff", "off", self.off, 0, whole=True)
-        check_base(type(self).__name__, self.base)
+        check_instance(type(self).__name__, "base", self.base, Attack, "AgrMinMax()")
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
         """Return the base attack's rows, or the honest models."""
@@ -185,7 +184,7 @@ class KeptSignature(Attack):
     def craft(self, view: View, rng: np.random.Generator) -> Array:
         """Return the shifted honest models."""
         z = little_is_enough_z(view.num_clients, view.num_malicious) if self.z is None else self.z
-        _, sigma = moments(view.honest, view.global_model)
+        _, sigma = column_moments(view.honest, view.global_model)
         shifted = view.own - z * sigma[None, :]
         if not self.rescale:
             return shifted
@@ -218,7 +217,7 @@ class NoisyClones(Attack):
 
     def __post_init__(self) -> None:
         check_number("NoisyClones", "noise", self.noise, 0)
-        check_base(type(self).__name__, self.base)
+        check_instance(type(self).__name__, "base", self.base, Attack, "AgrMinMax()")
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
         """Return the base attack's rows, each with noise of its own unless it rests."""
@@ -237,16 +236,3 @@ class NoisyClones(Attack):
     def remember(self, view: View, sent: Array) -> Any:
         """Let the base attack remember."""
         return self.base.remember(view, sent)
-
-
-def is_honest(view: View, sent: Array) -> bool:
-    """Tell whether the attacker's clients sent what they had honestly trained."""
-    return bool(array_api_compat.array_namespace(sent).all(sent == view.own))
-
-
-def check_base(caller: str, base: object) -> None:
-    """Complain unless `base` is an attack."""
-    if not isinstance(base, Attack):
-        raise InputError(
-            f"The `base` parameter of {caller} must be an attack, e.g. AgrMinMax(). Got {base!r} instead."
-        )

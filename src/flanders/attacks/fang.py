@@ -10,9 +10,9 @@ import numpy as np
 
 from flanders.arrays import Array, like
 from flanders.attacks.attack import Attack, View
-from flanders.attacks.line import Line
-from flanders.attacks.rows import copies, mean_displacement, simulated_copies
+from flanders.attacks.crafting import copies, mean_displacement, simulated_copies
 from flanders.checks import check_number
+from flanders.linalg.line import Line
 from flanders.linalg.neighbours import krum_scores, multi_krum_rows
 
 

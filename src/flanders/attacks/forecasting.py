@@ -8,12 +8,12 @@ from typing import Any
 
 import array_api_compat
 import numpy as np
-from numpy.typing import NDArray
 
-from flanders.arrays import Array, IntVector, copied, index_like, like
+from flanders.arrays import Array, IntVector, copied
 from flanders.attacks.attack import Attack, View
 from flanders.checks import InputError, check_number
 from flanders.linalg.mar import forecast
+from flanders.linalg.selection import replace_columns, take_columns, take_rows
 from flanders.round import ClientId
 from flanders.state import saveable
 
@@ -32,8 +32,8 @@ class SeenRound:
         xp = array_api_compat.array_namespace(self.models)
         with_absent = xp.concat([self.models, self.global_model[None, :]])
         row_of = {client: row for row, client in enumerate(self.clients)}
-        rows = index_like([row_of.get(c, len(self.clients)) for c in clients], self.models)
-        return xp.take(xp.take(with_absent, rows, axis=0), index_like(columns, self.models), axis=1)
+        rows = np.array([row_of.get(c, len(self.clients)) for c in clients], dtype=np.int64)
+        return take_columns(take_rows(with_absent, rows), columns)
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,8 @@ class Mar(Attack):
         if not all(bool(xp.all(xp.isfinite(rows))) for rows in models):
             return copied(view.own)
         # Clients without a forecast read some row here and are masked out there.
-        own = xp.take(forecast(models), index_like([row_of.get(c, 0) for c in view.clients], view.own), axis=0)
-        return with_columns(view.own, columns, own, forecastable)
+        own = take_rows(forecast(models), np.array([row_of.get(c, 0) for c in view.clients]))
+        return replace_columns(view.own, columns, own, forecastable)
 
     def remember(self, view: View, sent: Array) -> Any:
         """Keep the newest rounds as the server received them."""
@@ -110,14 +110,3 @@ class Mar(Attack):
                 "Pass the slice of its parameters, or use Mar(omniscient=True)."
             )
         return np.arange(d, dtype=np.int64)[view.last_layer]
-
-
-def with_columns(models: Array, columns: IntVector, values: Array, rows: NDArray[np.bool]) -> Array:
-    """Return a copy of `models` with `values` on `columns` in the rows marked true."""
-    xp = array_api_compat.array_namespace(models)
-    d = models.shape[1]
-    place, inside = np.zeros(d, dtype=np.int64), np.zeros(d, dtype=bool)
-    place[columns], inside[columns] = np.arange(columns.size), True
-    spread = xp.take(like(values, models), index_like(place, models), axis=1)
-    replaced = like(rows, models, xp.bool)[:, None] & like(inside, models, xp.bool)[None, :]
-    return xp.where(replaced, spread, models)

@@ -9,10 +9,9 @@ import numpy as np
 
 from flanders.arrays import Array, copied
 from flanders.attacks.attack import Attack, View
-from flanders.attacks.disguise import check_base, is_honest
+from flanders.attacks.crafting import copies, is_honest
 from flanders.attacks.noise import SignFlip
-from flanders.attacks.rows import copies
-from flanders.checks import InputError
+from flanders.checks import InputError, check_instance
 from flanders.round import ClientId, by_name
 
 
@@ -73,7 +72,7 @@ class Static(Attack):
     base: Attack = field(default_factory=SignFlip)
 
     def __post_init__(self) -> None:
-        check_base(type(self).__name__, self.base)
+        check_instance("Static", "base", self.base, Attack, "AgrMinMax()")
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
         """Return b copies of the remembered model, or of a new one if there is none yet."""

@@ -141,6 +141,14 @@ def less_their_mean(
     return like(join_columns(results(), source), matrix), join(means, matrix)
 
 
+def scaled_around(matrix: Array, center: Array, factors: FloatVector) -> Array:
+    """Return the rows with their displacements from `center` multiplied by a factor each."""
+    source, at = on_host(matrix), on_host(center)[None, :]
+    factor = like(factors, source)[:, None]
+    blocks = (at[:, c] + factor * (source[:, c] - at[:, c]) for c in column_blocks(source))
+    return like(join_columns(blocks, source), matrix)
+
+
 def combine(coefficients: Any, matrix: Array) -> Array:
     """Return `coefficients @ matrix`: weighted sums of the rows, one (d,) or several (k, d)."""
     return like(np.asarray(coefficients), matrix) @ matrix

@@ -16,9 +16,10 @@ import numpy as np
 
 from flanders.arrays import Array, copied
 from flanders.attacks.attack import Attack, View
-from flanders.attacks.line import Line
-from flanders.attacks.rows import copies, moments
+from flanders.attacks.crafting import copies
 from flanders.checks import InputError, check_number
+from flanders.linalg.columns import column_moments
+from flanders.linalg.line import Line
 from flanders.linalg.neighbours import krum_scores, multi_krum_rows
 from flanders.linalg.products import squared_distances, squared_norms
 
@@ -36,7 +37,7 @@ class LieReference(Attack):
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
         """Return b copies of the shifted mean."""
-        offset, sigma = moments(view.everyone, view.global_model)
+        offset, sigma = column_moments(view.everyone, view.global_model)
         root = array_api_compat.array_namespace(sigma).sqrt(sigma)
         z = reference_z(view.num_clients, view.num_malicious)
         return copies(view.global_model + offset - z * root, view.num_malicious)
@@ -169,7 +170,7 @@ class AgrMinMaxReference(Attack):
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
         """Return b copies of the shifted mean."""
-        offset, sigma = moments(view.everyone, view.global_model)
+        offset, sigma = column_moments(view.everyone, view.global_model)
         mu = view.global_model + offset
         line = Line.cast(view.honest, mu, -sigma)
         return copies(mu - self._gamma(line) * sigma, view.num_malicious)

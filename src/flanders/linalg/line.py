@@ -1,10 +1,12 @@
-"""Distances along a line: what lets an attack search for its strength without touching d numbers again."""
+"""Distances from fixed rows to a point that moves along a line.
+
+They let an attack search for its strength without reading d numbers again.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import array_api_compat
 import numpy as np
@@ -49,9 +51,9 @@ class Line:
         """Measure the rows against the line from `start` along `direction`."""
         rows, start, direction = on_host(rows), on_host(start), on_host(direction)
         xp = array_api_compat.array_namespace(rows)
-        products: Any = 0.0
-        slope: Any = 0.0
-        speed: Any = 0.0
+        products: Array = 0.0
+        slope: Array = 0.0
+        speed: Array = 0.0
         for columns in column_blocks(rows):
             block = centred_block(rows, start, columns)
             along = xp.astype(direction[columns], block.dtype, copy=False)
