@@ -57,5 +57,5 @@ def test_static_does_not_take_an_honest_round_before_the_attack_for_its_own() ->
 
 def test_static_can_freeze_any_attack() -> None:
     assert np.array_equal(Static(base=Ipm())(VIEW), [[-1.0, -1.0], [-1.0, -1.0]])
-    with pytest.raises(InputError, match="Did you mean 'ipm'"):
+    with pytest.raises(InputError, match="`base` parameter of Static must be an Attack"):
         Static(base="imp")
