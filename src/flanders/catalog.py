@@ -1,4 +1,4 @@
-"""Names for everything that can be chosen: attacks, filters, aggregators and what can stand in front of these.
+"""The names of attacks, filters, aggregators, pre-aggregators and looks.
 
 A new one is one file and one line here. Other packages register theirs as entry points, e.g. of the group
 `flanders.attacks`.

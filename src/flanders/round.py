@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import ModuleType
 
 import array_api_compat
 import numpy as np
@@ -72,13 +72,13 @@ class Round:
         set_(self, "layers", check_layers(layers, d))
 
     def by_client(self) -> IntVector:
-        """Return the rows in the order of their clients' ids, whoever came first."""
+        """Return the rows in the order of their clients' ids."""
         return by_name(self.clients)
 
     def take(self, rows: Sequence[int] | IntVector) -> Round:
         """Return the round of these rows alone, in this order; the round itself if that is all of them.
 
-        Should only clients of weight zero be left, they count alike.
+        If only clients of weight zero are left, each gets weight one.
         """
         index = np.flatnonzero(rows) if np.asarray(rows).dtype == bool else np.asarray(rows, dtype=np.int64)
         if index.shape == (len(self.clients),) and bool(np.all(index == np.arange(index.size))):
@@ -147,7 +147,7 @@ def by_name(clients: Sequence[ClientId]) -> IntVector:
     return np.array(sorted(range(len(key)), key=key.__getitem__), dtype=np.int64)
 
 
-def check_matrix(updates: Array) -> tuple[Any, Any]:
+def check_matrix(updates: Array) -> tuple[ModuleType, object]:
     """Return the namespace and device of an `(m, d)` float array, or say what is wrong with it."""
     if not array_api_compat.is_array_api_obj(updates):
         raise InputError(
@@ -180,14 +180,14 @@ def check_vector(vector: Array, name: str, updates: Array) -> Array:
             f"`{name}` must have shape (parameters,)=({d},), got {found}. "
             "It is one flattened model, as long as a row of `updates`."
         )
-    vector = check_kind(vector, name, updates)
+    vector = check_same_kind(vector, name, updates)
     xp = array_api_compat.array_namespace(vector)
     if not bool(xp.all(xp.isfinite(vector))):
         raise InputError(f"`{name}` holds NaN or infinite values. Restart from the last finite model.")
     return vector
 
 
-def check_kind(array: Array, name: str, updates: Array) -> Array:
+def check_same_kind(array: Array, name: str, updates: Array) -> Array:
     """Return an array of the library and device of `updates`, in their dtype, or complain."""
     try:
         xp = array_api_compat.array_namespace(updates, array)
@@ -251,7 +251,7 @@ def check_clients(clients: Iterable[ClientId] | None, m: int) -> tuple[ClientId,
     return ids
 
 
-def check_weights(weights: Any, m: int) -> FloatVector:
+def check_weights(weights: Iterable[float] | None, m: int) -> FloatVector:
     """Return `m` non-negative float64 weights with a positive sum."""
     if weights is None:
         return np.ones(m)

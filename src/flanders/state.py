@@ -32,7 +32,7 @@ def saveable(cls: C) -> C:
     return cls
 
 
-def save_state(path: str | os.PathLike[str], state: Any) -> None:
+def save_state(path: str | os.PathLike[str], state: object) -> None:
     """Write a state to a file, all of it or, if anything fails, none of it."""
     with atomic(path, private=True) as file:  # a state holds the secret seed of its filter
         _write(file, state)
@@ -53,7 +53,7 @@ def load_state(path: str | os.PathLike[str], like: Array = None) -> Any:
         raise _unreadable(str(path), error) from error
 
 
-def state_to_bytes(state: Any) -> bytes:
+def state_to_bytes(state: object) -> bytes:
     """Return what `save_state` would write."""
     buffer = io.BytesIO()
     _write(buffer, state)
@@ -65,7 +65,7 @@ def state_from_bytes(data: bytes, like: Array = None) -> Any:
     return _read(io.BytesIO(data), "The saved state", like)
 
 
-def _write(file: BinaryIO, state: Any) -> None:
+def _write(file: BinaryIO, state: object) -> None:
     arrays: list[NDArray[Any]] = []
     tree = {"format": FORMAT, "state": _encode(state, arrays)}
     text = np.frombuffer(json.dumps(tree).encode(), dtype=np.uint8)
@@ -97,12 +97,12 @@ def _unreadable(name: str, error: Exception) -> InputError:
     return InputError(f"{name} is not a readable state file ({error}). Restore it from a copy.")
 
 
-def _encode(value: Any, arrays: list[NDArray[Any]]) -> Any:
+def _encode(value: object, arrays: list[NDArray[Any]]) -> object:
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, bool | int | float | str):
         return {"float": value.hex()} if isinstance(value, float) else value
-    if array_api_compat.is_array_api_obj(value) and not getattr(value.dtype, "hasobject", False):
+    if array_api_compat.is_array_api_obj(value) and not getattr(getattr(value, "dtype", None), "hasobject", False):
         library = type(value).__module__.partition(".")[0]
         arrays.append(to_numpy(value))
         return {"array": f"a{len(arrays) - 1}", "library": library}

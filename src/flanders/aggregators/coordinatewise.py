@@ -1,4 +1,4 @@
-"""Rules that look at one parameter at a time: median, trimmed mean, mean around the median."""
+"""Aggregators that look at one parameter at a time: median, trimmed mean, mean around the median."""
 
 from __future__ import annotations
 
@@ -106,5 +106,5 @@ class MeanAroundMedian(Aggregator):
 
 
 def is_uniform(weights: FloatVector) -> bool:
-    """Tell whether all weights are the same, so that the unweighted rule serves."""
+    """Tell whether all weights are the same, so that they change nothing."""
     return bool(np.all(weights == weights[0]))

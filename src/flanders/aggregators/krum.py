@@ -1,4 +1,4 @@
-"""Rules that choose whole models by their distances to each other: Krum, Multi-Krum, Bulyan."""
+"""Aggregators that choose whole models by their distances to each other: Krum, Multi-Krum, Bulyan."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from flanders.round import Round
 
 
 def krum_malicious(caller: str, num_malicious: float, m: int) -> int:
-    """Return b, or say that Krum cannot hold with it."""
+    """Return b, or complain if Krum's guarantee does not hold with it."""
     b = resolve_count(num_malicious, m)
     if m <= 2 * b + 2:
         raise InputError(
@@ -28,7 +28,7 @@ def krum_malicious(caller: str, num_malicious: float, m: int) -> int:
 
 
 def choose(round_: Round, pick: Callable[[FloatMatrix], IntVector]) -> IntVector:
-    """Return the rows that `pick` takes by their distances; a tie falls to the lower client id."""
+    """Return the rows that `pick` chooses by their distances; a tie is decided for the lower client id."""
     order = round_.by_client()
     distances = squared_distances(round_.updates, round_.global_model)[np.ix_(order, order)]
     return np.sort(order[pick(distances)])
@@ -66,7 +66,7 @@ class Krum(Aggregator):
 class MultiKrum(Aggregator):
     """Average the `keep` models with the lowest Krum scores (default: m - b).
 
-    `weighted=True` averages them by their numbers of examples; the choice itself has no weights.
+    `weighted=True` averages them by their numbers of examples; the choice itself ignores weights.
 
     Examples
     --------

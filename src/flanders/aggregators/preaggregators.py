@@ -1,4 +1,4 @@
-"""What can stand in front of a rule: nearest-neighbour mixing, bucketing, norm clipping."""
+"""What can stand in front of an aggregator: nearest-neighbour mixing, bucketing, norm clipping."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class Nnm(PreAggregator):
 class Bucketing(PreAggregator):
     """Replace the models by averages of `size` of them, drawn at random.
 
-    Clients in a bucket are averaged by weight, and the bucket carries their total weight;
-    the buckets are new clients, named by their order.
+    Clients in a bucket are averaged by weight, and the bucket has their total weight.
+    The buckets are new clients, named by their numbers.
 
     References
     ----------

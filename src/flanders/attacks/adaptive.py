@@ -1,9 +1,8 @@
-"""Attacks by someone who knows where the filter looks, or how far it lets a client go."""
+"""Attacks that use what they know of the filter: where it looks, or how far it lets a client go."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import array_api_compat
 import numpy as np
@@ -108,7 +107,7 @@ class Budget(Attack):
         lengths = like(np.sqrt(squared_norms(steps)), steps)
         return moved + self.c * lengths[:, None] * v[None, :]
 
-    def remember(self, view: View, sent: Array) -> Any:
+    def remember(self, view: View, sent: Array) -> SeenSteps:
         """Keep every known client's displacement, and the direction once there is one."""
         past = view.memory or SeenSteps()
         g, steps = view.global_model, dict(past.displacements)

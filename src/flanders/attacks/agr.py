@@ -122,15 +122,15 @@ class AgrMinSum(AgrAttack):
 
 @dataclass(frozen=True)
 class AgrTailored(AgrAttack):
-    r"""Move off the honest mean while a known aggregation rule still selects the malicious models.
+    r"""Move off the honest mean while a known aggregator still selects the malicious models.
 
     :math:`x = \mu + \gamma p` with the largest gamma found for which the target's choice holds as
     many malicious models as it can: Krum's pick is malicious; Multi-Krum's m - b, or Bulyan's
     m - 2b, include all b (or are all malicious, where they are fewer). The search is the authors':
     from `gamma_init`, up after a success, down after a failure, by a step that halves each time until
-    it is below `tau`; so gamma stays below 2 `gamma_init`, also where the target falls for every gamma.
-    If none succeeds, gamma is AGR-min-max's. An attacker who knows its own models only plays the
-    round out among them, with malicious copies in the round's proportion.
+    it is below `tau`. So gamma stays below 2 `gamma_init`, even if the target falls for every gamma.
+    If no gamma succeeds, AGR-min-max's is taken. An attacker that knows only its own models simulates the
+    round with these, with malicious copies in the round's proportion.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ class AgrTailored(AgrAttack):
         The perturbation p: "std" is minus the honest standard deviation, "unit" minus the unit vector
         along the honest mean displacement mu - g, "sign" minus that displacement's signs.
     target
-        The rule to fool: "krum", "multi-krum" or "bulyan".
+        The aggregator to fool: "krum", "multi-krum" or "bulyan".
     gamma_init
         Where the search starts.
     tau

@@ -1,9 +1,8 @@
-"""Attacks that blend in: slowly, now and then, behind the client's own update, or as clones that differ."""
+"""Attacks that hide: they grow slowly, pause, keep the client's own update, or send clones that differ."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -35,7 +34,7 @@ class SlowDrift(Attack):
 
     t counts the attacker's poisoned rounds from 1. v is the unit vector against the honest mean
     displacement of the first round the attacker saw, fixed from then on. No round differs much from the
-    one before, which is all that a filter sees that learns from what it has accepted.
+    one before, so a filter that learns from what it has accepted sees little.
 
     Parameters
     ----------
@@ -73,7 +72,7 @@ class SlowDrift(Attack):
         lengths = like(pull * np.sqrt(squared_norms(view.own, view.global_model)), view.own)
         return view.own + lengths[:, None] * v[None, :]
 
-    def remember(self, view: View, sent: Array) -> Any:
+    def remember(self, view: View, sent: Array) -> Drift:
         """Keep the direction once there is one, and count the poisoned rounds."""
         past = view.memory or Drift()
         v = direction_against(view) if past.direction is None else past.direction
@@ -86,7 +85,7 @@ class Phase:
     """What the on-off attack keeps: the rounds since its first poison, and what its base attack keeps."""
 
     rounds: int = 0
-    base: Any = None
+    base: object = None
 
 
 @dataclass(frozen=True)
@@ -137,7 +136,7 @@ class OnOff(Attack):
         """Tell whether this is one of the honest rounds."""
         return bool((view.memory or Phase()).rounds % (self.on + self.off) >= self.on)
 
-    def remember(self, view: View, sent: Array) -> Any:
+    def remember(self, view: View, sent: Array) -> Phase:
         """Count the round, if the attack has begun, and let the base attack remember it."""
         past = view.memory or Phase()
         begun = past.rounds > 0 or not is_honest(view, sent)
@@ -151,8 +150,8 @@ class KeptSignature(Attack):
     .. math:: x_c = \theta_c - z \sigma
 
     with the coordinate-wise population standard deviation of the honest models the attacker knows, and
-    LIE's z. Where LIE sends the same shifted mean for all, here each client keeps what its data makes of
-    its update: a filter that compares a client with its own past finds it.
+    LIE's z. LIE sends the same shifted mean for all clients. Here each client keeps the mark of its data
+    in its update, which a filter that compares a client with its own past looks for.
 
     Parameters
     ----------
@@ -233,6 +232,6 @@ class NoisyClones(Attack):
         """Tell whether the base attack rests."""
         return self.base.rests(view)
 
-    def remember(self, view: View, sent: Array) -> Any:
+    def remember(self, view: View, sent: Array) -> object:
         """Let the base attack remember."""
         return self.base.remember(view, sent)

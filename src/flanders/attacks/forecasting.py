@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import array_api_compat
 import numpy as np
@@ -28,7 +27,7 @@ class SeenRound:
     global_model: Array
 
     def rows(self, clients: Sequence[ClientId], columns: IntVector) -> Array:
-        """Return these clients' models on these columns; the global model for who was absent."""
+        """Return these clients' models on these columns; the global model for an absent client."""
         xp = array_api_compat.array_namespace(self.models)
         with_absent = xp.concat([self.models, self.global_model[None, :]])
         row_of = {client: row for row, client in enumerate(self.clients)}
@@ -42,8 +41,8 @@ class Mar(Attack):
 
     The paper's adaptive attack: MAR is fitted to the last `window` rounds of models as the server
     received them, and each malicious client sends what MAR expects of it instead of what it learnt.
-    A client absent from one of these rounds stands there with that round's global model; a client
-    absent from all of them has no forecast and stays honest, as all do once models are no longer finite.
+    A client absent from one of these rounds has that round's global model there. A client
+    absent from all of them has no forecast and stays honest. All stay honest once models are no longer finite.
 
     Parameters
     ----------
@@ -79,11 +78,11 @@ class Mar(Attack):
         models = [round_.rows(followed, columns) for round_ in history]
         if not all(bool(xp.all(xp.isfinite(rows))) for rows in models):
             return copied(view.own)
-        # Clients without a forecast read some row here and are masked out there.
+        # Clients without a forecast get some row here, which `forecastable` leaves out.
         own = take_rows(forecast(models), np.array([row_of.get(c, 0) for c in view.clients]))
         return replace_columns(view.own, columns, own, forecastable)
 
-    def remember(self, view: View, sent: Array) -> Any:
+    def remember(self, view: View, sent: Array) -> tuple[SeenRound, ...]:
         """Keep the newest rounds as the server received them."""
         xp = array_api_compat.array_namespace(sent)
         others = self._others(view)

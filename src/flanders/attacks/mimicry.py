@@ -1,9 +1,8 @@
-"""Attacks that look like somebody: the same honest client, or the same model every round."""
+"""Attacks that repeat something: the model of one honest client, or one malicious model in every round."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from flanders.round import ClientId, by_name
 class Mimic(Attack):
     """Copy one honest client's model on all malicious clients, so that it counts b + 1 times.
 
-    On non-iid data this alone biases rules that trust the crowd, and no single row is abnormal.
+    On non-iid data this alone biases aggregators that trust the crowd, and no single row is abnormal.
 
     Parameters
     ----------
@@ -60,7 +59,7 @@ class Mimic(Attack):
 class Static(Attack):
     """Craft one malicious model in the first poisoned round and send exactly that ever after.
 
-    It is what a filter that rewards predictable clients likes best: the model never changes. All
+    The model never changes, which a filter that rewards predictable clients likes best. All
     malicious clients of all rounds send the same row, the first that `base` crafts.
 
     Parameters
@@ -79,6 +78,6 @@ class Static(Attack):
         model = self.base.craft(view, rng)[0, :] if view.memory is None else view.memory
         return copies(model, view.num_malicious)
 
-    def remember(self, view: View, sent: Array) -> Any:
+    def remember(self, view: View, sent: Array) -> Array:
         """Keep the first model sent that was not an honest one: rounds before the attack do not count."""
         return view.memory if view.memory is not None or is_honest(view, sent) else copied(sent[0, :])

@@ -6,12 +6,12 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flanders.arrays import FloatVector, IntVector
+from flanders.arrays import Array, FloatVector, IntVector
 from flanders.checks import InputError, check_number, resolve_count
 from flanders.round import ClientId, Round, by_name
 
@@ -37,7 +37,7 @@ class Scores:
     """What `amend` would otherwise compute again. It is for the filter alone."""
 
     def told(self, clients: Iterable[ClientId]) -> dict[ClientId, str]:
-        """Return what speaks against these clients, for those of whom there is something to tell."""
+        """Return the reasons against these clients, for the clients that have any."""
         reasons = dict(zip(self.clients, self.reasons, strict=False))
         return {client: reasons[client] for client in clients if reasons.get(client)}
 
@@ -62,7 +62,7 @@ class Filter(ABC, Generic[S]):
         """Return the rows to keep, in rising order."""
 
     @abstractmethod
-    def amend(self, state: S, round_: Round, kept: IntVector, model: Any, scores: Scores | None = None) -> S:
+    def amend(self, state: S, round_: Round, kept: IntVector, model: Array, scores: Scores | None = None) -> S:
         """Return the state after a round in which the rows `kept` became the new global model `model`.
 
         If the round's `scores` are passed, nothing that they contain has to be computed again.

@@ -12,8 +12,8 @@ from flanders.linalg.blocks import centred_block, column_blocks
 def line_clusters(values: FloatVector, most: int) -> list[tuple[float, IntVector]]:
     """Return, for k = 1 .. most, the least within-cluster sum of squares and each value's cluster.
 
-    On a line, the best clusters are runs of the sorted values, found by dynamic programming
-    in k n^2 steps, without starting points or luck. Clusters are numbered from low to high.
+    On a line, the best clusters are runs of the sorted values. Dynamic programming finds them exactly, in k n^2
+    steps. Clusters are numbered from low to high.
 
     Examples
     --------
@@ -75,8 +75,8 @@ def minority_counts(updates: Array, center: Array, separation: float) -> tuple[F
 
     On a line the two clusters of least squares are a low and a high run of the sorted values, and the
     cut after i values explains (m S_i - i S)^2 / (i (m - i) m) of the m values' total, with S_i the
-    running sum. Two clusters of the same size tell nothing. Each column is brought to a largest value of 1
-    first: the clusters stay the same, and no square overflows.
+    running sum. Two clusters of the same size tell nothing. Each column is scaled to a largest value of 1
+    first, so that no square overflows. The clusters stay the same.
     """
     source, center = on_host(updates), on_host(center)
     xp = array_api_compat.array_namespace(source)

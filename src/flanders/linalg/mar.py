@@ -121,7 +121,7 @@ def fit_pair(
 
     where :math:`(I + E'^T E')^{-1}(I + E'^T E) = I + E'^T (I + E' E'^T)^{-1} (E - E')`, and alike for F.
     That is the power method on the squared singular values of both matrices, and a step costs r^2 times the
-    number of left-over values. Returns None where the leading part of G has no inverse; the long way serves then.
+    number of left-over values. Returns None if the leading part of G has no inverse. Then `fit_by_als` is needed.
     """
     (u0, s0, v0), (_, s1, v1) = _truncated(first), _truncated(second)
     cross = v1.T @ v0

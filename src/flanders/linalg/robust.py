@@ -9,7 +9,7 @@ import numpy as np
 from flanders.arrays import FloatVector
 
 NORMAL = 1.4826
-"""How many median deviations a normal distribution's standard deviation is."""
+"""The standard deviation of a normal distribution, in median deviations."""
 
 
 def robust_spread(values: FloatVector, middle: float | None = None) -> float:

@@ -1,6 +1,6 @@
 """LIE, OPT and AGR-MM as the code published with the paper has them, to match its numbers.
 
-They are far louder than the textbook forms in `statistical`, `fang` and `agr`; use those to judge a
+They are far louder than the textbook forms in `statistical`, `fang` and `agr`: use those to judge a
 defense. Gauss is the same in both.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
 
 import array_api_compat
 import numpy as np
@@ -118,7 +117,7 @@ class OptReference(Attack):
             lambda_ /= 2
         return copies(w - lambda_ * signs, b)
 
-    def remember(self, view: View, sent: Array) -> Any:
+    def remember(self, view: View, sent: Array) -> Array:
         """Keep the first benign model of the first round."""
         return copied(view.honest[0, :]) if view.memory is None else view.memory
 
@@ -144,7 +143,7 @@ class OptReference(Attack):
 
 @dataclass(frozen=True)
 class AgrMinMaxReference(Attack):
-    r"""AGR-MM as published with the paper: a search that as a rule fails and falls through to gamma = 6.
+    r"""AGR-MM as published with the paper: a search that usually fails and ends with gamma = 6.
 
     .. math:: x = \mu - \gamma \sigma
 
@@ -156,7 +155,7 @@ class AgrMinMaxReference(Attack):
     Parameters
     ----------
     gamma_init
-        Where the search starts; it falls through to one more.
+        Where the search starts. If it fails, gamma is one more than this.
     tau
         Where it ends.
     """

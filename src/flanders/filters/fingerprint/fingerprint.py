@@ -32,7 +32,7 @@ class FingerprintState:
 class Fingerprint(Filter[FingerprintState]):
     """Drop clients whose updates do not look like their own.
 
-    A client's data leave a mark on everything it sends. The filter remembers that mark and asks six questions of
+    A client's data leave a mark on everything it sends. The filter remembers that mark and asks six questions about
     each new update (see `flanders.filters.fingerprint.questions`). It needs no number of attackers. In the first
     two rounds there is no past to compare with, so it only drops updates that are many times longer than most.
 

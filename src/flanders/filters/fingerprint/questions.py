@@ -16,7 +16,7 @@ There are six questions:
   direction of the clients accepted last) as far as they usually do? Both are relative to what is typical of the
   round. Typical is what most clients have whose fingerprint passes, near the last round's.
 - *originality*: does a client with a clearer fingerprint send nearly the same? If several clients send one crafted
-  model, or copy an honest client, at most the one whom it fits best passes. It has to fit well: for a client
+  model, or copy an honest client, at most the client that it fits best passes. It has to fit well: for a client
   that others copy, a doubt about the mark counts twice.
 - *novelty*: is there something new in it? Training on data always adds something that nobody has sent before. The
   answer is the share of the direction that no sum of the last round's updates makes up, dropped ones included. A
@@ -167,7 +167,7 @@ def novelty(along: FloatMatrix, between: FloatMatrix) -> FloatVector:
 def apartness(products: FloatMatrix) -> FloatMatrix:
     """Return how far apart directions are, as log(1 - cosine), infinitely far from themselves.
 
-    Copies are told from clients who are merely alike by orders of magnitude.
+    On this scale copies are orders of magnitude closer than clients that are merely alike.
     """
     apart = np.log(np.maximum(1.0 - cosines_of_gram(products), SAME))
     np.fill_diagonal(apart, np.inf)

@@ -1,8 +1,8 @@
-"""The server's memory: the amended matrices of recent rounds, and inner products of all their columns.
+"""The remembered rounds, and the inner products of all their vectors.
 
-With the products of the newest round's vectors with all remembered ones, everything FLANDERS needs is
-linear algebra on small matrices: the fit, the forecast, the scores, and the products that next
-round starts from. Each round therefore reads the data once, for one product of the newest block.
+The inner products of the newest round's vectors with all remembered ones are all that FLANDERS needs from the data.
+The fit, the forecast and the scores follow by linear algebra on small matrices. So do the products that the next
+round starts from. Each round therefore reads the data once.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ class Snapshot:
 
 @dataclass(frozen=True, eq=False)
 class Numbering:
-    """Where each vector in play stands when they are all numbered.
+    """The vectors of the remembered rounds and of the current one, numbered.
 
-    In this order: for each snapshot its rows and its global model; the rows of the current
-    round; the origin of parameter space; the current global model.
+    The order is: for each snapshot, its rows and its global model; then the rows of the current
+    round; then the origin of parameter space; last the current global model.
     """
 
     snapshots: tuple[Snapshot, ...]
     round_: Round
     zero: Array = None
-    """The origin of parameter space, where that is not at zero: in a sketch around the global model."""
+    """The origin of parameter space. It is not zero in a sketch, which is relative to the global model."""
 
     def __post_init__(self) -> None:
         if self.snapshots:
@@ -63,7 +63,7 @@ class Numbering:
 
     @property
     def origin(self) -> int:
-        """The place of the zero vector of parameter space."""
+        """The place of the origin of parameter space."""
         return self.starts[-1] + len(self.round_.clients)
 
     @property

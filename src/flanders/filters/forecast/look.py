@@ -112,7 +112,7 @@ class Sample(Look):
 
 @dataclass(frozen=True)
 class Sketch(Look):
-    """Look at CountSketches of all parameters, drawn anew in every round after the models have arrived.
+    """Look at CountSketches of all parameters, new ones in every round, drawn after the models have arrived.
 
     A client's score is the largest over all sketches of the round. A sketch keeps Euclidean geometry only.
 
