@@ -7,7 +7,7 @@ import torch
 
 from flanders.checks import InputError
 from flanders.data import Dataset
-from flanders.models import Layout, last_layer
+from flanders.models import Layout, last_layer, tensor_sizes
 from flanders.simulation.attacker import Attacker
 from flanders.simulation.evaluation import Evaluator
 from flanders.simulation.poisoning import Poisoner, Scope
@@ -49,7 +49,7 @@ class World:
         """The model as a PyTorch module, with its initial parameters."""
         self.layout = Layout.of(self.module)
         """How the parameters lie in a flat vector."""
-        self.layers = dict(zip(self.layout.names, self.layout.sizes, strict=True))
+        self.layers = tensor_sizes(self.module)
         """The number of values in each parameter tensor, by name."""
         self.training_seed = draw(self.streams["training"])
         """The seed from which the seeds of all rounds follow; see `seed_of_round`."""
