@@ -12,6 +12,7 @@ from pathlib import Path
 
 from flanders.catalog import NOT_IN_SPECS, registry
 from flanders.checks import InputError
+from flanders.record import Fate
 from flanders.registry import REQUIRED
 from flanders.report.run_details import ClientDetails, RoundDetails, read_run_details
 from flanders.results.labels import differences
@@ -127,7 +128,7 @@ def print_summaries(found: Sequence[RunSummary]) -> None:
 
 
 def _print_rounds(rounds: Sequence[RoundDetails]) -> None:
-    fates = list(dict.fromkeys(["kept", *(str(fate) for row in rounds for fate in row.fates)]))
+    fates = [fate for fate in Fate if fate is Fate.KEPT or any(fate in row.fates for row in rounds)]
     header = ["round", "accuracy", "loss", "attack_success", *fates, "caught", "missed", "note"]
     cells = []
     for row in rounds:
