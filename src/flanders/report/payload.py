@@ -27,7 +27,7 @@ SIBLINGS = 6
 """Runs drawn side by side at first: more lines are hard to tell apart."""
 FEWEST = 8
 """Clients of one run at least. A run with room for fewer is shown without clients."""
-ENCODINGS = {"float64": "number", "bool": "answer", "string": "text"}
+ENCODINGS = {"float64": "number", "int64": "number", "bool": "answer", "string": "text"}
 """How the page holds a field of `ClientRecord`, by the type of its column."""
 
 Entry = dict[str, Any]
