@@ -6,14 +6,11 @@ import dataclasses
 import json
 import shutil
 import sys
-import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from flanders.catalog import NOT_IN_SPECS, registry
 from flanders.checks import InputError
 from flanders.record import Fate
-from flanders.registry import REQUIRED
 from flanders.report.run_details import ClientDetails, RoundDetails, read_run_details
 from flanders.results.labels import differences
 from flanders.results.spec_keys import (
@@ -31,33 +28,6 @@ from flanders.results.summary import RunSummary, read_summaries
 
 CLIENTS_SHOWN = 20
 """Clients in the table of those that were not kept: about as many lines as fit on a screen."""
-
-
-def print_registries(kinds: Sequence[str], *, as_json: bool = False) -> None:
-    """Print the entries of these registries, with their parameters and a sentence about each."""
-    entries = {}
-    for kind in kinds:
-        try:
-            entries[kind] = [registry(kind).describe(name) for name in registry(kind)]
-        except InputError as error:  # a package is missing; the other registries can still be listed
-            if len(kinds) == 1:
-                raise
-            print(f"{kind}: {error}", file=sys.stderr)
-    if as_json:
-        found = {kind: [dataclasses.asdict(entry) for entry in group] for kind, group in entries.items()}
-        print(json.dumps(found if len(kinds) > 1 else found[kinds[0]], indent=2, default=str))
-        return
-    for kind, group in entries.items():
-        if len(kinds) > 1:
-            print(f"\n{kind.upper()}")
-        width = max(len(entry.name) for entry in group)
-        for entry in group:
-            print(f"{entry.name.ljust(width)}  {entry.summary}")
-            if entry.name in NOT_IN_SPECS:
-                print(textwrap.indent(f"Not for specs: {NOT_IN_SPECS[entry.name]}", " " * (width + 4)))
-            if entry.parameters:
-                text = textwrap.wrap(_parameters(entry.parameters), max(40, _columns() - width - 4))
-                print(textwrap.indent("\n".join(text), " " * (width + 4)))
 
 
 def print_results(path: Path, *, as_json: bool = False) -> None:
@@ -174,10 +144,6 @@ def print_table(rows: Sequence[Sequence[str]], columns: Sequence[str], title: st
 
 def _columns() -> int:
     return max(60, shutil.get_terminal_size((116, 24)).columns)
-
-
-def _parameters(parameters: Mapping[str, object]) -> str:
-    return ", ".join(name if value is REQUIRED else f"{name}={value!r}" for name, value in parameters.items())
 
 
 def _cell(value: object) -> str:
