@@ -1,4 +1,4 @@
-"""Registries and results as text: rich tables in a terminal, plain columns in a pipe, JSON on request."""
+"""Results as text: rich tables in a terminal, plain columns in a pipe, JSON on request."""
 
 from __future__ import annotations
 
