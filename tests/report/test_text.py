@@ -70,12 +70,12 @@ def test_clients_that_were_not_kept_are_listed_with_fates_and_the_most_frequent_
     print_run(path, "")
     out = capsys.readouterr().out
     assert "\nClients that were not kept\n" in out
-    header, *rows = (words(row) for row in table_after(out, "client  rounds"))
-    assert header == ["client", "rounds", "fates", "most frequent reason"]
+    header, *rows = (words(row) for row in table_after(out, "client  not kept"))
+    assert header == ["client", "not kept", "fates", "most frequent reason"]
     assert rows == [
-        ["0", "3 of 3", "dropped 3", WHY],
-        ["3", "2 of 2", "silent 1, banned 1", "dropped too often"],
-        ["1", "1 of 3", "refused 1", "holds NaN"],
+        ["0", "3 of 3 rounds", "dropped 3", WHY],
+        ["3", "2 of 2 rounds", "silent 1, banned 1", "dropped too often"],
+        ["1", "1 of 3 rounds", "refused 1", "holds NaN"],
     ]
 
 

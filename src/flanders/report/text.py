@@ -112,13 +112,13 @@ def _print_not_kept(clients: Sequence[ClientDetails], path: Path) -> None:
     rows = [
         [
             str(row.client),
-            f"{row.not_kept} of {row.rounds}",
+            f"{row.not_kept} of {row.rounds} rounds",
             ", ".join(f"{fate} {count}" for fate, count in row.fates.items()),
             row.reason or "-",
         ]
         for row in clients[:CLIENTS_SHOWN]
     ]
-    print_table(rows, ["client", "rounds", "fates", "most frequent reason"], title="Clients that were not kept")
+    print_table(rows, ["client", "not kept", "fates", "most frequent reason"], title="Clients that were not kept")
     if len(clients) > CLIENTS_SHOWN:
         print(f"and {len(clients) - CLIENTS_SHOWN} more. `flanders export {path} --csv FOLDER` writes all of them.")
 
