@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from flanders.files import check_target, writing
-from flanders.report.payload import Entry, build_payload
+from flanders.report.payload import PageData, build_payload
 from flanders.report.run_data import read_results
 
 SCRIPTS = ("page.js", "lines.js", "heatmap.js", "distributions.js", "bars.js", "table.js", "main.js")
@@ -33,7 +33,7 @@ def write_html(results: Path, html: Path) -> None:
     write_text(Path(html), page)
 
 
-def render_page(payload: Entry, source: str) -> str:
+def render_page(payload: PageData, source: str) -> str:
     """Put the data, the style and the scripts into the page."""
     assets = files("flanders.report") / "assets"
     written = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M")

@@ -133,7 +133,7 @@ def print_table(rows: Sequence[Sequence[str]], columns: Sequence[str], title: st
         drawn = Table(*columns, title=title or None, box=SIMPLE, title_justify="left")
         for row in rows:
             drawn.add_row(*(cell.replace("[", "\\[") for cell in row))
-        Console(width=_columns()).print(drawn)
+        Console(width=_terminal_width()).print(drawn)
         return
     widths = [max(len(row[i]) for row in [columns, *rows]) for i in range(len(columns))]
     if title:
@@ -142,7 +142,7 @@ def print_table(rows: Sequence[Sequence[str]], columns: Sequence[str], title: st
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
-def _columns() -> int:
+def _terminal_width() -> int:
     return max(60, shutil.get_terminal_size((116, 24)).columns)
 
 
