@@ -440,7 +440,7 @@ def test_in_a_pipe_progress_is_a_line_a_run(capsys):
 def test_a_table_in_a_terminal_shows_brackets_as_they_are(monkeypatch, capsys):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.setenv("COLUMNS", "80")
-    show.table([["[0, 1]"]], ["seeds"])
+    show.print_table([["[0, 1]"]], ["seeds"])
     assert "[0, 1]" in capsys.readouterr().out
 
 

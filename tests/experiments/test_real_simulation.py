@@ -16,7 +16,7 @@ from flanders.experiments.runner import work
 from flanders.experiments.spec import parse_spec, read_specs
 from flanders.results.schema import ResultsError
 from flanders.results.store import Store
-from flanders.results.summary import summarise
+from flanders.results.summary import read_summaries
 
 MAIN = ("-m", "flanders")
 SPEC = """
@@ -47,13 +47,13 @@ def uninterrupted(spec, tmp_path):
     with Store(path) as store:
         ids = store.add(read_specs([spec]), versions())
     work(path, ids, Datasets(), lambda event: None, lambda: False)
-    assert {s.status for s in summarise(path)} == {"done"}
+    assert {s.status for s in read_summaries(path)} == {"done"}
     return decisions(path)
 
 
 def rounds_saved(path):
     try:
-        return sum(s.rounds for s in summarise(path))
+        return sum(s.rounds for s in read_summaries(path))
     except ResultsError:  # not there yet
         return -1
 
@@ -113,7 +113,7 @@ def test_what_is_stored_is_what_the_simulator_measures(tmp_path):
     with Store(path) as store:
         ids = store.add([run], versions())
     work(path, ids, Datasets(), lambda event: None, lambda: False)
-    (found,), expected = summarise(path), summary(records)
+    (found,), expected = read_summaries(path), summary(records)
     assert (found.best, found.final) == (expected["best_accuracy"], expected["final_accuracy"])
     assert (found.precision, found.recall) == (expected["precision"], expected["recall"])
     connection = sqlite3.connect(path)
