@@ -1,4 +1,4 @@
-"""Names for attacks, filters, aggregators, and what can stand in front of an aggregator.
+"""The names of attacks, filters, aggregators, pre-aggregators and looks.
 
 A new one is one file and one line here.
 """
@@ -49,6 +49,7 @@ from flanders.attacks import (
 from flanders.filters import (
     DistanceToGlobal,
     DnCFilter,
+    Everything,
     Filter,
     Fingerprint,
     Flanders,
@@ -56,11 +57,15 @@ from flanders.filters import (
     KeepAll,
     KMeans,
     KrumFilter,
+    Look,
     Oracle,
     Persistence,
+    Sample,
+    Sketch,
 )
 from flanders.published.aggregators import BulyanReference, MultiKrumReference
 from flanders.published.attacks import AgrMinMaxReference, LieReference, OptReference
+from flanders.published.flanders import FlandersReference
 from flanders.published.fldetector import FLDetectorLagged
 from flanders.registry import Registry
 
@@ -103,6 +108,7 @@ FILTERS: Registry[Filter[Any]] = Registry(
         "oracle": Oracle,
         "distance-to-global": DistanceToGlobal,
         "persistence": Persistence,
+        "flanders-reference": FlandersReference,
         "fldetector-lagged": FLDetectorLagged,
     },
 )
@@ -127,3 +133,5 @@ AGGREGATORS: Registry[Aggregator] = Registry(
 PREAGGREGATORS: Registry[PreAggregator] = Registry(
     "pre-aggregator", {"nnm": Nnm, "bucketing": Bucketing, "norm-clipping": NormClipping}
 )
+LOOKS: Registry[Look] = Registry("look", {"everything": Everything, "sample": Sample, "sketch": Sketch})
+"""Which parameters `Flanders` looks at."""

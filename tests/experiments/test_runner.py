@@ -14,7 +14,7 @@ import pytest
 from experiments.conftest import command, decisions, finish
 from flanders import InputError
 from flanders.experiments import runner
-from flanders.experiments.build import Datasets, versions
+from flanders.experiments.engine import Datasets, versions
 from flanders.experiments.events import RoundEnded, RunEnded, RunStarted
 from flanders.experiments.runner import Pace, work
 from flanders.experiments.spec import read_specs
@@ -30,7 +30,7 @@ def never():
 
 def enter(path, spec, *overrides):
     with Store(path) as store:
-        return store.add(read_specs([spec], overrides), versions())
+        return store.add([run.spec for run in read_specs([spec], overrides)], versions())
 
 
 def wait_until(path, condition):
