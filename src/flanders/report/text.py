@@ -7,6 +7,7 @@ import json
 import shutil
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from flanders.checks import InputError
@@ -125,7 +126,7 @@ def _print_not_kept(clients: Sequence[ClientDetails], path: Path) -> None:
 
 def print_table(rows: Sequence[Sequence[str]], columns: Sequence[str], title: str = "") -> None:
     """Print a table. In a terminal it is as wide as the terminal, elsewhere as wide as its content."""
-    if sys.stdout.isatty():
+    if sys.stdout.isatty() and find_spec("rich") is not None:  # rich comes with the extra `sim`
         from rich.box import SIMPLE
         from rich.console import Console
         from rich.table import Table
