@@ -118,7 +118,7 @@ class Store:
             ).fetchall()
         wanted = None if ids is None else set(ids)
         found = [(read_spec(s, o), status) for id_, s, o, status in rows if wanted is None or id_ in wanted]
-        return [(spec, status) for spec, status in found if not is_live(spec.canonical)]
+        return [(spec, status) for spec, status in found if not spec.live]
 
     def claim(self, ids: Sequence[str], threads: int = 1, *, live: bool = False) -> Claimed | None:
         """Take the next run that no process is carrying out. Return None if there is none.
