@@ -11,7 +11,7 @@ from flanders.record import ClientRecord, Fate, RoundRecord
 
 
 def round_record(number, clients, *, kept=None, fates=None, **fields):
-    """A round whose clients have these lists as fields; `kept` may stand for the fates. The rest goes to the round."""
+    """A round: lists for fields of `ClientRecord` go to its clients, the rest to the round. `kept` gives fates."""
     names = {field.name for field in dataclasses.fields(ClientRecord)}
     if fates is None:
         fates = [Fate.KEPT if k else Fate.DROPPED for k in (np.ones(len(clients)) if kept is None else kept)]

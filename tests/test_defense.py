@@ -118,12 +118,12 @@ def test_without_a_global_model_the_round_starts_where_the_last_one_ended():
     assert outcome.scores.values.tolist() == [9.0]
 
 
-def test_weights_reach_the_rule():
+def test_weights_reach_the_aggregator():
     outcome = Defense(KeepAll())(np.array([[0.0], [4.0]]), weights=[3, 1])
     assert outcome.model.tolist() == [1.0]
 
 
-def test_the_defense_refuses_what_is_not_a_filter_or_a_rule():
+def test_the_defense_refuses_what_is_not_a_filter_or_an_aggregator():
     with pytest.raises(InputError, match="`filter` parameter of Defense must be a Filter"):
         Defense(Median())
     with pytest.raises(InputError, match="`aggregator` parameter of Defense must be an Aggregator"):
@@ -193,12 +193,12 @@ def test_a_file_of_another_defense_is_refused(rng, tmp_path):
         Defense(Fingerprint()).load(path)
 
 
-def test_what_the_filter_draws_does_not_change_what_the_rule_draws(rng):
-    models, rule = rng.normal(size=(9, 4)), Bucketing(2) | Median()
+def test_what_the_filter_draws_does_not_change_what_the_aggregator_draws(rng):
+    models, aggregator = rng.normal(size=(9, 4)), Bucketing(2) | Median()
     drawing, plain, other = (
-        Defense(FLDetector(), rule, seed=3),
-        Defense(KeepAll(), rule, seed=3),
-        Defense(KeepAll(), rule, seed=4),
+        Defense(FLDetector(), aggregator, seed=3),
+        Defense(KeepAll(), aggregator, seed=3),
+        Defense(KeepAll(), aggregator, seed=4),
     )
     np.testing.assert_array_equal(drawing(models).model, plain(models).model)
     assert not np.array_equal(plain(models).model, other(models).model)

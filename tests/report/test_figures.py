@@ -46,7 +46,8 @@ def test_without_matplotlib_the_error_names_the_extra(results, tmp_path, monkeyp
 
 def test_several_settings_have_a_folder_each_and_seeds_share_one(write, make_spec, make_rounds, tmp_path, rng):
     attacks = [
-        {"attack": {"name": name}, "fraction": share} for name, share in (("lie", 0.2), ("lie", 0.8), ("gauss", 0.8))
+        {"attack": {"name": name}, "fraction": share}
+        for name, share in (("lie", 0.2), ("lie", 0.8), ("gauss", 0.8))
     ]
     runs = [
         (make_spec(**attack, seed=seed), make_rounds(rng, clients=6, rounds=2 + seed, filtered=False), "done")

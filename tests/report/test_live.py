@@ -49,7 +49,11 @@ def test_the_page_opens_without_errors_and_claims_nothing(results, tmp_path, ope
 def test_silent_and_banned_clients_do_not_count_as_dropped(results):
     (run,) = read_results(results)
     fates = build_payload([run])["runs"][0]["fates"]
-    assert {fate: fates[fate] for fate in ("refused", "banned", "silent")} == {"refused": 1, "banned": 1, "silent": 1}
+    assert {fate: fates[fate] for fate in ("refused", "banned", "silent")} == {
+        "refused": 1,
+        "banned": 1,
+        "silent": 1,
+    }
     assert fates["dropped"] == np.count_nonzero(run.having(Fate.DROPPED))
     assert sum(fates.values()) == np.count_nonzero(run.present)
 

@@ -51,7 +51,9 @@ def odd(request, write, make_spec, make_rounds, tmp_path, rng):
         "one round": rounds(rounds=1),
         "few selected": rounds(clients=30, chosen=0.1),
         "nobody kept": change_clients(rounds(), fate=lambda m: [Fate.DROPPED] * m),
-        "all fates": change_clients(rounds(), fate=lambda m: list(Fate)[:m], reason=lambda m: ["<b>why</b> " * 20] * m),
+        "all fates": change_clients(
+            rounds(), fate=lambda m: list(Fate)[:m], reason=lambda m: ["<b>why</b> " * 20] * m
+        ),
         "nan accuracy": change(rounds(), accuracy=float("nan"), loss=float("inf")),
         "no time": change(rounds(), seconds={}),
     }[request.param]

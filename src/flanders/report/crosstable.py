@@ -30,6 +30,8 @@ from flanders.results.spec_keys import (
 from flanders.results.summary import RunSummary, read_summaries
 from flanders.results.tree import Table
 
+Cells = dict[tuple[str, ...], dict[str, list[float]]]
+"""Row -> defence -> the accuracy of each seed."""
 LEGEND = "Accuracy after the last round: mean over seeds [lowest, highest seed]; `-`: no run is done."
 COUNT_WORDS = {"keep": "m-b", "num_malicious": "b"}
 """Parameters that are usually chosen from the number of malicious clients, and how a spec writes that."""
@@ -43,24 +45,30 @@ def crosstable(results: Path, format_: str) -> str:
     if not done:
         raise InputError(f"{results} has no run that is done. `flanders resume {results}` goes on with it.")
     flats = _relative([flat_spec(s.spec) for s in done])
-    front = [key for key in varying(flats) if key not in (*ATTACK_KEYS, SEED) and section_of(key) not in DEFENCE]
+    setting_keys = [k for k in varying(flats) if k not in (*ATTACK_KEYS, SEED) and section_of(k) not in DEFENCE]
     rows = [
-        (*(_text(flat.get(key)) for key in front), *_attacked(s.spec)) for s, flat in zip(done, flats, strict=True)
+        (*(_text(flat.get(key)) for key in setting_keys), attack_name(s.spec), f"{attack_fraction(s.spec):g}")
+        for s, flat in zip(done, flats, strict=True)
     ]
-    alike: dict[tuple[object, ...], list[Table]] = defaultdict(list)
-    for row, flat in zip(rows, flats, strict=True):
-        alike[row, flat[SEED]].append(flat)
-    differ = dict.fromkeys(key for group in alike.values() for key in varying(group))
-    behind = [key for key in differ if section_of(key) in DEFENCE and key not in DEFENCE_KEYS]
-    cells: dict[tuple[str, ...], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    details = _defence_details(rows, flats)
+    cells: Cells = defaultdict(lambda: defaultdict(list))
     for s, row, flat in zip(done, rows, flats, strict=True):
-        cells[row][_defence(s, flat, behind)].append(float(s.final or 0.0))
-    across = list(dict.fromkeys(name for found in cells.values() for name in found))
-    header = [*front, "attack", "r"]
+        cells[row][_defence(s, flat, details)].append(float(s.final or 0.0))
+    header = [*setting_keys, "attack", "r"]
     if format_ == "csv":
         return _csv([*header, "defence", "accuracy", "low", "high", "seeds"], cells)
-    body = [[*row, *(_cell(found.get(name, [])) for name in across)] for row, found in cells.items()]
-    return (markdown if format_ == "markdown" else latex)(results.name, [*header, *across], body, LEGEND)
+    defences = list(dict.fromkeys(name for found in cells.values() for name in found))
+    body = [[*row, *(_cell(found.get(name, [])) for name in defences)] for row, found in cells.items()]
+    return (markdown if format_ == "markdown" else latex)(results.name, [*header, *defences], body, LEGEND)
+
+
+def _defence_details(rows: Sequence[tuple[str, ...]], flats: Sequence[Table]) -> list[str]:
+    """Return the keys by which defences of the same names differ within a row and seed."""
+    groups: dict[tuple[object, ...], list[Table]] = defaultdict(list)
+    for row, flat in zip(rows, flats, strict=True):
+        groups[row, flat[SEED]].append(flat)
+    differ = dict.fromkeys(key for group in groups.values() for key in varying(group))
+    return [key for key in differ if section_of(key) in DEFENCE and key not in DEFENCE_KEYS]
 
 
 def _relative(flats: Sequence[Table]) -> list[Table]:
@@ -76,10 +84,6 @@ def _relative(flats: Sequence[Table]) -> list[Table]:
         {**flat, **{k: COUNT_WORDS[last_part(k)] for k in keys if (k, flat[k]) not in fixed}}
         for flat, keys in zip(flats, counts, strict=True)
     ]
-
-
-def _attacked(spec: Table) -> tuple[str, str]:
-    return attack_name(spec), f"{attack_fraction(spec):g}"
 
 
 def _defence(s: RunSummary, flat: Mapping[str, object], keys: Sequence[str]) -> str:
@@ -98,7 +102,7 @@ def _text(value: object) -> str:
     return "-" if value is None else str(value)
 
 
-def _csv(header: Sequence[str], cells: Mapping[tuple[str, ...], Mapping[str, Sequence[float]]]) -> str:
+def _csv(header: Sequence[str], cells: Cells) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)

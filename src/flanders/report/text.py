@@ -1,4 +1,4 @@
-"""Registries and results as text: rich tables in a terminal, plain columns in a pipe, JSON on request."""
+"""Results as text: rich tables in a terminal, plain columns in a pipe, JSON on request."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import json
 import shutil
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from flanders.checks import InputError
+from flanders.record import Fate
 from flanders.report.run_details import ClientDetails, RoundDetails, read_run_details
 from flanders.results.labels import differences
 from flanders.results.spec_keys import (
@@ -97,7 +99,7 @@ def print_summaries(found: Sequence[RunSummary]) -> None:
 
 
 def _print_rounds(rounds: Sequence[RoundDetails]) -> None:
-    fates = list(dict.fromkeys(["kept", *(str(fate) for row in rounds for fate in row.fates)]))
+    fates = [fate for fate in Fate if fate is Fate.KEPT or any(fate in row.fates for row in rounds)]
     header = ["round", "accuracy", "loss", "attack_success", *fates, "caught", "missed", "note"]
     cells = []
     for row in rounds:
@@ -111,20 +113,20 @@ def _print_not_kept(clients: Sequence[ClientDetails], path: Path) -> None:
     rows = [
         [
             str(row.client),
-            f"{row.not_kept} of {row.rounds}",
+            f"{row.not_kept} of {row.rounds} rounds",
             ", ".join(f"{fate} {count}" for fate, count in row.fates.items()),
             row.reason or "-",
         ]
         for row in clients[:CLIENTS_SHOWN]
     ]
-    print_table(rows, ["client", "rounds", "fates", "most frequent reason"], title="Clients that were not kept")
+    print_table(rows, ["client", "not kept", "fates", "most frequent reason"], title="Clients that were not kept")
     if len(clients) > CLIENTS_SHOWN:
         print(f"and {len(clients) - CLIENTS_SHOWN} more. `flanders export {path} --csv FOLDER` writes all of them.")
 
 
 def print_table(rows: Sequence[Sequence[str]], columns: Sequence[str], title: str = "") -> None:
     """Print a table. In a terminal it is as wide as the terminal, elsewhere as wide as its content."""
-    if sys.stdout.isatty():
+    if sys.stdout.isatty() and find_spec("rich") is not None:  # rich comes with the extra `sim`
         from rich.box import SIMPLE
         from rich.console import Console
         from rich.table import Table
@@ -132,7 +134,7 @@ def print_table(rows: Sequence[Sequence[str]], columns: Sequence[str], title: st
         drawn = Table(*columns, title=title or None, box=SIMPLE, title_justify="left")
         for row in rows:
             drawn.add_row(*(cell.replace("[", "\\[") for cell in row))
-        Console(width=_columns()).print(drawn)
+        Console(width=_terminal_width()).print(drawn)
         return
     widths = [max(len(row[i]) for row in [columns, *rows]) for i in range(len(columns))]
     if title:
@@ -141,7 +143,7 @@ def print_table(rows: Sequence[Sequence[str]], columns: Sequence[str], title: st
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
-def _columns() -> int:
+def _terminal_width() -> int:
     return max(60, shutil.get_terminal_size((116, 24)).columns)
 
 

@@ -6,11 +6,8 @@ for an attack's name, a seed, and so on, and never reads the tree itself.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from flanders.checks import resolve_count
-from flanders.results.tree import Table, flatten
+from flanders.results.tree import Table, Tree, flatten
 
 SIMULATOR, FLOWER = "simulator", "flower"
 """The engines that carry out runs."""
@@ -67,7 +64,7 @@ def owners_of(key: str) -> tuple[str, ...]:
     return ATTACK_NAMES if table == THREAT else (f"{table}.name",)
 
 
-def flat_spec(spec: Mapping[str, Any]) -> Table:
+def flat_spec(spec: Tree) -> Table:
     """Return the values of a spec under dotted keys, without those that say nothing.
 
     Empty values say nothing. Nor do the details of an attack if nobody attacks, the number of clients in a round if
@@ -90,75 +87,75 @@ def flat_spec(spec: Mapping[str, Any]) -> Table:
     return flat
 
 
-def is_live(spec: Mapping[str, Any]) -> bool:
+def is_live(spec: Tree) -> bool:
     """Tell whether a run is a live federation: its clients are real, and nobody knows who attacks."""
     return "live" in spec
 
 
-def is_attacked(spec: Mapping[str, Any]) -> bool:
+def is_attacked(spec: Tree) -> bool:
     """Tell whether a spec asks for an attack."""
     return bool(_attacks(spec))
 
 
-def attack_name(spec: Mapping[str, Any]) -> str:
+def attack_name(spec: Tree) -> str:
     """Return the names of a run's attack and data poison: `none` without either, `unknown` if it is live."""
     return "unknown" if is_live(spec) else " + ".join(_attacks(spec)) or "none"
 
 
-def attack_fraction(spec: Mapping[str, Any]) -> float:
+def attack_fraction(spec: Tree) -> float:
     """Return the share of malicious clients that a spec asks for."""
     return float(spec[THREAT].get("fraction") or 0.0) if is_attacked(spec) else 0.0
 
 
-def attack_start(spec: Mapping[str, Any]) -> int:
+def attack_start(spec: Tree) -> int:
     """Return the first round with an attack; 1 if nobody attacks."""
     return int(spec[THREAT].get("start") or 1) if is_attacked(spec) else 1
 
 
-def dataset_name(spec: Mapping[str, Any]) -> str:
+def dataset_name(spec: Tree) -> str:
     """Return the name of a run's data set."""
     return str(spec["data"]["dataset"]["name"])
 
 
-def filter_name(spec: Mapping[str, Any]) -> str:
+def filter_name(spec: Tree) -> str:
     """Return the name of a run's filter."""
     return str(spec["filter"]["name"])
 
 
-def aggregator_name(spec: Mapping[str, Any]) -> str:
+def aggregator_name(spec: Tree) -> str:
     """Return the names of a run's aggregator and of the pre-aggregators in front of it: `nnm > krum`."""
     return " > ".join([*preaggregator_names(spec), str(spec["aggregator"]["name"])])
 
 
-def preaggregator_names(spec: Mapping[str, Any]) -> list[str]:
+def preaggregator_names(spec: Tree) -> list[str]:
     """Return the names of the pre-aggregators, the first one first."""
     return [str(link["name"]) for link in spec["aggregator"].get("preaggregators") or []]
 
 
-def seed(spec: Mapping[str, Any]) -> int | None:
+def seed(spec: Tree) -> int | None:
     """Return the seed of a run; a live federation has none."""
     found = spec["federation"].get("seed")
     return None if found is None else int(found)
 
 
-def num_rounds(spec: Mapping[str, Any]) -> int | None:
+def num_rounds(spec: Tree) -> int | None:
     """Return the number of rounds that a spec asks for; a live federation does not say."""
     found = spec["federation"].get("rounds")
     return None if found is None else int(found)
 
 
-def engine(spec: Mapping[str, Any]) -> str:
+def engine(spec: Tree) -> str:
     """Return what carries out a run: `simulator` or `flower`."""
     return str(spec.get("engine", SIMULATOR))
 
 
-def client_counts(flat: Mapping[str, Any]) -> tuple[int, int]:
+def client_counts(flat: Tree) -> tuple[int, int]:
     """Return how many clients take part in a round and how many of them are malicious, from a flat spec."""
     m = int(flat.get("federation.clients_per_round", flat["federation.num_clients"]))
     return m, resolve_count(float(flat.get(FRACTION, 0.0)), m)
 
 
-def label(spec: Mapping[str, Any]) -> str:
+def label(spec: Tree) -> str:
     """Return a run in a few words."""
     name = attack_name(spec)
     attack = name if name == "none" else f"{name} r={attack_fraction(spec):g}"
@@ -167,6 +164,6 @@ def label(spec: Mapping[str, Any]) -> str:
     return f"{dataset_name(spec)}, {attack}, {defence}, seed {seed(spec)}{place}"
 
 
-def _attacks(spec: Mapping[str, Any]) -> list[str]:
+def _attacks(spec: Tree) -> list[str]:
     threat = spec.get(THREAT) or {}
     return [str(part["name"]) for part in (threat.get("attack"), threat.get("data_poison")) if part]

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+Tree = Mapping[str, Any]
+"""A spec that is only read. Its values are numbers, texts, lists, tables, or None."""
 Table = dict[str, Any]
-"""A table of a spec. Its values are numbers, texts, lists, tables, or None."""
+"""A table of a spec that may be changed."""
 
 
-def flatten(table: Mapping[str, Any], prefix: str = "") -> Table:
+def flatten(table: Tree, prefix: str = "") -> Table:
     """Return all values of a table, and of the tables within it, under dotted keys.
 
     Examples

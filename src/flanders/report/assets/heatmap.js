@@ -13,6 +13,12 @@ function viridis(t) {
   return VIRIDIS[i].map((a, k) => Math.round(a + part * (VIRIDIS[i + 1][k] - a)));
 }
 
+// Long names of clients often begin alike, so that their ends tell more.
+function shortName(id) {
+  const name = String(id);
+  return name.length > 6 ? `…${name.slice(-5)}` : name;
+}
+
 function rowsInOrder(run) {
   const c = clientsOf(run), T = run.rounds.length;
   const rows = Array.from({ length: c.shown }, (_, i) => i);
@@ -55,7 +61,7 @@ function drawHeat() {
   const every = Math.max(1, Math.ceil(16 / ch));
   rows.forEach((row, i) => {
     pen.fillStyle = ink;
-    if (i % (every > 1 && every <= 5 ? 5 : every) === 0) pen.fillText(String(c.ids[row]).slice(0, 6), left - 7, i * ch + ch / 2 + 1);
+    if (i % (every > 1 && every <= 5 ? 5 : every) === 0) pen.fillText(shortName(c.ids[row]), left - 7, i * ch + ch / 2 + 1);
     for (let t = 0; t < T; t += 1) {
       const x = Math.round(left + t * cw), w = Math.round(left + (t + 1) * cw) - x;
       drawCell(pen, c, row * T + t, x, i * ch, w - gaps[0], ch - gaps[1], scored);
@@ -187,7 +193,7 @@ function drawHeatLegend(run, c, scored) {
     if (any((k) => c.fate(k) === DROPPED)) example(DROPPED, false, fill(0.85), "dropped");
   }
   if (any((k) => c.fate(k) === REFUSED)) example(REFUSED, false, NaN, "refused: the reply could not be used");
-  if (any((k) => c.fate(k) === BANNED)) example(BANNED, false, NaN, "banned: not asked any more");
+  if (any((k) => c.fate(k) === BANNED)) example(BANNED, false, NaN, "banned: no longer asked");
   if (any((k) => c.fate(k) === SILENT)) example(SILENT, false, NaN, "silent: asked, no reply");
   if (scored && any((k) => Number.isNaN(c.score[k]) && !UNUSED.includes(c.fate(k)))) example(KEPT, false, NaN, "no score");
   if (c.fields.fate.values.includes(0)) items.push(el("span", { text: "blank: not selected" }));
