@@ -26,7 +26,7 @@ from flanders.flower.engine.runtime import Link
 from flanders.flower.engine.simulation import FlowerSimulation
 from flanders.models import BatchNorm2d, ModelSpec, SmallCnn
 from flanders.results.run import FLOWER, SIMULATOR
-from flanders.results.summary import summarise
+from flanders.results.summary import read_summaries
 from flanders.simulation import Backdoor, LabelFlip, Setting, Simulation
 from flower.clients import nodes_running
 from flower.federation import LocalGrid
@@ -270,9 +270,9 @@ def test_a_spec_on_ray_ends_with_the_simulators_bytes_and_flower_is_quiet(on_ray
     def run(spec, results):
         code, out, err = finish(command("run", spec, "--engine", "flower", "--out", results, script=MAIN))
         assert code == 0, err
-        assert [line.split()[1] for line in err.splitlines()] == [summarise(results)[0].id]  # how the run ended
+        assert [line.split()[1] for line in err.splitlines()] == [read_summaries(results)[0].id]  # how the run ended
         assert len(out.splitlines()) == 3  # the table, and where the results are
-        assert main(["show", str(results), summarise(results)[0].id]) == 0
+        assert main(["show", str(results), read_summaries(results)[0].id]) == 0
         assert '"engine": "flower"' in capsys.readouterr().out
 
     simulated, on_flower = on_ray(3, run)
@@ -286,7 +286,7 @@ def test_a_run_on_ray_that_is_killed_and_resumed_ends_with_the_simulators_bytes(
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline and process.poll() is None:
             with contextlib.suppress(InputError):
-                if any(s.rounds >= 2 for s in summarise(results)):
+                if any(s.rounds >= 2 for s in read_summaries(results)):
                     break
             time.sleep(0.02)
         process.kill()

@@ -16,11 +16,14 @@ from flanders.attacks import Attack, BlindSpot, Gauss, Mar, SignFlip, Static
 from flanders.catalog import ATTACKS
 from flanders.checks import InputError
 from flanders.data import Dirichlet, Iid, Synthetic, from_arrays
-from flanders.filters import DistanceToGlobal, Flanders, FLDetector, KeepAll, Oracle, Persistence
+from flanders.filters import DistanceToGlobal, Flanders, FLDetector, KeepAll, Oracle, Persistence, Sample
 from flanders.models import Logistic, Mlp4, ModelSpec
-from flanders.simulation import Setting, Simulation, Training, summary
+from flanders.published.flanders import FlandersReference
+from flanders.record import Fate
+from flanders.simulation import Federation, Simulation, Training, summary
 from flanders.simulation.federation import averaged
 from flanders.state import load_state, save_state
+from settings import changed, make_setting
 
 SMALL = Synthetic(num_classes=4, num_features=6, num_samples=240, num_test=80)
 
@@ -35,11 +38,11 @@ def setting(**changes):
         "rounds": 4,
         "device": "cpu",
     }
-    return Setting(**{**base, **changes})
+    return make_setting(**{**base, **changes})
 
 
 def attacked(attack, **changes):
-    return setting(**{"attack": attack, "malicious_fraction": 0.3, **changes})
+    return setting(**{"attack": attack, "fraction": 0.3, **changes})
 
 
 @dataclass(frozen=True)
@@ -117,7 +120,7 @@ def test_clients_learn_when_nobody_attacks():
 
 def test_the_attacker_draws_its_share_of_all_clients_afresh_each_round():
     spy = Spy()
-    records = list(Simulation(attacked(spy, malicious_fraction=0.25, rounds=8)).run())
+    records = list(Simulation(attacked(spy, fraction=0.25, rounds=8)).run())
     drawn = [tuple(np.flatnonzero(r.malicious)) for r in records]
     assert {len(d) for d in drawn} == {3}  # ceil(2.5)
     assert len(set(drawn)) > 1
@@ -127,17 +130,17 @@ def test_the_attacker_draws_its_share_of_all_clients_afresh_each_round():
 
 def test_sybils_have_new_ids_in_every_poisoned_round_and_nothing_else_changes():
     spy, plain_spy = Spy(), Spy()
-    given = {"rotating": False, "clients_per_round": 8, "attack_start": 2, "rounds": 6}
+    given = {"rotating": False, "clients_per_round": 8, "start": 2, "rounds": 6}
     sybils = list(Simulation(attacked(spy, sybils=True, **given)).run())
     plain = list(Simulation(attacked(plain_spy, **given)).run())
-    new = [c for r in sybils for c, bad in zip(r.clients, r.malicious, strict=True) if bad]
+    new = [c for r in sybils for c, bad in zip(r.ids, r.malicious, strict=True) if bad]
     assert len(new) == sum(int(r.malicious.sum()) for r in plain) > 6
     assert len(set(new)) == len(new)
     assert min(new) >= 10
     for mine, theirs in zip(sybils, plain, strict=True):
         np.testing.assert_array_equal(mine.malicious, theirs.malicious)
-        assert tuple(c % 10 for c in mine.clients) == theirs.clients
-        assert all(c < 10 for c, bad in zip(mine.clients, mine.malicious, strict=True) if not bad)
+        assert tuple(c % 10 for c in mine.ids) == theirs.ids
+        assert all(c < 10 for c, bad in zip(mine.ids, mine.malicious, strict=True) if not bad)
         assert (mine.accuracy, mine.loss) == (theirs.accuracy, theirs.loss)
     assert [v.clients for v in spy.remembered] == [v.clients for v in plain_spy.remembered]
 
@@ -152,26 +155,26 @@ def test_a_filter_has_no_history_of_sybils():
 
 def test_the_oracle_knows_sybils_by_their_new_ids():
     for sybils in (False, True):
-        for record in Simulation(attacked(SignFlip(), filter=Oracle(), sybils=sybils, attack_start=2)).run():
+        for record in Simulation(attacked(SignFlip(), filter=Oracle(), sybils=sybils, start=2)).run():
             np.testing.assert_array_equal(record.kept, ~record.malicious)
 
 
 def test_only_selected_clients_of_the_attacker_poison():
     records = list(Simulation(attacked(SignFlip(), clients_per_round=4, rounds=30)).run())
-    assert all(len(r.clients) == 4 and list(r.clients) == sorted(set(r.clients)) for r in records)
+    assert all(len(r.clients) == 4 and list(r.ids) == sorted(set(r.ids)) for r in records)
     counts = [int(r.malicious.sum()) for r in records]
     assert min(counts) == 0
     assert max(counts) <= 3
     assert 0.6 < np.mean(counts) < 1.8  # 0.3 * 4 on average
-    assert Setting(num_clients=10, clients_per_round=0.25).selected == 3
+    assert Federation(num_clients=10, clients_per_round=0.25).selected == 3
 
 
 def test_an_omniscient_attacker_sees_every_model_sorted_by_client():
     spy = Spy()
-    simulation = Simulation(attacked(spy, rounds=2, filter=Flanders(keep=0.7, sample=5)))
+    simulation = Simulation(attacked(spy, rounds=2, filter=Flanders(keep=0.7, look=Sample(5))))
     records = list(simulation.run())
     for view, record in zip(spy.seen, records, strict=True):
-        ids = np.array(record.clients)
+        ids = np.array(record.ids)
         assert view.clients == tuple(ids[record.malicious])
         assert view.benign_clients == tuple(ids[~record.malicious])
         assert view.benign.shape[0] == 7
@@ -183,7 +186,7 @@ def test_an_omniscient_attacker_sees_every_model_sorted_by_client():
 
 def test_an_attacker_that_is_not_omniscient_sees_only_its_own():
     spy = Spy()
-    list(Simulation(attacked(spy, rounds=1, omniscient=False, filter=Flanders(keep=0.7, sample=5))).run())
+    list(Simulation(attacked(spy, rounds=1, omniscient=False, filter=Flanders(keep=0.7, look=Sample(5)))).run())
     (view,) = spy.seen
     assert view.benign is None
     assert view.benign_clients == ()
@@ -199,7 +202,7 @@ def test_a_filter_that_looks_at_everything_shows_all_columns():
 
 def test_the_attacker_watches_every_round_and_poisons_from_its_start_on():
     spy = Spy()
-    records = list(Simulation(attacked(spy, attack_start=3)).run())
+    records = list(Simulation(attacked(spy, start=3)).run())
     assert [bool(r.malicious.any()) for r in records] == [False, False, True, True]
     assert len(spy.seen) == 2
     assert [view.memory for view in spy.remembered] == [None, 1, 2, 3]
@@ -226,7 +229,7 @@ def test_what_is_sent_is_what_the_attack_crafted_on_top_of_honest_training():
     honest, flipped = Simulation(setting(rounds=1)), Simulation(attacked(SignFlip(), rounds=1))
     updates = []
     for simulation in (honest, flipped):
-        object.__setattr__(simulation.setting, "filter", Recording(updates))
+        simulation.defense.filter = Recording(updates)
     (record,) = list(flipped.run())
     list(honest.run())
     sent, expected = updates
@@ -274,7 +277,7 @@ def test_scores_kept_and_threshold_belong_to_their_clients():
         np.testing.assert_array_equal(record.kept, ~record.malicious)
         assert record.scores[record.malicious].min() > record.scores[~record.malicious].max()
         assert record.threshold == record.scores[record.kept].max()
-        assert record.probabilities is None
+        assert np.isnan(record.probabilities).all()
 
 
 def test_clients_that_send_no_numbers_are_unusable_and_the_run_goes_on():
@@ -284,7 +287,8 @@ def test_clients_that_send_no_numbers_are_unusable_and_the_run_goes_on():
             return view.own * math.nan
 
     record, *_ = Simulation(attacked(Nan(), filter=DistanceToGlobal(keep=0.5), rounds=1)).run()
-    assert set(record.unusable) == set(np.array(record.clients)[record.malicious])
+    refused = {client.client for client in record.having(Fate.REFUSED)}
+    assert refused == set(np.array(record.ids)[record.malicious])
     assert np.isnan(record.scores[record.malicious]).all()
     assert not record.kept[record.malicious].any()
     assert math.isfinite(record.loss)
@@ -335,9 +339,7 @@ class Told(Aggregator):
 def test_only_an_informed_rule_is_told_how_many_malicious_clients_the_filter_kept():
     for informed in (False, True):
         rule = Told()
-        chosen = attacked(
-            SignFlip(), filter=DistanceToGlobal(keep=6), aggregator=rule, informed=informed, attack_start=2
-        )
+        chosen = attacked(SignFlip(), filter=DistanceToGlobal(keep=6), aggregator=rule, informed=informed, start=2)
         records = list(Simulation(chosen).run())
         truth = [int((r.malicious & r.kept).sum()) for r in records]
         assert truth[0] == 0
@@ -353,7 +355,7 @@ def test_a_rule_that_cannot_be_told_is_refused():
 @pytest.mark.parametrize("other", [1, 3])
 def test_another_chunk_size_gives_the_same_decisions(other):
     chosen = attacked(SignFlip(), model=Mlp4(), filter=Flanders(keep=0.7))
-    one, two = Simulation(chosen), Simulation(dataclasses.replace(chosen, chunk=other))
+    one, two = Simulation(chosen), Simulation(changed(chosen, chunk=other))
     for a, b in zip(one.run(), two.run(), strict=True):
         np.testing.assert_array_equal(a.kept, b.kept)
         np.testing.assert_allclose(a.scores, b.scores, rtol=1e-3)
@@ -362,18 +364,18 @@ def test_another_chunk_size_gives_the_same_decisions(other):
 
 RESUMED = {
     "flanders, gauss": (Flanders(keep=0.7), Gauss()),
-    "flanders sampled, mar": (Flanders(keep=0.7, sample=10), Mar()),
+    "flanders sampled, mar": (Flanders(keep=0.7, look=Sample(10)), Mar()),
     "flanders reference, opt-reference": (
-        Flanders(keep=0.7, method="reference", sample=10, iterations=5),
+        FlandersReference(keep=0.7, sample=10, iterations=5),
         ATTACKS.make("opt-reference"),
     ),
-    "flanders redrawn, blind spot": (Flanders(keep=0.7, sample=10, redraw=True), BlindSpot()),
+    "flanders redrawn, blind spot": (Flanders(keep=0.7, look=Sample(10, redraw=True)), BlindSpot()),
     "flanders by threshold, budget": (Flanders(threshold=0.9, window=3), ATTACKS.make("budget")),
     "fldetector, static": (FLDetector(), Static()),
     "persistence, agr": (Persistence(keep=0.7), ATTACKS.make("agr-min-max")),
     "keep all, mimic": (KeepAll(), ATTACKS.make("mimic")),
     "keep all, slow drift": (KeepAll(), ATTACKS.make("slow-drift")),
-    "keep all, on and off": (KeepAll(), ATTACKS.make("on-off", on=1, off=1, base="budget")),
+    "keep all, on and off": (KeepAll(), ATTACKS.make("on-off", on=1, off=1, base=ATTACKS.make("budget"))),
     "flanders by itself, sign flip": (Fingerprint(), SignFlip()),
     "keep all, gauss, random buckets": (KeepAll(), Gauss(), Bucketing(2) | Median()),
 }
@@ -383,7 +385,7 @@ RESUMED = {
 def test_a_saved_run_continues_bit_for_bit(name, tmp_path):
     filter_, attack, *rule = RESUMED[name]
     defence = dict(zip(("filter", "aggregator"), (filter_, *rule), strict=False))
-    chosen = attacked(attack, **defence, model=Mlp4(), clients_per_round=8, attack_start=2, rounds=6)
+    chosen = attacked(attack, **defence, model=Mlp4(), clients_per_round=8, start=2, rounds=6)
     whole = Simulation(chosen)
     expected = list(whole.run())
     first = Simulation(chosen)
@@ -425,7 +427,7 @@ def test_a_run_with_batch_norm_continues_bit_for_bit(tmp_path):
 
 def test_the_same_seed_gives_the_same_bytes_and_another_one_does_not():
     chosen = attacked(Gauss(), filter=Flanders(keep=0.7))
-    one, two, other = (Simulation(dataclasses.replace(chosen, seed=s)) for s in (1, 1, 2))
+    one, two, other = (Simulation(changed(chosen, seed=s)) for s in (1, 1, 2))
     for simulation in (one, two, other):
         list(simulation.run())
     assert torch.equal(one.model, two.model)
@@ -438,18 +440,18 @@ def test_changing_the_defence_changes_neither_data_nor_attackers():
         simulation = Simulation(attacked(Gauss(), filter=filter_, clients_per_round=6))
         records = list(simulation.run())
         seen[name] = (
-            [r.clients for r in records],
+            [r.ids for r in records],
             [r.malicious.tolist() for r in records],
-            simulation._data.sizes,
+            simulation.world.data.sizes,
         )
     assert seen["all"][:2] == seen["flanders"][:2]
     np.testing.assert_array_equal(seen["all"][2], seen["flanders"][2])
 
 
 def test_flanders_saves_digits_from_a_malicious_majority():
-    common = {"attack": Gauss(), "malicious_fraction": 0.8, "attack_start": 3, "rounds": 5}
+    common = {"attack": Gauss(), "fraction": 0.8, "start": 3, "rounds": 5}
     training = Training(learning_rate=0.01, epochs=2)
-    base = Setting(partition=Iid(), num_clients=20, training=training, device="cpu", **common)
+    base = make_setting(partition=Iid(), num_clients=20, training=training, device="cpu", **common)
     alone = summary(list(Simulation(base).run()))
     guarded = summary(list(Simulation(dataclasses.replace(base, filter=Flanders(keep=0.2))).run()), first_round=3)
     assert guarded["precision"] == guarded["recall"] == 1.0
@@ -460,12 +462,12 @@ def test_flanders_saves_digits_from_a_malicious_majority():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"clients_per_round": 11}, "cannot select 11 of 10"),
-        ({"clients_per_round": 0.0}, "cannot select"),
-        ({"malicious_fraction": 0.2}, "nothing to do"),
-        ({"malicious_fraction": 1.2}, "malicious_fraction"),
+        ({"clients_per_round": 11}, "clients_per_round. .* from 1 to 10, .* Got 11"),
+        ({"clients_per_round": 0.0}, "a fraction above 0 and up to 1. Got 0.0"),
+        ({"fraction": 0.2}, "nothing to do"),
+        ({"fraction": 1.2}, "`fraction` parameter of Threat"),
         ({"filter": Median()}, "`filter` parameter of Setting must be an instance of Filter"),
-        ({"attack": Gauss}, "`attack` parameter of Setting must be an instance of Attack or None"),
+        ({"attack": Gauss}, "`attack` parameter of Threat must be an instance of Attack or None"),
         ({"rounds": 0}, "rounds"),
         ({"chunk": 0}, "chunk"),
     ],

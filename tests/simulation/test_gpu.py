@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sqlite3
 
 import numpy as np
@@ -15,9 +14,10 @@ from flanders.cli import main
 from flanders.data import Dirichlet, Iid, from_arrays
 from flanders.filters import Flanders
 from flanders.models import MODELS, Layout
-from flanders.simulation import Setting, Simulation, Trainer, Training
+from flanders.simulation import Simulation, Trainer, Training
 from flanders.simulation.training.batches import ClientData
 from flanders.state import load_state, save_state
+from settings import changed, make_setting
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -69,12 +69,12 @@ def test_recorded_steps_give_the_same_bytes_as_steps_one_by_one(name):
 
 @pytest.mark.parametrize("partition", [Iid(), Dirichlet()])
 def test_a_run_on_a_gpu_repeats_and_continues_bit_for_bit(partition, tmp_path):
-    setting = Setting(
+    setting = make_setting(
         partition=partition,
         num_clients=20,
         rounds=8,
         attack=AgrMinMax(),
-        malicious_fraction=0.4,
+        fraction=0.4,
         filter=Flanders(keep=0.6),
         device="cuda",
     )
@@ -91,11 +91,9 @@ def test_a_run_on_a_gpu_repeats_and_continues_bit_for_bit(partition, tmp_path):
 
 
 def test_a_cpu_and_a_gpu_make_the_same_decisions():
-    setting = Setting(partition=Iid(), num_clients=10, rounds=4, attack=AgrMinMax(), malicious_fraction=0.3,
+    setting = make_setting(partition=Iid(), num_clients=10, rounds=4, attack=AgrMinMax(), fraction=0.3,
                       filter=Flanders(keep=0.7), device="cpu")  # fmt: skip
-    for a, b in zip(
-        Simulation(setting).run(), Simulation(dataclasses.replace(setting, device="cuda")).run(), strict=True
-    ):
+    for a, b in zip(Simulation(setting).run(), Simulation(changed(setting, device="cuda")).run(), strict=True):
         np.testing.assert_array_equal(a.kept, b.kept)
         assert a.accuracy == pytest.approx(b.accuracy, abs=0.02)
 

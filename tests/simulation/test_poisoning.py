@@ -7,8 +7,9 @@ import torch
 from flanders.checks import InputError
 from flanders.data import Iid
 from flanders.filters import DistanceToGlobal
-from flanders.simulation import DATA_POISONS, Backdoor, Dba, LabelFlip, Setting, Simulation, Training
+from flanders.simulation import DATA_POISONS, Backdoor, Dba, LabelFlip, Simulation, Training
 from flanders.simulation.poisoning import Poisoner, Scope
+from settings import make_setting
 
 SCOPE = Scope(num_classes=10, highest=2.5)
 
@@ -103,12 +104,13 @@ def test_a_backdoor_takes_hold_without_defence_and_not_with_one(name):
         "rounds": 5,
         "device": "cpu",
         "data_poison": poison,
-        "malicious_fraction": 0.4,
+        "fraction": 0.4,
         "rotating": False,
-        "attack_start": 2,
+        "start": 2,
     }
     open_, guarded = (
-        list(Simulation(Setting(**base, **more)).run()) for more in ({}, {"filter": DistanceToGlobal(keep=0.6)})
+        list(Simulation(make_setting(**base, **more)).run())
+        for more in ({}, {"filter": DistanceToGlobal(keep=0.6)})
     )
     assert open_[0].attack_success < 0.3
     assert open_[-1].attack_success > 0.9
@@ -119,8 +121,8 @@ def test_a_backdoor_takes_hold_without_defence_and_not_with_one(name):
 
 def test_label_flip_hurts_accuracy():
     base = {"partition": Iid(), "training": Training(epochs=3), "num_clients": 5, "rounds": 3, "device": "cpu"}
-    clean = list(Simulation(Setting(**base)).run())
-    flipped = list(Simulation(Setting(**base, data_poison=LabelFlip(), malicious_fraction=0.6)).run())
+    clean = list(Simulation(make_setting(**base)).run())
+    flipped = list(Simulation(make_setting(**base, data_poison=LabelFlip(), fraction=0.6)).run())
     assert clean[-1].accuracy > 0.85 > 0.5 > flipped[-1].accuracy
 
 

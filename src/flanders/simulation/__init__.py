@@ -2,31 +2,44 @@
 
 A setting says what to simulate, a simulation carries it out round by round::
 
-    setting = Setting(attack=AgrMinMax(), malicious_fraction=0.8, filter=Flanders(keep=0.2), rounds=10)
+    setting = Setting(federation=Federation(rounds=10), threat=Threat(AgrMinMax(), fraction=0.3))
     print(summary(list(Simulation(setting).run())))
 """
 
 from flanders.record import RoundRecord
 from flanders.results.confusion import Confusion
+from flanders.results.run import Options
+from flanders.simulation.attacker import Attacker, Received, Turn
 from flanders.simulation.federation import Simulation
 from flanders.simulation.metrics import auc, confusion, summary
 from flanders.simulation.poisoning import DATA_POISONS, Backdoor, DataPoison, Dba, LabelFlip
-from flanders.simulation.setting import Setting
-from flanders.simulation.training.trainer import Trained, Trainer, Training
+from flanders.simulation.setting import Data, Federation, Setting, Threat
+from flanders.simulation.training.options import Training
+from flanders.simulation.training.trainer import ClientTrainer, Trained, Trainer
+from flanders.simulation.world import World
 
 __all__ = [
     "DATA_POISONS",
+    "Attacker",
     "Backdoor",
+    "ClientTrainer",
     "Confusion",
+    "Data",
     "DataPoison",
     "Dba",
+    "Federation",
     "LabelFlip",
+    "Options",
+    "Received",
     "RoundRecord",
     "Setting",
     "Simulation",
+    "Threat",
     "Trained",
     "Trainer",
     "Training",
+    "Turn",
+    "World",
     "auc",
     "confusion",
     "summary",

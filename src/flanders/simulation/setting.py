@@ -1,10 +1,8 @@
-"""Everything that defines a run, in one place."""
+"""Everything that defines a run. The field names are also the keys of a spec file."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,13 +11,125 @@ from flanders.aggregators import Aggregator, FedAvg
 from flanders.attacks import Attack
 from flanders.checks import InputError, check_number, resolve_count
 from flanders.data import Digits, Dirichlet, Loader, Partition
-from flanders.filters import Filter, KeepAll
+from flanders.filters import Filter, Fingerprint
 from flanders.models import Mlp2, ModelSpec
+from flanders.results.run import Options
 from flanders.simulation.poisoning import DataPoison
-from flanders.simulation.training.trainer import Training
+from flanders.simulation.training.options import Training
 
-ROLES = ("data", "init", "clients", "training", "attack", "attacker", "filter", "rule")
-"""What randomness is for; each has a stream of its own, so that changing one leaves the others as they were."""
+ROLES = ("data", "init", "clients", "training", "attack", "attacker", "filter", "aggregator")
+"""The uses of randomness. Each has a stream of its own, so that a change in one leaves the others as they were."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """What the clients learn from.
+
+    Parameters
+    ----------
+    dataset
+        The examples.
+    partition
+        How the examples are shared out among the clients.
+    """
+
+    dataset: Loader = field(default_factory=Digits)
+    partition: Partition = field(default_factory=Dirichlet)
+
+    def __post_init__(self) -> None:
+        check_kind("Data", "dataset", self.dataset, Loader)
+        check_kind("Data", "partition", self.partition, Partition)
+
+
+@dataclass(frozen=True)
+class Federation:
+    """Who takes part, and for how long.
+
+    Parameters
+    ----------
+    num_clients
+        The number of clients, K.
+    clients_per_round
+        The number of clients that the server selects each round, m: a whole number, a fraction of all clients, or
+        None for all of them.
+    rounds
+        The number of rounds, T.
+    seed
+        All randomness of a run follows from it.
+    """
+
+    num_clients: int = 100
+    clients_per_round: float | None = None
+    rounds: int = 50
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_number("Federation", "num_clients", self.num_clients, 1, whole=True)
+        check_number("Federation", "rounds", self.rounds, 1, whole=True)
+        check_number("Federation", "seed", self.seed, 0, whole=True)
+        asked = self.clients_per_round
+        if asked is None:
+            return
+        high = self.num_clients if isinstance(asked, int | np.integer) else 1
+        if isinstance(asked, bool) or not isinstance(asked, int | float | np.number) or not 0 < asked <= high:
+            raise InputError(
+                "The `clients_per_round` parameter of Federation must be a number of clients from 1 to "
+                f"{self.num_clients}, or a fraction above 0 and up to 1. Got {asked!r} instead."
+            )
+
+    @property
+    def selected(self) -> int:
+        """The number of clients in a round, m."""
+        share = self.clients_per_round
+        return self.num_clients if share is None else resolve_count(share, self.num_clients)
+
+
+@dataclass(frozen=True)
+class Threat:
+    """Who attacks, when, how, and with what knowledge.
+
+    Parameters
+    ----------
+    attack
+        What malicious clients send instead of the models that they have trained.
+    data_poison
+        How malicious clients change their data before they train on it.
+    fraction
+        The share r of malicious clients. The attacker controls b = ceil(r K) of the K clients.
+    start
+        The first round with poison in it, counted from 1.
+    rotating
+        Whether the attacker's clients are drawn anew each round, as in the paper. False draws them once.
+    omniscient
+        Whether the attacker sees the models of honest clients and the parameters that the filter looks at. False
+        shows it only what its own clients know.
+    sybils
+        Whether malicious clients take a new id in every poisoned round, so that the server has no history of them.
+        Client c is then called `K t + c` in round t. The selection of clients and their data stay the same.
+    """
+
+    attack: Attack | None = None
+    data_poison: DataPoison | None = None
+    fraction: float = 0.0
+    start: int = 1
+    rotating: bool = True
+    omniscient: bool = True
+    sybils: bool = False
+
+    def __post_init__(self) -> None:
+        check_kind("Threat", "attack", self.attack, Attack, optional=True)
+        check_kind("Threat", "data_poison", self.data_poison, DataPoison, optional=True)
+        check_number("Threat", "fraction", self.fraction, 0, 1)
+        check_number("Threat", "start", self.start, 1, whole=True)
+
+    @property
+    def exists(self) -> bool:
+        """Whether malicious clients would do anything."""
+        return self.attack is not None or self.data_poison is not None
+
+    def malicious_of(self, num_clients: int) -> int:
+        """Return how many of so many clients the attacker controls, b = ceil(r K)."""
+        return resolve_count(float(self.fraction), num_clients)
 
 
 @dataclass(frozen=True)
@@ -28,120 +138,72 @@ class Setting:
 
     Parameters
     ----------
-    dataset, partition, model, training
-        What the clients learn from, who holds what of it, and how they learn.
-    num_clients
-        How many clients there are, K.
-    clients_per_round
-        How many of them the server selects each round, m: a number, a fraction, or None for all.
-    rounds
-        How many rounds to run, T.
-    attack
-        What malicious clients send instead of the models they have honestly trained.
-    data_poison
-        How malicious clients change their data before they train on it.
-    malicious_fraction
-        The share r of malicious clients: the attacker controls b = ceil(r K) of all K.
-    attack_start
-        The first round with poison in it, from 1.
-    rotating
-        Whether the attacker's clients are drawn afresh each round, as in the paper, or once.
-    sybils
-        Whether malicious clients appear under ids never seen before in every poisoned round, so that the server
-        has no history of them: client c is `K t + c` in round t. Who is selected and trains on what stays the same.
-    omniscient
-        Whether the attacker sees the benign models and the parameters the filter looks at, or only its own.
-    filter, aggregator, fallback
-        Whom to keep, how to aggregate them, and how while the filter cannot judge yet (default: the same).
+    data, model, training
+        What the clients learn from, what they learn, and how.
+    federation
+        Who takes part, and for how long.
+    threat
+        Who attacks, when and how.
+    filter
+        Decides which clients to keep. Default: `Fingerprint()`, which needs no number of attackers.
+    aggregator
+        Turns the kept models into one.
+    fallback
+        The aggregator for rounds in which the filter cannot judge yet. Default: `aggregator`.
     informed
-        Tell the aggregator the truth: each round its `num_malicious` is the number of malicious clients among
-        those that the filter kept. No server knows it; the paper's code hands it to the rules behind its filter.
-    seed
-        All randomness follows from it.
-    device
-        `"cpu"`, `"cuda"`, or `"auto"` for a GPU if there is one.
-    chunk
-        How many clients to train at a time; None finds out. See `Trainer`.
-    data_dir
-        Where the dataset's files are, if it has any.
+        Whether to tell the aggregator the truth: each round its `num_malicious` is then the number of malicious
+        clients among those that the filter kept. No real server knows this number. The paper's code passes it to
+        the aggregators behind its filter.
+    run
+        How the run is carried out. It changes no decision.
     """
 
-    dataset: Loader = field(default_factory=Digits)
-    partition: Partition = field(default_factory=Dirichlet)
+    data: Data = field(default_factory=Data)
     model: ModelSpec = field(default_factory=Mlp2)
     training: Training = field(default_factory=Training)
-    num_clients: int = 100
-    clients_per_round: float | None = None
-    rounds: int = 50
-    attack: Attack | None = None
-    data_poison: DataPoison | None = None
-    malicious_fraction: float = 0.0
-    attack_start: int = 1
-    rotating: bool = True
-    sybils: bool = False
-    omniscient: bool = True
-    filter: Filter[Any] = field(default_factory=KeepAll)
+    federation: Federation = field(default_factory=Federation)
+    threat: Threat = field(default_factory=Threat)
+    filter: Filter[Any] = field(default_factory=Fingerprint)
     aggregator: Aggregator = field(default_factory=FedAvg)
     fallback: Aggregator | None = None
     informed: bool = False
-    seed: int = 0
-    device: str = "auto"
-    chunk: int | None = None
-    data_dir: Path | None = None
+    run: Options = field(default_factory=Options)
 
     def __post_init__(self) -> None:
-        for name, kind, optional in (
-            ("dataset", Loader, False),
-            ("partition", Partition, False),
-            ("model", ModelSpec, False),
-            ("training", Training, False),
-            ("attack", Attack, True),
-            ("data_poison", DataPoison, True),
-            ("filter", Filter, False),
-            ("aggregator", Aggregator, False),
-            ("fallback", Aggregator, True),
-        ):
-            value = getattr(self, name)
-            if not isinstance(value, kind) and not (optional and value is None):
-                wanted = f"{kind.__name__}{' or None' if optional else ''}"
-                raise InputError(
-                    f"The `{name}` parameter of Setting must be an instance of {wanted}. Got {value!r} instead."
-                )
-        check_number("Setting", "num_clients", self.num_clients, 1, whole=True)
-        check_number("Setting", "rounds", self.rounds, 1, whole=True)
-        check_number("Setting", "malicious_fraction", self.malicious_fraction, 0, 1)
-        check_number("Setting", "attack_start", self.attack_start, 1, whole=True)
-        check_number("Setting", "seed", self.seed, 0, whole=True)
-        if self.chunk is not None:
-            check_number("Setting", "chunk", self.chunk, 1, whole=True)
-        if not 1 <= self.selected <= self.num_clients:
-            raise InputError(
-                f"The server cannot select {self.clients_per_round!r} of {self.num_clients} clients a round. "
-                f"Give `clients_per_round` as a number from 1 to {self.num_clients}, or as a fraction above 0."
-            )
+        check_kind("Setting", "data", self.data, Data)
+        check_kind("Setting", "model", self.model, ModelSpec)
+        check_kind("Setting", "training", self.training, Training)
+        check_kind("Setting", "federation", self.federation, Federation)
+        check_kind("Setting", "threat", self.threat, Threat)
+        check_kind("Setting", "filter", self.filter, Filter)
+        check_kind("Setting", "aggregator", self.aggregator, Aggregator)
+        check_kind("Setting", "fallback", self.fallback, Aggregator, optional=True)
+        check_kind("Setting", "run", self.run, Options)
         if self.informed and not hasattr(self.aggregator, "num_malicious"):
             raise InputError(
                 "Setting(informed=True) needs an aggregator with the parameter `num_malicious`. "
                 f"Got {self.aggregator}."
             )
-        if self.num_malicious and self.attack is None and self.data_poison is None:
+        if self.num_malicious and not self.threat.exists:
             raise InputError(
-                f"Setting(malicious_fraction={self.malicious_fraction}) leaves malicious clients nothing to do. "
+                f"Threat(fraction={self.threat.fraction}) leaves malicious clients nothing to do. "
                 "Pass an `attack`, a `data_poison`, or both."
             )
 
     @property
-    def selected(self) -> int:
-        """The number of clients a round, m."""
-        k = self.num_clients
-        return k if self.clients_per_round is None else resolve_count(self.clients_per_round, k)
-
-    @property
     def num_malicious(self) -> int:
-        """The number of clients the attacker controls, b = ceil(r K)."""
-        return math.ceil(round(self.malicious_fraction * self.num_clients, 9))
+        """The number of clients that the attacker controls, b = ceil(r K)."""
+        return self.threat.malicious_of(self.federation.num_clients)
 
     def streams(self) -> dict[str, np.random.Generator]:
-        """Return a fresh generator for each role."""
-        seeds = np.random.SeedSequence(self.seed).spawn(len(ROLES))
+        """Return a fresh random generator for each role."""
+        seeds = np.random.SeedSequence(self.federation.seed).spawn(len(ROLES))
         return {role: np.random.default_rng(seed) for role, seed in zip(ROLES, seeds, strict=True)}
+
+
+def check_kind(caller: str, name: str, value: object, kind: type[object], *, optional: bool = False) -> None:
+    """Complain unless `value` is an instance of `kind`, or None where that is allowed."""
+    if isinstance(value, kind) or (optional and value is None):
+        return
+    wanted = f"{kind.__name__}{' or None' if optional else ''}"
+    raise InputError(f"The `{name}` parameter of {caller} must be an instance of {wanted}. Got {value!r} instead.")

@@ -12,73 +12,28 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from flanders.arrays import IntVector
-from flanders.checks import check_choice, check_number
+from flanders.arrays import BoolVector, IntVector
+from flanders.checks import check_number
 from flanders.models import Layout
 from flanders.simulation.poisoning import Poisoner
 from flanders.simulation.training.batches import ClientData, Schedule, most_first, schedule
 from flanders.simulation.training.optimizers import Optimizer, StackedAdam, StackedSgd
+from flanders.simulation.training.options import Training
 from flanders.simulation.training.stacked_clients import Stack, bytes_per_client
 from flanders.simulation.training.stacked_module import DROPOUT, mixes_examples
 from flanders.simulation.training.threads import count_for, side_by_side
 
-BoolVector = NDArray[np.bool_]
 log = logging.getLogger("flanders")
 
 CACHE = 32 * 2**20
 """Bytes that the clients trained at a time may use on a CPU: about what its cache holds."""
-
-
-@dataclass(frozen=True)
-class Training:
-    """How clients train locally; every round starts with a fresh optimizer.
-
-    Parameters
-    ----------
-    optimizer
-        `"adam"` or `"sgd"`.
-    learning_rate
-        The size of a step.
-    momentum
-        Of `"sgd"`.
-    batch_size, epochs
-        How many examples a step looks at, and how often a client goes through its data in a round. The last
-        batch of an epoch may be smaller; models with batch normalisation leave out a last batch of one example.
-    shuffle
-        Whether to go through the data in a new order each time.
-    validation_fraction
-        The share of each client's data that is set aside and never trained on.
-    """
-
-    optimizer: str = "adam"
-    learning_rate: float = 1e-3
-    momentum: float = 0.0
-    batch_size: int = 32
-    epochs: int = 1
-    shuffle: bool = True
-    validation_fraction: float = 0.0
-
-    def __post_init__(self) -> None:
-        check_choice("Training", "optimizer", self.optimizer, ("adam", "sgd"))
-        check_number("Training", "learning_rate", self.learning_rate, 0)
-        check_number("Training", "momentum", self.momentum, 0, 1)
-        check_number("Training", "batch_size", self.batch_size, 1, whole=True)
-        check_number("Training", "epochs", self.epochs, 1, whole=True)
-        check_number("Training", "validation_fraction", self.validation_fraction, 0, 0.99)
-
-    def kept_examples(self, rows: IntVector, rng: np.random.Generator) -> IntVector:
-        """Return a client's examples less those set aside, in their order; at least one is kept."""
-        aside = int(round(len(rows) * self.validation_fraction, 9))
-        if aside == 0:
-            return rows
-        return rows[np.sort(rng.permutation(len(rows))[aside:])]
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +44,22 @@ class Trained:
     """The flattened parameters, `(m, d)`."""
     buffers: dict[str, Tensor]
     """The buffers, `(m, *shape)` each."""
+
+
+class ClientTrainer(Protocol):
+    """Anything that can train the clients of a round, such as `Trainer`."""
+
+    def train(
+        self,
+        model: Tensor,
+        buffers: Mapping[str, Tensor],
+        clients: Sequence[int] | IntVector,
+        seed: int,
+        *,
+        poisoner: Poisoner | None = None,
+        poisoned: Sequence[bool] | BoolVector = (),
+    ) -> Trained:
+        """Train these clients from a global model. The `poisoned` ones train on the data that `poisoner` makes."""
 
 
 class Trainer:

@@ -1,0 +1,179 @@
+"""The attacker: which clients it controls in a round, and what they send."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from flanders.arrays import BoolVector, IntVector
+from flanders.attacks import Attack, View
+from flanders.checks import InputError
+from flanders.defense import Defense
+from flanders.simulation.setting import Threat
+
+STREAMS = ("attack", "attacker")
+"""The random streams of the attacker: one for its attack, one for the choice of its clients."""
+
+
+@dataclass(frozen=True, eq=False)
+class Turn:
+    """The attacker's part in one round, known before the clients train."""
+
+    number: int
+    """The number of the round."""
+    clients: IntVector
+    """The clients that the server selected."""
+    controlled: BoolVector
+    """Which of them the attacker controls. It watches through them even before it starts."""
+    malicious: BoolVector
+    """Which of them poison this round."""
+
+
+@dataclass(frozen=True, eq=False)
+class Received:
+    """What the server receives in a round, a row for each selected client."""
+
+    updates: Tensor
+    """The models, `(m, d)`."""
+    clients: IntVector
+    """The ids under which the clients appear."""
+    malicious: BoolVector
+    """Which rows are poisoned. The server does not know this."""
+
+
+class Attacker:
+    """Controls some clients of a federation.
+
+    Parameters
+    ----------
+    threat
+        Who attacks, when, how, and with what knowledge.
+    num_clients
+        The number of clients in the federation, K.
+    streams
+        The random generators `"attack"` and `"attacker"`, as `Setting.streams` returns them.
+    last_layer
+        The place of the last layer in the flattened model, which every client knows.
+
+    Examples
+    --------
+    >>> from flanders.attacks import SignFlip
+    >>> streams = {"attack": np.random.default_rng(0), "attacker": np.random.default_rng(1)}
+    >>> attacker = Attacker(Threat(SignFlip(), fraction=0.25), 4, streams)
+    >>> turn = attacker.begin(1, np.arange(4))
+    >>> received = attacker.poison(turn, torch.ones(4, 2), torch.zeros(2))
+    >>> bool((received.updates.sum(1) < 0).numpy()[turn.malicious].all()), int(received.malicious.sum())
+    (True, 1)
+    """
+
+    def __init__(
+        self,
+        threat: Threat,
+        num_clients: int,
+        streams: Mapping[str, np.random.Generator],
+        *,
+        last_layer: slice | None = None,
+    ) -> None:
+        self.threat, self.num_clients = threat, num_clients
+        self._streams = {role: streams[role] for role in STREAMS}
+        self._last_layer = last_layer
+        self._memory: Any = None
+        self._own = self._draw()
+
+    def begin(self, number: int, clients: IntVector) -> Turn:
+        """Choose the clients to control in a round, and return which of the selected ones they are."""
+        if self.threat.rotating:
+            self._own = self._draw()
+        controlled = np.isin(clients, self._own)
+        return Turn(number, clients, controlled, controlled & (number >= self.threat.start))
+
+    def poison(self, turn: Turn, updates: Tensor, global_model: Tensor, defense: Defense | None = None) -> Received:
+        """Return what the server receives in place of the trained models `(m, d)`, which are changed in place.
+
+        An omniscient attacker looks at `defense` to learn which parameters its filter looks at. The attacker also
+        watches the rounds before it starts. In a round without a client of its own it sees nothing.
+        """
+        if not turn.controlled.any():
+            return self._received(turn, updates, turn.malicious)
+        threat, malicious = self.threat, turn.malicious
+        mine = torch.from_numpy(np.flatnonzero(turn.controlled)).to(updates.device)
+        own = updates[mine]
+        if threat.data_poison is not None and malicious.any():
+            own = threat.data_poison.send(own, global_model, len(turn.clients))
+        sent = own
+        if threat.attack is not None:
+            view = self._view(turn, own, updates, global_model, defense)
+            if malicious.any():
+                sent = crafted(threat.attack, view, self._streams["attack"])
+                if threat.data_poison is None and threat.attack.rests(view):
+                    malicious = np.zeros_like(malicious)
+            self._memory = threat.attack.remember(view, sent)
+        if malicious.any():
+            updates[mine] = sent.to(updates.dtype)
+        return self._received(turn, updates, malicious)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """All that the attacker remembers, fit for `flanders.state.save_state`. Assign it to continue from it."""
+        positions = {role: stream.bit_generator.state for role, stream in self._streams.items()}
+        return {"memory": self._memory, "streams": positions}
+
+    @state.setter
+    def state(self, state: Mapping[str, Any]) -> None:
+        self._memory = state["memory"]
+        for role, position in state["streams"].items():
+            self._streams[role].bit_generator.state = position
+
+    def _draw(self) -> IntVector:
+        count = self.threat.malicious_of(self.num_clients)
+        return self._streams["attacker"].choice(self.num_clients, count, replace=False)
+
+    def _view(
+        self, turn: Turn, own: Tensor, updates: Tensor, global_model: Tensor, defense: Defense | None
+    ) -> View:
+        """Return what the attacker knows in this round."""
+        clients, everything = turn.clients, self.threat.omniscient
+        others = np.flatnonzero(~turn.controlled)
+        return View(
+            own,
+            global_model,
+            len(clients),
+            tuple(clients[turn.controlled].tolist()),
+            benign=updates[torch.from_numpy(others).to(updates.device)] if everything else None,
+            benign_clients=tuple(clients[others].tolist()) if everything else (),
+            memory=self._memory,
+            server_columns=watched(defense, len(global_model)) if everything else None,
+            last_layer=self._last_layer,
+        )
+
+    def _received(self, turn: Turn, updates: Tensor, malicious: BoolVector) -> Received:
+        """Return what the server receives, with new ids for malicious clients if the threat asks for them."""
+        clients = turn.clients
+        if self.threat.sybils:
+            clients = np.where(malicious, self.num_clients * turn.number + clients, clients)
+        return Received(updates, clients, malicious)
+
+
+def watched(defense: Defense | None, d: int) -> IntVector:
+    """Return the parameters that a defence looks at: all of them, unless it always looks at the same few."""
+    columns = None if defense is None else defense.filter.visible_columns(defense.state, d)
+    return np.arange(d) if columns is None else columns
+
+
+def crafted(attack: Attack, view: View, rng: np.random.Generator) -> Tensor:
+    """Return what an attack sends, or complain if it does not have the right type and shape."""
+    sent = attack.craft(view, rng)
+    wanted = tuple(view.own.shape)
+    if not isinstance(sent, Tensor):
+        found = f"{type(sent).__module__}.{type(sent).__qualname__}".removeprefix("builtins.")
+        what = f"{found}, expected a torch.Tensor of shape {wanted}"
+    elif tuple(sent.shape) != wanted:
+        what = f"shape {tuple(sent.shape)}, expected {wanted}"
+    else:
+        return sent
+    raise InputError(f"{type(attack).__name__}.craft returned {what}: a row for each of the attacker's clients.")

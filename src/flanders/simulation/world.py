@@ -1,0 +1,93 @@
+"""Everything that exists before the first round: the clients' data, the model, and the server's test."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from flanders.checks import InputError
+from flanders.data import Dataset
+from flanders.models import Layout, last_layer, tensor_sizes
+from flanders.simulation.attacker import Attacker
+from flanders.simulation.evaluation import Evaluator
+from flanders.simulation.poisoning import Poisoner, Scope
+from flanders.simulation.setting import Setting
+from flanders.simulation.training.batches import ClientData
+from flanders.simulation.training.trainer import Trainer
+
+
+class World:
+    """The data, the model and the test of a setting, on its device.
+
+    Parameters
+    ----------
+    setting
+        What to simulate.
+    dataset
+        Data to use instead of loading what the setting names.
+    """
+
+    def __init__(self, setting: Setting, dataset: Dataset | None = None) -> None:
+        self.setting = setting
+        self.device = find_device(setting.run.device)
+        """Where everything is computed."""
+        data = setting.data.dataset.load(setting.run.data_dir) if dataset is None else dataset
+        self.streams = setting.streams()
+        """A random generator for each role."""
+        split, training = self.streams["data"], setting.training
+        rows = setting.data.partition.split(data.y_train, setting.federation.num_clients, split)
+        rows = [training.kept_examples(r, split) for r in rows]
+        x, y, x_test, y_test = (
+            torch.from_numpy(a).to(self.device) for a in (data.x_train, data.y_train, data.x_test, data.y_test)
+        )
+        self.data = ClientData.of(x, y, rows)
+        """The examples of all clients."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(draw(self.streams["init"]))
+            module = setting.model.build(data.input_shape, data.num_classes)
+        self.module = module.to(self.device)
+        """The model as a PyTorch module, with its initial parameters."""
+        self.layout = Layout.of(self.module)
+        """How the parameters lie in a flat vector."""
+        self.layers = tensor_sizes(self.module)
+        """The number of values in each parameter tensor, by name."""
+        self.training_seed = draw(self.streams["training"])
+        """The seed from which the seeds of all rounds follow; see `seed_of_round`."""
+        poison, scope = setting.threat.data_poison, Scope(data.num_classes, float(data.x_train.max()))
+        self.poisoner = None if poison is None else Poisoner(poison, scope)
+        """Changes the examples of malicious clients; None if nobody does."""
+        aimed = None if poison is None else poison.aim(x_test, y_test, scope)
+        self.evaluator = Evaluator(self.module, x_test, y_test, aimed)
+        """The server's test of the global model."""
+
+    def make_trainer(self) -> Trainer:
+        """Return the trainer that trains the clients in this process."""
+        return Trainer(self.module, self.data, self.setting.training, chunk=self.setting.run.chunk)
+
+    def make_attacker(self) -> Attacker:
+        """Return the attacker of the setting."""
+        threat, count = self.setting.threat, self.setting.federation.num_clients
+        return Attacker(threat, count, self.streams, last_layer=last_layer(self.module))
+
+    def seed_of_round(self, number: int) -> int:
+        """Return the seed of a round's local training."""
+        state = np.random.SeedSequence([self.training_seed, number]).generate_state(1, np.uint64)
+        return int(state[0] >> 1)
+
+
+def draw(rng: np.random.Generator) -> int:
+    """Draw a seed."""
+    return int(rng.integers(0, 2**63))
+
+
+def find_device(name: str) -> torch.device:
+    """Return the device of that name; `"auto"` is a GPU if there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise InputError(f"There is no device called {name!r}. Use 'auto', 'cpu' or 'cuda'.") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise InputError(f"The device {name!r} was asked for, but PyTorch finds no GPU here. Use 'auto' or 'cpu'.")
+    return device
