@@ -163,7 +163,7 @@ def test_the_links_own_reply_for_a_dead_node_counts_for_that_node() -> None:
 
     strategy = FilteredStrategy(strategies.FedAvg(), KeepAll())
     play(strategy, grid_of(3, {0: dead}), START, 1)
-    fates = {v.asked.node: v.fate for v in strategy._recorder.last.verdicts}
+    fates = {int(c.client): c.fate for c in strategy.last_round.clients}
     assert fates == {100: "silent", 101: "kept", 102: "kept"}
 
 
@@ -211,7 +211,7 @@ def test_a_client_is_who_was_asked_not_who_it_says_it_is(flower_log) -> None:
 
     strategy = FilteredStrategy(strategies.FedAvg(), KeepAll())
     play(strategy, grid_of(4, {1: impostor}), START, 1)
-    fates = {v.asked.node: v.fate for v in strategy._recorder.last.verdicts}
+    fates = {int(c.client): c.fate for c in strategy.last_round.clients}
     assert fates == {100: "kept", 101: "silent", 102: "kept", 103: "kept"}
     assert "ignored a reply from node 102 to a message for node 101" in flower_log.text
 
@@ -228,7 +228,7 @@ def test_answering_another_nodes_message_does_not_cost_that_node_the_round() -> 
     grid.nodes[103].twist = meddler
     strategy = FilteredStrategy(OrderedFedAvg(), KeepAll())
     play(strategy, grid, START, 1)
-    assert [v.fate for v in strategy._recorder.last.verdicts] == ["kept"] * 4
+    assert [c.fate for c in strategy.last_round.clients] == ["kept"] * 4
 
 
 def test_an_error_in_another_nodes_name_does_not_cost_that_node_the_round(flower_log) -> None:
@@ -357,7 +357,7 @@ def test_a_reason_to_refuse_everybody_from_the_start_is_the_users_to_mend() -> N
     everybody = grid_of(3, dict.fromkeys(range(3), forgetful))
     with pytest.raises(InputError, match=r"All 3 replies of round 1 .*: metric 'num-examples' is missing\."):
         play(strategy, everybody, START, 1)
-    assert strategy._memory.bans.offences == {}
+    assert strategy._books.memory.bans.offences == {}
     play(strategy, grid_of(3), START, 1)
     (found,) = play(strategy, everybody, START, 1, first=2)
     assert found[1]["flanders-refused"] == 3

@@ -215,10 +215,10 @@ def test_a_round_whose_aggregate_is_of_no_use_is_a_warning_and_a_metric(flower_l
 def test_what_is_kept_of_a_round_is_numbers() -> None:
     strategy = FilteredStrategy(strategies.FedAvg(), KeepAll())
     play(strategy, grid_of(4), START, 3)
-    assert list(strategy._recorder.details) == [1, 2, 3]
-    assert {type(v) for lists in strategy._recorder.details[1].values() for v in lists} == {int, float}
+    assert list(strategy._books.recorder.details) == [1, 2, 3]
+    assert {type(v) for lists in strategy._books.recorder.details[1].values() for v in lists} == {int, float}
     strategy.start(grid_of(4), START, num_rounds=5)
-    assert strategy._recorder.details == {}
+    assert strategy._books.recorder.details == {}
 
 
 def test_a_result_has_no_secrets_and_no_arrays_of_clients() -> None:
