@@ -49,8 +49,7 @@ import numpy as np
 
 from flanders import aggregators as rules
 from flanders.arrays import Array, to_numpy
-from flanders.filters import Flanders
-from flanders.filters.forecast.history import Layout
+from flanders.filters import Everything, Flanders, Look, Sample
 from flanders.linalg.products import inner_products
 from flanders.round import Round
 
@@ -232,9 +231,9 @@ def as_library(setting: Setting, library: str) -> Array:
     return setting.round_.updates
 
 
-def filter_step(setting: Setting, sample: int | None) -> tuple[Flanders, Any, Round]:
+def filter_step(setting: Setting, look: Look) -> tuple[Flanders, Any, Round]:
     """Return the filter, its memory after three rounds, and the round that comes next."""
-    filter_ = Flanders(keep=setting.clients - setting.malicious, window=2, sample=sample)
+    filter_ = Flanders(keep=setting.clients - setting.malicious, window=2, look=look)
     state = filter_.init(np.random.default_rng(0))
     for t in range(3):
         round_ = setting.draw(t)
@@ -244,8 +243,8 @@ def filter_step(setting: Setting, sample: int | None) -> tuple[Flanders, Any, Ro
     return filter_, state, setting.draw(3)
 
 
-def flanders_step(setting: Setting, sample: int | None) -> Call:
-    filter_, state, round_ = filter_step(setting, sample)
+def flanders_step(setting: Setting, look: Look) -> Call:
+    filter_, state, round_ = filter_step(setting, look)
 
     def step() -> Any:
         scores = filter_.score(state, round_)
@@ -257,8 +256,8 @@ def flanders_step(setting: Setting, sample: int | None) -> Call:
 
 def flanders_product(setting: Setting) -> Call:
     """The one product in a step: the newest block with all (l + 1) m columns, centred, in float64."""
-    _, state, round_ = filter_step(setting, None)
-    snapshots = Layout(state.snapshots, round_).snapshots
+    _, state, round_ = filter_step(setting, Everything())
+    snapshots = state.snapshots
     vectors = [v for s in snapshots for v in (s.rows, s.global_model[None, :])]
     pieces = [*vectors, round_.updates, round_.global_model[None, :] * 0]
     return lambda: inner_products(pieces, round_.global_model, tail=len(vectors) - 1)
@@ -352,7 +351,7 @@ CASES = (
     ),
     Case(
         "flanders step, all parameters",
-        functools.partial(flanders_step, sample=None),
+        functools.partial(flanders_step, look=Everything()),
         {PRODUCT: flanders_product},
         2,
         at_most=True,
@@ -360,7 +359,7 @@ CASES = (
     ),
     Case(
         "flanders step, paper's setting",
-        functools.partial(flanders_step, sample=SAMPLE),
+        functools.partial(flanders_step, look=Sample(SAMPLE)),
         {NAIVE: naive_step},
         50,
         note=f"{SAMPLE} sampled parameters, l = 2; the published algorithm with N = {ITERATIONS}",

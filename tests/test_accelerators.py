@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from flanders import AGGREGATORS, ATTACKS, FILTERS, PREAGGREGATORS, Defense, Round, View
+from flanders import AGGREGATORS, ATTACKS, FILTERS, PREAGGREGATORS, Defense, Round, Sample, Sketch, View
 from flanders.arrays import like, to_numpy
 from flanders.attacks import disguise, noise
 
@@ -110,15 +110,14 @@ def test_attacks_agree_with_numpy(name, convert, tolerance, models, monkeypatch)
 @on_every_accelerator
 @pytest.mark.parametrize(
     ("name", "parameters"),
-    [(name, {"keep": 10} if name == "flanders" else {}) for name in FILTERS]
+    [(name, {"keep": 10} if name.startswith("flanders") else {}) for name in FILTERS]
     + [
         ("flanders", p)
         for p in (
-            {"keep": 10, "sample": 200},
-            {"keep": 10, "sample": 3},
-            {"keep": 10, "sketch": 512},
+            {"keep": 10, "look": Sample(200)},
+            {"keep": 10, "look": Sample(3)},
+            {"keep": 10, "look": Sketch(512)},
             {"keep": 10, "distance": "l1"},
-            {"keep": 10, "method": "reference", "sample": 60, "iterations": 20},
             {"threshold": 0.5},
         )
     ],

@@ -25,6 +25,7 @@ from flanders import (
     Persistence,
     Round,
     Scores,
+    Sketch,
     defend,
     save_state,
 )
@@ -123,9 +124,9 @@ def test_weights_reach_the_rule():
 
 
 def test_the_defense_refuses_what_is_not_a_filter_or_a_rule():
-    with pytest.raises(InputError, match="`filter_` parameter of Defense must be a Filter"):
+    with pytest.raises(InputError, match="`filter` parameter of Defense must be a Filter"):
         Defense(Median())
-    with pytest.raises(InputError, match="`rule` parameter of Defense must be a Aggregator"):
+    with pytest.raises(InputError, match="`aggregator` parameter of Defense must be an Aggregator"):
         Defense(KeepAll(), "median")
 
 
@@ -170,11 +171,11 @@ def test_a_model_that_stays_is_a_copy():
 
 def test_a_defense_goes_on_from_its_file_as_if_nothing_had_happened(rng, tmp_path):
     rounds = [rng.normal(size=(9, 30)) + 3 for _ in range(7)]
-    first = Defense(Flanders(keep=7, sketch=8), DnC(sample=5, num_malicious=1), seed=0)
+    first = Defense(Flanders(keep=7, look=Sketch(8)), DnC(sample=5, num_malicious=1), seed=0)
     for updates in rounds[:4]:
         first(updates)
     first.save(tmp_path / "defense.npz")
-    second = Defense(Flanders(keep=7, sketch=8), DnC(sample=5, num_malicious=1), seed=1)
+    second = Defense(Flanders(keep=7, look=Sketch(8)), DnC(sample=5, num_malicious=1), seed=1)
     second.load(tmp_path / "defense.npz")
     for updates in rounds[4:]:
         left, right = first(updates), second(updates)
@@ -185,10 +186,10 @@ def test_a_defense_goes_on_from_its_file_as_if_nothing_had_happened(rng, tmp_pat
 def test_a_file_of_another_defense_is_refused(rng, tmp_path):
     path = tmp_path / "state.npz"
     Defense(Persistence(keep=2)).save(path)
-    with pytest.raises(InputError, match="no memory of a Defense with this filter"):
+    with pytest.raises(InputError, match=r"made by Persistence\(keep=2\), but the filter is Fingerprint"):
         Defense(Fingerprint()).load(path)
     save_state(path, Defense(Fingerprint()).state)
-    with pytest.raises(InputError, match=r"set `defense\.state = load_state"):
+    with pytest.raises(InputError, match="does not hold the memory of a Defense"):
         Defense(Fingerprint()).load(path)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from flanders import Defense, Flanders, InputError, load_state, save_state
+from flanders import Defense, Flanders, InputError, load_state, save_state, state_from_bytes, state_to_bytes
 from flanders import state as module
 
 
@@ -111,3 +111,19 @@ def test_a_file_of_another_version_says_what_it_lacks(tmp_path, tree, says):
     np.savez(tmp_path / "s.npz", tree=text)
     with pytest.raises(InputError, match=says):
         load_state(tmp_path / "s.npz")
+
+
+def test_a_state_can_go_through_bytes(state, tmp_path):
+    data = state_to_bytes(state)
+    save_state(tmp_path / "s.npz", state)
+    assert (tmp_path / "s.npz").read_bytes() == data
+    assert state_to_bytes(state_from_bytes(data)) == data
+    with pytest.raises(InputError, match=r"The saved state is not a readable state file"):
+        state_from_bytes(data[:50])
+    with pytest.raises(InputError, match=r"Pass `like=`"):
+        state_from_bytes(state_to_bytes({"x": torch.ones(2)}))
+
+
+def test_a_state_file_is_for_its_owner_alone(state, tmp_path):
+    save_state(tmp_path / "s.npz", state)
+    assert (tmp_path / "s.npz").stat().st_mode & 0o077 == 0

@@ -1,7 +1,8 @@
 """Keep federated learning safe from poisoned clients.
 
-One data shape, `(m, d)`: a row per client. Four concepts: a `Round` of local models, an `Attack` that
-poisons some of them, a `Filter` that decides whom to keep, a rule that aggregates who is kept.
+There is one shape of data, `(m, d)`: a row per client. There are four concepts. A `Round` holds the local models.
+An `Attack` poisons some of them. A `Filter` decides which clients to keep. An `Aggregator` turns the kept models
+into one.
 """
 
 from flanders.aggregators import (
@@ -23,12 +24,14 @@ from flanders.aggregators import (
     TrimmedMean,
 )
 from flanders.attacks import Attack, View
-from flanders.catalog import AGGREGATORS, ATTACKS, FILTERS, PREAGGREGATORS
+from flanders.catalog import AGGREGATORS, ATTACKS, FILTERS, LOOKS, PREAGGREGATORS
 from flanders.checks import InputError
 from flanders.defense import Defense, Outcome, defend
 from flanders.filters import (
+    Als,
     DistanceToGlobal,
     DnCFilter,
+    Everything,
     Filter,
     Fingerprint,
     Flanders,
@@ -38,11 +41,14 @@ from flanders.filters import (
     KrumFilter,
     Oracle,
     Persistence,
+    Sample,
     Scores,
+    Sketch,
 )
+from flanders.published.flanders import FlandersReference
 from flanders.published.fldetector import FLDetectorLagged
 from flanders.round import Round
-from flanders.state import load_state, save_state
+from flanders.state import load_state, save_state, state_from_bytes, state_to_bytes
 
 __version__ = "0.1.0"
 
@@ -50,8 +56,10 @@ __all__ = [
     "AGGREGATORS",
     "ATTACKS",
     "FILTERS",
+    "LOOKS",
     "PREAGGREGATORS",
     "Aggregator",
+    "Als",
     "Attack",
     "Bucketing",
     "Bulyan",
@@ -60,6 +68,7 @@ __all__ = [
     "DistanceToGlobal",
     "DnC",
     "DnCFilter",
+    "Everything",
     "FLDetector",
     "FLDetectorLagged",
     "FLTrust",
@@ -67,6 +76,7 @@ __all__ = [
     "Filter",
     "Fingerprint",
     "Flanders",
+    "FlandersReference",
     "GeometricMedian",
     "InputError",
     "KMeans",
@@ -83,10 +93,14 @@ __all__ = [
     "Persistence",
     "PreAggregator",
     "Round",
+    "Sample",
     "Scores",
+    "Sketch",
     "TrimmedMean",
     "View",
     "defend",
     "load_state",
     "save_state",
+    "state_from_bytes",
+    "state_to_bytes",
 ]

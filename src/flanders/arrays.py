@@ -1,7 +1,8 @@
-"""Arrays of any library that follows the array API standard: their types, and how they get to the host and back."""
+"""Arrays of any library that follows the array API standard, and how they get to the host and back."""
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
 import array_api_compat
@@ -29,12 +30,12 @@ def to_numpy(array: Array) -> NDArray[Any]:
 
 
 def without_graph(array: Array) -> Array:
-    """Return a tensor that needs no gradient and does not keep what it was computed from; others as they are."""
+    """Return a tensor without its gradient and its history; any other array is returned as it is."""
     return array.detach() if getattr(array, "requires_grad", False) else array
 
 
 def is_on_host(array: Array) -> bool:
-    """Tell whether the numbers lie in the computer's own memory, as NumPy can see them."""
+    """Tell whether the numbers lie in main memory, where NumPy can read them."""
     if array_api_compat.is_torch_array(array):
         return bool(array.device.type == "cpu")
     return bool(array_api_compat.is_numpy_array(array))
@@ -50,8 +51,8 @@ def on_host(array: Array) -> Array:
     return array
 
 
-def like(values: Any, array: Array, dtype: Any = None) -> Array:
-    """Put host values where `array` is: same library, same device, same dtype unless told."""
+def like(values: object, array: Array, dtype: object = None) -> Array:
+    """Return host values as an array like `array`: its library, its device, its dtype unless one is given."""
     xp = array_api_compat.array_namespace(array)
     return xp.asarray(values, dtype=array.dtype if dtype is None else dtype, device=array_api_compat.device(array))
 
@@ -64,7 +65,8 @@ def copied(array: Array) -> Array:
 def normals_like(array: Array, rng: np.random.Generator) -> Array:
     """Draw independent standard normal numbers of the shape, dtype, library and device of `array`.
 
-    On a GPU PyTorch draws them, from a seed of `rng`: other numbers than on a CPU, a hundred times sooner.
+    On a GPU PyTorch draws them from a seed that `rng` gives. They differ from those on a CPU, and come a hundred
+    times faster.
     """
     xp = array_api_compat.array_namespace(array)
     if array_api_compat.is_torch_array(array) and not is_on_host(array):
@@ -74,13 +76,13 @@ def normals_like(array: Array, rng: np.random.Generator) -> Array:
     return like(rng.standard_normal(array.shape, dtype=np.float32 if single else np.float64), array)
 
 
-def index_like(index: Any, array: Array) -> Array:
+def index_like(index: object, array: Array) -> Array:
     """Put row or column numbers where `array` is, as the integers its library indexes by."""
     xp = array_api_compat.array_namespace(array)
     return like(index, array, xp.__array_namespace_info__().default_dtypes()["indexing"])
 
 
-def widest(xp: Any) -> Any:
+def widest(xp: ModuleType) -> object:
     """Return float64, or float32 on the libraries that have no float64 (JAX unless x64 is enabled)."""
     real = xp.__array_namespace_info__().dtypes(kind="real floating")
     return real.get("float64", xp.float32)

@@ -1,4 +1,4 @@
-"""Names for everything that can be chosen: attacks, filters, aggregators and what can stand in front of these.
+"""The names of attacks, filters, aggregators, pre-aggregators and looks.
 
 A new one is one file and one line here. Other packages register theirs as entry points, e.g. of the group
 `flanders.attacks`.
@@ -56,6 +56,7 @@ from flanders.checks import InputError, did_you_mean
 from flanders.filters import (
     DistanceToGlobal,
     DnCFilter,
+    Everything,
     Filter,
     Fingerprint,
     Flanders,
@@ -63,11 +64,15 @@ from flanders.filters import (
     KeepAll,
     KMeans,
     KrumFilter,
+    Look,
     Oracle,
     Persistence,
+    Sample,
+    Sketch,
 )
 from flanders.published.aggregators import BulyanReference, MultiKrumReference
 from flanders.published.attacks import AgrMinMaxReference, LieReference, OptReference
+from flanders.published.flanders import FlandersReference
 from flanders.published.fldetector import FLDetectorLagged
 from flanders.registry import Registry
 
@@ -110,6 +115,7 @@ FILTERS: Registry[Filter[Any]] = Registry(
         "oracle": Oracle,
         "distance-to-global": DistanceToGlobal,
         "persistence": Persistence,
+        "flanders-reference": FlandersReference,
         "fldetector-lagged": FLDetectorLagged,
     },
 )
@@ -134,6 +140,8 @@ AGGREGATORS: Registry[Aggregator] = Registry(
 PREAGGREGATORS: Registry[PreAggregator] = Registry(
     "pre-aggregator", {"nnm": Nnm, "bucketing": Bucketing, "norm-clipping": NormClipping}
 )
+LOOKS: Registry[Look] = Registry("look", {"everything": Everything, "sample": Sample, "sketch": Sketch})
+"""Which parameters `Flanders` looks at."""
 _REGISTRIES = {
     "attacks": ("flanders.catalog", "ATTACKS"),
     "poisons": ("flanders.simulation", "DATA_POISONS"),

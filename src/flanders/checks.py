@@ -1,4 +1,4 @@
-"""What users pass, checked: errors that say what was asked, what was found and what to do."""
+"""Checks of what users pass. The errors say what was asked, what was found and what to do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 
 class InputError(ValueError):
-    """What the caller passed cannot be used; the message says what was asked, found, and to do."""
+    """What the caller passed cannot be used. The message says what was asked, what was found and what to do."""
 
 
 def check_number(
@@ -26,7 +26,7 @@ def check_number(
         raise InputError(f"The `{name}` parameter of {caller} must be {kind} {span}. Got {value!r} instead.")
 
 
-def check_choice(caller: str, name: str, value: Any, choices: Sequence[str]) -> None:
+def check_choice(caller: str, name: str, value: object, choices: Sequence[str]) -> None:
     """Complain unless `value` is one of `choices`."""
     if value not in choices:
         raise InputError(
@@ -35,14 +35,24 @@ def check_choice(caller: str, name: str, value: Any, choices: Sequence[str]) -> 
         )
 
 
+def check_instance(caller: str, name: str, value: object, kind: type, example: str) -> None:
+    """Complain unless `value` is a `kind`; `example` shows how one is written."""
+    if not isinstance(value, kind):
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
+        raise InputError(
+            f"The `{name}` parameter of {caller} must be {article} {kind.__name__}, e.g. {example}. "
+            f"Got {value!r} instead."
+        )
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a guess at a misspelt name, as a sentence to append, or nothing."""
+    """Return a guess at a misspelt name, as a sentence to append, or an empty string."""
     guess = difflib.get_close_matches(name, list(known), n=1)
     return f" Did you mean {guess[0]!r}?" if guess else ""
 
 
 def resolve_count(value: float, m: int) -> int:
-    """Turn a number of clients into itself, a fraction of the `m` into `ceil(fraction * m)`."""
+    """Return a number of clients as it is, and a fraction of the `m` clients as `ceil(fraction * m)`."""
     if isinstance(value, int | np.integer):
         return int(value)
     return math.ceil(round(value * m, 9))  # the rounding keeps 0.28 * 25 at 7

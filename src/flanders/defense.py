@@ -14,7 +14,7 @@ import numpy as np
 
 from flanders.aggregators import Aggregator, FedAvg
 from flanders.arrays import Array, IntVector, copied
-from flanders.checks import InputError
+from flanders.checks import InputError, check_instance
 from flanders.filters import Filter, Fingerprint, Scores
 from flanders.linalg.products import usable_rows
 from flanders.record import ClientRecord, Fate
@@ -70,7 +70,7 @@ def defend(
     aggregate: Callable[[IntVector], Array],
     fallback: Callable[[IntVector], Array] | None = None,
 ) -> Outcome:
-    """Protect one round: score the clients, select whom to keep, aggregate them, remember the round.
+    """Protect one round: score the clients, select which to keep, aggregate their models, remember the round.
 
     `aggregate` turns the kept rows into a model. `fallback` takes its place while the filter cannot judge yet. Rows
     that are not finite are left out first. If nobody is kept, the global model stays.
@@ -93,7 +93,7 @@ def defend(
     return _outcome(round_, model, usable[kept], usable, scores, after, note)
 
 
-def checked_scores(filter: Filter[Any], scores: Any, seen: Round) -> Scores | None:
+def checked_scores(filter: Filter[Any], scores: object, seen: Round) -> Scores | None:
     """Return what a filter has scored, or say that it is not a score for each client."""
     if scores is None:
         return None
@@ -108,7 +108,7 @@ def checked_scores(filter: Filter[Any], scores: Any, seen: Round) -> Scores | No
     return scores
 
 
-def checked_rows(filter: Filter[Any], rows: Any, m: int) -> IntVector:
+def checked_rows(filter: Filter[Any], rows: object, m: int) -> IntVector:
     """Return the rows that a filter keeps, or say that they are none of the round's."""
     kept = np.asarray(rows)
     whole = kept.ndim == 1 and (kept.size == 0 or kept.dtype.kind in "iu")
@@ -130,7 +130,7 @@ def usable_clients(round_: Round) -> IntVector:
 
 
 def _outcome(
-    round_: Round, model: Array, kept: IntVector, usable: IntVector, scores: Scores | None, state: Any, note: str
+    round_: Round, model: Array, kept: IntVector, usable: IntVector, scores: Scores | None, state: object, note: str
 ) -> Outcome:
     if kept.size == 0:
         log.warning("%s", note)
@@ -169,11 +169,11 @@ class DefenseState:
 
     filter: str
     """The filter that made the memory, with its parameters. Another filter cannot go on from it."""
-    memory: Any
+    memory: object
     """The filter's own memory."""
     model: Array
     """The last global model."""
-    generator: dict[str, Any]
+    generator: dict[str, object]
     """Where the aggregator's random numbers stand."""
 
 
@@ -183,7 +183,7 @@ class Defense:
     Parameters
     ----------
     filter
-        Decides whom to keep. Default: `Fingerprint()`, which needs no number of attackers.
+        Decides which clients to keep. Default: `Fingerprint()`, which needs no number of attackers.
     aggregator
         Turns the kept models into one. Default: the weighted average.
     fallback
@@ -213,19 +213,13 @@ class Defense:
         seed: int | None = None,
         streams: tuple[np.random.Generator, np.random.Generator] | None = None,
     ) -> None:
-        for name, value, kind in (
-            ("filter", filter, Filter),
-            ("aggregator", aggregator, Aggregator),
-            ("fallback", fallback, Aggregator),
-        ):
-            if value is not None and not isinstance(value, kind):
-                raise InputError(
-                    f"The `{name}` parameter of Defense must be a {kind.__name__}, e.g. "
-                    f"{'Flanders(keep=0.8)' if kind is Filter else 'Median()'}. Got {value!r} instead."
-                )
         self.filter: Filter[Any] = Fingerprint() if filter is None else filter
         self.aggregator = FedAvg() if aggregator is None else aggregator
         self.fallback = fallback
+        check_instance("Defense", "filter", self.filter, Filter, "Flanders(keep=0.8)")
+        check_instance("Defense", "aggregator", self.aggregator, Aggregator, "Median()")
+        if fallback is not None:
+            check_instance("Defense", "fallback", fallback, Aggregator, "Median()")
         for_filter, self._rng = np.random.default_rng(seed).spawn(2) if streams is None else streams
         self.state: Any = self.filter.init(for_filter)
         self._name = described(self.filter)
@@ -235,7 +229,7 @@ class Defense:
         self,
         updates: Array,
         clients: Iterable[ClientId] | None = None,
-        weights: Any = None,
+        weights: Iterable[float] | None = None,
         *,
         global_model: Array = None,
         root: Array = None,

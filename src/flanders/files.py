@@ -1,20 +1,61 @@
-"""Writing where the user said, or saying why that cannot be."""
+"""Writing files: whole or not at all, and only where the user may write."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from flanders.checks import InputError
 
 DATABASE = b"SQLite format 3\0"
-"""How a results file begins."""
+"""The first bytes of a results file."""
+
+
+@contextlib.contextmanager
+def atomic(path: str | os.PathLike[str], *, private: bool = False) -> Iterator[BinaryIO]:
+    """Open a file that replaces `path` when the block ends, or is removed if the block fails.
+
+    A reader sees the old file or the new one, never half of it. The file and its folder are flushed to the disk, so
+    the new file is there after a power failure, too. With `private`, only the owner can read it.
+    """
+    target = Path(path)
+    part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, target)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    sync_folder(target.parent)
+
+
+def write_atomically(path: str | os.PathLike[str], data: bytes | str, *, private: bool = False) -> None:
+    """Write all of a file or, if anything fails, nothing; text is written as UTF-8."""
+    with atomic(path, private=private) as file:
+        file.write(data.encode() if isinstance(data, str) else data)
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush a folder's list of files to the disk, where the system can do that."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 @contextlib.contextmanager
 def writing(folder: Path, named: str = "") -> Iterator[None]:
-    """Make a folder if need be; inside, whatever keeps files from being written there becomes one sentence.
+    """Make a folder if it is missing; turn any failure to write inside the block into one sentence.
 
     `named` is the path that the user gave, where that is not the folder.
     """
@@ -27,7 +68,7 @@ def writing(folder: Path, named: str = "") -> Iterator[None]:
 
 
 def check_target(path: Path) -> None:
-    """Complain where a file is not to be written: its folder is missing, or results would be lost."""
+    """Complain if a file cannot be written to `path`, or if it would overwrite results."""
     folder = path.absolute().parent
     if not folder.is_dir():
         raise InputError(f"{path} cannot be written: there is no folder {folder}. Make it, or choose another.")

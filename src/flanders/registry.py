@@ -1,4 +1,4 @@
-"""Names for everything that can be chosen: `attacks`, `filters`, `aggregators`, `preaggregators`."""
+"""A table of names for classes, from which specs and the command line make objects."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """What a registry can say of one of its entries."""
+    """The description of an entry of a registry."""
 
     name: str
     summary: str
-    parameters: dict[str, Any]
+    parameters: dict[str, object]
     """Each parameter and its default; `REQUIRED` where it has none."""
 
 
@@ -26,7 +26,7 @@ REQUIRED = "required"
 
 
 class UnknownNameError(InputError, KeyError):
-    """A registry has no entry of that name; a KeyError too, as of any mapping."""
+    """A registry has no entry of that name. It is a KeyError too, as for any mapping."""
 
     __str__ = Exception.__str__  # a KeyError would quote the message
 
@@ -83,8 +83,8 @@ class Registry(Generic[T], Mapping[str, type[T]]):
         """Return the name, the first sentence of the docstring and the parameters of an entry."""
         entry = self[name]
         summary = (inspect.getdoc(entry) or "").split("\n\n")[0].replace("\n", " ")
-        parameters = {}
-        for field in dataclasses.fields(entry):  # type: ignore[arg-type]
+        parameters: dict[str, object] = {}
+        for field in dataclasses.fields(entry) if dataclasses.is_dataclass(entry) else ():
             if field.default is not dataclasses.MISSING:
                 parameters[field.name] = field.default
             elif field.default_factory is not dataclasses.MISSING:
@@ -93,7 +93,7 @@ class Registry(Generic[T], Mapping[str, type[T]]):
                 parameters[field.name] = REQUIRED
         return Entry(name, summary, parameters)
 
-    def name_of(self, entry: Any) -> str:
+    def name_of(self, entry: object) -> str:
         """Return the name under which the class of `entry` is registered."""
         for name, kind in self._entries.items():
             if type(entry) is kind:

@@ -5,9 +5,10 @@ One shape throughout: `(m, d)`, a row per client. The paper writes the transpose
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from types import ModuleType
 
 import array_api_compat
 import numpy as np
@@ -18,59 +19,66 @@ from flanders.checks import InputError
 ClientId = int | str
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Round:
     """What the server holds at the end of a round: one local model a client, and where they started.
 
     Parameters
     ----------
     updates
-        The local models, `(m, d)`, float32 or float64. Clients that send displacements
-        instead of models fit as they are: leave `global_model` out and it is zero.
+        The local models, `(m, d)`, float32 or float64. If clients send displacements from the global model instead
+        of models, pass these and leave `global_model` out.
     clients
-        Who sent each row: unique ints or strings. Default: the row numbers.
+        The id of the client of each row: unique ints or strings. Default: the row numbers.
     weights
         How much each client counts, usually its number of examples. Default: ones.
     global_model
         The model the round started from, `(d,)`. Default: zeros.
     root
         The server's own displacement from `global_model`, trained on trusted data, `(d,)`.
-        Only rules that ask for it (`fltrust`) use it.
+        Only the aggregator `fltrust` uses it.
     layers
-        The number of parameters of each layer, by its name, in the order of a row. Nothing is decided by it, but a
-        filter that can tell where an update is abnormal says so by these names.
+        The number of parameters of each tensor, by its name, in the order of a row. Filters use it to say in which
+        layer an update is abnormal, or to look at some layers alone.
     """
 
     updates: Array
-    clients: tuple[ClientId, ...] = ()
-    weights: FloatVector = None  # type: ignore[assignment]
-    global_model: Array = None
-    root: Array = None
-    layers: Mapping[str, int] = field(default_factory=dict)
+    clients: tuple[ClientId, ...]
+    weights: FloatVector
+    global_model: Array
+    root: Array
+    layers: Mapping[str, int]
 
-    def __post_init__(self) -> None:
-        xp, device = check_matrix(self.updates)
-        m, d = self.updates.shape
+    def __init__(
+        self,
+        updates: Array,
+        clients: Iterable[ClientId] | None = None,
+        weights: Iterable[float] | None = None,
+        global_model: Array = None,
+        root: Array = None,
+        layers: Mapping[str, int] | None = None,
+    ) -> None:
+        xp, device = check_matrix(updates)
+        m, d = updates.shape
         set_ = object.__setattr__
-        set_(self, "updates", without_graph(self.updates))
-        set_(self, "clients", check_clients(self.clients, m))
-        set_(self, "weights", check_weights(self.weights, m))
-        if self.global_model is None:
-            set_(self, "global_model", xp.zeros(d, dtype=self.updates.dtype, device=device))
+        set_(self, "updates", without_graph(updates))
+        set_(self, "clients", check_clients(clients, m))
+        set_(self, "weights", check_weights(weights, m))
+        if global_model is None:
+            set_(self, "global_model", xp.zeros(d, dtype=updates.dtype, device=device))
         else:
-            set_(self, "global_model", check_vector(self.global_model, "global_model", self.updates))
-        if self.root is not None:
-            set_(self, "root", check_vector(self.root, "root", self.updates))
-        check_layers(self.layers, d)
+            set_(self, "global_model", check_vector(global_model, "global_model", updates))
+        set_(self, "root", None if root is None else check_vector(root, "root", updates))
+        set_(self, "layers", check_layers(layers, d))
 
     def by_client(self) -> IntVector:
-        """Return the rows in the order of their clients' ids, whoever came first."""
+        """Return the rows in the order of their clients' ids."""
         return by_name(self.clients)
 
     def take(self, rows: Sequence[int] | IntVector) -> Round:
         """Return the round of these rows alone, in this order; the round itself if that is all of them.
 
-        Should only clients of weight zero be left, they count alike.
+        If only clients of weight zero are left, each gets weight one.
         """
         index = np.flatnonzero(rows) if np.asarray(rows).dtype == bool else np.asarray(rows, dtype=np.int64)
         if index.shape == (len(self.clients),) and bool(np.all(index == np.arange(index.size))):
@@ -100,13 +108,46 @@ class Round:
         )
 
 
+def sizes_of_layers(tensors: Mapping[str, int]) -> tuple[int, ...]:
+    """Return the size of each layer, from the sizes of the tensors in the order of a row.
+
+    A layer is a run of tensors with the same owner, the name before the last dot. A tensor without a dot in its
+    name is a layer of its own.
+
+    Examples
+    --------
+    >>> sizes_of_layers({"conv.weight": 9, "conv.bias": 1, "scale": 3})
+    (10, 3)
+    """
+    runs = itertools.groupby(tensors, key=lambda name: name.rpartition(".")[0] or name)
+    return tuple(sum(tensors[name] for name in run) for _, run in runs)
+
+
+def last_layer_of(tensors: Mapping[str, int], *, without_owner: int = 1) -> slice:
+    """Return where the last layer lies in a row: the last tensors with the same owner (see `sizes_of_layers`).
+
+    If the last tensor has no dot in its name, the last `without_owner` tensors are taken.
+
+    Examples
+    --------
+    >>> last_layer_of({"conv.weight": 9, "conv.bias": 1, "fc.weight": 4, "fc.bias": 2})
+    slice(10, 16, None)
+    >>> last_layer_of({"w1": 9, "w2": 4, "b2": 2}, without_owner=2)
+    slice(9, 15, None)
+    """
+    names, d = list(tensors), sum(tensors.values())
+    owned = "." in names[-1]
+    size = sizes_of_layers(tensors)[-1] if owned else sum(tensors[name] for name in names[-without_owner:])
+    return slice(d - size, d)
+
+
 def by_name(clients: Sequence[ClientId]) -> IntVector:
     """Return the positions of client ids in the order of the ids, ints before strings."""
     key = [(type(client).__name__, client) for client in clients]
     return np.array(sorted(range(len(key)), key=key.__getitem__), dtype=np.int64)
 
 
-def check_matrix(updates: Array) -> tuple[Any, Any]:
+def check_matrix(updates: Array) -> tuple[ModuleType, object]:
     """Return the namespace and device of an `(m, d)` float array, or say what is wrong with it."""
     if not array_api_compat.is_array_api_obj(updates):
         raise InputError(
@@ -139,14 +180,14 @@ def check_vector(vector: Array, name: str, updates: Array) -> Array:
             f"`{name}` must have shape (parameters,)=({d},), got {found}. "
             "It is one flattened model, as long as a row of `updates`."
         )
-    vector = check_kind(vector, name, updates)
+    vector = check_same_kind(vector, name, updates)
     xp = array_api_compat.array_namespace(vector)
     if not bool(xp.all(xp.isfinite(vector))):
         raise InputError(f"`{name}` holds NaN or infinite values. Restart from the last finite model.")
     return vector
 
 
-def check_kind(array: Array, name: str, updates: Array) -> Array:
+def check_same_kind(array: Array, name: str, updates: Array) -> Array:
     """Return an array of the library and device of `updates`, in their dtype, or complain."""
     try:
         xp = array_api_compat.array_namespace(updates, array)
@@ -176,10 +217,10 @@ def check_continued(round_: Round, remembered: Array) -> None:
         )
 
 
-def check_layers(layers: Mapping[str, int], d: int) -> None:
-    """Complain unless the layers' sizes are whole numbers that add up to `d`, or there are none."""
+def check_layers(layers: Mapping[str, int] | None, d: int) -> Mapping[str, int]:
+    """Return the layers' sizes, or complain unless they are whole numbers that add up to `d`."""
     if not layers:
-        return
+        return {}
     sizes = list(layers.values()) if isinstance(layers, Mapping) else []
     if not sizes or not all(isinstance(size, int | np.integer) and size >= 0 for size in sizes):
         raise InputError(f"`layers` must be a number of parameters for each layer, by its name. Got {layers!r}.")
@@ -188,6 +229,7 @@ def check_layers(layers: Mapping[str, int], d: int) -> None:
             f"`layers` must name all {d} parameters of a row, but their sizes add up to "
             f"{sum(sizes)}. Leave it out, or list every tensor of the model in its order."
         )
+    return layers
 
 
 def check_clients(clients: Iterable[ClientId] | None, m: int) -> tuple[ClientId, ...]:
@@ -209,7 +251,7 @@ def check_clients(clients: Iterable[ClientId] | None, m: int) -> tuple[ClientId,
     return ids
 
 
-def check_weights(weights: Any, m: int) -> FloatVector:
+def check_weights(weights: Iterable[float] | None, m: int) -> FloatVector:
     """Return `m` non-negative float64 weights with a positive sum."""
     if weights is None:
         return np.ones(m)

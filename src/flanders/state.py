@@ -1,18 +1,17 @@
-"""A filter's memory (or an attack's) in one file and back, bit for bit.
+"""The memory of a filter or an attack, written to a file and read back bit for bit.
 
-The file is a NumPy `.npz` archive: the arrays, and their arrangement as JSON. Nothing in it is
-executed when it is read.
+The file is a NumPy `.npz` archive: the arrays, and their arrangement as JSON. Reading it executes nothing.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import os
-import tempfile
 import zipfile
-from pathlib import Path
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any, BinaryIO, TypeVar
 
 import array_api_compat
 import numpy as np
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 from flanders.arrays import Array, to_numpy
 from flanders.checks import InputError
+from flanders.files import atomic
 
 FORMAT = "flanders-state-1"
 C = TypeVar("C", bound=type)
@@ -32,56 +32,77 @@ def saveable(cls: C) -> C:
     return cls
 
 
-def save_state(path: str | os.PathLike[str], state: Any) -> None:
+def save_state(path: str | os.PathLike[str], state: object) -> None:
     """Write a state to a file, all of it or, if anything fails, none of it."""
-    arrays: list[NDArray[Any]] = []
-    tree = {"format": FORMAT, "state": _encode(state, arrays)}
-    text = np.frombuffer(json.dumps(tree).encode(), dtype=np.uint8)
-    target = Path(path)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=target.name, suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez(file, tree=text, **{f"a{i}": a for i, a in enumerate(arrays)})  # type: ignore[arg-type]
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    with atomic(path, private=True) as file:  # a state holds the secret seed of its filter
+        _write(file, state)
 
 
 def load_state(path: str | os.PathLike[str], like: Array = None) -> Any:
     """Read a state back.
 
-    `like` is any array of the library and device on which the rounds run; a state that was
+    `like` is any array of the library and device on which the rounds run. A state that was
     saved from NumPy rounds needs none.
     """
     try:
-        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
-            tree = json.loads(bytes(file["tree"]))
-            arrays = {name: file[name] for name in file.files if name != "tree"}
+        with open(path, "rb") as file:
+            return _read(file, str(path), like)
     except FileNotFoundError:
         raise InputError(f"There is no state file at {path}.") from None
+    except OSError as error:
+        raise _unreadable(str(path), error) from error
+
+
+def state_to_bytes(state: object) -> bytes:
+    """Return what `save_state` would write."""
+    buffer = io.BytesIO()
+    _write(buffer, state)
+    return buffer.getvalue()
+
+
+def state_from_bytes(data: bytes, like: Array = None) -> Any:
+    """Return the state that `state_to_bytes` was given; see `load_state` for `like`."""
+    return _read(io.BytesIO(data), "The saved state", like)
+
+
+def _write(file: BinaryIO, state: object) -> None:
+    arrays: list[NDArray[Any]] = []
+    tree = {"format": FORMAT, "state": _encode(state, arrays)}
+    text = np.frombuffer(json.dumps(tree).encode(), dtype=np.uint8)
+    save: Callable[..., None] = np.savez
+    save(file, tree=text, **{f"a{i}": array for i, array in enumerate(arrays)})
+
+
+def _read(file: BinaryIO, name: str, like: Array) -> Any:
+    """Return the state in an open file; `name` is what messages call it."""
+    try:
+        with np.load(file, allow_pickle=False) as archive:
+            tree = json.loads(bytes(archive["tree"]))
+            arrays = {key: archive[key] for key in archive.files if key != "tree"}
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path} is not a readable state file ({error}). Restore it from a copy.") from error
+        raise _unreadable(name, error) from error
     found = tree.get("format") if isinstance(tree, dict) else None
     if found != FORMAT:
-        raise InputError(f"{path} has the format {found!r}; this version reads {FORMAT!r}.")
+        raise InputError(f"{name} has the format {found!r}; this version reads {FORMAT!r}.")
     try:
         return _decode(tree["state"], arrays, like)
     except (AttributeError, KeyError, TypeError) as error:
         raise InputError(
-            f"{path} does not hold what this version remembers ({type(error).__name__}: {error}). Load it with the "
+            f"{name} does not hold what this version remembers ({type(error).__name__}: {error}). Load it with the "
             "version that wrote it, or start from an empty memory."
         ) from error
 
 
-def _encode(value: Any, arrays: list[NDArray[Any]]) -> Any:
+def _unreadable(name: str, error: Exception) -> InputError:
+    return InputError(f"{name} is not a readable state file ({error}). Restore it from a copy.")
+
+
+def _encode(value: object, arrays: list[NDArray[Any]]) -> object:
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, bool | int | float | str):
         return {"float": value.hex()} if isinstance(value, float) else value
-    if array_api_compat.is_array_api_obj(value) and not getattr(value.dtype, "hasobject", False):
+    if array_api_compat.is_array_api_obj(value) and not getattr(getattr(value, "dtype", None), "hasobject", False):
         library = type(value).__module__.partition(".")[0]
         arrays.append(to_numpy(value))
         return {"array": f"a{len(arrays) - 1}", "library": library}

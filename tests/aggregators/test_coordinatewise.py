@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from flanders.aggregators import FedAvg, MeanAroundMedian, Median, TrimmedMean
-from flanders.aggregators.coordinatewise import mean_around_median
 from flanders.checks import InputError
+from flanders.linalg.columns import means_around_median
 from flanders.round import Round
 
 matrices = hnp.arrays(
@@ -111,7 +111,7 @@ def test_trimming_everyone_is_an_error_that_says_how_far_to_go(m) -> None:
 
 
 def second_half_of_bulyan(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    return mean_around_median(rows, 20, np.arange(20, 80))
+    return means_around_median(rows, 20, np.arange(20, 80))
 
 
 @pytest.mark.parametrize(

@@ -66,27 +66,31 @@ def test_slow_drift_is_honest_until_somebody_moves() -> None:
 
 @pytest.mark.parametrize("start", [1, 4])
 def test_on_off_attacks_and_behaves_in_turn_from_its_first_poisoned_round_on(start: int) -> None:
-    added = play(OnOff(on=2, off=3, base="sign-flip"), [random_view(seed) for seed in range(15)], start)
+    added = play(
+        OnOff(on=2, off=3, base=ATTACKS.make("sign-flip")), [random_view(seed) for seed in range(15)], start
+    )
     poisoned = [number for number, row in enumerate(added, 1) if row.any()]
     assert poisoned == [n for n in range(start, 16) if (n - start) % 5 < 2]
 
 
 def test_on_off_sends_in_its_turn_what_its_base_sends_with_the_same_memory() -> None:
     views = [random_view(seed) for seed in range(4)]
-    np.testing.assert_array_equal(play(OnOff(on=9, base="budget"), views), play(ATTACKS.make("budget"), views))
+    np.testing.assert_array_equal(
+        play(OnOff(on=9, base=ATTACKS.make("budget")), views), play(ATTACKS.make("budget"), views)
+    )
 
 
 def test_the_base_of_on_off_sees_what_was_sent_in_the_honest_rounds() -> None:
     base, views = ATTACKS.make("budget"), [random_view(seed) for seed in range(3)]
     first = base.remember(views[0], base.craft(views[0], RNG))
     second = base.remember(replace(views[1], memory=first), views[1].own)
-    third = play(OnOff(on=1, off=1, base="budget"), views)[2]
+    third = play(OnOff(on=1, off=1, base=ATTACKS.make("budget")), views)[2]
     np.testing.assert_array_equal(third, base.craft(replace(views[2], memory=second), RNG) - views[2].own)
 
 
 def test_on_off_without_honest_rounds_is_its_base() -> None:
     views = [random_view(seed) for seed in range(3)]
-    np.testing.assert_array_equal(play(OnOff(on=1, off=0, base="lie"), views), play(Lie(), views))
+    np.testing.assert_array_equal(play(OnOff(on=1, off=0, base=Lie()), views), play(Lie(), views))
 
 
 def test_kept_signature_shifts_each_client_by_what_lie_shifts_the_mean() -> None:
@@ -129,13 +133,13 @@ def test_noisy_clones_are_as_far_off_the_base_attack_as_they_were_told_and_from_
 
 def test_noisy_clones_without_noise_are_their_base() -> None:
     view = random_view()
-    np.testing.assert_array_equal(NoisyClones(noise=0, base="lie")(view), Lie()(view))
+    np.testing.assert_array_equal(NoisyClones(noise=0, base=Lie())(view), Lie()(view))
 
 
 def test_noisy_clones_of_an_attack_with_a_memory_share_it() -> None:
     views = [random_view(seed) for seed in range(3)]
     static = play(ATTACKS.make("static"), views)
-    noisy = play(NoisyClones(noise=1e-6, base="static"), views)
+    noisy = play(NoisyClones(noise=1e-6, base=ATTACKS.make("static")), views)
     np.testing.assert_allclose(noisy, static, atol=1e-3)
 
 
@@ -146,7 +150,7 @@ def test_nobody_counts_as_malicious_in_a_round_in_which_the_attacker_rests():
 
 
 def test_clones_of_an_attack_that_rests_rest_too():
-    attack, memory, rested = NoisyClones(base="on-off"), None, []
+    attack, memory, rested = NoisyClones(base=ATTACKS.make("on-off")), None, []
     for _ in range(5):
         view = replace(random_view(), memory=memory)
         sent = attack.craft(view, np.random.default_rng(0))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from flanders.attacks import Opt, OptTrimmedMean, View
-from flanders.attacks.rows import simulated_copies
+from flanders.attacks.crafting import simulated_copies
 from flanders.linalg.neighbours import krum_scores
 from flanders.linalg.products import squared_distances
 

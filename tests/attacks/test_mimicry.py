@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from flanders.attacks import Mimic, Static, View
+from flanders.attacks import Ipm, Mimic, Static, View
 from flanders.checks import InputError
 
 BENIGN = np.array([[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]])
@@ -56,6 +56,6 @@ def test_static_does_not_take_an_honest_round_before_the_attack_for_its_own() ->
 
 
 def test_static_can_freeze_any_attack() -> None:
-    assert np.array_equal(Static(base="ipm")(VIEW), [[-1.0, -1.0], [-1.0, -1.0]])
-    with pytest.raises(InputError, match="Did you mean 'ipm'"):
+    assert np.array_equal(Static(base=Ipm())(VIEW), [[-1.0, -1.0], [-1.0, -1.0]])
+    with pytest.raises(InputError, match="`base` parameter of Static must be an Attack"):
         Static(base="imp")

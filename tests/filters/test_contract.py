@@ -8,21 +8,40 @@ import numpy as np
 import pytest
 import torch
 
-from flanders import FILTERS, Defense, InputError, Round, defend, load_state, save_state
+from flanders import (
+    FILTERS,
+    Als,
+    Defense,
+    Fingerprint,
+    Flanders,
+    InputError,
+    Round,
+    Sample,
+    Sketch,
+    defend,
+    load_state,
+    save_state,
+)
 
-PARAMETERS = {"flanders": {"keep": 0.7}}
+PARAMETERS = {"flanders": {"keep": 0.7}, "flanders-reference": {"keep": 0.7}}
+LAYERS = {"body.weight": 40, "body.bias": 5, "head.weight": 12, "head.bias": 3}
 VARIANTS = {
+    "fingerprint": [{}, {"max_false_positive_rate": 0.2, "min_survivors": 0.5}],
     "flanders": [
         {"keep": 0.7},
         {"threshold": 0.5},
-        {"keep": 0.7, "method": "reference", "sample": 20, "iterations": 20},
         {"keep": 0.7, "order": 2, "window": 3},
-        {"keep": 0.7, "sample": 20},
-        {"keep": 0.7, "sample": 20, "redraw": True},
-        {"keep": 0.7, "sketch": 64, "sketches": 2},
+        {"keep": 0.7, "look": Sample(20)},
+        {"keep": 0.7, "look": Sample(20, "variance")},
+        {"keep": 0.7, "look": Sample(10, "last-layer")},
+        {"keep": 0.7, "look": Sample(20, "per-layer")},
+        {"keep": 0.7, "look": Sample(20, redraw=True)},
+        {"keep": 0.7, "look": Sketch(64, repeats=2)},
+        {"keep": 0.7, "solver": Als(refit_every=2)},
         {"keep": 0.7, "distance": "l1"},
         {"keep": 0.7, "amend_with": "global"},
     ],
+    "flanders-reference": [{"keep": 0.7, "sample": 20, "iterations": 20}, {"threshold": 0.5, "sample": 20}],
     "fldetector": [{}, {"keep": 0.7, "window": 3}],
     "fldetector-lagged": [{}, {"keep": 0.7, "window": 3}],
     "dnc": [{}, {"keep": 0.7, "sample": 20}],
@@ -51,7 +70,7 @@ def outcomes(filter_, convert=np.asarray, order=None, dtype=np.float64):
     found = []
     for models in rounds(dtype):
         rows = np.arange(10) if order is None else order
-        found.append(defense(convert(models[rows]), [names[i] for i in rows]))
+        found.append(defense(convert(models[rows]), [names[i] for i in rows], layers=LAYERS))
     return found
 
 
@@ -101,10 +120,10 @@ def test_the_callers_arrays_are_neither_changed_nor_kept(name, parameters):
     clean, reused = Defense(filter_, seed=1), Defense(filter_, seed=1)
     for models in rounds():
         before = models.copy()
-        expected = clean(models)
+        expected = clean(models, layers=LAYERS)
         np.testing.assert_array_equal(models, before)
         buffer = models.copy()
-        found = reused(buffer)
+        found = reused(buffer, layers=LAYERS)
         assert found.dropped == expected.dropped
         np.testing.assert_array_equal(found.model, expected.model)
         buffer[:] = np.nan
@@ -117,7 +136,8 @@ def test_the_global_model_may_be_updated_in_place(name, parameters):
     clean, reused = Defense(filter_, seed=1), Defense(filter_, seed=1)
     before, buffer = np.zeros(60), np.zeros(60)
     for models in rounds():
-        expected, found = clean(models, global_model=before.copy()), reused(models, global_model=buffer)
+        expected = clean(models, global_model=before.copy(), layers=LAYERS)
+        found = reused(models, global_model=buffer, layers=LAYERS)
         assert found.dropped == expected.dropped
         if expected.scores is not None:
             np.testing.assert_array_equal(found.scores.values, expected.scores.values)
@@ -127,9 +147,10 @@ def test_the_global_model_may_be_updated_in_place(name, parameters):
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [
+        ("fingerprint", {}),
         ("flanders", {"keep": 0.7}),
-        ("flanders", {"keep": 0.7, "refit_every": 2}),
-        ("flanders", {"keep": 0.7, "sketch": 64}),
+        ("flanders", {"keep": 0.7, "solver": Als(refit_every=2)}),
+        ("flanders", {"keep": 0.7, "look": Sketch(64)}),
         ("flanders", {"keep": 0.7, "distance": "l1"}),
         ("fldetector", {}),
         ("persistence", {}),
@@ -151,7 +172,7 @@ def test_a_state_saved_and_loaded_goes_on_bit_for_bit(name, parameters, tmp_path
     state = filter_.init(np.random.default_rng(2))
     copy = state
     for models in rounds(np.float32):
-        round_ = Round(convert(models))
+        round_ = Round(convert(models), layers=LAYERS)
         aggregate = lambda rows, r=round_: r.take(rows).updates[0, :]  # noqa: E731
         one = defend(filter_, state, round_, aggregate)
         two = defend(filter_, copy, round_, aggregate)
@@ -188,7 +209,7 @@ def test_a_state_is_never_changed_in_place(name, parameters, tmp_path):
     filter_ = FILTERS.make(name, **parameters)
     state = filter_.init(np.random.default_rng(2))
     for models in rounds():
-        round_ = Round(models)
+        round_ = Round(models, layers=LAYERS)
         save_state(tmp_path / "before.npz", state)
         outcome = defend(filter_, state, round_, lambda rows, m=models: m[rows].mean(axis=0))
         assert_same(load_state(tmp_path / "before.npz"), state)
@@ -210,7 +231,7 @@ def test_one_client_alone_in_a_round_is_handled(name, parameters):
     parameters = {**parameters, **({"num_malicious": 0} if name == "dnc" else {})}
     defense = Defense(FILTERS.make(name, **parameters), seed=0)
     for models in rounds():
-        outcome = defense(models[:1], ["only"])
+        outcome = defense(models[:1], ["only"], layers=LAYERS)
         assert np.all(np.isfinite(outcome.model))
 
 
@@ -221,10 +242,44 @@ def test_an_unknown_parameter_is_an_error_with_a_guess(name):
         FILTERS.make(name, keeep=3)
 
 
-def test_the_filters_of_the_paper_and_the_controls_are_there():
+@pytest.mark.parametrize(
+    "name", [name for name in FILTERS if FILTERS.make(name, **PARAMETERS.get(name, {})).init()]
+)
+def test_a_state_that_another_filter_made_is_refused(name):
+    filter_ = FILTERS.make(name, **PARAMETERS.get(name, {}))
+    other = Flanders(keep=3) if name != "flanders" else Fingerprint()
+    state, round_ = other.init(np.random.default_rng(0)), Round(np.ones((4, 3)))
+    with pytest.raises(InputError, match=rf"goes on from a \w+State.*Got {type(other).__name__}State instead"):
+        filter_.score(state, round_)
+    with pytest.raises(InputError, match=r"goes on from a \w+State"):
+        filter_.amend(state, round_, np.arange(4), np.ones(3))
+
+
+@every_filter
+def test_a_file_that_another_filter_saved_is_refused_and_changes_nothing(name, parameters, tmp_path):
+    saved = Defense(seed=1) if name != "fingerprint" else Defense(Flanders(keep=4), seed=1)
+    defense = Defense(FILTERS.make(name, **parameters), seed=2)
+    for models in rounds(count=3):
+        saved(models)
+        defense(models, layers=LAYERS)
+    saved.save(tmp_path / "memory.npz")
+    before = defense.memory
+    with pytest.raises(InputError, match=r"memory\.npz: This memory was made by .* but the filter is"):
+        defense.load(tmp_path / "memory.npz")
+    assert_same(defense.memory, before)
+
+
+def test_the_paper_s_filter_refuses_what_the_default_filter_saved(tmp_path):
+    Defense().save(tmp_path / "memory.npz")
+    with pytest.raises(InputError, match=r"made by Fingerprint\(.*but the filter is Flanders\("):
+        Defense(Flanders(keep=4)).load(tmp_path / "memory.npz")
+
+
+def test_the_default_filter_comes_first_and_all_others_are_there():
+    assert type(Defense().filter) is next(iter(FILTERS.values()))
     assert list(FILTERS) == [
-        "flanders", "fldetector", "dnc", "kmeans", "krum", "keep-all", "oracle", "distance-to-global",
-        "persistence", "fldetector-lagged",
+        "fingerprint", "flanders", "fldetector", "dnc", "kmeans", "krum", "keep-all", "oracle",
+        "distance-to-global", "persistence", "flanders-reference", "fldetector-lagged",
     ]  # fmt: skip
     with pytest.raises(InputError, match="Did you mean 'fldetector'"):
         FILTERS.make("fldetektor")

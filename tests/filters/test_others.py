@@ -9,8 +9,9 @@ import pytest
 
 from flanders import Defense, DnCFilter, FLDetector, KMeans, Median, Persistence, Round
 from flanders.filters.fldetector import hessian_times
-from flanders.filters.forecast import probability as calibration
+from flanders.filters.forecast import calibration
 from flanders.linalg.clusters import line_clusters, num_clusters
+from flanders.linalg.robust import local_false_discovery_rate
 
 
 def test_the_hessian_estimate_satisfies_the_secant_equation_and_finds_a_quadratic(rng):
@@ -101,10 +102,10 @@ def test_the_gap_statistic_counts_well_separated_groups(rng):
 
 def test_honest_p_values_give_low_probabilities_and_in_a_mixture_the_filter_is_not_too_sure(rng):
     honest = rng.uniform(size=2000)
-    assert (1 - calibration.local_false_discovery_rate(honest)).mean() < 0.1
+    assert (1 - local_false_discovery_rate(honest)).mean() < 0.1
     truth = rng.uniform(size=4000) < 0.3
     p = np.where(truth, rng.beta(0.15, 8, size=4000), rng.uniform(size=4000))
-    chance = 1 - calibration.local_false_discovery_rate(p)
+    chance = 1 - local_false_discovery_rate(p)
     for low, high in ((0.0, 0.2), (0.2, 0.6), (0.6, 0.9), (0.9, 1.01)):
         inside = (chance >= low) & (chance < high)
         if inside.sum() > 50:
@@ -115,11 +116,11 @@ def test_honest_p_values_give_low_probabilities_and_in_a_mixture_the_filter_is_n
 
 def test_the_typical_score_cannot_be_dragged_by_a_majority():
     scores = np.full(20, np.e)
-    known = calibration.updated(calibration.Calibration(), scores, np.arange(20), 0.2)
+    known = calibration.calibrate(calibration.Calibration(), scores, np.arange(20), 0.2)
     assert known.location == pytest.approx(1.0)
-    assert calibration.typical(known, scores * 1.1, 0.2) == pytest.approx(1.0 + 0.3 * np.log(1.1))
-    assert calibration.typical(known, scores * 1e6, 0.2) == pytest.approx(1.15)
-    assert calibration.typical(known, scores / 1e6, 0.2) == pytest.approx(0.95)
+    assert calibration.typical_log_score(known, scores * 1.1, 0.2) == pytest.approx(1.0 + 0.3 * np.log(1.1))
+    assert calibration.typical_log_score(known, scores * 1e6, 0.2) == pytest.approx(1.15)
+    assert calibration.typical_log_score(known, scores / 1e6, 0.2) == pytest.approx(0.95)
 
 
 def test_fldetector_learns_the_curvature_from_how_the_aggregated_update_changed(rng):
@@ -163,7 +164,7 @@ def test_persistence_remembers_who_was_away(rng):
 
 def test_the_least_share_of_honest_clients_is_a_share_however_it_is_written():
     scores = np.exp(np.arange(11.0))
-    assert calibration.typical(calibration.Calibration(), scores, 1) == pytest.approx(5.0)
+    assert calibration.typical_log_score(calibration.Calibration(), scores, 1) == pytest.approx(5.0)
 
 
 @pytest.mark.parametrize("size", [1e3, 1e20, 1e37])

@@ -1,4 +1,4 @@
-"""Aggregation rules, and the pre-aggregators that can stand in front of them."""
+"""Aggregators, and the pre-aggregators that can stand in front of them."""
 
 from flanders.aggregators.aggregator import Aggregator, Chain, PreAggregator
 from flanders.aggregators.coordinatewise import MeanAroundMedian, Median, TrimmedMean

@@ -1,4 +1,4 @@
-"""What an aggregation rule is, and how rules and pre-aggregators compose."""
+"""What an aggregator is, and how aggregators and pre-aggregators compose."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flanders.round import Round
 class Aggregator(ABC):
     """Turns the models of a round into one.
 
-    A new rule is a frozen dataclass with `aggregate`, and one line in the registry.
+    A new aggregator is a frozen dataclass with `aggregate`, and one line in the catalog.
     """
 
     @abstractmethod
@@ -38,14 +38,14 @@ class Aggregator(ABC):
 
 
 class PreAggregator(ABC):
-    """Prepares the models of a round for the rule that comes next: `Nnm(b) | Krum(b)`."""
+    """Prepares the models of a round for the aggregator that comes next: `Nnm(b) | Krum(b)`."""
 
     @abstractmethod
     def prepare(self, round_: Round, rng: np.random.Generator) -> Round:
         """Return the round with other rows in it, not necessarily as many."""
 
-    def __or__(self, rule: Aggregator) -> Aggregator:
-        return Chain(self, rule) if isinstance(rule, Aggregator) else NotImplemented
+    def __or__(self, then: Aggregator) -> Aggregator:
+        return Chain(self, then) if isinstance(then, Aggregator) else NotImplemented
 
     def __call__(
         self,
@@ -55,7 +55,7 @@ class PreAggregator(ABC):
         global_model: Array | None = None,
         rng: np.random.Generator | None = None,
     ) -> Array:
-        """Prepare an `(m, d)` array as it is and return the new rows, memory of their own. All must be finite."""
+        """Prepare an `(m, d)` array as it is and return new rows. All rows must be finite."""
         round_ = round_of(self, updates, weights, global_model)
         prepared = self.prepare(round_, np.random.default_rng() if rng is None else rng)
         return copied(updates) if prepared is round_ else prepared.updates
@@ -63,7 +63,7 @@ class PreAggregator(ABC):
 
 @dataclass(frozen=True)
 class Chain(Aggregator):
-    """A pre-aggregator in front of a rule (or of another chain)."""
+    """A pre-aggregator in front of an aggregator (or of another chain)."""
 
     first: PreAggregator
     then: Aggregator
@@ -80,8 +80,8 @@ def round_of(
     global_model: Array | None,
     root: Array | None = None,
 ) -> Round:
-    """Return the round that these arrays are, or say which rows no rule can use."""
-    round_ = Round(updates, weights=weights, global_model=global_model, root=root)  # type: ignore[arg-type]
+    """Return the round that these arrays make, or say which rows no aggregator can use."""
+    round_ = Round(updates, weights=weights, global_model=global_model, root=root)
     bad = np.flatnonzero(~usable_rows(round_.updates))
     if bad.size:
         raise InputError(
@@ -92,14 +92,14 @@ def round_of(
 
 
 def mean_of(round_: Round, rows: IntVector, *, weighted: bool) -> Array:
-    """Return the mean of some rows; by weight if asked for, unless they have none."""
+    """Return the mean of some rows, by their weights if `weighted` and not all of these are zero."""
     chosen = np.zeros(round_.updates.shape[0])
     chosen[rows] = round_.weights[rows] if weighted and round_.weights[rows].any() else 1.0
     return mean(round_.updates, chosen)
 
 
 def minority(caller: str, num_malicious: float, m: int) -> int:
-    """Return b, or say that the honest clients are no majority."""
+    """Return b, or complain if the honest clients are no majority."""
     b = resolve_count(num_malicious, m)
     if 2 * b >= m:
         raise InputError(

@@ -1,17 +1,15 @@
-"""Rules that look at one parameter at a time: median, trimmed mean, mean around the median."""
+"""Aggregators that look at one parameter at a time: median, trimmed mean, mean around the median."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-import array_api_compat
 import numpy as np
 
 from flanders.aggregators.aggregator import Aggregator, minority
-from flanders.arrays import Array, FloatVector, IntVector, copied, like, on_host, widest
+from flanders.arrays import Array, FloatVector
 from flanders.checks import InputError, check_number
-from flanders.linalg.blocks import column_blocks, join, sorted_columns
+from flanders.linalg.columns import column_medians, means_around_median, trimmed_means, weighted_trimmed_means
 from flanders.round import Round
 
 
@@ -37,8 +35,8 @@ class Median(Aggregator):
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
         """Return the (weighted) median of each column."""
         if self.weighted and not is_uniform(round_.weights):
-            return weighted_trimmed_mean(round_, 0.5)
-        return join([median_of_sorted(s) for s in sorted_columns(round_.updates)], round_.updates)
+            return weighted_trimmed_means(round_.updates, round_.weights, 0.5)
+        return column_medians(round_.updates)
 
 
 @dataclass(frozen=True)
@@ -75,12 +73,8 @@ class TrimmedMean(Aggregator):
                 f"Lower `trim` to at most {(m - 1) // 2}, or keep more clients in the filter."
             )
         if self.weighted and not is_uniform(round_.weights):
-            return weighted_trimmed_mean(round_, trim / m)
-        pieces = []
-        for values in sorted_columns(round_.updates):
-            average = like(np.full(m - 2 * trim, 1 / (m - 2 * trim)), values)
-            pieces.append(values[:, trim : m - trim] @ average)
-        return join(pieces, round_.updates)
+            return weighted_trimmed_means(round_.updates, round_.weights, trim / m)
+        return trimmed_means(round_.updates, trim)
 
 
 @dataclass(frozen=True)
@@ -108,75 +102,9 @@ class MeanAroundMedian(Aggregator):
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
         """Return the mean of the values kept in each column."""
         m = round_.updates.shape[0]
-        return mean_around_median(round_.updates, m - minority("MeanAroundMedian", self.num_malicious, m))
+        return means_around_median(round_.updates, m - minority("MeanAroundMedian", self.num_malicious, m))
 
 
 def is_uniform(weights: FloatVector) -> bool:
-    """Tell whether all weights are the same, so that the unweighted rule serves."""
+    """Tell whether all weights are the same, so that they change nothing."""
     return bool(np.all(weights == weights[0]))
-
-
-def median_of_sorted(values: Array) -> Array:
-    """Return the median of each row of a `(width, m)` array with sorted rows."""
-    m = values.shape[1]
-    middle = values[:, m // 2]
-    if m % 2:
-        return copied(middle)  # a view would keep the whole block alive
-    return values[:, m // 2 - 1] / 2 + middle / 2
-
-
-def mean_around_median(updates: Array, count: int, rows: IntVector | None = None) -> Array:
-    """Average the `count` values of each column nearest to the column's median, all in `rows` if given.
-
-    In sorted order they are a run of `count` neighbours. Sliding that run one step up swaps
-    value j for value j + count, and pays while the new one is nearer to the median than the
-    old, which holds up to some step and never after: so each swap can be judged by itself.
-    """
-    pieces = []
-    for values in sorted_columns(updates, rows):
-        xp = array_api_compat.array_namespace(values)
-        steps = values.shape[1] - count
-        middle = median_of_sorted(values)[:, None]
-        pays = middle - values[:, :steps] > values[:, count:] - middle
-        run = values[:, :count]
-        for first in range(0, steps, count):  # swaps of different places, at most `count` at a time
-            last = min(first + count, steps)
-            moved = xp.where(pays[:, first:last], values[:, first + count : last + count], run[:, : last - first])
-            run = xp.concat([moved, run[:, last - first :]], axis=1)
-        pieces.append(run @ like(np.full(count, 1 / count), run))
-    return join(pieces, updates)
-
-
-def sorted_with_weights(updates: Array, weights: FloatVector) -> Iterator[tuple[Array, Array]]:
-    """Yield blocks of sorted columns as `(width, m)`, and beside each value the weight it carries."""
-    source = on_host(updates)
-    xp = array_api_compat.array_namespace(source)
-    share = like(weights / weights.sum(), source, widest(xp))
-    for columns in column_blocks(source):
-        block = source[:, columns].T
-        order = xp.argsort(block, axis=1, stable=True)
-        carried = xp.reshape(xp.take(share, xp.reshape(order, (-1,))), order.shape)
-        yield xp.take_along_axis(block, order, axis=1), carried
-
-
-def weighted_trimmed_mean(round_: Round, share: float) -> Array:
-    """Drop `share` of the total weight from each end of each column and average the rest by weight.
-
-    A value on the border keeps the part of its weight that lies inside, unless that is no more
-    than rounding: a huge value must not get in by an error of 1e-17. At `share=0.5` what
-    is left is the weighted median; two values meeting at exactly one half are averaged.
-    """
-    pieces = []
-    for values, weights in sorted_with_weights(round_.updates, round_.weights):
-        xp = array_api_compat.array_namespace(values)
-        above = xp.cumulative_sum(weights, axis=1)
-        below = above - weights
-        rounding = 2 * values.shape[1] * float(xp.finfo(weights.dtype).eps)
-        if share >= 0.5:
-            at_half = (below <= 0.5 + rounding) & (above >= 0.5 - rounding) & (weights > 0)
-            inside = xp.astype(at_half, weights.dtype)
-        else:
-            inside = xp.clip(above, share, 1 - share) - xp.clip(below, share, 1 - share)
-            inside = xp.where(inside > rounding, inside, xp.zeros_like(inside))
-        pieces.append(xp.sum(values * inside, axis=1) / xp.sum(inside, axis=1))
-    return join(pieces, round_.updates)

@@ -1,4 +1,4 @@
-"""Divide and conquer as an aggregation rule."""
+"""Divide and conquer as an aggregator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules that weigh whole models by their distance to a centre: geometric median, clipping, FLTrust."""
+"""Aggregators that weigh whole models by their distance to a centre: geometric median, clipping, FLTrust."""
 
 from __future__ import annotations
 

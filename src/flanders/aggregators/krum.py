@@ -1,4 +1,4 @@
-"""Rules that choose whole models by their distances to each other: Krum, Multi-Krum, Bulyan."""
+"""Aggregators that choose whole models by their distances to each other: Krum, Multi-Krum, Bulyan."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from flanders.aggregators.aggregator import Aggregator, mean_of
-from flanders.aggregators.coordinatewise import mean_around_median
 from flanders.arrays import Array, FloatMatrix, IntVector, copied
 from flanders.checks import InputError, check_number, resolve_count
+from flanders.linalg.columns import means_around_median
 from flanders.linalg.neighbours import bulyan_rows, multi_krum_rows
 from flanders.linalg.products import squared_distances
 from flanders.round import Round
 
 
 def krum_malicious(caller: str, num_malicious: float, m: int) -> int:
-    """Return b, or say that Krum cannot hold with it."""
+    """Return b, or complain if Krum's guarantee does not hold with it."""
     b = resolve_count(num_malicious, m)
     if m <= 2 * b + 2:
         raise InputError(
@@ -28,7 +28,7 @@ def krum_malicious(caller: str, num_malicious: float, m: int) -> int:
 
 
 def choose(round_: Round, pick: Callable[[FloatMatrix], IntVector]) -> IntVector:
-    """Return the rows that `pick` takes by their distances; a tie falls to the lower client id."""
+    """Return the rows that `pick` chooses by their distances; a tie is decided for the lower client id."""
     order = round_.by_client()
     distances = squared_distances(round_.updates, round_.global_model)[np.ix_(order, order)]
     return np.sort(order[pick(distances)])
@@ -66,7 +66,7 @@ class Krum(Aggregator):
 class MultiKrum(Aggregator):
     """Average the `keep` models with the lowest Krum scores (default: m - b).
 
-    `weighted=True` averages them by their numbers of examples; the choice itself has no weights.
+    `weighted=True` averages them by their numbers of examples; the choice itself ignores weights.
 
     Examples
     --------
@@ -129,4 +129,4 @@ class Bulyan(Aggregator):
                 f"Lower `num_malicious` to at most {max((m - 3) // 4, 0)}, or keep more clients in the filter."
             )
         rows = choose(round_, lambda distances: bulyan_rows(distances, b, m - 2 * b))
-        return mean_around_median(round_.updates, m - 4 * b, rows)
+        return means_around_median(round_.updates, m - 4 * b, rows)

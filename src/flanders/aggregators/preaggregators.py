@@ -1,4 +1,4 @@
-"""What can stand in front of a rule: nearest-neighbour mixing, bucketing, norm clipping."""
+"""What can stand in front of an aggregator: nearest-neighbour mixing, bucketing, norm clipping."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from flanders.aggregators.aggregator import PreAggregator, minority
-from flanders.arrays import like, on_host
 from flanders.checks import check_number
-from flanders.linalg.blocks import column_blocks, join_columns
 from flanders.linalg.neighbours import nearest_rows
-from flanders.linalg.products import clip_factors, combine, squared_distances, squared_norms
+from flanders.linalg.products import clip_factors, combine, scaled_around, squared_distances, squared_norms
 from flanders.round import Round
 
 
@@ -49,8 +47,8 @@ class Nnm(PreAggregator):
 class Bucketing(PreAggregator):
     """Replace the models by averages of `size` of them, drawn at random.
 
-    Clients in a bucket are averaged by weight, and the bucket carries their total weight;
-    the buckets are new clients, named by their order.
+    Clients in a bucket are averaged by weight, and the bucket has their total weight.
+    The buckets are new clients, named by their numbers.
 
     References
     ----------
@@ -109,6 +107,4 @@ class NormClipping(PreAggregator):
         factors = clip_factors(lengths, radius)
         if bool(np.all(factors == 1.0)):
             return round_
-        source, at, factor = on_host(updates), on_host(g)[None, :], like(factors, on_host(updates))[:, None]
-        blocks = (at[:, c] + factor * (source[:, c] - at[:, c]) for c in column_blocks(source))
-        return round_.replace(like(join_columns(blocks, source), updates))
+        return round_.replace(scaled_around(updates, g, factors))

@@ -1,16 +1,15 @@
-"""Attacks by someone who knows where the filter looks, or how far it lets a client go."""
+"""Attacks that use what they know of the filter: where it looks, or how far it lets a client go."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import array_api_compat
 import numpy as np
 
 from flanders.arrays import Array, copied, like
 from flanders.attacks.attack import Attack, View
-from flanders.attacks.rows import mean_displacement, norm
+from flanders.attacks.crafting import direction_against, mean_displacement
 from flanders.checks import check_number
 from flanders.linalg.products import squared_norms
 from flanders.round import ClientId
@@ -108,7 +107,7 @@ class Budget(Attack):
         lengths = like(np.sqrt(squared_norms(steps)), steps)
         return moved + self.c * lengths[:, None] * v[None, :]
 
-    def remember(self, view: View, sent: Array) -> Any:
+    def remember(self, view: View, sent: Array) -> SeenSteps:
         """Keep every known client's displacement, and the direction once there is one."""
         past = view.memory or SeenSteps()
         g, steps = view.global_model, dict(past.displacements)
@@ -116,10 +115,3 @@ class Budget(Attack):
         if view.benign is not None:
             steps |= {client: view.benign[i, :] - g for i, client in enumerate(view.benign_clients)}
         return SeenSteps(direction_against(view) if past.direction is None else past.direction, steps)
-
-
-def direction_against(view: View) -> Array | None:
-    """Return the unit vector against the honest mean displacement, None if nobody moved."""
-    displacement = mean_displacement(view)
-    length = norm(displacement)
-    return -displacement / length if length > 0 else None

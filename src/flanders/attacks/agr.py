@@ -10,9 +10,10 @@ import numpy as np
 
 from flanders.arrays import Array, FloatMatrix, IntVector
 from flanders.attacks.attack import Attack, View
-from flanders.attacks.line import Line
-from flanders.attacks.rows import copies, moments, norm, simulated_copies
+from flanders.attacks.crafting import copies, norm, simulated_copies
 from flanders.checks import check_choice, check_number
+from flanders.linalg.columns import column_moments
+from flanders.linalg.line import Line
 from flanders.linalg.neighbours import bulyan_rows, multi_krum_rows
 
 DIRECTIONS = ("std", "unit", "sign")
@@ -38,7 +39,7 @@ class AgrAttack(Attack):
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
         """Return b copies of the perturbed mean."""
-        offset, sigma = moments(view.honest, view.global_model)
+        offset, sigma = column_moments(view.honest, view.global_model)
         mu, p = view.global_model + offset, self._perturbation(offset, sigma)
         gamma = self.gamma(Line.cast(view.honest, mu, p), view)
         return copies(mu + gamma * p, view.num_malicious)
@@ -121,15 +122,15 @@ class AgrMinSum(AgrAttack):
 
 @dataclass(frozen=True)
 class AgrTailored(AgrAttack):
-    r"""Move off the honest mean while a known aggregation rule still selects the malicious models.
+    r"""Move off the honest mean while a known aggregator still selects the malicious models.
 
     :math:`x = \mu + \gamma p` with the largest gamma found for which the target's choice holds as
     many malicious models as it can: Krum's pick is malicious; Multi-Krum's m - b, or Bulyan's
     m - 2b, include all b (or are all malicious, where they are fewer). The search is the authors':
     from `gamma_init`, up after a success, down after a failure, by a step that halves each time until
-    it is below `tau`; so gamma stays below 2 `gamma_init`, also where the target falls for every gamma.
-    If none succeeds, gamma is AGR-min-max's. An attacker who knows its own models only plays the
-    round out among them, with malicious copies in the round's proportion.
+    it is below `tau`. So gamma stays below 2 `gamma_init`, even if the target falls for every gamma.
+    If no gamma succeeds, AGR-min-max's is taken. An attacker that knows only its own models simulates the
+    round with these, with malicious copies in the round's proportion.
 
     Parameters
     ----------
@@ -137,7 +138,7 @@ class AgrTailored(AgrAttack):
         The perturbation p: "std" is minus the honest standard deviation, "unit" minus the unit vector
         along the honest mean displacement mu - g, "sign" minus that displacement's signs.
     target
-        The rule to fool: "krum", "multi-krum" or "bulyan".
+        The aggregator to fool: "krum", "multi-krum" or "bulyan".
     gamma_init
         Where the search starts.
     tau

@@ -11,7 +11,7 @@ import numpy as np
 
 from flanders.arrays import Array, IntVector, without_graph
 from flanders.checks import InputError, check_number
-from flanders.round import ClientId, check_clients, check_kind, check_matrix, check_vector
+from flanders.round import ClientId, check_clients, check_matrix, check_same_kind, check_vector
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ class View:
                 raise InputError(
                     f"`benign` must have shape {(others, d)}: the other clients of the round. Got {found}."
                 )
-            set_(self, "benign", check_kind(self.benign, "benign", self.own))
+            set_(self, "benign", check_same_kind(self.benign, "benign", self.own))
         if self.benign_clients:
             everyone = {*self.clients, *self.benign_clients}
             if len(self.benign_clients) != others or len(everyone) != self.num_clients:
@@ -122,7 +122,7 @@ class Attack(ABC):
         """Tell whether the attacker is honest in this round, so that nobody in it counts as malicious."""
         return False
 
-    def remember(self, view: View, sent: Array) -> Any:
+    def remember(self, view: View, sent: Array) -> object:
         """Return what to keep of this round for the next one's `view.memory`.
 
         Called after every round, poisoned or not, with the rows the attacker's clients sent.

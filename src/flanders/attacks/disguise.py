@@ -1,20 +1,18 @@
-"""Attacks that blend in: slowly, now and then, behind the client's own update, or as clones that differ."""
+"""Attacks that hide: they grow slowly, pause, keep the client's own update, or send clones that differ."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-import array_api_compat
 import numpy as np
 
 from flanders.arrays import Array, copied, like, normals_like
-from flanders.attacks.adaptive import direction_against
 from flanders.attacks.agr import AgrMinMax
 from flanders.attacks.attack import Attack, View
-from flanders.attacks.rows import moments
+from flanders.attacks.crafting import direction_against, is_honest
 from flanders.attacks.statistical import little_is_enough_z
-from flanders.checks import InputError, check_number
+from flanders.checks import check_instance, check_number
+from flanders.linalg.columns import column_moments
 from flanders.linalg.products import squared_norms
 from flanders.state import saveable
 
@@ -36,7 +34,7 @@ class SlowDrift(Attack):
 
     t counts the attacker's poisoned rounds from 1. v is the unit vector against the honest mean
     displacement of the first round the attacker saw, fixed from then on. No round differs much from the
-    one before, which is all that a filter sees that learns from what it has accepted.
+    one before, so a filter that learns from what it has accepted sees little.
 
     Parameters
     ----------
@@ -74,7 +72,7 @@ class SlowDrift(Attack):
         lengths = like(pull * np.sqrt(squared_norms(view.own, view.global_model)), view.own)
         return view.own + lengths[:, None] * v[None, :]
 
-    def remember(self, view: View, sent: Array) -> Any:
+    def remember(self, view: View, sent: Array) -> Drift:
         """Keep the direction once there is one, and count the poisoned rounds."""
         past = view.memory or Drift()
         v = direction_against(view) if past.direction is None else past.direction
@@ -87,7 +85,7 @@ class Phase:
     """What the on-off attack keeps: the rounds since its first poison, and what its base attack keeps."""
 
     rounds: int = 0
-    base: Any = None
+    base: object = None
 
 
 @dataclass(frozen=True)
@@ -126,7 +124,7 @@ class OnOff(Attack):
     def __post_init__(self) -> None:
         check_number("OnOff", "on", self.on, 1, whole=True)
         check_number("OnOff", "off", self.off, 0, whole=True)
-        check_base(type(self).__name__, self.base)
+        check_instance(type(self).__name__, "base", self.base, Attack, "AgrMinMax()")
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
         """Return the base attack's rows, or the honest models."""
@@ -138,7 +136,7 @@ class OnOff(Attack):
         """Tell whether this is one of the honest rounds."""
         return bool((view.memory or Phase()).rounds % (self.on + self.off) >= self.on)
 
-    def remember(self, view: View, sent: Array) -> Any:
+    def remember(self, view: View, sent: Array) -> Phase:
         """Count the round, if the attack has begun, and let the base attack remember it."""
         past = view.memory or Phase()
         begun = past.rounds > 0 or not is_honest(view, sent)
@@ -152,8 +150,8 @@ class KeptSignature(Attack):
     .. math:: x_c = \theta_c - z \sigma
 
     with the coordinate-wise population standard deviation of the honest models the attacker knows, and
-    LIE's z. Where LIE sends the same shifted mean for all, here each client keeps what its data makes of
-    its update: a filter that compares a client with its own past finds it.
+    LIE's z. LIE sends the same shifted mean for all clients. Here each client keeps the mark of its data
+    in its update, which a filter that compares a client with its own past looks for.
 
     Parameters
     ----------
@@ -185,7 +183,7 @@ class KeptSignature(Attack):
     def craft(self, view: View, rng: np.random.Generator) -> Array:
         """Return the shifted honest models."""
         z = little_is_enough_z(view.num_clients, view.num_malicious) if self.z is None else self.z
-        _, sigma = moments(view.honest, view.global_model)
+        _, sigma = column_moments(view.honest, view.global_model)
         shifted = view.own - z * sigma[None, :]
         if not self.rescale:
             return shifted
@@ -218,7 +216,7 @@ class NoisyClones(Attack):
 
     def __post_init__(self) -> None:
         check_number("NoisyClones", "noise", self.noise, 0)
-        check_base(type(self).__name__, self.base)
+        check_instance(type(self).__name__, "base", self.base, Attack, "AgrMinMax()")
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
         """Return the base attack's rows, each with noise of its own unless it rests."""
@@ -234,19 +232,6 @@ class NoisyClones(Attack):
         """Tell whether the base attack rests."""
         return self.base.rests(view)
 
-    def remember(self, view: View, sent: Array) -> Any:
+    def remember(self, view: View, sent: Array) -> object:
         """Let the base attack remember."""
         return self.base.remember(view, sent)
-
-
-def is_honest(view: View, sent: Array) -> bool:
-    """Tell whether the attacker's clients sent what they had honestly trained."""
-    return bool(array_api_compat.array_namespace(sent).all(sent == view.own))
-
-
-def check_base(caller: str, base: object) -> None:
-    """Complain unless `base` is an attack."""
-    if not isinstance(base, Attack):
-        raise InputError(
-            f"The `base` parameter of {caller} must be an attack, e.g. AgrMinMax(). Got {base!r} instead."
-        )

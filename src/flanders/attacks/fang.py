@@ -10,9 +10,9 @@ import numpy as np
 
 from flanders.arrays import Array, like
 from flanders.attacks.attack import Attack, View
-from flanders.attacks.line import Line
-from flanders.attacks.rows import copies, mean_displacement, simulated_copies
+from flanders.attacks.crafting import copies, mean_displacement, simulated_copies
 from flanders.checks import check_number
+from flanders.linalg.line import Line
 from flanders.linalg.neighbours import krum_scores, multi_krum_rows
 
 
@@ -28,8 +28,8 @@ class Opt(Attack):
               + \frac{\max_i \|x_i - g\|}{\|s\|}
 
     lambda is halved until Krum picks a malicious model or lambda <= tau. A parameter that no honest
-    client moved has s = 0 and is left alone. An attacker who knows its own models only plays the
-    round out among them, with malicious copies in the round's proportion.
+    client moved has s = 0 and stays as it is. An attacker that knows only its own models simulates the
+    round with these, with malicious copies in the round's proportion.
 
     Parameters
     ----------

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import array_api_compat
 import numpy as np
-from numpy.typing import NDArray
 
-from flanders.arrays import Array, IntVector, copied, index_like, like
+from flanders.arrays import Array, IntVector, copied
 from flanders.attacks.attack import Attack, View
 from flanders.checks import InputError, check_number
 from flanders.linalg.mar import forecast
+from flanders.linalg.selection import replace_columns, take_columns, take_rows
 from flanders.round import ClientId
 from flanders.state import saveable
 
@@ -28,12 +27,12 @@ class SeenRound:
     global_model: Array
 
     def rows(self, clients: Sequence[ClientId], columns: IntVector) -> Array:
-        """Return these clients' models on these columns; the global model for who was absent."""
+        """Return these clients' models on these columns; the global model for an absent client."""
         xp = array_api_compat.array_namespace(self.models)
         with_absent = xp.concat([self.models, self.global_model[None, :]])
         row_of = {client: row for row, client in enumerate(self.clients)}
-        rows = index_like([row_of.get(c, len(self.clients)) for c in clients], self.models)
-        return xp.take(xp.take(with_absent, rows, axis=0), index_like(columns, self.models), axis=1)
+        rows = np.array([row_of.get(c, len(self.clients)) for c in clients], dtype=np.int64)
+        return take_columns(take_rows(with_absent, rows), columns)
 
 
 @dataclass(frozen=True)
@@ -42,8 +41,8 @@ class Mar(Attack):
 
     The paper's adaptive attack: MAR is fitted to the last `window` rounds of models as the server
     received them, and each malicious client sends what MAR expects of it instead of what it learnt.
-    A client absent from one of these rounds stands there with that round's global model; a client
-    absent from all of them has no forecast and stays honest, as all do once models are no longer finite.
+    A client absent from one of these rounds has that round's global model there. A client
+    absent from all of them has no forecast and stays honest. All stay honest once models are no longer finite.
 
     Parameters
     ----------
@@ -79,11 +78,11 @@ class Mar(Attack):
         models = [round_.rows(followed, columns) for round_ in history]
         if not all(bool(xp.all(xp.isfinite(rows))) for rows in models):
             return copied(view.own)
-        # Clients without a forecast read some row here and are masked out there.
-        own = xp.take(forecast(models), index_like([row_of.get(c, 0) for c in view.clients], view.own), axis=0)
-        return with_columns(view.own, columns, own, forecastable)
+        # Clients without a forecast get some row here, which `forecastable` leaves out.
+        own = take_rows(forecast(models), np.array([row_of.get(c, 0) for c in view.clients]))
+        return replace_columns(view.own, columns, own, forecastable)
 
-    def remember(self, view: View, sent: Array) -> Any:
+    def remember(self, view: View, sent: Array) -> tuple[SeenRound, ...]:
         """Keep the newest rounds as the server received them."""
         xp = array_api_compat.array_namespace(sent)
         others = self._others(view)
@@ -110,14 +109,3 @@ class Mar(Attack):
                 "Pass the slice of its parameters, or use Mar(omniscient=True)."
             )
         return np.arange(d, dtype=np.int64)[view.last_layer]
-
-
-def with_columns(models: Array, columns: IntVector, values: Array, rows: NDArray[np.bool]) -> Array:
-    """Return a copy of `models` with `values` on `columns` in the rows marked true."""
-    xp = array_api_compat.array_namespace(models)
-    d = models.shape[1]
-    place, inside = np.zeros(d, dtype=np.int64), np.zeros(d, dtype=bool)
-    place[columns], inside[columns] = np.arange(columns.size), True
-    spread = xp.take(like(values, models), index_like(place, models), axis=1)
-    replaced = like(rows, models, xp.bool)[:, None] & like(inside, models, xp.bool)[None, :]
-    return xp.where(replaced, spread, models)

@@ -1,18 +1,16 @@
-"""Attacks that look like somebody: the same honest client, or the same model every round."""
+"""Attacks that repeat something: the model of one honest client, or one malicious model in every round."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from flanders.arrays import Array, copied
 from flanders.attacks.attack import Attack, View
-from flanders.attacks.disguise import check_base, is_honest
+from flanders.attacks.crafting import copies, is_honest
 from flanders.attacks.noise import SignFlip
-from flanders.attacks.rows import copies
-from flanders.checks import InputError
+from flanders.checks import InputError, check_instance
 from flanders.round import ClientId, by_name
 
 
@@ -20,7 +18,7 @@ from flanders.round import ClientId, by_name
 class Mimic(Attack):
     """Copy one honest client's model on all malicious clients, so that it counts b + 1 times.
 
-    On non-iid data this alone biases rules that trust the crowd, and no single row is abnormal.
+    On non-iid data this alone biases aggregators that trust the crowd, and no single row is abnormal.
 
     Parameters
     ----------
@@ -61,7 +59,7 @@ class Mimic(Attack):
 class Static(Attack):
     """Craft one malicious model in the first poisoned round and send exactly that ever after.
 
-    It is what a filter that rewards predictable clients likes best: the model never changes. All
+    The model never changes, which a filter that rewards predictable clients likes best. All
     malicious clients of all rounds send the same row, the first that `base` crafts.
 
     Parameters
@@ -73,13 +71,13 @@ class Static(Attack):
     base: Attack = field(default_factory=SignFlip)
 
     def __post_init__(self) -> None:
-        check_base(type(self).__name__, self.base)
+        check_instance("Static", "base", self.base, Attack, "AgrMinMax()")
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
         """Return b copies of the remembered model, or of a new one if there is none yet."""
         model = self.base.craft(view, rng)[0, :] if view.memory is None else view.memory
         return copies(model, view.num_malicious)
 
-    def remember(self, view: View, sent: Array) -> Any:
+    def remember(self, view: View, sent: Array) -> Array:
         """Keep the first model sent that was not an honest one: rounds before the attack do not count."""
         return view.memory if view.memory is not None or is_honest(view, sent) else copied(sent[0, :])

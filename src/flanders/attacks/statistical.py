@@ -10,8 +10,9 @@ import numpy as np
 
 from flanders.arrays import Array
 from flanders.attacks.attack import Attack, View
-from flanders.attacks.rows import copies, mean_displacement, moments
+from flanders.attacks.crafting import copies, mean_displacement
 from flanders.checks import check_number
+from flanders.linalg.columns import column_moments
 
 MAJORITY_Z = 1.5
 """LIE's z where its formula has no value: from half of the clients on."""
@@ -76,7 +77,7 @@ class Lie(Attack):
     def craft(self, view: View, rng: np.random.Generator) -> Array:
         """Return b copies of the shifted mean."""
         z = little_is_enough_z(view.num_clients, view.num_malicious) if self.z is None else self.z
-        offset, sigma = moments(view.honest, view.global_model)
+        offset, sigma = column_moments(view.honest, view.global_model)
         return copies(view.global_model + offset - z * sigma, view.num_malicious)
 
 

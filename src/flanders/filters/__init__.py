@@ -1,17 +1,21 @@
-"""Filters: they decide whose models are used, before any aggregation rule runs."""
+"""Filters: they decide whose models are used, before any aggregator runs."""
 
 from flanders.filters.controls import DistanceToGlobal, KeepAll, Oracle, Persistence
 from flanders.filters.dnc import DnCFilter
 from flanders.filters.filter import Filter, Scores
-from flanders.filters.fingerprint.filter import Fingerprint
+from flanders.filters.fingerprint.fingerprint import Fingerprint
 from flanders.filters.fldetector import FLDetector
 from flanders.filters.forecast.flanders import Flanders
+from flanders.filters.forecast.look import Everything, Look, Sample, Sketch
+from flanders.filters.forecast.solver import Als
 from flanders.filters.kmeans import KMeans
 from flanders.filters.krum import KrumFilter
 
 __all__ = [
+    "Als",
     "DistanceToGlobal",
     "DnCFilter",
+    "Everything",
     "FLDetector",
     "Filter",
     "Fingerprint",
@@ -19,7 +23,10 @@ __all__ = [
     "KMeans",
     "KeepAll",
     "KrumFilter",
+    "Look",
     "Oracle",
     "Persistence",
+    "Sample",
     "Scores",
+    "Sketch",
 ]

@@ -1,20 +1,18 @@
-"""The yardsticks: keep everyone, distance to the global model, distance to one's own last model.
-
-A filter that does not beat these has not earned its complexity; they belong in every table.
-"""
+"""Controls, which any other filter should beat: keep everyone, or go by one simple distance."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import array_api_compat
 import numpy as np
 
 from flanders.arrays import Array, IntVector, copied
-from flanders.filters.filter import Filter, Scores, check_keep, lowest
+from flanders.filters.filter import Filter, Scores, check_keep, check_state, lowest
 from flanders.filters.stateless import Stateless
 from flanders.linalg.products import squared_norms
 from flanders.round import ClientId, Round, check_continued
+from flanders.state import saveable
 
 
 @dataclass(frozen=True)
@@ -32,9 +30,9 @@ class KeepAll(Stateless):
 
 @dataclass(frozen=True)
 class Oracle(Stateless):
-    """Drop exactly the clients that it is told to: the best that any filter could do.
+    """Drop exactly the clients that it is told to drop: the best that any filter could do.
 
-    A simulation tells it each round who is malicious, which no server knows.
+    A simulation tells it each round which clients are malicious. No real server knows that.
 
     Parameters
     ----------
@@ -51,7 +49,7 @@ class Oracle(Stateless):
     malicious: tuple[ClientId, ...] = ()
 
     def score(self, state: None, round_: Round) -> Scores | None:
-        """Score who is to be dropped 1, and everybody else 0."""
+        """Score the clients to drop 1, and all others 0."""
         bad = np.array([c in self.malicious for c in round_.clients])
         return Scores(round_.clients, bad.astype(float), suspects=bad)
 
@@ -85,8 +83,16 @@ class DistanceToGlobal(Stateless):
         return lowest(scores, self.keep)
 
 
+@saveable
+@dataclass(frozen=True, eq=False)
+class PersistenceState:
+    """The memory of `Persistence`: each client's last accepted model."""
+
+    models: dict[ClientId, Array] = field(default_factory=dict)
+
+
 @dataclass(frozen=True)
-class Persistence(Filter[dict[ClientId, Array]]):
+class Persistence(Filter[PersistenceState]):
     """Keep the clients whose models are nearest to their own last accepted ones: a control with memory.
 
     A client that was never accepted is scored by its distance to the global model. There are no
@@ -98,16 +104,17 @@ class Persistence(Filter[dict[ClientId, Array]]):
     def __post_init__(self) -> None:
         check_keep("Persistence", self.keep)
 
-    def init(self, rng: np.random.Generator | None = None) -> dict[ClientId, Array]:
-        """Return an empty memory of models, by client."""
-        return {}
+    def init(self, rng: np.random.Generator | None = None) -> PersistenceState:
+        """Return an empty memory."""
+        return PersistenceState()
 
-    def score(self, state: dict[ClientId, Array], round_: Round) -> Scores | None:
+    def score(self, state: PersistenceState, round_: Round) -> Scores | None:
         """Score each client by its squared distance to its last accepted model."""
-        if not state:
+        check_state("Persistence", state, PersistenceState)
+        if not state.models:
             return None
-        check_continued(round_, next(iter(state.values())))
-        last = [state.get(c, round_.global_model) for c in round_.clients]
+        check_continued(round_, next(iter(state.models.values())))
+        last = [state.models.get(c, round_.global_model) for c in round_.clients]
         xp = array_api_compat.array_namespace(round_.updates)
         return Scores(round_.clients, squared_norms(round_.updates, xp.stack(last)))
 
@@ -117,11 +124,13 @@ class Persistence(Filter[dict[ClientId, Array]]):
 
     def amend(
         self,
-        state: dict[ClientId, Array],
+        state: PersistenceState,
         round_: Round,
         kept: IntVector,
         model: Array,
         scores: Scores | None = None,
-    ) -> dict[ClientId, Array]:
+    ) -> PersistenceState:
         """Remember the models of the clients that were kept."""
-        return {**state, **{round_.clients[i]: copied(round_.updates[int(i), :]) for i in kept}}
+        check_state("Persistence", state, PersistenceState)
+        new = {round_.clients[i]: copied(round_.updates[int(i), :]) for i in kept}
+        return PersistenceState({**state.models, **new})

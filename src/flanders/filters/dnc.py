@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from flanders.arrays import Array, IntVector
-from flanders.filters.filter import Filter, Scores, check_keep, draw_seed, lowest
+from flanders.filters.filter import Filter, Scores, check_keep, check_state, draw_seed, lowest
 from flanders.linalg.spectral import DivideAndConquer
 from flanders.round import Round
 from flanders.state import saveable
@@ -26,9 +26,10 @@ class DnCState:
 class DnCFilter(Filter[DnCState]):
     """Drop the clients that stand out along the main direction of spread (divide and conquer).
 
-    Each of `iterations` tests looks at `sample` random parameters (None: at all of them, once) and
-    flags the `filtering_fraction * b` clients farthest along it; kept is who no test
-    flags, or with `keep` the clients with the lowest scores. A score above 1 means flagged.
+    Each of `iterations` tests looks at `sample` random parameters (None: at all of them, once). It flags the
+    `filtering_fraction * b` clients that are farthest along the direction in which these parameters spread most. A
+    client is kept if no test flags it. With `keep`, the clients with the lowest scores are kept instead. A score
+    above 1 means flagged.
 
     References
     ----------
@@ -51,11 +52,12 @@ class DnCFilter(Filter[DnCState]):
 
     def score(self, state: DnCState, round_: Round) -> Scores | None:
         """Score each client by its largest projection in any test, relative to the cut."""
+        check_state("DnCFilter", state, DnCState)
         values = self._tests().scores(round_, np.random.default_rng([state.seed, state.round_number]))
         return Scores(round_.clients, values, suspects=values > 1.0)
 
     def select(self, scores: Scores) -> IntVector:
-        """Keep who no test flags, or the `keep` lowest scores."""
+        """Keep the clients that no test flags, or the `keep` lowest scores."""
         if self.keep is not None:
             return lowest(scores, self.keep)
         return np.flatnonzero(scores.values <= 1.0)
@@ -64,6 +66,7 @@ class DnCFilter(Filter[DnCState]):
         self, state: DnCState, round_: Round, kept: IntVector, model: Array, scores: Scores | None = None
     ) -> DnCState:
         """Count the round, so that the next one draws other parameters."""
+        check_state("DnCFilter", state, DnCState)
         return DnCState(state.seed, state.round_number + 1)
 
     def _tests(self) -> DivideAndConquer:

@@ -1,17 +1,17 @@
-"""What a filter is: it scores the clients of a round, selects whom to keep, and remembers."""
+"""What a filter is: it scores the clients of a round, selects which to keep, and remembers the round."""
 
 from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flanders.arrays import FloatVector, IntVector
+from flanders.arrays import Array, FloatVector, IntVector
 from flanders.checks import InputError, check_number, resolve_count
 from flanders.round import ClientId, Round, by_name
 
@@ -26,51 +26,64 @@ class Scores:
     clients: tuple[ClientId, ...]
     values: FloatVector
     probabilities: FloatVector | None = None
-    """Probability of being malicious, where the filter can tell."""
+    """Each client's probability of being malicious; None if the filter cannot tell."""
     suspects: NDArray[np.bool_] | None = None
-    """The filter's own verdict, where it has one that is not a matter of `keep`."""
+    """Which clients the filter finds malicious by itself; None if it only compares clients."""
     reasons: tuple[str, ...] = ()
-    """What speaks against each client, in words; empty where nothing does. Only some filters can tell."""
+    """For each client, what is suspicious, in words, or "" if nothing is. Only some filters can tell."""
     provisional: bool = False
-    """Whether too little is known to judge by: a rule for such rounds should aggregate who is kept."""
-    evidence: Any = None
-    """What `amend` would otherwise compute again; not for users."""
+    """Whether too little is known yet for a reliable decision, so that the fallback aggregator should be used."""
+    evidence: object = None
+    """What `amend` would otherwise compute again. It is for the filter alone."""
 
     def told(self, clients: Iterable[ClientId]) -> dict[ClientId, str]:
-        """Return what speaks against these clients, for those of whom there is something to tell."""
+        """Return the reasons against these clients, for the clients that have any."""
         reasons = dict(zip(self.clients, self.reasons, strict=False))
         return {client: reasons[client] for client in clients if reasons.get(client)}
 
 
 class Filter(ABC, Generic[S]):
-    """Decides, before any aggregation, whose models to use.
+    """Decides which clients' models are used, before any aggregation.
 
-    The state is explicit: `init` makes it, `score` and `select` read it, `amend` returns the
-    next one. A new filter is a frozen dataclass with these four, and one line in the registry.
+    The state is explicit: `init` makes it, `score` reads it, `amend` returns the next one. A new filter is a frozen
+    dataclass with these three methods and `select`, and one line in the catalog.
     """
 
     @abstractmethod
     def init(self, rng: np.random.Generator | None = None) -> S:
-        """Return the state before the first round. All of the filter's randomness follows from `rng`."""
+        """Return the state before the first round. All random numbers of the filter follow from `rng`."""
 
     @abstractmethod
     def score(self, state: S, round_: Round) -> Scores | None:
-        """Score the clients of the round; None while there is nothing to judge them by."""
+        """Score the clients of the round; None while there is nothing to compare them with."""
 
     @abstractmethod
     def select(self, scores: Scores) -> IntVector:
         """Return the rows to keep, in rising order."""
 
     @abstractmethod
-    def amend(self, state: S, round_: Round, kept: IntVector, model: Any, scores: Scores | None = None) -> S:
-        """Return the state after the round: who was kept, and the new global model.
+    def amend(self, state: S, round_: Round, kept: IntVector, model: Array, scores: Scores | None = None) -> S:
+        """Return the state after a round in which the rows `kept` became the new global model `model`.
 
-        Passing the round's `scores` saves computing again what they rest on.
+        If the round's `scores` are passed, nothing that they contain has to be computed again.
         """
 
-    def visible_columns(self, state: S, d: int) -> IntVector | None:
-        """Return the parameters the filter looks at, if they are fixed and not all; for studying attackers."""
+    def visible_columns(self, state: S, d: int, layers: Mapping[str, int] | None = None) -> IntVector | None:
+        """Return the parameters the filter looks at in every round, if they are fixed and not all.
+
+        This is for studying attackers who know them; a server never tells. `d` is the number of parameters, and
+        `layers` are the sizes of the model's layers (see `Round`).
+        """
         return None
+
+
+def check_state(caller: str, state: object, kind: type) -> None:
+    """Complain unless a state is of the kind that the filter makes."""
+    if not isinstance(state, kind):
+        raise InputError(
+            f"{caller} goes on from a {kind.__name__}, which its `init` makes. Got {type(state).__name__} instead. "
+            "Pass the state that the same filter returned, or start with `init`."
+        )
 
 
 def check_keep(caller: str, keep: float | None) -> None:

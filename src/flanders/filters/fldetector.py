@@ -9,14 +9,14 @@ import numpy as np
 
 from flanders.arrays import Array, FloatVector, IntVector, copied
 from flanders.checks import check_number
-from flanders.filters.filter import Filter, Scores, check_keep, draw_seed, lowest
+from flanders.filters.filter import Filter, Scores, check_keep, check_state, draw_seed, lowest
 from flanders.linalg.clusters import line_clusters, num_clusters
 from flanders.linalg.products import combine, projections, squared_norms
 from flanders.round import ClientId, Round, check_continued
 from flanders.state import saveable
 
 FARTHEST = 1e150
-"""The distance to a prediction whose square overflows."""
+"""The distance that stands for one whose square overflows."""
 
 
 @saveable
@@ -44,10 +44,10 @@ class FLDetector(Filter[FLDetectorState]):
 
     An update is predicted by :math:`\hat u_c = u_c^{t-1} + \hat H (g_t - g_{t-1})`, with the Hessian
     estimated by L-BFGS from the last `window` global steps. A client's score is its distance to that
-    prediction as a share of all clients', averaged over the window. With `keep` the lowest scores are kept
-    (the FLANDERS paper's setting: window 20, k = m - b); without it, as FLDetector's own paper has it, the gap
-    statistic tells whether there is more than one group, and the higher of two clusters is dropped.
-    A client seen for the first time gets the middle score of the round. There are no scores in the first round.
+    prediction, as a share of all clients' distances, averaged over the window. With `keep`, the lowest scores are
+    kept (the FLANDERS paper's setting: window 20, k = m - b). Without it, as in FLDetector's own paper, the gap
+    statistic tells whether there is more than one group of clients. If so, the higher of two clusters is dropped.
+    A client seen for the first time gets the median score of the round. There are no scores in the first round.
 
     References
     ----------
@@ -68,6 +68,7 @@ class FLDetector(Filter[FLDetectorState]):
 
     def score(self, state: FLDetectorState, round_: Round) -> Scores | None:
         """Score each client by the average of its normalised distances over the window."""
+        check_state("FLDetector", state, FLDetectorState)
         if not state.last:
             return None
         check_continued(round_, state.global_model)
@@ -97,7 +98,7 @@ class FLDetector(Filter[FLDetectorState]):
         return Scores(round_.clients, values, suspects=suspects, evidence=shares)
 
     def select(self, scores: Scores) -> IntVector:
-        """Keep the `keep` lowest scores, or whoever is not in the higher cluster."""
+        """Keep the `keep` lowest scores, or the clients that are not in the higher cluster."""
         if self.keep is not None:
             return lowest(scores, self.keep)
         assert scores.suspects is not None
@@ -112,6 +113,7 @@ class FLDetector(Filter[FLDetectorState]):
         scores: Scores | None = None,
     ) -> FLDetectorState:
         """Remember every update of the round, kept or not, and the step of the global model."""
+        check_state("FLDetector", state, FLDetectorState)
         if scores is None:
             scores = self.score(state, round_)
         steps, changes = state.steps, state.changes
@@ -120,7 +122,7 @@ class FLDetector(Filter[FLDetectorState]):
             steps = (*steps, round_.global_model - state.global_model)[-self.window :]
             changes = (*changes, update - state.global_update)[-self.window :]
         distances = dict(state.distances)
-        if scores is not None:
+        if scores is not None and isinstance(scores.evidence, np.ndarray):
             for client, share in zip(round_.clients, scores.evidence, strict=True):
                 if not np.isnan(share):
                     past = distances.get(client, np.empty(0))

@@ -1,4 +1,4 @@
-"""Multi-Krum's selection as a filter, in front of any rule."""
+"""Multi-Krum's selection as a filter, in front of any aggregator."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from flanders.round import Round
 class KrumFilter(Stateless):
     """Keep the clients with the smallest sums of squared distances to their m - b - 2 nearest.
 
-    With the weighted average behind it, this is Multi-Krum that counts examples. Its guarantee ends at
-    m = 2b + 2; the filter goes on, so that one can see what happens.
+    With the weighted average behind it, this is Multi-Krum that counts examples. Its guarantee holds while
+    m > 2b + 2. The filter also runs where it does not hold, so that one can see what happens.
 
     Parameters
     ----------

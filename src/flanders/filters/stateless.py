@@ -1,4 +1,4 @@
-"""What filters have in common that remember nothing."""
+"""The base of filters that remember nothing."""
 
 from __future__ import annotations
 

@@ -1,1 +1,5 @@
-"""Linear algebra on the models of a round; the only room that reads all m x d numbers."""
+"""Linear algebra on the models of a round.
+
+In the core (aggregators, attacks, filters, published), this is the only room that goes through all m x d numbers
+block by block. Elsewhere stand whole-array expressions only, such as `g + scale * (updates - g)`.
+"""

@@ -1,4 +1,4 @@
-"""Blocks of columns: how all m x d numbers are read, on any array library, without a second copy of them."""
+"""Blocks of columns: how all m x d numbers are read without a second copy of them, on any array library."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HOST_BLOCK = 400_000
 """Numbers in a block on the CPU: a few megabytes, so that a block stays in the cache."""
 
 DEVICE_BLOCK = 2**22, 2**24
-"""Least and most numbers in a block on an accelerator, where launches cost more than memory."""
+"""The least and the most numbers in a block on an accelerator, where many small computations are slow."""
 
 
 def column_blocks(*matrices: Array) -> Iterator[slice]:
@@ -38,8 +38,8 @@ def centred_blocks(
 ) -> Iterator[Array]:
     """Yield blocks of columns of stacked matrices, less a center, in the widest float.
 
-    Where arrays can be written to, every block is written over the last one: use it before asking
-    for the next.
+    Where arrays can be written to, each block takes the memory of the last one: use it before asking for the
+    next.
     """
     xp = array_api_compat.array_namespace(*pieces)
     columns = list(column_blocks(*pieces)) if columns is None else columns

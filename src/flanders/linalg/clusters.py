@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import array_api_compat
 import numpy as np
-from numpy.typing import NDArray
 
-from flanders.arrays import FloatVector
+from flanders.arrays import Array, FloatVector, IntVector, on_host, to_numpy, widest
+from flanders.linalg.blocks import centred_block, column_blocks
 
 
-def line_clusters(values: FloatVector, most: int) -> list[tuple[float, NDArray[np.int64]]]:
+def line_clusters(values: FloatVector, most: int) -> list[tuple[float, IntVector]]:
     """Return, for k = 1 .. most, the least within-cluster sum of squares and each value's cluster.
 
-    On a line, the best clusters are runs of the sorted values, found by dynamic programming
-    in k n^2 steps, without starting points or luck. Clusters are numbered from low to high.
+    On a line, the best clusters are runs of the sorted values. Dynamic programming finds them exactly, in k n^2
+    steps. Clusters are numbered from low to high.
 
     Examples
     --------
@@ -29,7 +30,7 @@ def line_clusters(values: FloatVector, most: int) -> list[tuple[float, NDArray[n
     spread = squares[end] - squares[start] - (sums[end] - sums[start]) ** 2 / count
     cost = np.where(end > start, np.maximum(spread, 0.0), np.inf)  # of the run [start, end)
     best = cost[0]
-    cuts: list[NDArray[np.int64]] = []
+    cuts: list[IntVector] = []
     found = []
     for k in range(1, min(most, n) + 1):
         if k > 1:
@@ -67,3 +68,40 @@ def num_clusters(values: FloatVector, rng: np.random.Generator, most: int = 6, r
     error = drawn.std(axis=0) * np.sqrt(1 + 1 / references)
     enough = gap[:-1] >= gap[1:] - error[1:]
     return int(np.argmax(enough)) + 1 if enough.any() else most
+
+
+def minority_counts(updates: Array, center: Array, separation: float) -> tuple[FloatVector, int]:
+    """Return in how many telling columns each row is in the smaller of two exact clusters, and how many tell.
+
+    On a line the two clusters of least squares are a low and a high run of the sorted values, and the
+    cut after i values explains (m S_i - i S)^2 / (i (m - i) m) of the m values' total, with S_i the
+    running sum. Two clusters of the same size tell nothing. Each column is scaled to a largest value of 1
+    first, so that no square overflows. The clusters stay the same.
+    """
+    source, center = on_host(updates), on_host(center)
+    xp = array_api_compat.array_namespace(source)
+    m = source.shape[0]
+    if m < 3:
+        return np.zeros(m), 0
+    device = array_api_compat.device(source)
+    sizes = xp.arange(1, m, dtype=widest(xp), device=device)[None, :]
+    minority: FloatVector = np.zeros(m)
+    telling = 0
+    for columns in column_blocks(source):
+        values = centred_block(source, center, columns).T
+        values = values - xp.mean(values, axis=1)[:, None]
+        largest = xp.max(xp.abs(values), axis=1)[:, None]
+        values = values / xp.where(largest > 0, largest, xp.ones_like(largest))
+        ordered = xp.sort(values, axis=1)
+        running = xp.cumulative_sum(ordered, axis=1)[:, :-1]
+        explained = running**2 * m / (sizes * (m - sizes))
+        cut = xp.argmax(explained, axis=1)[:, None]  # the last place of the low cluster
+        most = xp.max(explained, axis=1)
+        whole = xp.sum(values**2, axis=1)
+        num_high = m - 1 - cut
+        tells = (most >= separation * whole) & (whole > 0) & (2 * num_high[:, 0] != m)
+        high = values > xp.take_along_axis(ordered, cut, axis=1)
+        smaller = xp.where(2 * num_high < m, high, ~high) & tells[:, None]
+        minority = minority + to_numpy(xp.count_nonzero(smaller, axis=0))
+        telling += int(xp.count_nonzero(tells))
+    return minority, telling

@@ -121,7 +121,7 @@ def fit_pair(
 
     where :math:`(I + E'^T E')^{-1}(I + E'^T E) = I + E'^T (I + E' E'^T)^{-1} (E - E')`, and alike for F.
     That is the power method on the squared singular values of both matrices, and a step costs r^2 times the
-    number of left-over values. Returns None where the leading part of G has no inverse; the long way serves then.
+    number of left-over values. Returns None if the leading part of G has no inverse. Then `fit_by_als` is needed.
     """
     (u0, s0, v0), (_, s1, v1) = _truncated(first), _truncated(second)
     cross = v1.T @ v0
@@ -234,40 +234,6 @@ def singular_vectors(matrix: FloatMatrix) -> tuple[FloatMatrix, FloatVector, Flo
         q, r = np.linalg.qr(matrix)
         u, s, vt = np.linalg.svd(r, full_matrices=False)
         return q @ u, s, vt
-
-
-def reference_forecast(
-    newest: FloatMatrix,
-    start: FloatMatrix,
-    *,
-    iterations: int = 100,
-    ridge_a: float = 1.0,
-    ridge_b: float = 1.0,
-) -> FloatMatrix:
-    r"""Forecast as the paper's published code does, from the newest `(m, n)` matrix alone.
-
-    That code trains on the single pair of the newest matrix with itself, scaled to
-    S = (X - min X) / max X, and applies the coefficients to the unscaled X. It starts B at random numbers
-    (`start`, n x n), has a row per client (so A is m x m and B is n x n), and always adds the ridge:
-
-    .. math:: A \leftarrow S B S^T (S B^T B S^T + \alpha I)^{-1}, \quad
-              B \leftarrow S^T A S (S^T A^T A S + \beta I)^{-1}, \quad \hat X = A X B^T.
-
-    After the first step :math:`B = S^T C S` with C an m x m matrix, so the iterations run on
-    :math:`G = S S^T` and never form an n x n matrix; the numbers are the same.
-    """
-    m = newest.shape[0]
-    largest = float(newest.max())
-    scaled = (newest - newest.min()) / (largest if largest != 0 else 1.0)
-    g, one = scaled @ scaled.T, np.eye(m)
-    turned = scaled @ start.T
-    forward, square = scaled @ start @ scaled.T, turned @ turned.T
-    a = c = one
-    for _ in range(iterations):
-        a = np.linalg.solve((square + ridge_a * one).T, forward.T).T
-        c = np.linalg.solve((g @ a.T @ a + ridge_b * one).T, a.T).T
-        forward, square = g @ c @ g, g @ c.T @ g @ c @ g
-    return np.asarray(a @ newest @ scaled.T @ c.T @ scaled)
 
 
 def _below(lags: Sequence[FloatMatrix], b: Sequence[FloatMatrix]) -> FloatMatrix:

@@ -1,4 +1,4 @@
-"""Who is near whom: the Krum family's scores and choices, from a matrix of squared distances."""
+"""The scores and choices of Krum, Multi-Krum and Bulyan, from a matrix of squared distances."""
 
 from __future__ import annotations
 

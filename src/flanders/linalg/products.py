@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import array_api_compat
 import numpy as np
@@ -13,7 +12,7 @@ from flanders.arrays import Array, FloatMatrix, FloatVector, IntVector, index_li
 from flanders.linalg.blocks import centred_blocks, column_blocks, join, join_columns
 
 LARGEST_SQUARE = 1e300
-"""Rows of a larger squared norm are unusable; float32 cannot hold one."""
+"""A row with a larger squared norm cannot be used, since distances to it overflow. No row of float32 is as long."""
 
 
 def inner_products(pieces: Sequence[Array], center: Array | None = None, *, tail: int = 0) -> FloatMatrix:
@@ -27,8 +26,8 @@ def inner_products(pieces: Sequence[Array], center: Array | None = None, *, tail
     """
     pieces = [on_host(piece) for piece in pieces]
     skipped = sum(piece.shape[0] for piece in pieces[:tail])
-    with_old: Any = 0.0
-    with_new: Any = 0.0
+    with_old: Array = 0.0
+    with_new: Array = 0.0
     for rows in centred_blocks(pieces, None if center is None else on_host(center)):
         old, new = rows[:skipped, :], rows[skipped:, :]
         with_old = with_old + new @ old.T
@@ -41,7 +40,7 @@ def projections(matrix: Array, directions: Array, center: Array | None = None) -
     matrix, directions = on_host(matrix), on_host(directions)
     columns = list(column_blocks(matrix, directions))
     blocks = centred_blocks([matrix], None if center is None else on_host(center), columns)
-    total: Any = 0.0
+    total: Array = 0.0
     for rows, others in zip(blocks, centred_blocks([directions], None, columns), strict=True):
         total = total + rows @ others.T
     return np.asarray(to_numpy(total), dtype=np.float64)
@@ -57,7 +56,7 @@ def products_with(
     """
     matrix, directions = on_host(matrix), [on_host(piece) for piece in directions]
     columns = list(column_blocks(matrix, *directions))
-    totals: list[Any] = [0.0, 0.0, 0.0]
+    totals: list[Array] = [0.0, 0.0, 0.0]
     blocks = centred_blocks([matrix], None if center is None else on_host(center), columns)
     for rows, others in zip(blocks, centred_blocks(directions, None, columns), strict=True):
         found = rows @ rows.T, rows @ others.T, others[skip:, :] @ others[skip:, :].T
@@ -90,7 +89,7 @@ def distances_of_gram(products: FloatMatrix) -> FloatMatrix:
 
 
 def lengths_of_gram(products: FloatMatrix) -> FloatVector:
-    """Return the lengths of vectors, a little above zero at least, from their inner products."""
+    """Return the lengths of vectors from their inner products; never zero, so that one can divide by them."""
     return np.sqrt(np.maximum(np.diagonal(products), 1e-200))
 
 
@@ -104,14 +103,14 @@ def squared_norms(matrix: Array, center: Array | None = None) -> FloatVector:
     """Return the `(m,)` squared norms of the rows around `center`, accumulated in float64."""
     matrix = on_host(matrix)
     xp = array_api_compat.array_namespace(matrix)
-    total: Any = 0.0
+    total: Array = 0.0
     for block in centred_blocks([matrix], None if center is None else on_host(center)):
         total = total + xp.vecdot(block, block)
     return np.asarray(to_numpy(total), dtype=np.float64)
 
 
 def usable_rows(matrix: Array) -> NDArray[np.bool_]:
-    """Tell of each row whether it is finite, and not so large that squared distances overflow."""
+    """For each row, tell whether it is finite and not so large that squared distances overflow."""
     with np.errstate(over="ignore", invalid="ignore"):
         return squared_norms(matrix) < LARGEST_SQUARE  # false for NaN
 
@@ -141,7 +140,15 @@ def less_their_mean(
     return like(join_columns(results(), source), matrix), join(means, matrix)
 
 
-def combine(coefficients: Any, matrix: Array) -> Array:
+def scaled_around(matrix: Array, center: Array, factors: FloatVector) -> Array:
+    """Return the rows with their displacements from `center` multiplied by a factor each."""
+    source, at = on_host(matrix), on_host(center)[None, :]
+    factor = like(factors, source)[:, None]
+    blocks = (at[:, c] + factor * (source[:, c] - at[:, c]) for c in column_blocks(source))
+    return like(join_columns(blocks, source), matrix)
+
+
+def combine(coefficients: FloatMatrix, matrix: Array) -> Array:
     """Return `coefficients @ matrix`: weighted sums of the rows, one (d,) or several (k, d)."""
     return like(np.asarray(coefficients), matrix) @ matrix
 
@@ -155,8 +162,8 @@ def mean(matrix: Array, weights: FloatVector | None = None) -> Array:
 def move(center: Array, coefficients: FloatVector, matrix: Array) -> Array:
     """Return `center + coefficients @ (matrix - center)`, in float64 as far as there is one.
 
-    Coefficients may be large where displacements are small; taken apart, the two products would
-    cancel each other and leave their rounding errors.
+    Coefficients may be large where displacements are small. The products of both with `matrix` and with `center`
+    would then cancel each other and leave their rounding errors.
     """
     at, rows = on_host(center), on_host(matrix)
     xp = array_api_compat.array_namespace(rows)

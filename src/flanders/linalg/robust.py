@@ -1,13 +1,15 @@
-"""Statistics that a minority of wild values cannot move, and what p-values say of a whole round."""
+"""Statistics that a minority of wild values cannot move, tail probabilities, and false discovery rates."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
 from flanders.arrays import FloatVector
 
 NORMAL = 1.4826
-"""How many median deviations a normal distribution's standard deviation is."""
+"""The standard deviation of a normal distribution, in median deviations."""
 
 
 def robust_spread(values: FloatVector, middle: float | None = None) -> float:
@@ -47,3 +49,22 @@ def local_false_discovery_rate(p: FloatVector) -> FloatVector:
     density = np.array([mass / width for width, mass in slopes])
     place = np.minimum(np.searchsorted(ends, p * (1 - 1e-12)), len(slopes) - 1)
     return np.minimum(1.0, (honest_share + 1) / 2 / density[place])
+
+
+def t_limit(tail: float) -> float:
+    """Return the value that Student's t with 5 degrees of freedom exceeds with this probability."""
+    low, high = 0.0, 1e12
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if float(t_tail(np.array([middle]))[0]) > tail else (low, middle)
+    return high
+
+
+def t_tail(x: FloatVector) -> FloatVector:
+    """Return the probability that Student's t with 5 degrees of freedom is above x."""
+    # with tan(angle) = sqrt(5) / x: no difference of nearly equal numbers far out
+    angle = np.arctan2(math.sqrt(5.0), x)
+    sine, cosine = np.sin(angle), np.cos(angle)
+    tail = (angle - sine * cosine * (1 + 2 / 3 * sine**2)) / math.pi
+    far = 8 * 25 * math.sqrt(5) / (15 * math.pi) / np.maximum(np.abs(x), 1.0) ** 5
+    return np.where(x > 1e3, far, tail)

@@ -15,7 +15,9 @@ from flanders.round import Round
 
 @dataclass(frozen=True)
 class DivideAndConquer:
-    """The tests of divide and conquer, for the rule and the filter (`caller`) whose parameters these are.
+    """The tests of divide and conquer, which an aggregator and a filter share.
+
+    `caller` is the one whose parameters these are, for the messages.
 
     References
     ----------
@@ -38,11 +40,10 @@ class DivideAndConquer:
     def scores(self, round_: Round, rng: np.random.Generator) -> FloatVector:
         """Return each row's largest outlier score over all iterations, relative to the cut; above 1 is out.
 
-        Each iteration samples parameters, centres the rows, projects them on the top singular
-        vector, and would drop the rows with the largest squared projections; the cut lies
-        halfway between the last kept and the first dropped. Who is above the cut in any
-        iteration is out, so 1 and below is the intersection of what the iterations keep.
-        A tie falls to the lower client id.
+        Each iteration samples parameters, centres the rows, and projects them on the top singular vector. It would
+        drop the rows with the largest squared projections. The cut lies halfway between the last row that it keeps
+        and the first that it drops. A row above the cut in any iteration is out, so a score of at most 1 means
+        that all iterations keep the row. A tie is decided for the lower client id.
         """
         m, d = round_.updates.shape
         num_dropped = self._num_dropped(m)
@@ -76,7 +77,7 @@ class DivideAndConquer:
 
 
 def relative_to_cut(scores: FloatVector, num_dropped: int) -> FloatVector:
-    """Scale scores so that exactly the `num_dropped` largest are above 1; of a tie, the later rows are."""
+    """Scale scores so that exactly the `num_dropped` largest are above 1; in a tie, the later rows are."""
     order = np.argsort(scores, kind="stable")
     kept = scores.size - num_dropped
     ranked = np.concatenate([[0.0], scores[order], [scores.max()]])  # the ends have a neighbour too

@@ -1,1 +1,1 @@
-"""What the code published with the paper computes, to match its numbers; not for judging a defence."""
+"""What the code published with the paper computes, to match its numbers. Do not use it to judge a defense."""

@@ -1,7 +1,7 @@
 """Multi-Krum and Bulyan as the code published with the paper has them, to match its numbers.
 
-They accept any number of malicious clients where the textbook forms in `krum` say that they cannot
-hold; use those to judge a defense.
+They accept any number of malicious clients. The textbook forms in `flanders.aggregators` refuse numbers for which
+their guarantees do not hold: use those to judge a defense.
 """
 
 from __future__ import annotations

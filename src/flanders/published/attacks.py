@@ -1,6 +1,6 @@
 """LIE, OPT and AGR-MM as the code published with the paper has them, to match its numbers.
 
-They are far louder than the textbook forms in `statistical`, `fang` and `agr`; use those to judge a
+They are far louder than the textbook forms in `statistical`, `fang` and `agr`: use those to judge a
 defense. Gauss is the same in both.
 """
 
@@ -9,16 +9,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
 
 import array_api_compat
 import numpy as np
 
 from flanders.arrays import Array, copied
 from flanders.attacks.attack import Attack, View
-from flanders.attacks.line import Line
-from flanders.attacks.rows import copies, moments
+from flanders.attacks.crafting import copies
 from flanders.checks import InputError, check_number
+from flanders.linalg.columns import column_moments
+from flanders.linalg.line import Line
 from flanders.linalg.neighbours import krum_scores, multi_krum_rows
 from flanders.linalg.products import squared_distances, squared_norms
 
@@ -36,7 +36,7 @@ class LieReference(Attack):
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
         """Return b copies of the shifted mean."""
-        offset, sigma = moments(view.everyone, view.global_model)
+        offset, sigma = column_moments(view.everyone, view.global_model)
         root = array_api_compat.array_namespace(sigma).sqrt(sigma)
         z = reference_z(view.num_clients, view.num_malicious)
         return copies(view.global_model + offset - z * root, view.num_malicious)
@@ -117,7 +117,7 @@ class OptReference(Attack):
             lambda_ /= 2
         return copies(w - lambda_ * signs, b)
 
-    def remember(self, view: View, sent: Array) -> Any:
+    def remember(self, view: View, sent: Array) -> Array:
         """Keep the first benign model of the first round."""
         return copied(view.honest[0, :]) if view.memory is None else view.memory
 
@@ -143,7 +143,7 @@ class OptReference(Attack):
 
 @dataclass(frozen=True)
 class AgrMinMaxReference(Attack):
-    r"""AGR-MM as published with the paper: a search that as a rule fails and falls through to gamma = 6.
+    r"""AGR-MM as published with the paper: a search that usually fails and ends with gamma = 6.
 
     .. math:: x = \mu - \gamma \sigma
 
@@ -155,7 +155,7 @@ class AgrMinMaxReference(Attack):
     Parameters
     ----------
     gamma_init
-        Where the search starts; it falls through to one more.
+        Where the search starts. If it fails, gamma is one more than this.
     tau
         Where it ends.
     """
@@ -169,7 +169,7 @@ class AgrMinMaxReference(Attack):
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
         """Return b copies of the shifted mean."""
-        offset, sigma = moments(view.everyone, view.global_model)
+        offset, sigma = column_moments(view.everyone, view.global_model)
         mu = view.global_model + offset
         line = Line.cast(view.honest, mu, -sigma)
         return copies(mu - self._gamma(line) * sigma, view.num_malicious)

@@ -16,9 +16,10 @@ from flanders.round import Round
 class FLDetectorLagged(FLDetector):
     """FLDetector that judges a round by the rounds before it.
 
-    Where attackers change from round to round, that is a choice at random, and this is what the FLANDERS paper
-    reports of FLDetector: precision and recall equal to the share of malicious clients. Its code for FLDetector is
-    not public, so that this is the cause is our guess. `FLDetector` itself looks at the round it judges, too.
+    If the malicious clients change from round to round, this is no better than a random choice. The FLANDERS paper
+    reports exactly that of FLDetector: precision and recall equal to the share of malicious clients. The paper's
+    code for FLDetector is not public, so the lag as the cause is our guess. `FLDetector` itself also looks at the
+    round it judges.
     """
 
     keep: float | None = 0.5

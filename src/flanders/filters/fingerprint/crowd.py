@@ -1,7 +1,7 @@
-"""Whether clients that look like themselves are of two kinds: those of one have too much in common.
+"""Finds a crowd: clients that look like themselves, but have too much in common with each other.
 
-A majority can add one pull to everyone's own update. Each of these still looks like its sender's; together they
-have more in common than honest updates have, and are a crowd apart from the few that have not.
+A majority of attackers can add the same pull to everyone's own update. Each of these updates still looks like its
+sender's. Together they have more in common than honest updates have, and form a crowd apart from the few others.
 """
 
 from __future__ import annotations
@@ -10,36 +10,35 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from flanders.arrays import FloatMatrix, FloatVector
+from flanders.arrays import BoolVector, FloatMatrix, FloatVector
 from flanders.linalg.products import cosines_of_gram
 from flanders.linalg.robust import robust_spread
 
-FEWEST = 4
-"""A crowd, and what it stands apart from, have at least so many members."""
-APART = 2.5
-"""Two parts of a group are of two kinds if their medians differ by so many times the sum of their spreads."""
+SMALLEST_CROWD = 4
+"""A crowd has at least this many clients, and so has the rest that it stands apart from."""
+LEAST_GAP = 2.5
+"""Two parts of a group count as two kinds if their medians differ by this many times the sum of their spreads."""
 
 
 @dataclass(frozen=True, eq=False)
 class Company:
-    """What a round's clients have in common with those of a group."""
+    """What the clients of a round have in common with the clients of a group."""
 
     common: FloatVector
-    """`(m,)`: mean cosine with the others of the group; NaN if the group is too small."""
-    crowd: NDArray[np.bool_]
-    """`(m,)`: who has as much in common with the group as its upper kind, where it is of two."""
+    """`(m,)`: each client's mean cosine with the others of the group; NaN if the group is too small."""
+    crowd: BoolVector
+    """`(m,)`: which clients belong to the crowd, if the group splits in two kinds: those with more in common."""
     level: float = math.nan
-    """What the upper kind has in common, in the middle of it."""
+    """How much the crowd has in common: its median."""
     doubt: float = math.nan
-    """The standard error of that: the fewer they are, and the more they differ, the larger."""
+    """The standard error of the level. It is large for small crowds and for crowds that differ."""
 
 
-def company(products: FloatMatrix, group: NDArray[np.bool_]) -> Company:
+def measure_company(products: FloatMatrix, group: BoolVector) -> Company:
     """Measure what clients have in common with a group, from the inner products of all updates."""
     m, nobody = len(products), np.zeros(len(products), dtype=bool)
-    if group.sum() < FEWEST:
+    if group.sum() < SMALLEST_CROWD:
         return Company(np.full(m, np.nan), nobody)
     cosines, others = cosines_of_gram(products), group & ~np.eye(m, dtype=bool)
     common = np.mean(cosines, axis=1, where=others)
@@ -53,9 +52,9 @@ def company(products: FloatMatrix, group: NDArray[np.bool_]) -> Company:
 
 
 def least_of_the_upper_kind(values: FloatVector) -> float:
-    """Return the lowest value of the upper kind, if values are of two kinds; else infinity.
+    """Return the lowest value of the upper kind if the values are of two kinds, else infinity.
 
-    They are parted where the variance between the parts is largest (Otsu's threshold).
+    The values are split where the variance between the two parts is largest (Otsu's threshold).
 
     >>> least_of_the_upper_kind(np.array([0.1, 0.12, 0.13, 0.15, 0.6, 0.61, 0.63, 0.65]))
     0.6
@@ -63,11 +62,11 @@ def least_of_the_upper_kind(values: FloatVector) -> float:
     inf
     """
     x, n = np.sort(values), len(values)
-    if n < 2 * FEWEST:
+    if n < 2 * SMALLEST_CROWD:
         return math.inf
-    sizes = np.arange(FEWEST, n - FEWEST + 1)
+    sizes = np.arange(SMALLEST_CROWD, n - SMALLEST_CROWD + 1)
     sums = np.cumsum(x)[sizes - 1]
     between = sizes * (n - sizes) * ((x.sum() - sums) / (n - sizes) - sums / sizes) ** 2
     low, high = np.split(x, [sizes[np.argmax(between)]])
-    apart = np.median(high) - np.median(low) > APART * (robust_spread(low) + robust_spread(high))
+    apart = np.median(high) - np.median(low) > LEAST_GAP * (robust_spread(low) + robust_spread(high))
     return float(high[0]) if apart else math.inf

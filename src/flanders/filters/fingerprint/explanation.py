@@ -1,67 +1,86 @@
-"""In which layers an update is not what was expected of its sender."""
+"""The reasons for a decision of `Fingerprint` in words: what is suspicious, and in which layers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Sequence
 
-import array_api_compat
 import numpy as np
 
-from flanders.arrays import Array, FloatMatrix, FloatVector, IntVector, index_like, like, to_numpy
-from flanders.linalg.blocks import HOST_BLOCK
+from flanders.arrays import BoolVector, FloatMatrix, FloatVector
+from flanders.filters.fingerprint.memory import Signatures
+from flanders.filters.fingerprint.questions import ANY_LENGTH, FEWEST_OTHERS, LENGTH, Answers
+from flanders.linalg.distances import squares_by_layer
+from flanders.linalg.products import lengths_of_gram
+from flanders.round import Round
 
-NAMED = 2
-"""Layers that are named of one update at most."""
+MOST_LAYERS = 2
+"""At most this many layers are named for one update."""
 LEAST_SHARE, LEAST_EXCESS = 0.2, 2.0
-"""A layer is named if it has so much of the deviation, and so many times as much as usual."""
+"""A layer is named if it has this share of the deviation, and this many times its usual share."""
+NORMAL_CLIENTS = 10
+"""The usual share of a layer is taken from this many clients that are not suspect."""
 
 
-def squares_by_layer(
-    updates: Array,
-    rows: IntVector,
-    global_model: Array,
-    scale: FloatVector,
-    expected: Sequence[tuple[FloatVector, Array, IntVector]],
-    layers: Mapping[str, int],
-) -> FloatMatrix:
-    r"""Return how far rows of updates are from what was expected of them, squared, in each layer: `(n, layers)`.
+def reasons_in_words(off: FloatVector, away: FloatVector, suspicious: BoolVector) -> str:
+    """Say which answers speak against a client, the strongest first.
 
-    What is looked at is :math:`s_c (x_c - g) - \sum_k a_{kc} v_{kc}`: `expected` has the factors, a matrix, and
-    which of its rows each vector is.
+    For each channel, `off` is how far its answer is from the middle, `away` the same in standard deviations.
     """
-    xp, n = array_api_compat.array_namespace(updates), rows.size
-    found = np.zeros((n, len(layers)))
-    parts = [(like(a, updates)[:, None], matrix, index_like(at, updates)) for a, matrix, at in expected]
-    stretch, index = like(scale, updates)[:, None], index_like(rows, updates)
-    for number, columns in _blocks(layers, max(64, HOST_BLOCK // n)):
-        left = stretch * (xp.take(updates[:, columns], index, axis=0) - global_model[None, columns])
-        for a, matrix, at in parts:
-            left = left - a * xp.take(matrix[:, columns], at, axis=0)
-        found[:, number] += to_numpy(xp.sum(left * left, axis=1))
-    return found
+    texts = (
+        "not its own fingerprint",
+        f"{times_as_long(off[LENGTH])} its usual length" if suspicious[LENGTH] else "",
+        "heading away from the others",
+        "nearly a copy of another client's",
+        f"{times_as_long(off[ANY_LENGTH])} the usual length" if suspicious[ANY_LENGTH] else "",
+        "heading away from the others",
+        "made up of earlier updates",
+        "too much in common with the others",
+    )
+    order = sorted(np.flatnonzero(suspicious), key=lambda i: -away[i])
+    return ", ".join(dict.fromkeys(f"{texts[i]} ({away[i]:.1f} sd)" for i in order))
 
 
-def _blocks(layers: Mapping[str, int], width: int) -> Iterator[tuple[int, slice]]:
-    """Yield pieces of each layer that fit the cache, with the layer's number."""
-    start = 0
-    for number, size in enumerate(layers.values()):
-        for first in range(start, start + size, width):
-            yield number, slice(first, min(first + width, start + size))
-        start += size
+def times_as_long(log_ratio: float) -> str:
+    """Say how many times as long something is.
+
+    >>> times_as_long(math.log(3))
+    '3 times'
+    """
+    return f"{math.exp(min(log_ratio, 700.0)):.2g} times"
 
 
-def in_which(squares: FloatMatrix, usual: FloatMatrix, names: Sequence[str]) -> list[str]:
-    """Say of each update in which layers most of its deviation is, and which share others have there.
+def layers_in_words(known: Signatures, round_: Round, answers: Answers, suspects: BoolVector) -> dict[int, str]:
+    """Say in which layers each suspect differs from its mark, for the rows of suspects that have one."""
+    row_of = {client: row for row, client in enumerate(known.clients)}
+    marked = np.array([client in row_of for client in round_.clients])
+    wrong, right = np.flatnonzero(suspects & marked), np.flatnonzero(~suspects & marked)[:NORMAL_CLIENTS]
+    if len(round_.layers) < 2 or wrong.size == 0 or right.size < FEWEST_OTHERS:
+        return {}
+    assert known.usual is not None
+    rows = np.concatenate([wrong, right])
+    places = np.array([row_of[round_.clients[i]] for i in rows])
+    headings, same = known.usual[places, 1] + answers.typical[1], np.zeros_like(rows)
+    likeness = np.full(rows.size, np.median(answers.likeness[right]))
+    expected = [(headings, known.crowd[None, :], same), (likeness, known.marks, places)]
+    scale = 1.0 / lengths_of_gram(answers.products)[rows]
+    squares = squares_by_layer(round_.updates, rows, round_.global_model, scale, expected, round_.layers)
+    told = name_layers(squares[: wrong.size], squares[wrong.size :], list(round_.layers))
+    return dict(zip(wrong.tolist(), told, strict=True))
+
+
+def name_layers(squares: FloatMatrix, usual: FloatMatrix, names: Sequence[str]) -> list[str]:
+    """Say in which layers most of each update's deviation lies, and which share other clients have there.
 
     Examples
     --------
-    >>> in_which(np.array([[1.0, 3.0], [2.0, 2.0]]), np.array([[9.0, 1.0]]), ["conv", "fc"])
+    >>> name_layers(np.array([[1.0, 3.0], [2.0, 2.0]]), np.array([[9.0, 1.0]]), ["conv", "fc"])
     ['75% of it in fc (usually 10%)', '50% of it in fc (usually 10%)']
     """
     share, ordinary = (x / np.maximum(x.sum(axis=1, keepdims=True), 1e-300) for x in (squares, usual))
     middle = np.median(ordinary, axis=0)
     told = []
     for row in share:
-        large = [i for i in np.argsort(-row)[:NAMED] if row[i] >= max(LEAST_SHARE, LEAST_EXCESS * middle[i])]
+        large = [i for i in np.argsort(-row)[:MOST_LAYERS] if row[i] >= max(LEAST_SHARE, LEAST_EXCESS * middle[i])]
         told.append(", ".join(f"{row[i]:.0%} of it in {names[i]} (usually {middle[i]:.0%})" for i in large))
     return told

@@ -2,76 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from flanders.arrays import Array, IntVector
-from flanders.checks import InputError, check_choice, check_number
-from flanders.filters.filter import Filter, Scores, check_keep, draw_seed, lowest
-from flanders.filters.forecast import probability as calibration
-from flanders.filters.forecast.look import View
-from flanders.filters.forecast.memory import FlandersState
-from flanders.filters.forecast.paper import Paper
-from flanders.filters.forecast.reference import Reference
-from flanders.filters.forecast.scoring import EUCLIDEAN, Forecaster
+from flanders.arrays import Array, FloatMatrix, FloatVector, IntVector
+from flanders.checks import InputError, check_choice, check_instance, check_number
+from flanders.filters.filter import Filter, Scores, check_state, draw_seed
+from flanders.filters.forecast.calibration import (
+    MIN_HONEST,
+    Calibration,
+    calibrate,
+    calibrated_probabilities,
+    check_keep_or_threshold,
+    select_by_keep_or_threshold,
+)
+from flanders.filters.forecast.history import Numbering, Snapshot, amended_snapshot, products_of
+from flanders.filters.forecast.look import Everything, Look, round_on_columns
+from flanders.filters.forecast.scoring import distances_by_fit, distances_by_products
+from flanders.filters.forecast.solver import Als, Forecaster, KeptFit
+from flanders.linalg.distances import DISTANCES, EUCLIDEAN
 from flanders.round import Round
+from flanders.state import saveable
 
-DISTANCES = (*EUCLIDEAN, "l1")
+
+@saveable
+@dataclass(frozen=True, eq=False)
+class FlandersState:
+    """The memory of `Flanders`."""
+
+    seed: int
+    """The secret from which samples and sketches are drawn."""
+    round_number: int = 0
+    """How many rounds it has seen."""
+    snapshots: tuple[Snapshot, ...] = ()
+    """The amended matrices of the last rounds, the oldest first."""
+    gram: FloatMatrix | None = None
+    """The inner products of all vectors in the snapshots, around the newest global model."""
+    calibration: Calibration = field(default_factory=Calibration)
+    """The scores of clients accepted so far, with a `threshold`."""
+    columns: IntVector | None = None
+    """The parameters looked at, where the first round's models decide them."""
+    fit: KeptFit | None = None
+    """The coefficients in use, where they are kept for more than a round."""
 
 
 @dataclass(frozen=True)
 class Flanders(Filter[FlandersState]):
     r"""Drop the clients whose models are far from a forecast of them.
 
-    The matrix of local models of a round is forecast from those
-    of the last `window` rounds by MAR(`order`), and a client's score is its model's distance to the forecast. A
-    client that is in none of the last `order` rounds is scored by its distance to the global model. In the first
-    round there is no score.
-
-    The first round has nothing to be compared with: pair the filter with a robust fallback aggregator.
+    The filter arranges the local models of a round in a matrix. It forecasts this matrix from those of the last
+    `window` rounds by the matrix autoregressive model MAR(`order`). A client's score is the distance of its model
+    to the forecast. A client that is in none of the last `order` rounds is scored by its distance to the global
+    model. The first round has no scores, since there is nothing to forecast it from: choose a robust fallback
+    aggregator for it.
 
     Parameters
     ----------
     keep
-        How many clients to keep a round: a number, or a fraction of the round.
+        How many clients to keep in a round: a number, or a fraction of the round.
     threshold
-        Instead of `keep`: keep whoever's probability of being malicious is at most this. The
-        probabilities are calibrated on the clients accepted in earlier rounds, so everyone is
-        kept until one round has been scored with the full `window`.
-    order, window
-        The order w of the model, and the number l of rounds it is fitted to, at least w + 1.
-    iterations, tolerance, ridge_a, ridge_b
-        Alternating least squares: the most iterations (N), the relative change at which they stop,
-        and the penalties alpha and beta.
-    distance
-        `"squared-l2"`, `"l2"`, `"l1"`, `"cosine"` (of the displacements from the global model), or a number p
-        for the (fractional) L^p distance; where that overflows it is divided by d^(1/p), for all alike.
-    amend_with
-        What replaces a dropped client's model in the memory: `"last-accepted"`, its own newest model
-        still remembered (the global model if there is none), or `"global"`, the round's global model.
-    center
-        Model displacements from the current global model instead of the models themselves.
-    sample, sketch
-        Look at this many random parameters (the paper: 500), or at this many CountSketch
-        buckets of all of them, instead of at every parameter. A sample is drawn once a run, or with
-        `redraw=True` in every round, after the models have arrived; sketches always are, and a client's
-        score is the largest over `sketches` of them.
-    sampling, layers
-        How a fixed `sample` is chosen: `"random"`; the parameters in which the clients kept in the first round
-        differ most (`"variance"`); at random from the `"last-layer"`; or as many from each
-        layer (`"per-layer"`). The last two need `layers`, the number of parameters of each, in the model's order.
-    refit_every
-        Estimate A and B in every so many rounds, once the window is full, and forecast with what was estimated
-        last in between. A client that the fit does not know is scored by its distance to the global model.
+        Instead of `keep`: the largest probability of being malicious with which a client is kept. The
+        probabilities are calibrated on the clients accepted in earlier rounds. Everyone is
+        kept until one round has been scored with a full `window`.
     min_honest
         With `threshold`: the least share of honest clients in any round.
-    method
-        `"paper"`: the paper's equations. `"reference"`: what the paper's published code
-        computes (see `mar.reference_forecast`), for matching its numbers: `sample` parameters (default 500)
-        drawn with replacement, L2 distance, memory amended with the *new* global model, alpha = beta = 1;
-        only `keep`, `threshold`, `iterations` and `sample` can be set.
+    order, window
+        The order w of the model, and the number l of rounds it is fitted to, at least w + 1.
+    distance
+        `"squared-l2"`, `"l2"`, `"l1"`, `"cosine"` (of the displacements from the global model), or a number p
+        for the (fractional) L^p distance. Where L^p distances overflow, all are divided by d^(1/p).
+    amend_with
+        What replaces a dropped client's model in the memory: `"last-accepted"`, its own newest model that is
+        still remembered (the global model if there is none), or `"global"`, the round's global model.
+    center
+        Whether to forecast displacements from the current global model instead of the models themselves.
+    solver
+        How the model is fitted; see `Als`.
+    look
+        Which parameters are compared: `Everything()`, a `Sample`, or a `Sketch`.
 
     Examples
     --------
@@ -95,80 +105,36 @@ class Flanders(Filter[FlandersState]):
 
     keep: float | None = None
     threshold: float | None = None
+    min_honest: float = MIN_HONEST
     order: int = 1
     window: int = 2
-    iterations: int = 100
-    tolerance: float = 1e-8
-    ridge_a: float = 0.0
-    ridge_b: float = 0.0
     distance: str | float = "squared-l2"
     amend_with: str = "last-accepted"
     center: bool = False
-    sample: int | None = None
-    sketch: int | None = None
-    sketches: int = 5
-    redraw: bool = False
-    sampling: str = "random"
-    layers: tuple[int, ...] | None = None
-    refit_every: int = 1
-    min_honest: float = 0.2
-    method: str = "paper"
+    solver: Als = field(default_factory=Als)
+    look: Look = field(default_factory=Everything)
 
     def __post_init__(self) -> None:
-        if self.threshold is None:
-            self._check_unused(["min_honest"], "`threshold`")
-        if self.sketch is None:
-            self._check_unused(["sketches"], "`sketch`")
-        check_keep("Flanders", self.keep)
-        if (self.keep is None) == (self.threshold is None):
-            raise InputError(
-                "Flanders takes either `keep` (how many clients, or what fraction) or `threshold` (the largest "
-                f"probability of being malicious). Got keep={self.keep!r}, threshold={self.threshold!r}."
-            )
-        if self.threshold is not None:
-            check_number("Flanders", "threshold", self.threshold, 0, 1)
-        check_number("Flanders", "min_honest", self.min_honest, 0, 1)
+        check_keep_or_threshold("Flanders", self.keep, self.threshold, self.min_honest)
         check_number("Flanders", "order", self.order, 1, whole=True)
         check_number("Flanders", "window", self.window, self.order + 1, whole=True)
-        check_number("Flanders", "iterations", self.iterations, 1, whole=True)
-        check_number("Flanders", "refit_every", self.refit_every, 1, whole=True)
-        for name in ("tolerance", "ridge_a", "ridge_b"):
-            check_number("Flanders", name, getattr(self, name), 0)
-        check_choice("Flanders", "amend_with", self.amend_with, ("last-accepted", "global"))
-        check_choice("Flanders", "method", self.method, ("paper", "reference"))
         if isinstance(self.distance, str):
             check_choice("Flanders", "distance", self.distance, DISTANCES)
         else:
             check_number("Flanders", "distance", self.distance, 1e-3)
-        secret = self._view.secret  # and its own checks
-        if secret and self.refit_every > 1:
+        check_choice("Flanders", "amend_with", self.amend_with, ("last-accepted", "global"))
+        check_instance("Flanders", "solver", self.solver, Als, "Als(iterations=50)")
+        check_instance("Flanders", "look", self.look, Look, "Sample(500)")
+        if self.look.changes and self.solver.refit_every > 1:
             raise InputError(
-                f"Flanders(refit_every={self.refit_every}) looks at the same parameters in every round. "
-                "Leave out `redraw` and `sketch`."
+                f"Als(refit_every={self.solver.refit_every}) keeps a fit for several rounds, but {self.look} looks "
+                "at other numbers in every round. Fit in every round, or look at the same parameters."
             )
-        if self.sketch is not None and self.distance not in EUCLIDEAN:
+        if self.look.mixes and self.distance not in EUCLIDEAN:
             raise InputError(
-                f"A sketch keeps Euclidean geometry only: distance={self.distance!r} needs `sample`, or all "
-                "parameters (leave both out)."
+                f"{self.look} keeps Euclidean geometry only, but the distance is {self.distance!r}. Look at a "
+                "Sample or at Everything, or choose another distance."
             )
-        if self.method == "reference":
-            settable = {"keep", "threshold", "iterations", "sample", "min_honest", "method"}
-            self._check_fixed("method='reference'", settable)
-
-    def _check_fixed(self, mode: str, settable: set[str]) -> None:
-        """Complain about parameters that a mode fixes."""
-        for name, parameter in self.__dataclass_fields__.items():
-            if name not in settable and getattr(self, name) != parameter.default:
-                raise InputError(
-                    f"Flanders({mode}) fixes `{name}` and everything else but {', '.join(sorted(settable))}. "
-                    f"Leave `{name}` out, or change the mode."
-                )
-
-    def _check_unused(self, names: Sequence[str], mode: str) -> None:
-        """Complain about parameters that only another mode looks at."""
-        for name in names:
-            if getattr(self, name) != self.__dataclass_fields__[name].default:
-                raise InputError(f"`{name}` of Flanders goes with {mode} alone. Leave it out, or use that.")
 
     def init(self, rng: np.random.Generator | None = None) -> FlandersState:
         """Return an empty memory and a secret seed."""
@@ -176,22 +142,18 @@ class Flanders(Filter[FlandersState]):
 
     def score(self, state: FlandersState, round_: Round) -> Scores | None:
         """Score each client by the distance of its model to the forecast; None in the first round."""
+        check_state("Flanders", state, FlandersState)
         if not state.snapshots:
             return None
-        values, computed = self._way.distances(state, round_)
+        values, evidence = self._distances(state, round_)
         chance = None
         if self.threshold is not None:
-            chance = calibration.probabilities(state.calibration, values, self.min_honest)
-        return Scores(round_.clients, values, chance, evidence=computed)
+            chance = calibrated_probabilities(state.calibration, values, self.min_honest)
+        return Scores(round_.clients, values, chance, evidence=evidence)
 
     def select(self, scores: Scores) -> IntVector:
-        """Keep the `keep` lowest scores, or whoever is under the `threshold`."""
-        if self.threshold is None:
-            assert self.keep is not None  # one of the two is set
-            return lowest(scores, self.keep)
-        if scores.probabilities is None:
-            return np.arange(len(scores.clients))
-        return np.flatnonzero(scores.probabilities <= self.threshold)
+        """Keep the `keep` lowest scores, or the clients within the `threshold`."""
+        return select_by_keep_or_threshold(scores, self.keep, self.threshold)
 
     def amend(
         self,
@@ -202,31 +164,61 @@ class Flanders(Filter[FlandersState]):
         scores: Scores | None = None,
     ) -> FlandersState:
         """Remember the round, with the models of dropped clients replaced."""
-        number, computed = state.round_number + 1, None if scores is None else scores.evidence
-        calibrated = state.calibration
-        full = len(state.snapshots) == self._way.window  # scores from fewer are of another kind
+        check_state("Flanders", state, FlandersState)
+        calibration = state.calibration
+        full = len(state.snapshots) == self.window  # scores from fewer rounds are of another kind
         if self.threshold is not None and scores is not None and full:
-            calibrated = calibration.updated(calibrated, scores.values, kept, self.min_honest)
-        after = self._way.remember(state, round_, kept, model, computed)
-        return replace(after, round_number=number, calibration=calibrated)
+            calibration = calibrate(calibration, scores.values, kept, self.min_honest)
+        after = self._remembered(state, round_, kept, None if scores is None else scores.evidence)
+        return replace(after, round_number=state.round_number + 1, calibration=calibration)
 
-    def visible_columns(self, state: FlandersState, d: int) -> IntVector | None:
-        """Return the parameters the filter looks at in every round, if they are fixed and not all.
-
-        For studying attackers who know them; a server never tells.
-        """
-        return self._way.columns(state, d)
-
-    @property
-    def _way(self) -> Paper | Reference:
-        """How forecasts are made, and what is remembered for them."""
-        if self.method == "reference":
-            return Reference(500 if self.sample is None else self.sample, self.iterations)
-        forecaster = Forecaster(
-            self.order, self.iterations, self.tolerance, self.ridge_a, self.ridge_b, self.center
-        )
-        return Paper(forecaster, self._view, self.window, self.distance, self.amend_with, self.refit_every)
+    def visible_columns(
+        self, state: FlandersState, d: int, layers: Mapping[str, int] | None = None
+    ) -> IntVector | None:
+        """Return the parameters the filter looks at in every round, if they are fixed and not all."""
+        return state.columns if state.columns is not None else self.look.columns(state.seed, d, layers or {})
 
     @property
-    def _view(self) -> View:
-        return View(self.sample, self.sketch, self.sketches, self.redraw, self.sampling, self.layers)
+    def _forecaster(self) -> Forecaster:
+        return Forecaster(self.order, self.center, self.solver)
+
+    def _seen(self, state: FlandersState, round_: Round) -> Round:
+        """Return the round as it is remembered: whole, or on the run's fixed parameters."""
+        columns = self.visible_columns(state, round_.updates.shape[1], round_.layers)
+        return round_on_columns(round_, columns)
+
+    def _distances(self, state: FlandersState, round_: Round) -> tuple[FloatVector, KeptFit | FloatMatrix | None]:
+        """Return how far each client's model is from its forecast, and what was computed for it."""
+        if self.look.changes:
+            rng = np.random.default_rng([state.seed, 2, state.round_number])
+            views = self.look.views(Numbering(state.snapshots, round_), rng)
+            return np.max([self._by_products(view, products_of(view)) for view in views], axis=0), None
+        numbering = Numbering(state.snapshots, self._seen(state, round_))
+        if self.solver.refit_every > 1:
+            fit = self._forecaster.kept_fit(numbering, state.fit)
+            return distances_by_fit(numbering, fit, self._forecaster, self.distance), fit
+        gram = products_of(numbering, state.gram)
+        return self._by_products(numbering, gram), gram
+
+    def _by_products(self, numbering: Numbering, gram: FloatMatrix) -> FloatVector:
+        coefficients = self._forecaster.coefficients(numbering, gram)
+        return distances_by_products(numbering, gram, coefficients, self.distance)
+
+    def _remembered(self, state: FlandersState, round_: Round, kept: IntVector, evidence: object) -> FlandersState:
+        """Return the memory with this round in it."""
+        if state.columns is None:
+            state = replace(state, columns=self.look.chosen_columns(round_, kept))
+        numbering = Numbering(state.snapshots, self._seen(state, round_))
+        newest, places = amended_snapshot(numbering, kept, last_accepted=self.amend_with == "last-accepted")
+        forgotten = max(0, len(state.snapshots) + 1 - self.window)
+        after = replace(state, snapshots=(*state.snapshots[forgotten:], newest))
+        if self.look.changes:
+            return after
+        if self.solver.refit_every > 1:
+            fit = evidence if isinstance(evidence, KeptFit) else self._forecaster.kept_fit(numbering, state.fit)
+            full = len(state.snapshots) == self.window
+            return replace(after, fit=fit.older() if fit is not None and full else None)
+        gram = evidence if isinstance(evidence, np.ndarray) else products_of(numbering, state.gram)
+        old = np.arange(numbering.starts[forgotten], numbering.starts[-1])
+        index = np.concatenate([old, places, [numbering.global_model]])
+        return replace(after, gram=gram[np.ix_(index, index)])

@@ -1,8 +1,8 @@
-"""The server's memory: the amended matrices of recent rounds, and inner products of all their columns.
+"""The remembered rounds, and the inner products of all their vectors.
 
-With the products of the newest round's vectors with all remembered ones, everything FLANDERS needs is
-linear algebra on small matrices: the fit, the forecast, the scores, and the products that next
-round starts from. Each round therefore reads the data once, for one product of the newest block.
+The inner products of the newest round's vectors with all remembered ones are all that FLANDERS needs from the data.
+The fit, the forecast and the scores follow by linear algebra on small matrices. So do the products that the next
+round starts from. Each round therefore reads the data once.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import array_api_compat
 import numpy as np
 
 from flanders.arrays import Array, FloatMatrix, IntVector, copied
 from flanders.linalg.products import inner_products
+from flanders.linalg.selection import replace_rows
 from flanders.round import ClientId, Round, check_continued
 from flanders.state import saveable
 
@@ -35,17 +35,17 @@ class Snapshot:
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
-    """Where each vector in play stands when they are all numbered.
+class Numbering:
+    """The vectors of the remembered rounds and of the current one, numbered.
 
-    In this order: for each snapshot its rows and its global model; the rows of the current
-    round; the origin of parameter space; the current global model.
+    The order is: for each snapshot, its rows and its global model; then the rows of the current
+    round; then the origin of parameter space; last the current global model.
     """
 
     snapshots: tuple[Snapshot, ...]
     round_: Round
     zero: Array = None
-    """The origin of parameter space, where that is not at zero: in a sketch around the global model."""
+    """The origin of parameter space. It is not zero in a sketch, which is relative to the global model."""
 
     def __post_init__(self) -> None:
         if self.snapshots:
@@ -63,7 +63,7 @@ class Layout:
 
     @property
     def origin(self) -> int:
-        """The place of the zero vector of parameter space."""
+        """The place of the origin of parameter space."""
         return self.starts[-1] + len(self.round_.clients)
 
     @property
@@ -75,6 +75,14 @@ class Layout:
         """Return the places of clients' vectors in a snapshot: their rows, or that round's global model."""
         place = {c: i for i, c in enumerate(self.snapshots[snapshot].clients)}
         return self.starts[snapshot] + np.array([place.get(c, len(place)) for c in clients], dtype=np.int64)
+
+    def remembered_clients(self) -> tuple[ClientId, ...]:
+        """Return all clients of the snapshots, once each."""
+        return tuple(dict.fromkeys(client for snapshot in self.snapshots for client in snapshot.clients))
+
+    def recent_clients(self, count: int) -> set[ClientId]:
+        """Return the clients of the last `count` snapshots."""
+        return {client for snapshot in self.snapshots[-count:] for client in snapshot.clients}
 
     def last_accepted(self, client: ClientId) -> int:
         """Return the place of a client's newest remembered vector, or else that of the current global model."""
@@ -92,8 +100,8 @@ class Layout:
         return snapshot.global_model if row == len(snapshot.clients) else snapshot.rows[row, :]
 
 
-def products(layout: Layout, known: FloatMatrix | None = None) -> FloatMatrix:
-    """Return the inner products of all vectors of a layout around the current global model.
+def products_of(numbering: Numbering, known: FloatMatrix | None = None) -> FloatMatrix:
+    """Return the inner products of all vectors of a numbering around the current global model.
 
     `known` are those among the snapshots' own vectors, around the global model of the newest
     snapshot. With them only the newest block is multiplied, and the known ones are moved to
@@ -101,16 +109,16 @@ def products(layout: Layout, known: FloatMatrix | None = None) -> FloatMatrix:
     <y_i, y_j> = known_ij + <y_i, e> + <y_j, e> - <e, e>. Nothing in it is larger than the displacements
     themselves, so rounding takes nothing from them, however large the models are.
     """
-    round_ = layout.round_
-    vectors = [v for s in layout.snapshots for v in (s.rows, s.global_model[None, :])]
-    zero = round_.global_model * 0 if layout.zero is None else layout.zero
+    round_ = numbering.round_
+    vectors = [v for s in numbering.snapshots for v in (s.rows, s.global_model[None, :])]
+    zero = round_.global_model * 0 if numbering.zero is None else numbering.zero
     pieces = [*vectors, round_.updates, zero[None, :]]
-    last = layout.global_model
+    last = numbering.global_model
     gram = np.zeros((last + 1, last + 1))  # the current global model is the zero vector here
     if known is None:
         gram[:last, :last] = inner_products(pieces, round_.global_model)
     else:
-        old = layout.starts[-1] - 1  # the newest snapshot's global model: e
+        old = numbering.starts[-1] - 1  # the newest snapshot's global model: e
         fresh = inner_products(pieces, round_.global_model, tail=len(vectors) - 1)
         e = fresh[0, :old]
         gram[:old, :old] = known[:old, :old] + e[:, None] + e[None, :] - fresh[0, old]
@@ -119,21 +127,14 @@ def products(layout: Layout, known: FloatMatrix | None = None) -> FloatMatrix:
     return (gram + gram.T) / 2
 
 
-def amended(layout: Layout, kept: IntVector, *, last_accepted: bool) -> tuple[Snapshot, IntVector]:
+def amended_snapshot(numbering: Numbering, kept: IntVector, *, last_accepted: bool) -> tuple[Snapshot, IntVector]:
     """Return the current round as it is remembered, and the places its rows then come from."""
-    round_ = layout.round_
+    round_ = numbering.round_
     rejected = np.setdiff1d(np.arange(len(round_.clients)), kept)
     stand_ins = [
-        layout.last_accepted(round_.clients[i]) if last_accepted else layout.global_model for i in rejected
+        numbering.last_accepted(round_.clients[i]) if last_accepted else numbering.global_model for i in rejected
     ]
-    places = layout.current
+    places = numbering.current
     places[rejected] = stand_ins
-    rows = replace_rows(round_.updates, rejected, [layout.vector(place) for place in stand_ins])
+    rows = replace_rows(round_.updates, rejected, [numbering.vector(place) for place in stand_ins])
     return Snapshot(round_.clients, rows, copied(round_.global_model)), places
-
-
-def replace_rows(matrix: Array, index: IntVector, vectors: Sequence[Array]) -> Array:
-    """Return a copy of a matrix with some rows replaced: the server's own, whatever the caller does with his."""
-    xp = array_api_compat.array_namespace(matrix)
-    new = dict(zip(index.tolist(), vectors, strict=True))
-    return xp.stack([new[i] if i in new else matrix[i, :] for i in range(matrix.shape[0])])

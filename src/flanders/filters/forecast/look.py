@@ -1,96 +1,207 @@
-"""Which parameters FLANDERS looks at: all, a sample fixed for the run, or a secret drawn anew each round."""
+"""Which parameters FLANDERS looks at: everything, a sample, or secret sketches."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from flanders.arrays import IntVector
 from flanders.checks import InputError, check_choice, check_number
-from flanders.filters.forecast.history import Layout
-from flanders.filters.forecast.memory import FlandersState
-from flanders.filters.forecast.reduction import (
-    most_varied_columns,
-    sample_columns,
-    sample_of_layers,
-    sketch_of_layout,
-    take_of_layout,
-    take_of_round,
-)
-from flanders.round import Round
+from flanders.filters.forecast.history import Numbering, Snapshot
+from flanders.linalg.columns import most_varied_columns
+from flanders.linalg.selection import take_columns
+from flanders.linalg.sketch import CountSketch
+from flanders.round import Round, last_layer_of, sizes_of_layers
 
-SAMPLINGS = ("random", "variance", "last-layer", "per-layer")
+CHOICES = ("random", "variance", "last-layer", "per-layer")
+
+
+class Look:
+    """Which numbers of the models FLANDERS compares. What a look does not define is as in `Everything`."""
+
+    @property
+    def changes(self) -> bool:
+        """Whether the filter looks at other numbers in every round."""
+        return False
+
+    @property
+    def mixes(self) -> bool:
+        """Whether parameters are added up, which leaves the Euclidean distances alone to be measured."""
+        return False
+
+    def columns(self, seed: int, d: int, layers: Mapping[str, int]) -> IntVector | None:
+        """Return the parameters that are drawn before the first round; None if there are none."""
+        return None
+
+    def chosen_columns(self, round_: Round, kept: IntVector) -> IntVector | None:
+        """Return the parameters that the models kept in the first round decide; None if they decide nothing."""
+        return None
+
+    def views(self, numbering: Numbering, rng: np.random.Generator) -> Iterator[Numbering]:
+        """Yield all vectors as this round's draws show them, where the look changes."""
+        yield numbering
 
 
 @dataclass(frozen=True)
-class View:
-    """The settings of what is looked at; see `Flanders`."""
+class Everything(Look):
+    """Look at every parameter."""
 
-    sample: int | None
-    sketch: int | None
-    sketches: int
-    redraw: bool
-    sampling: str
-    layers: tuple[int, ...] | None
+
+@dataclass(frozen=True)
+class Sample(Look):
+    """Look at some of the parameters.
+
+    Parameters
+    ----------
+    size
+        How many parameters to look at. The paper: 500.
+    choose
+        How they are chosen: `"random"`; the parameters in which the clients kept in the first round differ most
+        (`"variance"`); at random from the `"last-layer"`; or as many from each layer (`"per-layer"`). The last two
+        need to know the layers: pass `layers=` to `Defense` or `Round`.
+    redraw
+        Whether to draw other parameters in every round, after the models have arrived. An attacker cannot avoid
+        parameters that are not drawn yet. Only random parameters can be redrawn.
+    """
+
+    size: int = 500
+    choose: str = "random"
+    redraw: bool = False
 
     def __post_init__(self) -> None:
-        check_number("Flanders", "sketches", self.sketches, 1, whole=True)
-        for name in ("sample", "sketch"):
-            if getattr(self, name) is not None:
-                check_number("Flanders", name, getattr(self, name), 1, whole=True)
-        check_choice("Flanders", "sampling", self.sampling, SAMPLINGS)
-        if self.redraw and self.sample is None:
-            raise InputError("Flanders(redraw=True) needs `sample`: how many parameters to draw each round.")
-        if self.sample is not None and self.sketch is not None:
-            raise InputError("Flanders can take a `sample` or a `sketch` of the parameters, not both.")
-        if self.secret and self.sampling != "random":
+        check_number("Sample", "size", self.size, 1, whole=True)
+        check_choice("Sample", "choose", self.choose, CHOICES)
+        if self.redraw and self.choose != "random":
             raise InputError(
-                f"Flanders(sampling={self.sampling!r}) looks at the same parameters in every round. "
-                "Leave out `redraw` and `sketch`."
-            )
-        if self.sampling != "random" and self.sample is None:
-            raise InputError(f"Flanders(sampling={self.sampling!r}) needs `sample`: how many parameters to choose.")
-        if (self.layers is not None) != self.sampling.endswith("layer"):
-            raise InputError(
-                "Flanders needs `layers`, the number of parameters of each layer, for sampling='last-layer' and "
-                f"'per-layer', and for nothing else. Got sampling={self.sampling!r}, layers={self.layers!r}."
+                f"Sample(choose={self.choose!r}) looks at the same parameters in every round. Leave out `redraw`, "
+                "or choose them at random."
             )
 
     @property
-    def secret(self) -> bool:
-        """Whether what is looked at changes from round to round."""
-        return self.sketch is not None or self.redraw
+    def changes(self) -> bool:
+        """Whether the filter looks at other parameters in every round."""
+        return self.redraw
 
-    def chosen(self, state: FlandersState, round_: Round, kept: IntVector) -> FlandersState:
-        """Return the memory with the parameters to look at, where the clients kept in the first round decide."""
-        if self.sampling != "variance" or state.columns is not None:
-            return state
-        return replace(state, columns=most_varied_columns(round_.take(kept).updates, self.sample or 0))
-
-    def columns(self, state: FlandersState, d: int) -> IntVector | None:
-        """Return the parameters looked at in every round, if they are fixed and not all."""
-        if self.sample is None or self.secret:
+    def columns(self, seed: int, d: int, layers: Mapping[str, int]) -> IntVector | None:
+        """Return the parameters that are drawn before the first round, in rising order."""
+        if self.redraw or self.choose == "variance":
             return None
-        if self.sampling == "variance":
-            return state.columns
-        rng = np.random.default_rng([state.seed, 0])
-        if self.layers is not None:
-            return sample_of_layers(d, self.sample, self.layers, rng, last_only=self.sampling == "last-layer")
-        return sample_columns(d, self.sample, rng)
+        rng = np.random.default_rng([seed, 0])
+        if self.choose == "random":
+            return sample_columns(d, self.size, rng)
+        if not layers:
+            raise InputError(
+                f"Sample(choose={self.choose!r}) needs the sizes of the model's layers, but the round does not "
+                "have them. Pass `layers=`, a number of parameters for each layer's name, to Defense or Round."
+            )
+        if self.choose == "last-layer":
+            first = int(last_layer_of(layers).start)
+            return first + sample_columns(d - first, self.size, rng)
+        return sample_of_layers(sizes_of_layers(layers), self.size, rng)
 
-    def of_round(self, state: FlandersState, round_: Round) -> Round:
-        """Return the round as it is remembered: whole, or through the run's fixed sample."""
-        columns = self.columns(state, round_.updates.shape[1])
-        return round_ if columns is None else take_of_round(round_, columns)
+    def chosen_columns(self, round_: Round, kept: IntVector) -> IntVector | None:
+        """Return the parameters in which the models kept in the first round differ most."""
+        return most_varied_columns(round_.take(kept).updates, self.size) if self.choose == "variance" else None
 
-    def secrets(self, state: FlandersState, layout: Layout) -> Iterator[Layout]:
-        """Yield the layout through this round's own sample or sketches, drawn after the models have arrived."""
-        rng = np.random.default_rng([state.seed, 2, state.round_number])
-        if self.sketch is not None:
-            for _ in range(self.sketches):
-                yield sketch_of_layout(layout, self.sketch, rng)
-        else:
-            assert self.sample is not None  # or nothing is secret
-            yield take_of_layout(layout, sample_columns(layout.round_.updates.shape[1], self.sample, rng))
+    def views(self, numbering: Numbering, rng: np.random.Generator) -> Iterator[Numbering]:
+        """Yield all vectors on the parameters drawn for this round."""
+        yield on_columns(numbering, sample_columns(numbering.round_.updates.shape[1], self.size, rng))
+
+
+@dataclass(frozen=True)
+class Sketch(Look):
+    """Look at CountSketches of all parameters, new ones in every round, drawn after the models have arrived.
+
+    A client's score is the largest over all sketches of the round. A sketch keeps Euclidean geometry only.
+
+    Parameters
+    ----------
+    width
+        How many buckets the parameters are added up in. Scores have a noise of relative size 1 / sqrt(width).
+    repeats
+        How many sketches to draw each round.
+    """
+
+    width: int
+    repeats: int = 5
+
+    def __post_init__(self) -> None:
+        check_number("Sketch", "width", self.width, 1, whole=True)
+        check_number("Sketch", "repeats", self.repeats, 1, whole=True)
+
+    @property
+    def changes(self) -> bool:
+        """Whether the filter looks at other numbers in every round: it does."""
+        return True
+
+    @property
+    def mixes(self) -> bool:
+        """Whether parameters are added up: they are."""
+        return True
+
+    def views(self, numbering: Numbering, rng: np.random.Generator) -> Iterator[Numbering]:
+        """Yield all vectors as each of this round's sketches shows them."""
+        for _ in range(self.repeats):
+            yield in_sketch(numbering, self.width, rng)
+
+
+def sample_columns(d: int, count: int, rng: np.random.Generator) -> IntVector:
+    """Draw `count` of `d` parameters (all of them if there are no more), in rising order."""
+    if count >= d:
+        return np.arange(d)
+    return np.sort(rng.choice(d, size=count, replace=False)).astype(np.int64)
+
+
+def sample_of_layers(sizes: Sequence[int], count: int, rng: np.random.Generator) -> IntVector:
+    """Draw `count` parameters, an equal share from each layer, in rising order.
+
+    A layer with fewer parameters than its share gives all it has, and the others make up for it.
+
+    Examples
+    --------
+    >>> sample_of_layers((7, 1, 2), 4, np.random.default_rng(0))
+    array([3, 6, 7, 9])
+    """
+    ends = np.cumsum(sizes)
+    drawn: list[IntVector] = []
+    left = min(count, int(ends[-1]))
+    for position, layer in enumerate(np.argsort(sizes, kind="stable")):
+        share = min(sizes[layer], left // (len(sizes) - position))
+        drawn.append(ends[layer] - sizes[layer] + sample_columns(sizes[layer], share, rng))
+        left -= share
+    return np.sort(np.concatenate(drawn))
+
+
+def round_on_columns(round_: Round, columns: IntVector | None) -> Round:
+    """Return the round as seen on some of the parameters; None stands for all."""
+    if columns is None:
+        return round_
+    g = take_columns(round_.global_model[None, :], columns)[0, :]
+    return Round(take_columns(round_.updates, columns), round_.clients, round_.weights, g)
+
+
+def on_columns(numbering: Numbering, columns: IntVector) -> Numbering:
+    """Return all vectors as seen on some of the parameters."""
+    snapshots = tuple(
+        Snapshot(s.clients, take_columns(s.rows, columns), take_columns(s.global_model[None, :], columns)[0, :])
+        for s in numbering.snapshots
+    )
+    return Numbering(snapshots, round_on_columns(numbering.round_, columns))
+
+
+def in_sketch(numbering: Numbering, width: int, rng: np.random.Generator) -> Numbering:
+    """Return all vectors as one fresh CountSketch of `width` buckets shows them.
+
+    Everything is sketched relative to the current global model, so that rounding takes nothing from small
+    displacements. The sketched global model is zero. The origin is where its negative goes.
+    """
+    round_, center = numbering.round_, numbering.round_.global_model
+    sketch = CountSketch.draw(center.shape[0], width, rng)
+    snapshots = tuple(
+        replace(s, rows=sketch.of(s.rows, center), global_model=sketch.of(s.global_model[None, :], center)[0, :])
+        for s in numbering.snapshots
+    )
+    sketched = Round(sketch.of(round_.updates, center), round_.clients, round_.weights)
+    return Numbering(snapshots, sketched, sketch.of(0 * center[None, :], center)[0, :])

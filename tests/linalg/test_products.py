@@ -6,8 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flanders import geometry
 from flanders.arrays import on_host, to_numpy
+from flanders.linalg import blocks
 from flanders.linalg.blocks import column_blocks, sorted_columns
 from flanders.linalg.products import (
     clip_factors,
@@ -31,8 +31,8 @@ WIDTHS = [1, 63, 64, 65, 128, 200, 1000]
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch):
     """Blocks of the least width, 65 columns, so that small matrices are cut as large ones are."""
-    monkeypatch.setattr(geometry, "HOST_BLOCK", 64)
-    monkeypatch.setattr(geometry, "DEVICE_BLOCK", (64, 64))
+    monkeypatch.setattr(blocks, "HOST_BLOCK", 64)
+    monkeypatch.setattr(blocks, "DEVICE_BLOCK", (64, 64))
 
 
 def random_rows(m: int, d: int, dtype: str = "float64", seed: int = 0) -> np.ndarray:

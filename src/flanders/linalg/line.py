@@ -1,10 +1,12 @@
-"""Distances along a line: what lets an attack search for its strength without touching d numbers again."""
+"""Distances from fixed rows to a point that moves along a line.
+
+They let an attack search for its strength without reading d numbers again.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import array_api_compat
 import numpy as np
@@ -20,8 +22,8 @@ class Line:
 
     .. math:: \|x(t) - r_i\|^2 = \|a - r_i\|^2 + 2 t \langle a - r_i, v \rangle + t^2 \|v\|^2
 
-    The coefficients, and the distances between the rows, are read off the d-sized arrays once
-    (`cast`: one pass, around a, in float64); every later question costs at most O(n^2) on the host.
+    `cast` reads the d-sized arrays once, in float64, for the coefficients and the distances between the rows.
+    Everything else costs at most O(n^2) on the host.
 
     Examples
     --------
@@ -49,9 +51,9 @@ class Line:
         """Measure the rows against the line from `start` along `direction`."""
         rows, start, direction = on_host(rows), on_host(start), on_host(direction)
         xp = array_api_compat.array_namespace(rows)
-        products: Any = 0.0
-        slope: Any = 0.0
-        speed: Any = 0.0
+        products: Array = 0.0
+        slope: Array = 0.0
+        speed: Array = 0.0
         for columns in column_blocks(rows):
             block = centred_block(rows, start, columns)
             along = xp.astype(direction[columns], block.dtype, copy=False)
@@ -74,8 +76,8 @@ class Line:
     def with_copies(self, t: float, count: int) -> FloatMatrix:
         """Return the squared distances of a round of the rows followed by `count` copies of x(t).
 
-        The copies lie at distance zero from each other, and come last: rules that break
-        ties by position then break them against the attacker, who may not count on a tie.
+        The copies are at distance zero from each other. They come last, so that an aggregator that breaks ties by
+        position decides against the attacker, which cannot count on a tie.
         """
         n = self.constant.size
         distances = np.zeros((n + count, n + count))

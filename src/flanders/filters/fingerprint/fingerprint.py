@@ -1,4 +1,4 @@
-"""The filter that needs no number of attackers: it holds each update against its sender's own past."""
+"""The filter that needs no number of attackers: it compares each update with its sender's earlier ones."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import numpy as np
 
 from flanders.arrays import Array, IntVector
 from flanders.checks import check_number
-from flanders.filters.filter import Filter, Scores
-from flanders.filters.fingerprint.decision import judge
-from flanders.filters.fingerprint.questions import Signatures, learn
+from flanders.filters.filter import Filter, Scores, check_state
+from flanders.filters.fingerprint.decision import score_by_answers
+from flanders.filters.fingerprint.learning import learn_round
+from flanders.filters.fingerprint.memory import Signatures
+from flanders.filters.fingerprint.questions import Answers, ask_questions
 from flanders.round import Round
 from flanders.state import saveable
 
@@ -30,7 +32,7 @@ class FingerprintState:
 class Fingerprint(Filter[FingerprintState]):
     """Drop clients whose updates do not look like their own.
 
-    A client's data leave a mark on everything it sends. The filter remembers that mark and asks six questions of
+    A client's data leave a mark on everything it sends. The filter remembers that mark and asks six questions about
     each new update (see `flanders.filters.fingerprint.questions`). It needs no number of attackers. In the first
     two rounds there is no past to compare with, so it only drops updates that are many times longer than most.
 
@@ -69,7 +71,8 @@ class Fingerprint(Filter[FingerprintState]):
 
     def score(self, state: FingerprintState, round_: Round) -> Scores:
         """Score each client by its largest deviation from what is usual."""
-        return judge(state.signatures, round_, state.round_number + 1, self.max_false_positive_rate)
+        check_state("Fingerprint", state, FingerprintState)
+        return score_by_answers(state.signatures, round_, state.round_number + 1, self.max_false_positive_rate)
 
     def select(self, scores: Scores) -> IntVector:
         """Keep the clients that are not suspect, or nobody if too few are left."""
@@ -86,5 +89,8 @@ class Fingerprint(Filter[FingerprintState]):
         scores: Scores | None = None,
     ) -> FingerprintState:
         """Remember the marks of the kept clients."""
+        check_state("Fingerprint", state, FingerprintState)
         number, answers = state.round_number + 1, None if scores is None else scores.evidence
-        return FingerprintState(number, learn(state.signatures, round_, number, kept, answers))
+        if not isinstance(answers, Answers):
+            answers = ask_questions(state.signatures, round_, number)
+        return FingerprintState(number, learn_round(state.signatures, round_, number, kept, answers))

@@ -7,11 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from filters.test_signature import Federation, attacked, rates
+from filters.fingerprint.test_fingerprint import Federation, attacked, rates
 from flanders import Defense, Fingerprint, Round
-from flanders.filters.fingerprint.crowd import Company, company
-from flanders.filters.fingerprint.decision import deviations, judge
-from flanders.filters.fingerprint.questions import ANY, CHANNELS, COMPANY, Answers, ask, in_common
+from flanders.filters.fingerprint.crowd import Company, measure_company
+from flanders.filters.fingerprint.decision import deviations, score_by_answers
+from flanders.filters.fingerprint.learning import company_in
+from flanders.filters.fingerprint.questions import ANY, CHANNELS, COMPANY, Answers, ask_questions
 from flanders.linalg.products import gram
 
 
@@ -49,9 +50,11 @@ def test_newcomers_and_copies_are_nobody_s_company():
     federation, defense = known_clients(clients=30)
     updates = federation.updates()
     updates[:3] = updates[3]
-    found = judge(defense.state.signatures, Round(updates, global_model=federation.model), 5, 0.01).evidence
+    found = score_by_answers(
+        defense.state.signatures, Round(updates, global_model=federation.model), 5, 0.01
+    ).evidence
     group = (np.arange(40) > 3) & (np.arange(40) < 30)
-    expected = company(gram(updates, federation.model), group).common
+    expected = measure_company(gram(updates, federation.model), group).common
     np.testing.assert_allclose(found.values[:, COMPANY], expected)
 
 
@@ -68,7 +71,9 @@ def test_the_usual_shares_of_the_layers_are_those_of_clients_that_are_not_suspec
 @pytest.mark.parametrize(("rounds", "scale"), [(1, 1.0), (9, 3.0), (1000, math.sqrt(30))])
 def test_absence_widens_what_is_allowed_up_to_a_point(rounds, scale):
     federation, defense = known_clients()
-    answers = ask(defense.state.signatures, Round(federation.updates(), global_model=federation.model), 4 + rounds)
+    answers = ask_questions(
+        defense.state.signatures, Round(federation.updates(), global_model=federation.model), 4 + rounds
+    )
     np.testing.assert_allclose(answers.scale, scale)
 
 
@@ -86,7 +91,7 @@ def test_what_is_usual_for_a_client_is_halfway_between_what_was_and_what_is():
 def test_the_spread_of_what_clients_have_in_common_is_that_within_rounds():
     rounds = np.full((2, 3, len(CHANNELS)), np.nan)
     rounds[:, :, COMPANY] = [[0.1, 0.11, 0.12], [0.5, 0.51, 0.52]]
-    assert in_common(list(rounds)) == pytest.approx((0.31, 1.4826 * 0.01))
+    assert company_in(list(rounds)) == pytest.approx((0.31, 1.4826 * 0.01))
 
 
 def test_the_answers_of_five_rounds_are_the_reference():

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flanders.attacks.line import Line, largest_root
+from flanders.linalg.line import Line, largest_root
 from flanders.linalg.products import squared_distances
 
 

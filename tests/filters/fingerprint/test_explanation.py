@@ -6,7 +6,8 @@ import torch
 
 from flanders import Defense, Flanders
 from flanders.checks import InputError
-from flanders.filters.fingerprint.explanation import in_which, squares_by_layer
+from flanders.filters.fingerprint.explanation import name_layers
+from flanders.linalg.distances import squares_by_layer
 from flanders.round import Round
 
 LAYERS = {"a": 3, "b": 1000, "c": 1}
@@ -14,7 +15,7 @@ LAYERS = {"a": 3, "b": 1000, "c": 1}
 
 @pytest.mark.parametrize("library", [np.asarray, torch.from_numpy])
 def test_deviations_are_summed_layer_by_layer(library, rng, monkeypatch):
-    monkeypatch.setattr("flanders.filters.layers.HOST_BLOCK", 600)  # so that layers are cut
+    monkeypatch.setattr("flanders.linalg.distances.HOST_BLOCK", 600)  # so that layers are cut
     updates, own, model, crowd = (rng.normal(size=shape) for shape in ((7, 1004), (7, 1004), 1004, (1, 1004)))
     scale, a, b = rng.normal(size=(3, 7))
     left = scale[:, None] * (updates - model) - a[:, None] * crowd - b[:, None] * own
@@ -28,7 +29,7 @@ def test_deviations_are_summed_layer_by_layer(library, rng, monkeypatch):
 def test_only_layers_with_an_unusual_part_of_the_deviation_are_named():
     usual = np.array([[90.0, 5.0, 5.0], [80.0, 10.0, 10.0], [1.0, 98.0, 1.0]])
     squares = np.array([[90.0, 5.0, 5.0], [10.0, 50.0, 40.0], [70.0, 30.0, 0.0], [0.0, 0.0, 0.0]])
-    assert in_which(squares, usual, list(LAYERS)) == [
+    assert name_layers(squares, usual, list(LAYERS)) == [
         "",
         "50% of it in b (usually 10%), 40% of it in c (usually 5%)",
         "30% of it in b (usually 10%)",

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from flanders.aggregators import FedAvg
 from flanders.arrays import to_numpy
 from flanders.checks import InputError, check_choice, check_number, resolve_count
-from flanders.round import Round
+from flanders.round import Round, last_layer_of, sizes_of_layers
 
 ROWS = np.arange(6.0).reshape(3, 2)
 
@@ -229,3 +229,16 @@ def test_all_rows_in_another_order_are_another_round() -> None:
     turned = Round(ROWS, ("a", "b", "c")).take([2, 1, 0])
     assert turned.clients == ("c", "b", "a")
     assert np.array_equal(turned.updates, ROWS[::-1])
+
+
+def test_the_last_layer_is_that_of_the_last_tensor_s_owner():
+    tensors = {"conv.weight": 9, "conv.bias": 1, "fc.weight": 4, "fc.bias": 2}
+    assert last_layer_of(tensors) == slice(10, 16)
+    assert last_layer_of({"a.b.weight": 3, "a.c.weight": 2}) == slice(3, 5)
+    assert last_layer_of({"weight": 3, "bias": 2}) == slice(3, 5)
+    assert last_layer_of({"weight": 3, "bias": 2}, without_owner=2) == slice(0, 5)
+    assert last_layer_of({"x": 1, "weight": 3, "bias": 2}, without_owner=3) == slice(0, 6)
+
+
+def test_tensors_of_one_owner_make_one_layer():
+    assert sizes_of_layers({"a.weight": 3, "a.bias": 1, "norm": 2, "b.c.weight": 5, "a.late": 7}) == (4, 2, 5, 7)

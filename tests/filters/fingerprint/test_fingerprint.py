@@ -7,17 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from flanders import Defense, FedAvg, Fingerprint, Flanders, Median
+from flanders import Defense, FedAvg, Fingerprint, Median
 from flanders.checks import InputError
-from flanders.filters.fingerprint.decision import t_limit, t_tail, typical_level
-from flanders.filters.fingerprint.questions import (
-    Signatures,
-    apartness,
-    marks_to_compare_with,
-    novelty,
-    originality,
-    standing_out,
-)
+from flanders.filters.fingerprint.decision import typical_level
+from flanders.filters.fingerprint.memory import Signatures
+from flanders.filters.fingerprint.questions import apartness, novelty, originality, standing_out
+from flanders.linalg.robust import t_limit, t_tail
 from flanders.state import load_state, save_state
 
 D = 400
@@ -338,11 +333,10 @@ def test_probabilities_go_with_the_verdict():
     assert np.median(chance[10:]) < 0.2
 
 
-def test_parameters_of_the_paper_s_filter_are_refused():
-    with pytest.raises(InputError, match=r"keep='auto'.*fixes `window`"):
-        Fingerprint(window=5)
-    with pytest.raises(InputError, match="must be a number or 'auto'"):
-        Flanders(keep="automatic")
+@pytest.mark.parametrize("parameter", ["max_false_positive_rate", "min_survivors"])
+def test_shares_are_from_zero_to_one(parameter):
+    with pytest.raises(InputError, match=f"`{parameter}` parameter of Fingerprint must be a number from 0 to 1"):
+        Fingerprint(**{parameter: 1.5})
 
 
 @pytest.mark.parametrize("count", [4, 30])
@@ -350,7 +344,7 @@ def test_marks_of_the_absent_are_left_out_if_they_are_many(count):
     marks, accepted = np.arange(count * 2.0).reshape(count, 2), np.array([1] * (count - 2) + [2, 2])
     known = Signatures(tuple(range(count)), marks, accepted=accepted)
     places = np.array([count - 1, 0])
-    found, at, old = marks_to_compare_with(known, places)
+    found, at, old = known.marks_to_compare_with(places)
     np.testing.assert_array_equal(found[at], marks[places])
     np.testing.assert_array_equal(found[old:], marks[-2:])
     assert len(found) == (4 if count == 4 else 3)
@@ -449,7 +443,6 @@ def test_whoever_is_not_told_whom_to_keep_finds_out():
             outcome = defense(updates, global_model=federation.model)
         found.append(outcome.dropped)
     assert found == [(0, 1), (0, 1)]
-    assert not Flanders(threshold=0.5).automatic
 
 
 def test_the_tail_is_that_of_student_s_t():

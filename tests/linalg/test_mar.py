@@ -135,36 +135,6 @@ def test_coordinates_reproduce_inner_products_of_columns_of_very_different_lengt
     assert basis.shape[0] == 7
 
 
-def naive_reference(tensor, start, iterations):
-    """The published code's formulas on an (m, n, T) tensor, with t from 0 and so index t - 1 = -1."""
-    scaled = (tensor - tensor.min()) / tensor.max()
-    m, n, length = scaled.shape
-    b = start
-    for _ in range(iterations):
-        left, right = np.zeros((m, m)), np.zeros((m, m))
-        for t in range(length):
-            now, before = scaled[:, :, t], scaled[:, :, t - 1]
-            left += now @ b @ before.T
-            right += before @ b.T @ b @ before.T
-        a = left @ np.linalg.inv(right + np.eye(m))
-        left, right = np.zeros((n, n)), np.zeros((n, n))
-        for t in range(length):
-            now, before = scaled[:, :, t], scaled[:, :, t - 1]
-            left += now.T @ a @ before
-            right += before.T @ a.T @ a @ before
-        b = left @ np.linalg.inv(right + np.eye(n))
-    return a @ tensor[:, :, -1] @ b.T
-
-
-@pytest.mark.parametrize(("clients", "parameters"), [(6, 20), (12, 8), (20, 60)])
-def test_the_reference_forecast_equals_a_naive_transcription(clients, parameters, rng):
-    newest = rng.normal(scale=0.1, size=(clients, parameters))
-    start = rng.normal(size=(parameters, parameters))
-    expected = naive_reference(newest[:, :, None], start, 100)
-    found = mar.reference_forecast(newest, start, iterations=100)
-    np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-8 * np.abs(expected).max())
-
-
 @pytest.mark.parametrize("failures", [0, 1, 2])
 @pytest.mark.parametrize("shape", [(7, 4), (4, 7)])
 def test_a_decomposition_that_lapack_gives_up_on_is_found_another_way(rng, monkeypatch, failures, shape):

@@ -1,0 +1,51 @@
+"""What attacks have in common: the honest clients' mean step, and one model sent by all b clients."""
+
+from __future__ import annotations
+
+import math
+
+import array_api_compat
+
+from flanders.arrays import Array
+from flanders.attacks.attack import View
+from flanders.linalg.columns import column_means
+from flanders.linalg.products import squared_norms
+
+
+def mean_displacement(view: View) -> Array:
+    """Return how far the honest models have moved from the global model, on average, `(d,)`."""
+    return column_means(view.honest, view.global_model)
+
+
+def direction_against(view: View) -> Array | None:
+    """Return the unit vector against the honest mean displacement, None if nobody moved."""
+    displacement = mean_displacement(view)
+    length = norm(displacement)
+    return -displacement / length if length > 0 else None
+
+
+def norm(vector: Array) -> float:
+    """Return the Euclidean length of one flattened model, accumulated in float64."""
+    return math.sqrt(float(squared_norms(vector[None, :])[0]))
+
+
+def simulated_copies(view: View) -> int:
+    """Return how many malicious rows to set against the honest rows that the attacker knows.
+
+    If it knows all benign models, these are all b. Otherwise its own honest models stand for the benign ones, and
+    the number of copies keeps the proportion of the round: b copies would be half of that round.
+    """
+    b, known = view.num_malicious, view.honest.shape[0]
+    unknown = view.num_clients - b
+    return b if unknown == 0 else min(b, max(1, round(known * b / unknown)))
+
+
+def copies(model: Array, count: int) -> Array:
+    """Return `count` rows that all hold `model`, in memory of their own."""
+    xp = array_api_compat.array_namespace(model)
+    return xp.tile(model[None, :], (count, 1))
+
+
+def is_honest(view: View, sent: Array) -> bool:
+    """Tell whether the attacker's clients sent what they had honestly trained."""
+    return bool(array_api_compat.array_namespace(sent).all(sent == view.own))

@@ -1,0 +1,110 @@
+"""What `Fingerprint` learns from a round: new marks, what is usual, and what the clients have in common."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import array_api_compat
+import numpy as np
+
+from flanders.arrays import Array, FloatMatrix, IntVector
+from flanders.filters.fingerprint.memory import NO_COMPANY, Signatures
+from flanders.filters.fingerprint.questions import ANY, COMPANY, OWN, Answers
+from flanders.linalg.products import cosines_of_gram, lengths_of_gram, less_their_mean
+from flanders.linalg.robust import robust_spread
+from flanders.linalg.selection import take_rows
+from flanders.round import Round
+
+REFERENCE_ROUNDS = 5
+"""Answers are compared with those of the clients accepted in this many rounds."""
+ROUNDS_OF_CLIENTS = 10
+"""At most this many rounds' worth of clients are remembered, since anybody may make up new client ids."""
+
+
+def learn_round(known: Signatures, round_: Round, number: int, kept: IntVector, answers: Answers) -> Signatures:
+    """Return what is known after round `number`, whose `kept` rows were accepted."""
+    if kept.size == 0:
+        return replace(known, failures=known.failures + 1, refused=None)
+    dropped = np.setdiff1d(np.arange(len(round_.clients)), kept)
+    kept, dropped = kept[answers.moved[kept]], dropped[answers.moved[dropped]]  # no direction, no mark
+    if kept.size < 2:  # a mark is the difference from other clients
+        typical = known.typical if math.isnan(answers.typical[0]) else answers.typical
+        return replace(known, typical=typical, failures=0, refused=None)
+    if math.isnan(answers.typical[0]):  # nobody was judged: the median of all is typical
+        own, any_ = answers.values[np.ix_(kept, OWN)], answers.values[np.ix_(kept, ANY)]
+        length, heading = np.median(np.nan_to_num(np.where(np.isnan(own), any_, own)), axis=0).tolist()
+        group = np.isin(np.arange(len(round_.clients)), kept)
+        answers = replace(answers.in_company(group), typical=(length, heading))
+    marks, crowd = new_marks(round_, kept, answers.products)
+    refused = directions_of(round_, dropped, answers.products)
+    senders, relative = [round_.clients[i] for i in kept], answers.relative[kept]
+    now = np.nan_to_num(relative[:, ANY])
+    if known.marks is None:
+        return Signatures(tuple(senders), marks, now, crowd, answers.typical, accepted=np.full(kept.size, number))
+    assert known.usual is not None
+    assert known.accepted is not None
+    usual = dict(zip(known.clients, known.usual, strict=True))
+    when = dict(zip(known.clients, known.accepted.tolist(), strict=True)) | dict.fromkeys(senders, number)
+    for i, client in enumerate(senders):
+        usual[client] = (usual.pop(client, now[i]) + now[i]) / 2  # moves to the end: accepted last
+    most = max(
+        ROUNDS_OF_CLIENTS * len(round_.clients), len(known.clients)
+    )  # a small round makes the filter forget nobody
+    for client in list(usual)[:-most]:
+        del usual[client]
+    past = (*known.past, relative)[-REFERENCE_ROUNDS:]
+    absent = set(usual) - set(senders)
+    older = np.array([row for row, client in enumerate(known.clients) if client in absent], dtype=np.int64)
+    if older.size:
+        xp = array_api_compat.array_namespace(marks)
+        marks = xp.concat([take_rows(known.marks, older), marks])
+    return Signatures(
+        tuple(usual),
+        marks,
+        np.stack(list(usual.values())),
+        crowd,
+        answers.typical,
+        lower_of_both(known.lowest, answers.typical),
+        lower_of_both(known.company, company_in(past)),
+        np.array([when[client] for client in usual]),
+        past,
+        refused=refused,
+    )
+
+
+def company_in(past: Sequence[FloatMatrix]) -> tuple[float, float]:
+    """Return middle and spread of what the clients of some rounds had in common.
+
+    The spread is that within rounds. A majority that adds its pull bit by bit would widen the one between rounds.
+    """
+    rounds = [common for rows in past if not np.isnan(common := rows[:, COMPANY]).any()]
+    if not rounds:
+        return NO_COMPANY
+    within = np.concatenate([common - np.median(common) for common in rounds])
+    return float(np.median(np.concatenate(rounds))), robust_spread(within, 0.0)
+
+
+def lower_of_both(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
+    """Return the lower of both first numbers, and of both second numbers."""
+    return min(a[0], b[0]), min(a[1], b[1])
+
+
+def directions_of(round_: Round, rows: IntVector, products: FloatMatrix) -> Array | None:
+    """Return the displacements of these rows as unit vectors; None if there are no rows."""
+    if rows.size == 0:
+        return None
+    zero, scale = np.zeros(rows.size), 1.0 / lengths_of_gram(products)[rows]
+    return less_their_mean(round_.updates, rows, round_.global_model, zero, scale, zero)[0]
+
+
+def new_marks(round_: Round, kept: IntVector, products: FloatMatrix) -> tuple[Array, Array]:
+    """Return the marks of the kept clients, and the mean of their directions, all as unit vectors."""
+    lengths = lengths_of_gram(products)[kept]
+    cosines = cosines_of_gram(products[np.ix_(kept, kept)])
+    with_mean, mean_square = cosines.mean(axis=1), max(float(cosines.mean()), 1e-12)
+    left = np.sqrt(np.maximum(1.0 - with_mean**2 / mean_square, 1e-12))
+    weights, factors, shares = 1.0 / lengths / kept.size, 1.0 / lengths / left, with_mean / mean_square / left
+    marks, mean = less_their_mean(round_.updates, kept, round_.global_model, weights, factors, shares)
+    return marks, mean / mean_square**0.5

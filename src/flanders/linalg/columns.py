@@ -1,0 +1,131 @@
+"""Statistics of each column of an `(m, d)` array: mean, deviation, median, trimmed means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import array_api_compat
+import numpy as np
+
+from flanders.arrays import Array, FloatVector, IntVector, copied, like, on_host, to_numpy, widest
+from flanders.linalg.blocks import centred_block, column_blocks, join, sorted_columns
+
+
+def column_means(rows: Array, center: Array) -> Array:
+    """Return the mean of each column of `rows - center`, accumulated in float64."""
+    return _statistics(rows, center, "mean")[0]
+
+
+def column_moments(rows: Array, center: Array) -> tuple[Array, Array]:
+    """Return the mean of each column of `rows - center`, and its (population) standard deviation.
+
+    Both are accumulated in float64. The mean is taken of the differences, so that a parameter nobody moved has a
+    mean displacement of exactly zero.
+
+    Examples
+    --------
+    >>> column_moments(np.array([[1.0, 7.0], [3.0, 7.0]]), np.array([0.0, 7.0]))
+    (array([2., 0.]), array([1., 0.]))
+    """
+    mean, deviation = _statistics(rows, center, "mean", "std")
+    return mean, deviation
+
+
+def _statistics(rows: Array, center: Array, *names: str) -> list[Array]:
+    """Return statistics of each column of `rows - center`, by their names in the array API, in one pass."""
+    source, origin = on_host(rows), on_host(center)
+    xp = array_api_compat.array_namespace(source)
+    found: list[list[Array]] = [[] for _ in names]
+    for columns in column_blocks(source):
+        block = centred_block(source, origin, columns)
+        for pieces, name in zip(found, names, strict=True):
+            pieces.append(getattr(xp, name)(block, axis=0))
+    return [join(pieces, rows) for pieces in found]
+
+
+def most_varied_columns(matrix: Array, count: int) -> IntVector:
+    """Return the `count` columns in which the rows differ most, by their variance, in rising order."""
+    xp = array_api_compat.array_namespace(matrix)
+    variance = to_numpy(xp.var(matrix - matrix[:1, :], axis=0))
+    return np.sort(np.argsort(-variance, kind="stable")[:count]).astype(np.int64)
+
+
+def column_medians(matrix: Array) -> Array:
+    """Return the median of each column."""
+    return join([_median_of_sorted(values) for values in sorted_columns(matrix)], matrix)
+
+
+def trimmed_means(matrix: Array, trim: int) -> Array:
+    """Return the mean of each column without its `trim` lowest and highest values."""
+    m = matrix.shape[0]
+    pieces = []
+    for values in sorted_columns(matrix):
+        average = like(np.full(m - 2 * trim, 1 / (m - 2 * trim)), values)
+        pieces.append(values[:, trim : m - trim] @ average)
+    return join(pieces, matrix)
+
+
+def means_around_median(matrix: Array, count: int, rows: IntVector | None = None) -> Array:
+    """Return the mean of the `count` values of each column nearest to its median; of `rows` alone, if given.
+
+    In sorted order they are a run of `count` neighbours. Sliding that run one step up swaps
+    value j for value j + count. The swap pays while the new value is nearer to the median than the
+    old one, which holds up to some step and never after, so each swap can be judged by itself.
+    """
+    pieces = []
+    for values in sorted_columns(matrix, rows):
+        xp = array_api_compat.array_namespace(values)
+        steps = values.shape[1] - count
+        middle = _median_of_sorted(values)[:, None]
+        pays = middle - values[:, :steps] > values[:, count:] - middle
+        run = values[:, :count]
+        for first in range(0, steps, count):  # swaps of different places, at most `count` at a time
+            last = min(first + count, steps)
+            moved = xp.where(pays[:, first:last], values[:, first + count : last + count], run[:, : last - first])
+            run = xp.concat([moved, run[:, last - first :]], axis=1)
+        pieces.append(run @ like(np.full(count, 1 / count), run))
+    return join(pieces, matrix)
+
+
+def weighted_trimmed_means(matrix: Array, weights: FloatVector, share: float) -> Array:
+    """Return the weighted mean of each column without `share` of the total weight at either end.
+
+    A value on the border keeps the part of its weight that lies inside, unless that is no more
+    than rounding: a huge value must not get in by an error of 1e-17. With `share=0.5` what
+    is left is the weighted median; two values that meet at exactly one half are averaged.
+    """
+    pieces = []
+    for values, carried in _sorted_with_weights(matrix, weights):
+        xp = array_api_compat.array_namespace(values)
+        above = xp.cumulative_sum(carried, axis=1)
+        below = above - carried
+        rounding = 2 * values.shape[1] * float(xp.finfo(carried.dtype).eps)
+        if share >= 0.5:
+            at_half = (below <= 0.5 + rounding) & (above >= 0.5 - rounding) & (carried > 0)
+            inside = xp.astype(at_half, carried.dtype)
+        else:
+            inside = xp.clip(above, share, 1 - share) - xp.clip(below, share, 1 - share)
+            inside = xp.where(inside > rounding, inside, xp.zeros_like(inside))
+        pieces.append(xp.sum(values * inside, axis=1) / xp.sum(inside, axis=1))
+    return join(pieces, matrix)
+
+
+def _median_of_sorted(values: Array) -> Array:
+    """Return the median of each row of a `(width, m)` array with sorted rows."""
+    m = values.shape[1]
+    middle = values[:, m // 2]
+    if m % 2:
+        return copied(middle)  # a view would keep the whole block alive
+    return values[:, m // 2 - 1] / 2 + middle / 2
+
+
+def _sorted_with_weights(matrix: Array, weights: FloatVector) -> Iterator[tuple[Array, Array]]:
+    """Yield blocks of sorted columns as `(width, m)`, and beside each value the weight it carries."""
+    source = on_host(matrix)
+    xp = array_api_compat.array_namespace(source)
+    share = like(weights / weights.sum(), source, widest(xp))
+    for columns in column_blocks(source):
+        block = source[:, columns].T
+        order = xp.argsort(block, axis=1, stable=True)
+        carried = xp.reshape(xp.take(share, xp.reshape(order, (-1,))), order.shape)
+        yield xp.take_along_axis(block, order, axis=1), carried

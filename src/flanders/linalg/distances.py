@@ -1,0 +1,137 @@
+"""Distances between rows that no inner product gives, measured a block of columns at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import array_api_compat
+import numpy as np
+
+from flanders.arrays import Array, FloatMatrix, FloatVector, IntVector, index_like, like, on_host, to_numpy
+from flanders.linalg.blocks import HOST_BLOCK, centred_block, column_blocks
+
+EUCLIDEAN = ("squared-l2", "l2", "cosine")
+"""Distances that follow from inner products alone."""
+DISTANCES = (*EUCLIDEAN, "l1")
+"""All distances that have a name; a number p stands for the L^p distance."""
+
+Pairs = Iterable[tuple[Array, Array]]
+"""Two matrices of the same shape, as pairs of blocks of their columns."""
+
+
+def distance_to_sums(
+    updates: Array,
+    center: Array,
+    pieces: Sequence[Array],
+    factors: FloatMatrix,
+    shift: FloatVector,
+    distance: str | float,
+    *,
+    centred: bool,
+) -> FloatVector:
+    r"""Return the distance of each row to a sum of known vectors, both as displacements from `center`.
+
+    The sum is `factors` times all rows of `pieces` (with `centred`, times their displacements from `center`), less
+    `shift` times `center`.
+    """
+    sent, g, known = on_host(updates), on_host(center), [on_host(piece) for piece in pieces]
+    xp = array_api_compat.array_namespace(sent)
+
+    def pairs() -> Iterator[tuple[Array, Array]]:
+        for columns in column_blocks(*known, sent):
+            rows = xp.concat([centred_block(piece, g if centred else None, columns) for piece in known])
+            back = like(shift, rows)[:, None] * xp.astype(g[None, columns], rows.dtype)
+            yield centred_block(sent, g, columns), like(factors, rows) @ rows - back
+
+    if distance in EUCLIDEAN:
+        return _euclidean_distances(pairs(), str(distance))
+    return lp_norms((one - other for one, other in pairs()), 1.0 if distance == "l1" else float(distance))
+
+
+def _euclidean_distances(pairs: Pairs, distance: str) -> FloatVector:
+    inner: Array = 0.0
+    squares: Array = 0.0
+    for one, other in pairs:
+        xp = array_api_compat.array_namespace(one)
+        if distance == "cosine":
+            inner = inner + xp.vecdot(one, other)
+            squares = squares + xp.stack([xp.vecdot(one, one), xp.vecdot(other, other)])
+        else:
+            squares = squares + xp.vecdot(one - other, one - other)
+    if distance == "cosine":
+        return cosine_distances(_float64(inner), *_float64(squares))
+    return _float64(squares) if distance == "squared-l2" else np.sqrt(_float64(squares))
+
+
+def cosine_distances(inner: FloatVector, one: FloatVector, other: FloatVector) -> FloatVector:
+    """Return 1 less the cosine, from inner products and both squared lengths; 1 where a length is zero."""
+    sizes = np.sqrt(np.maximum(one, 0.0)) * np.sqrt(np.maximum(other, 0.0))  # their product may overflow
+    return np.asarray(1.0 - np.divide(inner, sizes, out=np.zeros_like(inner), where=sizes > 0))
+
+
+def lp_norms(blocks: Iterable[Array], p: float) -> FloatVector:
+    """Return the L^p norms of rows that come in blocks of columns.
+
+    The sums are of each number as a share of its row's largest one, so they neither overflow nor vanish. If p is so
+    small that a norm itself overflows, all norms are divided by d^(1/p). They compare in the same way then.
+
+    Examples
+    --------
+    >>> lp_norms(iter([np.array([[3.0], [1.0]]), np.array([[-4.0], [1.0]])]), 2.0)
+    array([5.        , 1.41421356])
+    """
+    largest: Array = None
+    total: Array = 0.0
+    d = 0
+    for block in blocks:
+        xp, d = array_api_compat.array_namespace(block), d + block.shape[1]
+        sizes = xp.abs(block)
+        new = xp.max(sizes, axis=1)
+        new = new if largest is None else xp.maximum(largest, new)
+        unit = xp.where(new > 0, new, xp.ones_like(new))
+        if largest is not None:
+            total = total * (largest / unit) ** p
+        total, largest = total + xp.sum((sizes / unit[:, None]) ** p, axis=1), new
+    sums, scale = _float64(total), _float64(largest)
+    with np.errstate(over="ignore"):
+        norms = scale * sums ** (1 / p)
+    return norms if np.all(np.isfinite(norms)) else scale * (sums / d) ** (1 / p)
+
+
+def squares_by_layer(
+    updates: Array,
+    rows: IntVector,
+    global_model: Array,
+    scale: FloatVector,
+    expected: Sequence[tuple[FloatVector, Array, IntVector]],
+    layers: Mapping[str, int],
+) -> FloatMatrix:
+    r"""Return how far rows of updates are from what was expected of them, squared, in each layer: `(n, layers)`.
+
+    The squares are of :math:`s_c (x_c - g) - \sum_k a_{kc} v_{kc}`. Each entry of `expected` holds the factors
+    :math:`a_k`, a matrix, and for each row of updates the row of that matrix that is its :math:`v_k`.
+    """
+    xp, n = array_api_compat.array_namespace(updates), rows.size
+    found = np.zeros((n, len(layers)))
+    parts = [(like(a, updates)[:, None], matrix, index_like(at, updates)) for a, matrix, at in expected]
+    stretch, index = like(scale, updates)[:, None], index_like(rows, updates)
+    for number, columns in _blocks_of_layers(layers, max(64, HOST_BLOCK // n)):
+        left = stretch * (xp.take(updates[:, columns], index, axis=0) - global_model[None, columns])
+        for a, matrix, at in parts:
+            left = left - a * xp.take(matrix[:, columns], at, axis=0)
+        found[:, number] += to_numpy(xp.sum(left * left, axis=1))
+    return found
+
+
+def _blocks_of_layers(layers: Mapping[str, int], width: int) -> Iterator[tuple[int, slice]]:
+    """Yield each layer's number with slices of its columns that fit the cache."""
+    start = 0
+    for number, size in enumerate(layers.values()):
+        for first in range(start, start + size, width):
+            yield number, slice(first, min(first + width, start + size))
+        start += size
+
+
+def _float64(array: Array) -> FloatVector:
+    """Return an array as float64 on the host."""
+    return np.asarray(to_numpy(array), dtype=np.float64)

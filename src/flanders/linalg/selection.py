@@ -1,0 +1,46 @@
+"""Choosing and replacing rows and columns of an `(m, d)` array."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import array_api_compat
+import numpy as np
+
+from flanders.arrays import Array, BoolVector, IntVector, index_like, like
+
+
+def take_rows(matrix: Array, rows: IntVector) -> Array:
+    """Return some rows of a matrix, in this order."""
+    return array_api_compat.array_namespace(matrix).take(matrix, index_like(rows, matrix), axis=0)
+
+
+def take_columns(matrix: Array, columns: IntVector) -> Array:
+    """Return some columns of a matrix, in this order."""
+    return array_api_compat.array_namespace(matrix).take(matrix, index_like(columns, matrix), axis=1)
+
+
+def replace_rows(matrix: Array, rows: IntVector, vectors: Sequence[Array]) -> Array:
+    """Return a copy of a matrix with a vector in place of each of these rows."""
+    xp = array_api_compat.array_namespace(matrix)
+    new = dict(zip(rows.tolist(), vectors, strict=True))
+    return xp.stack([new[i] if i in new else matrix[i, :] for i in range(matrix.shape[0])])
+
+
+def replace_columns(matrix: Array, columns: IntVector, values: Array, rows: BoolVector) -> Array:
+    """Return a copy of a matrix with `values` in these columns, in the rows marked true.
+
+    Examples
+    --------
+    >>> values, rows = np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([True, False])
+    >>> replace_columns(np.zeros((2, 3)), np.array([2, 0]), values, rows)
+    array([[2., 0., 1.],
+           [0., 0., 0.]])
+    """
+    xp = array_api_compat.array_namespace(matrix)
+    d = matrix.shape[1]
+    place, inside = np.zeros(d, dtype=np.int64), np.zeros(d, dtype=bool)
+    place[columns], inside[columns] = np.arange(columns.size), True
+    spread = take_columns(like(values, matrix), place)
+    replaced = like(rows, matrix, xp.bool)[:, None] & like(inside, matrix, xp.bool)[None, :]
+    return xp.where(replaced, spread, matrix)

@@ -1,0 +1,86 @@
+"""CountSketch: every parameter is added, with a random sign, to one of a few random buckets.
+
+Inner products of sketched vectors are those of the vectors themselves, plus zero-mean noise of relative size about
+1 / sqrt(width). There are two ways to draw signs and buckets. `CountSketch` draws them all at once.
+`StreamedSketch` draws them again for each piece of a model from a secret, so that they take no memory.
+
+References
+----------
+Charikar, Chen and Farach-Colton, "Finding frequent items in data streams", ICALP 2002.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flanders.arrays import Array, FloatVector, is_on_host, like, on_host, to_numpy
+from flanders.linalg.blocks import column_blocks
+
+STREAMED = 2**20
+"""Parameters that a streamed sketch adds at a time: their signs and buckets fit in a few megabytes."""
+
+
+def add_to_buckets(
+    total: FloatVector, numbers: NDArray[np.floating], buckets: NDArray[np.integer], signs: NDArray[np.number]
+) -> None:
+    """Add each number, with its sign, to its bucket of `total`.
+
+    Examples
+    --------
+    >>> total = np.zeros(3)
+    >>> add_to_buckets(total, np.array([1.0, 2.0, 4.0]), np.array([2, 0, 2]), np.array([1, -1, 1]))
+    >>> total
+    array([-2.,  0.,  5.])
+    """
+    total += np.bincount(buckets, weights=numbers * signs, minlength=total.size)
+
+
+@dataclass(frozen=True, eq=False)
+class CountSketch:
+    """A sketch of whole matrices whose signs and buckets are drawn at once."""
+
+    width: int
+    buckets: NDArray[np.integer]
+    """`(d,)`: the bucket of each parameter."""
+    signs: NDArray[np.integer]
+    """`(d,)`: 1 or -1 for each parameter."""
+
+    @classmethod
+    def draw(cls, d: int, width: int, rng: np.random.Generator) -> CountSketch:
+        """Draw a sketch of `d` parameters into `width` buckets."""
+        buckets = rng.integers(0, width, size=d, dtype=np.int32)
+        signs = (2 * rng.integers(0, 2, size=d, dtype=np.int8) - 1).astype(np.int8)
+        return cls(width, buckets, signs)
+
+    def of(self, matrix: Array, center: Array) -> Array:
+        """Return the sketch of each row of `matrix - center`, `(m, width)`; in float64 on the host."""
+        source, center = on_host(matrix), on_host(center)
+        total = np.zeros((source.shape[0], self.width))
+        for columns in column_blocks(source):
+            block = to_numpy(source[:, columns] - center[None, columns])
+            for row, numbers in zip(total, block, strict=True):
+                add_to_buckets(row, numbers, self.buckets[columns], self.signs[columns])
+        return total if is_on_host(matrix) else like(total, matrix)
+
+
+@dataclass(frozen=True)
+class StreamedSketch:
+    """A sketch of models that come in pieces, the same in every round of a run.
+
+    Signs and buckets follow from the secret and from where a piece starts in the model.
+    """
+
+    width: int
+    secret: int
+
+    def add(self, total: FloatVector, numbers: NDArray[np.floating], start: int) -> None:
+        """Add a piece of a model, of which the first number is parameter `start`, to the buckets of `total`."""
+        flat = numbers.ravel()
+        rng = np.random.default_rng([self.secret, start])
+        for first in range(0, flat.size, STREAMED):
+            block = flat[first : first + STREAMED].astype(np.float64)
+            drawn = rng.integers(0, 2 * self.width, size=block.size, dtype=np.uint32)
+            add_to_buckets(total, block, drawn >> 1, 1.0 - 2.0 * (drawn & 1))

@@ -1,0 +1,169 @@
+"""FLANDERS as the code published with the paper computes it, to match its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from flanders.arrays import Array, FloatMatrix, FloatVector, IntVector, to_numpy
+from flanders.checks import check_number
+from flanders.filters.filter import Filter, Scores, check_state, draw_seed
+from flanders.filters.forecast.calibration import (
+    MIN_HONEST,
+    Calibration,
+    calibrate,
+    calibrated_probabilities,
+    check_keep_or_threshold,
+    select_by_keep_or_threshold,
+)
+from flanders.filters.forecast.history import Snapshot
+from flanders.linalg.selection import replace_rows, take_columns
+from flanders.round import Round
+from flanders.state import saveable
+
+
+@saveable
+@dataclass(frozen=True, eq=False)
+class FlandersReferenceState:
+    """The memory of `FlandersReference`."""
+
+    seed: int
+    """The secret from which the sample and the starting points of the fits are drawn."""
+    round_number: int = 0
+    """How many rounds it has seen."""
+    newest: Snapshot | None = None
+    """The last round on the sampled parameters, with dropped clients' models replaced."""
+    calibration: Calibration = field(default_factory=Calibration)
+    """The scores of clients accepted so far, with a `threshold`."""
+
+
+@dataclass(frozen=True)
+class FlandersReference(Filter[FlandersReferenceState]):
+    """Drop the clients whose models are far from the forecast that the paper's published code makes.
+
+    It differs from the paper's equations, which `Flanders` follows. It forecasts a round from the last one alone
+    (see `reference_forecast`). It looks at `sample` parameters, drawn once a run with replacement. The distance is
+    the L2 distance. In the memory, the *new* global model takes the place of a dropped client's model.
+
+    Parameters
+    ----------
+    keep
+        How many clients to keep in a round: a number, or a fraction of the round.
+    threshold
+        Instead of `keep`: the largest probability of being malicious with which a client is kept; see `Flanders`.
+    min_honest
+        With `threshold`: the least share of honest clients in any round.
+    iterations
+        The number of iterations of each fit.
+    sample
+        How many parameters to look at.
+
+    References
+    ----------
+    Gabrielli et al., "Protecting federated learning from extreme model poisoning attacks via
+    multidimensional time series anomaly detection".
+    """
+
+    keep: float | None = None
+    threshold: float | None = None
+    min_honest: float = MIN_HONEST
+    iterations: int = 100
+    sample: int = 500
+
+    def __post_init__(self) -> None:
+        check_keep_or_threshold("FlandersReference", self.keep, self.threshold, self.min_honest)
+        check_number("FlandersReference", "iterations", self.iterations, 1, whole=True)
+        check_number("FlandersReference", "sample", self.sample, 1, whole=True)
+
+    def init(self, rng: np.random.Generator | None = None) -> FlandersReferenceState:
+        """Return an empty memory and a secret seed."""
+        return FlandersReferenceState(draw_seed(rng))
+
+    def score(self, state: FlandersReferenceState, round_: Round) -> Scores | None:
+        """Score each client by the distance of its model to the forecast; None in the first round."""
+        check_state("FlandersReference", state, FlandersReferenceState)
+        if state.newest is None:
+            return None
+        values, chance = self._distances(state, state.newest, round_), None
+        if self.threshold is not None:
+            chance = calibrated_probabilities(state.calibration, values, self.min_honest)
+        return Scores(round_.clients, values, chance)
+
+    def select(self, scores: Scores) -> IntVector:
+        """Keep the `keep` lowest scores, or the clients within the `threshold`."""
+        return select_by_keep_or_threshold(scores, self.keep, self.threshold)
+
+    def amend(
+        self,
+        state: FlandersReferenceState,
+        round_: Round,
+        kept: IntVector,
+        model: Array,
+        scores: Scores | None = None,
+    ) -> FlandersReferenceState:
+        """Remember the round, with the new global model in place of dropped clients' models."""
+        check_state("FlandersReference", state, FlandersReferenceState)
+        calibration = state.calibration
+        if self.threshold is not None and scores is not None:
+            calibration = calibrate(calibration, scores.values, kept, self.min_honest)
+        columns = self.visible_columns(state, round_.updates.shape[1])
+        rejected = np.setdiff1d(np.arange(len(round_.clients)), kept)
+        new = take_columns(model[None, :], columns)[0, :]
+        rows = replace_rows(take_columns(round_.updates, columns), rejected, [new] * len(rejected))
+        newest = Snapshot(round_.clients, rows, new)
+        return FlandersReferenceState(state.seed, state.round_number + 1, newest, calibration)
+
+    def visible_columns(
+        self, state: FlandersReferenceState, d: int, layers: Mapping[str, int] | None = None
+    ) -> IntVector:
+        """Return the parameters the filter looks at in every round."""
+        return np.random.default_rng([state.seed, 0]).integers(0, d, size=self.sample)
+
+    def _distances(self, state: FlandersReferenceState, newest: Snapshot, round_: Round) -> FloatVector:
+        """Return the distance of each model to its forecast; to the global model for a client without one."""
+        columns = self.visible_columns(state, round_.updates.shape[1])
+        sent = np.asarray(to_numpy(take_columns(round_.updates, columns)), dtype=np.float64)
+        rows = np.asarray(to_numpy(newest.rows), dtype=np.float64)
+        rng = np.random.default_rng([state.seed, 1, state.round_number])
+        start = rng.standard_normal((self.sample, self.sample))
+        predicted = reference_forecast(rows, start, iterations=self.iterations)
+        g = np.asarray(to_numpy(take_columns(round_.global_model[None, :], columns))[0], dtype=np.float64)
+        place = {c: i for i, c in enumerate(newest.clients)}
+        forecast = np.stack([predicted[place[c]] if c in place else g for c in round_.clients])
+        return np.asarray(np.linalg.norm(sent - forecast, axis=1))
+
+
+def reference_forecast(
+    newest: FloatMatrix,
+    start: FloatMatrix,
+    *,
+    iterations: int = 100,
+    ridge_a: float = 1.0,
+    ridge_b: float = 1.0,
+) -> FloatMatrix:
+    r"""Forecast as the paper's published code does, from the newest `(m, n)` matrix alone.
+
+    That code fits MAR to a single pair, the newest matrix and itself, scaled to S = (X - min X) / max X. It applies
+    the coefficients to the unscaled X. B starts at random numbers (`start`, n x n). A matrix has a row per client,
+    so A is m x m and B is n x n. The ridge penalties are always added:
+
+    .. math:: A \leftarrow S B S^T (S B^T B S^T + \alpha I)^{-1}, \quad
+              B \leftarrow S^T A S (S^T A^T A S + \beta I)^{-1}, \quad \hat X = A X B^T.
+
+    After the first step :math:`B = S^T C S` with C an m x m matrix, so the iterations run on
+    :math:`G = S S^T` and never form an n x n matrix; the numbers are the same.
+    """
+    m = newest.shape[0]
+    largest = float(newest.max())
+    scaled = (newest - newest.min()) / (largest if largest != 0 else 1.0)
+    g, one = scaled @ scaled.T, np.eye(m)
+    turned = scaled @ start.T
+    forward, square = scaled @ start @ scaled.T, turned @ turned.T
+    a = c = one
+    for _ in range(iterations):
+        a = np.linalg.solve((square + ridge_a * one).T, forward.T).T
+        c = np.linalg.solve((g @ a.T @ a + ridge_b * one).T, a.T).T
+        forward, square = g @ c @ g, g @ c.T @ g @ c @ g
+    return np.asarray(a @ newest @ scaled.T @ c.T @ scaled)
