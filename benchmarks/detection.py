@@ -56,7 +56,7 @@ from flanders.checks import InputError, did_you_mean
 from flanders.experiments.commands import run_aside
 from flanders.experiments.spec import resolve
 from flanders.paper.variants import merged, read_variant
-from flanders.report.text import table
+from flanders.report.text import print_table
 from flanders.results.confusion import Confusion
 from flanders.results.run import RunSpec
 from flanders.results.schema import reading
@@ -428,7 +428,7 @@ def show_tables(rows: Sequence[Row]) -> None:
         title = (
             f"{dataset}, {partition}, {rotation} attackers, {split}: auto, and the others' accuracy (seeds {seeds})"
         )
-        table(lines, columns, title)
+        print_table(lines, columns, title)
 
 
 def spread(values: Iterable[float | None]) -> str:

@@ -16,11 +16,11 @@ SPEC = """
 [data]
 dataset = "synthetic"
 [federation]
-clients = 8
+num_clients = 8
 rounds = 6
 seed = [0, 1]
-[attack]
-name = "gauss"
+[threat]
+attack = "gauss"
 fraction = 0.25
 [filter]
 name = [{ name = "flanders", keep = "m-b" }, "keep-all"]
@@ -28,7 +28,7 @@ name = [{ name = "flanders", keep = "m-b" }, "keep-all"]
 DECISIONS = {
     "run": "id, spec, status, error, owner",
     "round": "run, number, accuracy, loss, attack_success, threshold, note",
-    "client": "run, round, client, malicious, kept, unusable, score, probability",
+    "client": "run, round, client, fate, score, probability, reason, malicious",
     "checkpoint": "run, part, round",
 }
 
@@ -36,8 +36,7 @@ DECISIONS = {
 @pytest.fixture
 def fake(monkeypatch):
     """The small simulator in place of the real one, in this process."""
-    for name, module in fake_simulation.modules().items():
-        monkeypatch.setitem(sys.modules, name, module)
+    fake_simulation.use(monkeypatch)
 
 
 @pytest.fixture

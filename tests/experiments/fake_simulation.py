@@ -1,8 +1,8 @@
-"""A simulator small enough to be killed a hundred times: the interface of `flanders.simulation`, no training.
+"""A simulator small enough to be killed a hundred times: the interface of `Simulation`, no training.
 
-As a script it is the `flanders` command with this simulator in place of the real one. Every round takes
-FAKE_SECONDS; a run whose seed is 13 fails in its second round; the process is killed at the FAKE_DEATH-th SQL
-statement.
+As a script it is the `flanders` command with this simulator in place of the real one, and without PyTorch. Every
+round takes FAKE_SECONDS; a run whose seed is 13 fails in its second round; FAKE_DEATH is the number
+of the SQL statement at which the process is killed.
 """
 
 from __future__ import annotations
@@ -14,88 +14,54 @@ import sys
 import time
 import types
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+import flanders
 from flanders import Round, View, defend
-from flanders.checks import InputError, resolve_count
+from flanders.checks import InputError
 from flanders.record import RoundRecord
 from flanders.registry import Registry
 
 D = 12
 
 
-@dataclass(frozen=True)
-class Training:
-    optimizer: str = "adam"
-    learning_rate: float = 0.001
-    batch_size: int = 32
-    epochs: int = 1
-
-
-@dataclass(frozen=True)
-class LabelFlip:
-    """Train on wrong labels."""
-
-    target: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Setting:
-    dataset: Any
-    partition: Any
-    model: Any
-    training: Training
-    filter: Any
-    aggregator: Any
-    num_clients: int = 100
-    clients_per_round: int | None = None
-    rounds: int = 50
-    attack: Any = None
-    malicious_fraction: float = 0.0
-    attack_start: int = 1
-    rotating: bool = True
-    omniscient: bool = True
-    sybils: bool = False
-    data_poison: Any = None
-    fallback: Any = None
-    informed: bool = False
-    seed: int = 0
-    device: str = "auto"
-    chunk: int | None = None
-    data_dir: Any = None
-
-
 class Simulation:
-    def __init__(self, setting: Setting, dataset: Any = None) -> None:
+    def __init__(self, setting: Any, dataset: Any = None) -> None:
         self.setting = setting
         self.round_number = 0
-        self.rng = np.random.default_rng(setting.seed)
+        self.rng = np.random.default_rng(setting.federation.seed)
         self.model = np.zeros(D)
         self.filter_state = setting.filter.init(self.rng)
         self.memory = None
 
+    @property
+    def like(self):
+        return self.model
+
     def run(self):
-        while self.round_number < self.setting.rounds:
+        while self.round_number < self.setting.federation.rounds:
             yield self.step()
 
     def step(self) -> RoundRecord:
         s, rng, begun = self.setting, self.rng, time.perf_counter()
+        federation, threat = s.federation, s.threat
         number = self.round_number + 1
-        if s.seed == 13 and number == 2:
+        if federation.seed == 13 and number == 2:
             raise ArithmeticError("the thirteenth seed brings no luck")
         time.sleep(float(os.environ.get("FAKE_SECONDS", "0")))
-        m = s.clients_per_round
-        clients = np.sort(rng.choice(s.num_clients, m, replace=False))
-        bad = rng.choice(s.num_clients, resolve_count(s.malicious_fraction, s.num_clients), replace=False)
-        malicious = np.isin(clients, bad) & (number >= s.attack_start)
+        m = federation.selected
+        clients = np.sort(rng.choice(federation.num_clients, m, replace=False))
+        bad = rng.choice(federation.num_clients, s.num_malicious, replace=False)
+        malicious = np.isin(clients, bad) & (number >= threat.start)
         updates = self.model + 0.1 * (1 - self.model) + 0.01 * rng.normal(size=(m, D))
-        if malicious.any() and s.attack is not None:
+        if malicious.any() and threat.attack is not None:
             ids = tuple(clients[malicious].tolist())
             view = View(updates[malicious], self.model, m, ids, updates[~malicious], memory=self.memory)
-            updates[malicious] = s.attack.craft(view, rng)
-            self.memory = s.attack.remember(view, updates[malicious])
+            updates[malicious] = threat.attack.craft(view, rng)
+            self.memory = threat.attack.remember(view, updates[malicious])
         round_ = Round(updates, tuple(clients.tolist()), global_model=self.model)
         outcome = defend(
             s.filter,
@@ -106,9 +72,9 @@ class Simulation:
         self.model, self.filter_state, self.round_number = outcome.model, outcome.state, number
         loss = float(np.mean((1 - self.model) ** 2))
         truth = zip(outcome.clients, malicious.tolist(), strict=True)
-        clients = tuple(replace(record, malicious=bad) for record, bad in truth)
+        records = tuple(replace(record, malicious=bad) for record, bad in truth)
         seconds = {"train": time.perf_counter() - begun}
-        return RoundRecord(number, clients, outcome.note, 1 / (1 + loss), loss, seconds=seconds)
+        return RoundRecord(number, records, outcome.note, 1 / (1 + loss), loss, seconds=seconds)
 
     def state_dict(self) -> dict[str, Any]:
         return {
@@ -130,23 +96,46 @@ def find_device(name: str) -> None:
         raise InputError("There is no GPU here.")
 
 
-def modules() -> dict[str, types.ModuleType]:
-    fake, federation = types.ModuleType("flanders.simulation"), types.ModuleType("federation")
-    federation.find_device = find_device
-    fake.__dict__.update(
-        Training=Training,
-        Setting=Setting,
-        Simulation=Simulation,
-        DATA_POISONS=Registry("data poison", {"label-flip": LabelFlip}),
-    )
-    return {"flanders.simulation": fake, "flanders.simulation.federation": federation}
+def use(patch: Any) -> None:
+    """Put the small simulator in place of the real one, in this process; `patch` is pytest's monkeypatch."""
+    from flanders.experiments import engine
+
+    patch.setattr(engine, "Simulation", Simulation)
+    patch.setattr(engine, "find_device", find_device)
+
+
+class Kind:
+    """A base class in place of one that needs PyTorch."""
 
 
 @dataclass(frozen=True)
-class Mlp2:
+class Mlp2(Kind):
     """Nothing at all, but without importing PyTorch."""
 
     hidden: int = 128
+
+
+def modules() -> dict[str, types.ModuleType]:
+    """Return what takes the place of modules that need PyTorch."""
+    folder = Path(flanders.__file__).parent / "simulation"
+
+    def module(name: str, **content: Any) -> types.ModuleType:
+        made = types.ModuleType(name)
+        made.__dict__.update(content)
+        return made
+
+    return {
+        "torch": module(
+            "torch", Tensor=type("Tensor", (), {}), get_num_threads=lambda: 1, set_num_threads=lambda count: None
+        ),
+        "flanders.models": module("models", ModelSpec=Kind, Mlp2=Mlp2, MODELS=Registry("model", {"mlp2": Mlp2})),
+        "flanders.simulation": module("simulation", __path__=[str(folder)]),
+        "flanders.simulation.federation": module("federation", Simulation=Simulation),
+        "flanders.simulation.world": module("world", find_device=find_device),
+        "flanders.simulation.poisoning": module(
+            "poisoning", DataPoison=type("DataPoison", (), {}), DATA_POISONS=Registry("data poison", {})
+        ),
+    }
 
 
 def die_at_statement(number: int) -> None:
@@ -169,8 +158,6 @@ def die_at_statement(number: int) -> None:
 
 if __name__ in ("__main__", "__mp_main__"):
     sys.modules.update(modules())
-    sys.modules["flanders.models"] = types.ModuleType("flanders.models")
-    sys.modules["flanders.models"].MODELS = Registry("model", {"mlp2": Mlp2})
 if __name__ == "__main__":
     from flanders.cli import main
 

@@ -11,21 +11,23 @@ import pytest
 import torch
 
 from experiments.conftest import command, decisions, finish
-from flanders.experiments.build import Datasets, make_setting, make_simulation, versions
+from flanders.experiments.engine import Datasets, start, versions
+from flanders.experiments.experiment import Experiment
 from flanders.experiments.runner import work
 from flanders.experiments.spec import parse_spec, read_specs
 from flanders.results.schema import ResultsError
 from flanders.results.store import Store
-from flanders.results.summary import summarise
+from flanders.results.summary import read_summaries
+from flanders.simulation import Federation, Setting, Simulation, summary
 
 MAIN = ("-m", "flanders")
 SPEC = """
 [federation]
-clients = 20
-per_round = 18
+num_clients = 20
+clients_per_round = 18
 rounds = 4
-[attack]
-name = "agr-min-max"
+[threat]
+attack = "agr-min-max"
 fraction = 0.4
 start = 2
 [filter]
@@ -45,15 +47,15 @@ def uninterrupted(spec, tmp_path):
     spec.write_text(SPEC)
     path = tmp_path / "uninterrupted.sqlite"
     with Store(path) as store:
-        ids = store.add(read_specs([spec]), versions())
+        ids = store.add([run.spec for run in read_specs([spec])], versions())
     work(path, ids, Datasets(), lambda event: None, lambda: False)
-    assert {s.status for s in summarise(path)} == {"done"}
+    assert {s.status for s in read_summaries(path)} == {"done"}
     return decisions(path)
 
 
 def rounds_saved(path):
     try:
-        return sum(s.rounds for s in summarise(path))
+        return sum(s.rounds for s in read_summaries(path))
     except ResultsError:  # not there yet
         return -1
 
@@ -98,22 +100,19 @@ def test_a_training_that_is_killed_many_times_ends_with_the_same_bytes(uninterru
 
 
 def test_what_is_stored_is_what_the_simulator_measures(tmp_path):
-    from flanders.simulation import Simulation, summary
-
     text = {
-        "federation": {"clients": 6, "rounds": 3},
-        "attack": {"name": "gauss", "fraction": 0.5},
-        "poison": {"name": "backdoor"},
+        "federation": {"num_clients": 6, "rounds": 3},
+        "threat": {"attack": "gauss", "data_poison": "backdoor", "fraction": 0.5},
         "filter": {"name": "distance-to-global", "keep": "m-b"},
         "run": {"device": "cpu"},
     }
     (run,) = parse_spec(text)
-    records = list(Simulation(make_setting(run)).run())
+    records = list(Simulation(run.setting).run())
     path = tmp_path / "results.sqlite"
     with Store(path) as store:
-        ids = store.add([run], versions())
+        ids = store.add([run.spec], versions())
     work(path, ids, Datasets(), lambda event: None, lambda: False)
-    (found,), expected = summarise(path), summary(records)
+    (found,), expected = read_summaries(path), summary(records)
     assert (found.best, found.final) == (expected["best_accuracy"], expected["final_accuracy"])
     assert (found.precision, found.recall) == (expected["precision"], expected["recall"])
     connection = sqlite3.connect(path)
@@ -126,21 +125,19 @@ def test_what_is_stored_is_what_the_simulator_measures(tmp_path):
 
 @pytest.mark.parametrize("poison", ["label-flip", "backdoor", "dba"])
 def test_poisons_of_data_can_be_named(poison):
-    (run,) = parse_spec({"poison": {"name": poison}, "attack": {"fraction": 0.2}, "run": {"device": "cpu"}})
-    setting = make_setting(run)
-    assert setting.attack is None
-    assert setting.num_malicious == 20
+    (run,) = parse_spec({"threat": {"data_poison": poison, "fraction": 0.2}, "run": {"device": "cpu"}})
+    assert run.setting.threat.attack is None
+    assert run.setting.num_malicious == 20
 
 
 def test_defaults_of_a_spec_are_those_of_a_setting():
-    from flanders.simulation import Setting
-
     (run,) = parse_spec({})
-    assert make_setting(run) == Setting(clients_per_round=100)
+    assert run.setting == Setting(federation=Federation(clients_per_round=100))
+    assert run.id == Experiment(Setting()).id
 
 
 def test_a_dataset_in_memory_is_shared_by_simulations():
     datasets = Datasets()
-    first, second = parse_spec({"federation": {"seed": [0, 1], "clients": 3}, "run": {"device": "cpu"}})
+    first, second = parse_spec({"federation": {"seed": [0, 1], "num_clients": 3}, "run": {"device": "cpu"}})
     assert datasets.of(first) is datasets.of(second)
-    assert make_simulation(first, datasets).round_number == 0
+    assert start(first, datasets).round_number == 0

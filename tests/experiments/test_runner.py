@@ -14,14 +14,14 @@ import pytest
 from experiments.conftest import command, decisions, finish
 from flanders import InputError
 from flanders.experiments import runner
-from flanders.experiments.build import Datasets, versions
+from flanders.experiments.engine import Datasets, versions
 from flanders.experiments.events import RoundEnded, RunEnded, RunStarted
 from flanders.experiments.runner import Pace, work
 from flanders.experiments.spec import read_specs
 from flanders.experiments.workers import Interrupt, run_grid
 from flanders.results.schema import ResultsError
 from flanders.results.store import Store
-from flanders.results.summary import summarise
+from flanders.results.summary import read_summaries
 
 
 def never():
@@ -30,14 +30,14 @@ def never():
 
 def enter(path, spec, *overrides):
     with Store(path) as store:
-        return store.add(read_specs([spec], overrides), versions())
+        return store.add([run.spec for run in read_specs([spec], overrides)], versions())
 
 
 def wait_until(path, condition):
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         with contextlib.suppress(ResultsError):  # not there yet
-            if condition(summarise(path)):
+            if condition(read_summaries(path)):
                 return
         time.sleep(0.05)
     raise TimeoutError
@@ -155,7 +155,7 @@ def test_jobs_stop_after_their_round_when_the_command_that_started_them_is_kille
     process.kill()
     finish(process)
     wait_until(results, lambda found: {s.status for s in found} <= {"pending", "done"})
-    assert any(s.status == "pending" for s in summarise(results))
+    assert any(s.status == "pending" for s in read_summaries(results))
     assert finish(command("resume", results))[0] == 0
     assert decisions(results) == uninterrupted
 
@@ -170,8 +170,8 @@ def test_ctrl_c_saves_the_round_and_says_how_to_go_on(uninterrupted, spec, resul
     assert "Stopping after this round" in err
     assert f"To go on: flanders resume {results}" in err
     assert "Traceback" not in err
-    assert {s.status for s in summarise(results)} <= {"pending", "done"}
-    begun = any(s.status == "pending" and s.rounds for s in summarise(results))  # not if each ended just then
+    assert {s.status for s in read_summaries(results)} <= {"pending", "done"}
+    begun = any(s.status == "pending" and s.rounds for s in read_summaries(results))  # not if each ended just then
     code, _, err = finish(command("resume", results))
     assert code == 0
     assert ("goes on after round" in err) == begun
@@ -187,14 +187,14 @@ def test_a_second_ctrl_c_stops_at_once(spec, results):
     code, _, err = finish(process)
     assert code == 130
     assert "Traceback" not in err
-    assert {s.status for s in summarise(results)} == {"pending"}
+    assert {s.status for s in read_summaries(results)} == {"pending"}
 
 
 def test_a_run_that_fails_is_recorded_and_the_others_go_on(fake, spec, results):
     ids = enter(results, spec, "federation.seed=[13, 1]")
     events = []
     work(results, ids, Datasets(), events.append, never)
-    found = summarise(results)
+    found = read_summaries(results)
     assert sorted(s.status for s in found) == ["done", "done", "failed", "failed"]
     failed = next(s for s in found if s.status == "failed")
     assert re.fullmatch(
@@ -238,7 +238,7 @@ def test_a_results_file_that_cannot_be_written_ends_the_grid(fake, spec, results
     monkeypatch.setattr(Store, "write_rounds", full)
     with pytest.raises(ResultsError, match="disk is full"):
         run_grid(results, ids, lambda event: None, never)
-    assert not any(s.status == "failed" for s in summarise(results))
+    assert not any(s.status == "failed" for s in read_summaries(results))
 
 
 def test_a_dataset_is_loaded_once_for_all_runs(fake, spec, results, monkeypatch):

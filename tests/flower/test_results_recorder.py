@@ -12,8 +12,8 @@ from flanders import Flanders, KeepAll
 from flanders.checks import InputError
 from flanders.cli import main
 from flanders.flower import Ban, FilteredStrategy
-from flanders.report.data import read_results
-from flanders.report.naming import Names
+from flanders.report.compared_runs import ComparedRuns
+from flanders.report.run_data import read_results
 from flower.federation import LocalGrid, app, grid_of, model, play, strategies
 
 START = model((6, 7), (7,))
@@ -76,7 +76,7 @@ def test_a_live_run_is_no_yardstick_for_others(tmp_path) -> None:
     assert not run.truth
     assert not run.malicious.any()
     assert np.isnan([run.detection.precision, run.detection.recall, run.detection.false_positive_rate]).all()
-    names = Names([run])
+    names = ComparedRuns([run])
     assert names.twin(0) is None
     assert names.labels == ["flanders + FedAvg · attacks unknown"]
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import copy
 import shutil
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,11 +9,21 @@ import pytest
 from flanders.record import PHASES
 from flanders.results.run import RunSpec
 from flanders.results.store import Store
+from round_records import round_record
 
 QUIET = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
+NO_THREAT = {
+    "attack": None,
+    "data_poison": None,
+    "fraction": 0.0,
+    "start": 1,
+    "rotating": True,
+    "omniscient": True,
+    "sybils": False,
+}
 SPEC = {
     "data": {
         "dataset": {"name": "digits", "normalise_test": True},
@@ -22,24 +31,32 @@ SPEC = {
     },
     "model": {"name": "mlp2"},
     "training": {"optimizer": "sgd", "learning_rate": 0.1, "batch_size": 32, "epochs": 1},
-    "federation": {"clients": 100, "per_round": 100, "rounds": 50, "seed": 0},
-    "attack": None,
-    "poison": None,
+    "federation": {"num_clients": 100, "clients_per_round": 100, "rounds": 50, "seed": 0},
+    "threat": NO_THREAT,
     "filter": {"name": "keep-all"},
     "aggregator": {"name": "fedavg", "preaggregators": []},
     "fallback": None,
+    "informed": False,
 }
-LIE = {"name": "lie", "fraction": 0.8, "start": 1, "rotating": True, "omniscient": True}
+LIE = {"name": "lie"}
 SHARES = (0.25, 0.03, 0.07, 0.008, 0.025)
 FLANDERS = {"name": "flanders", "keep": 20, "window": 2}
 
 
 def canonical(**changes):
-    """A canonical spec with some tables replaced; `seed`, `clients` and `rounds` go to the federation."""
+    """A canonical spec with some sections replaced.
+
+    `seed`, `clients` and `rounds` go to the federation, `attack`, `data_poison` and `fraction` to the threat.
+    """
     spec = copy.deepcopy(SPEC)
-    for key in ("seed", "clients", "rounds"):
+    for key, name in (("seed", "seed"), ("clients", "num_clients"), ("rounds", "rounds")):
         if key in changes:
-            spec["federation"][key] = changes.pop(key)
+            spec["federation"][name] = changes.pop(key)
+    if changes.get("attack") or changes.get("data_poison"):
+        spec["threat"]["fraction"] = 0.8
+    for key in ("attack", "data_poison", "fraction"):
+        if key in changes:
+            spec["threat"][key] = changes.pop(key)
     spec.update(changes)
     return spec
 
@@ -61,20 +78,18 @@ def played(rng, *, clients=100, rounds=50, malicious=0.8, filtered=True, top=0.9
         else:
             scores = np.zeros(m)
         scored = np.isfinite(scores).any() and filtered
-        yield SimpleNamespace(
-            number=number,
+        yield round_record(
+            number,
+            [int(c) for c in selected],
             accuracy=float(np.clip(0.1 + (top - 0.1) * (1 - np.exp(-number / 7)) + rng.normal(0, 0.008), 0, 1)),
             loss=float(2.3 * np.exp(-number / 9) + 0.2 + (3e4 * number if top < 0.2 else 0)),
             attack_success=0.05 + 0.001 * number if backdoor else float("nan"),
-            threshold=float(scores[kept].max()) if scored else float("nan"),
             seconds={phase: share * rng.uniform(0.8, 1.2) for phase, share in zip(PHASES, SHARES, strict=True)},
-            clients=tuple(int(c) for c in selected),
             malicious=bad,
             kept=kept,
-            scores=scores,
-            probabilities=np.clip(scores / 60, 0, 1) if scored else None,
-            unusable=(),
-            reasons={},
+            score=scores,
+            probability=np.clip(scores / 60, 0, 1) if scored else None,
+            reason=["" if k else f"score {s:.4g}" for k, s in zip(kept, scores, strict=True)],
             note="" if scored or not filtered else "no scores yet: everyone was aggregated",
         )
 

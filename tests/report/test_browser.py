@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flanders.report import write_html
-from flanders.report.data import read_results
+from flanders.report.run_data import read_results
 
 
 @pytest.fixture
@@ -107,7 +107,8 @@ def test_pointing_at_a_cell_tells_its_client_round_and_score(report, open_page, 
     assert "Client 3, round 3" in words
     assert f"score\n{run.score[3, 2]:.4g}" in words
     assert ("malicious\nyes" in words) == bool(run.malicious[3, 2])
-    assert ("kept\nyes" in words) == bool(run.kept[3, 2])
+    assert ("fate\nkept" in words) == bool(run.kept[3, 2])
+    assert ("reason\nscore" in words) == (not run.kept[3, 2])
     assert "probability of malice" in words
     page.mouse.down()
     page.mouse.up()
@@ -125,7 +126,7 @@ def test_a_round_can_be_picked_for_the_distributions(report, open_page):
     page.keyboard.press("Home")
     assert "Nobody was scored in round 1" in page.locator("#scores").inner_text()
     page.keyboard.press("ArrowRight")
-    assert "largest score kept" in page.locator("#scores-lede").inner_text()
+    assert "largest score that was kept" in page.locator("#scores-lede").inner_text()
     page.locator("#all-rounds").click()
     assert page.locator("#round-name").inner_text() == ""
     assert not problems

@@ -46,11 +46,11 @@ def test_without_matplotlib_the_error_names_the_extra(results, tmp_path, monkeyp
 
 def test_several_settings_have_a_folder_each_and_seeds_share_one(write, make_spec, make_rounds, tmp_path, rng):
     attacks = [
-        {"name": name, "fraction": share, "start": 1}
+        {"attack": {"name": name}, "fraction": share}
         for name, share in (("lie", 0.2), ("lie", 0.8), ("gauss", 0.8))
     ]
     runs = [
-        (make_spec(attack=attack, seed=seed), make_rounds(rng, clients=6, rounds=2 + seed, filtered=False), "done")
+        (make_spec(**attack, seed=seed), make_rounds(rng, clients=6, rounds=2 + seed, filtered=False), "done")
         for attack in attacks
         for seed in (0, 1)
     ]
@@ -60,7 +60,7 @@ def test_several_settings_have_a_folder_each_and_seeds_share_one(write, make_spe
 
 
 def test_two_filters_have_their_own_heat_maps(write, make_spec, make_rounds, tmp_path, rng):
-    lie = {"name": "lie", "fraction": 0.8}
+    lie = {"name": "lie"}
     runs = [
         (make_spec(attack=lie, filter={"name": name}), make_rounds(rng, clients=6, rounds=3), "done")
         for name in ("flanders", "dnc")
@@ -80,11 +80,11 @@ def test_no_two_lines_of_a_figure_look_alike_and_none_like_the_attack_free_one()
 
 def test_both_sides_of_the_score_distributions_have_a_scale(results):
     from flanders.report import plots
-    from flanders.report.data import read_results
-    from flanders.report.naming import Names
+    from flanders.report.compared_runs import ComparedRuns
+    from flanders.report.run_data import read_results
 
-    names = Names(read_results(results))
-    found = dict(plots.draw(names, range(len(names.runs))))
+    compared = ComparedRuns(read_results(results))
+    found = dict(plots.draw(compared, range(len(compared.runs))))
     (ax,) = found["score_distributions"].axes
     low, high = ax.get_ylim()
     assert low == -high

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
 import re
 import subprocess
@@ -10,14 +11,23 @@ import numpy as np
 import pytest
 
 from flanders.checks import InputError
+from flanders.record import ClientRecord, Fate
 from flanders.report import write_html
-from flanders.report.data import read_results
-from flanders.report.html import embed
-from flanders.report.payload import KEPT, MALICIOUS, PRESENT, build, number, share
+from flanders.report.html import script_json
+from flanders.report.payload import build_payload, number, share_cells
+from flanders.report.run_data import YES, read_results
+from round_records import round_record
 
 
 def payload_of(page):
     return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
+
+
+def unpacked(field, shape):
+    """The values of a field of the payload, as the page decodes them."""
+    kinds = {"number": "<f4", "answer": "u1", "text": f"<u{field.get('bytes')}"}
+    values = np.frombuffer(base64.b64decode(field["data"]), kinds[field["kind"]]).reshape(shape)
+    return np.array(field["words"])[values] if field["kind"] == "text" else values
 
 
 @pytest.fixture
@@ -55,12 +65,13 @@ def test_the_page_holds_the_results(page, results):
     np.testing.assert_allclose(shown["accuracy"], run.accuracy, rtol=1e-3)
     assert shown["twin"] == 0
     assert shown["siblings"] == [1, 2]
-    flags = np.frombuffer(base64.b64decode(shown["clients"]["flags"]), np.uint8).reshape(20, 6)
-    score = np.frombuffer(base64.b64decode(shown["clients"]["score"]), "<f4").reshape(20, 6)
-    np.testing.assert_array_equal(flags & PRESENT > 0, run.present)
-    np.testing.assert_array_equal(flags & MALICIOUS > 0, run.malicious)
-    np.testing.assert_array_equal(flags & KEPT > 0, run.kept)
-    np.testing.assert_allclose(score, run.score, rtol=1e-6)
+    fields = shown["clients"]["fields"]
+    fate = unpacked(fields["fate"], (20, 6))
+    np.testing.assert_array_equal(fate != "", run.present)
+    np.testing.assert_array_equal(fate == "kept", run.kept)
+    np.testing.assert_array_equal(unpacked(fields["malicious"], (20, 6)) == YES, run.malicious)
+    np.testing.assert_allclose(unpacked(fields["score"], (20, 6)), run.score, rtol=1e-6)
+    np.testing.assert_allclose(shown["threshold"][1:], run.threshold[1:], rtol=1e-3)
     assert shown["detection"]["recall"] == number(run.detection.recall)
     assert data["left_out"] == ""
 
@@ -79,7 +90,7 @@ def test_text_from_the_results_cannot_leave_the_script_element(write, make_spec,
 
 def test_embedded_json_reads_back_as_it_was():
     value = {"a": "</script>\u2028<!--", "b": [1, None, 0.5]}
-    assert json.loads(embed(value)) == value
+    assert json.loads(script_json(value)) == value
 
 
 def test_braces_in_names_are_no_template(write, make_spec, tmp_path):
@@ -111,14 +122,14 @@ def test_empty_results_and_unfinished_runs_give_a_page(write, make_spec, tmp_pat
 
 def test_a_large_grid_shows_fewer_clients_and_says_so(results):
     runs = read_results(results)
-    assert share(runs, cells=360) == [20, 20, 20]
-    assert share(runs, cells=200) == [11, 11, 11]
-    assert share(runs, cells=100) == [0, 8, 8]
-    data = build(runs, cells=200)
+    assert share_cells(runs, cells=360) == [20, 20, 20]
+    assert share_cells(runs, cells=200) == [11, 11, 11]
+    assert share_cells(runs, cells=100) == [0, 8, 8]
+    data = build_payload(runs, cells=200)
     assert "a sample of the clients for 3 runs" in data["left_out"]
     assert [run["clients"]["shown"] for run in data["runs"]] == [11, 11, 11]
-    assert data["runs"][2]["detection"] == build(runs)["runs"][2]["detection"]
-    assert "leaves out the clients of 1 run." in build(runs, cells=100)["left_out"]
+    assert data["runs"][2]["detection"] == build_payload(runs)["runs"][2]["detection"]
+    assert "leaves out the clients of 1 run." in build_payload(runs, cells=100)["left_out"]
 
 
 def test_a_place_that_cannot_be_written_is_explained(results, tmp_path):
@@ -139,3 +150,28 @@ def test_an_old_report_is_replaced(results, tmp_path):
 def test_the_page_needs_neither_torch_nor_matplotlib():
     code = "import sys, flanders.report; sys.exit(bool({'torch', 'matplotlib', 'flwr'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_every_field_of_a_clients_record_reaches_the_page(results):
+    shown = build_payload(read_results(results))["runs"][2]["clients"]["fields"]
+    assert set(shown) == {field.name for field in dataclasses.fields(ClientRecord)} - {"client"}
+
+
+def test_the_page_holds_fate_and_reason_of_every_client(write, make_spec, tmp_path):
+    fates, reasons = [*Fate], ["", "too long", "not finite", "dropped too often", "no reply"]
+    rounds = [round_record(1, range(5), fates=fates, reason=reasons, score=[1, 9, None, None, None])]
+    path = write(tmp_path / "fates.sqlite", [(make_spec(), rounds, "done")])
+    [run] = build_payload(read_results(path))["runs"]
+    assert run["fates"] == dict.fromkeys(map(str, Fate), 1)
+    assert unpacked(run["clients"]["fields"]["fate"], 5).tolist() == [str(fate) for fate in Fate]
+    assert unpacked(run["clients"]["fields"]["reason"], 5).tolist() == reasons
+    assert run["threshold"] == [1]
+
+
+def test_too_many_reasons_are_cut_the_rare_ones_first_and_the_page_says_so(write, make_spec, tmp_path):
+    reasons = ["often", "often", "rare as such"]
+    rounds = [round_record(1, range(3), fates=["dropped"] * 3, reason=reasons)]
+    runs = read_results(write(tmp_path / "many.sqlite", [(make_spec(), rounds, "done")]))
+    data = build_payload(runs, characters=10)
+    assert unpacked(data["runs"][0]["clients"]["fields"]["reason"], 3).tolist() == ["often", "often", ""]
+    assert "leaves out the rarer reasons of 1 run" in data["left_out"]

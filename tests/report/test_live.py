@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from flanders.record import ClientRecord, Fate
 from flanders.report import write_figures, write_html
-from flanders.report.data import read_results
+from flanders.report.payload import build_payload
+from flanders.report.run_data import read_results
 
 
 @pytest.fixture
 def results(tmp_path, rng, write, make_spec, make_rounds):
-    rounds = list(make_rounds(rng, clients=12, rounds=5, malicious=0.25))
-    for record in rounds:
-        record.clients = [f"key-{c:04x}" for c in record.clients]
-        record.malicious = [None] * len(record.clients)
-        record.accuracy = record.loss = float("nan")
+    rounds = []
+    for record in make_rounds(rng, clients=12, rounds=5, malicious=0.25):
+        clients = [replace(c, client=f"key-{c.client:04x}", malicious=None) for c in record.clients]
+        if record.number == 3:
+            clients[0] = ClientRecord("key-0000", Fate.SILENT, reason="no reply within 60 s")
+            clients[1] = ClientRecord("key-0001", Fate.BANNED, reason="dropped in 5 rounds")
+            clients[2] = ClientRecord("key-0002", Fate.REFUSED, reason="holds NaN")
+        nan = float("nan")
+        rounds.append(replace(record, clients=tuple(clients), accuracy=nan, loss=nan))
     return write(tmp_path / "live.sqlite", [(make_spec(), rounds, "done")])
 
 
@@ -32,6 +40,22 @@ def test_the_page_opens_without_errors_and_claims_nothing(results, tmp_path, ope
     legend = page.locator("#heat-legend").inner_text()
     assert "honest" not in legend
     assert "dropped" in legend
+    assert "refused" in legend
+    assert "banned" in legend
+    assert "silent" in legend
+    assert "1 refused, 1 silent, 1 banned" in facts
+
+
+def test_silent_and_banned_clients_do_not_count_as_dropped(results):
+    (run,) = read_results(results)
+    fates = build_payload([run])["runs"][0]["fates"]
+    assert {fate: fates[fate] for fate in ("refused", "banned", "silent")} == {
+        "refused": 1,
+        "banned": 1,
+        "silent": 1,
+    }
+    assert fates["dropped"] == np.count_nonzero(run.having(Fate.DROPPED))
+    assert sum(fates.values()) == np.count_nonzero(run.present)
 
 
 def test_the_figures_are_drawn(results, tmp_path):

@@ -2,47 +2,62 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
+from flanders.record import Fate
 from flanders.report import write_figures, write_html
+from round_records import with_clients
 
 
 def change(rounds, **fields):
-    for record in rounds:
-        for name, value in fields.items():
-            setattr(record, name, value(record) if callable(value) else value)
-        yield record
+    """The same rounds with other fields."""
+    return [dataclasses.replace(record, **fields) for record in rounds]
+
+
+def change_clients(rounds, **fields):
+    """The same rounds with other fields of their clients: functions from their number to a list."""
+    return [with_clients(r, **{name: make(len(r.clients)) for name, make in fields.items()}) for r in rounds]
+
+
+def nothing(m):
+    return np.full(m, np.nan)
 
 
 @pytest.fixture(params=[
     "no runs", "no rounds", "keep-all", "no scores", "nan scores", "some infinite", "negative", "equal", "huge",
-    "no attack", "one client", "one round", "few selected", "nobody kept", "nan accuracy", "no time",
+    "no attack", "one client", "one round", "few selected", "nobody kept", "all fates", "nan accuracy", "no time",
 ])  # fmt: skip
 def odd(request, write, make_spec, make_rounds, tmp_path, rng):
     def rounds(**kind):
         return make_rounds(rng, **{"clients": 5, "rounds": 3, **kind})
 
-    m = lambda record: len(record.clients)  # noqa: E731
     runs = {
         "no runs": None,
         "no rounds": [],
         "keep-all": rounds(filtered=False),
-        "no scores": change(rounds(), scores=None, probabilities=None),
-        "nan scores": change(rounds(), scores=lambda r: np.full(m(r), np.nan)),
-        "some infinite": change(rounds(), scores=lambda r: np.resize([np.inf, 1.0, np.nan, -np.inf, 3.0], m(r))),
-        "negative": change(rounds(), scores=lambda r: rng.normal(0, 5, m(r))),
-        "equal": change(rounds(), scores=lambda r: np.full(m(r), 2.0)),
-        "huge": change(rounds(), scores=lambda r: 10.0 ** rng.uniform(-300, 300, m(r))),
+        "no scores": change_clients(rounds(), score=nothing, probability=nothing),
+        "nan scores": change_clients(rounds(), score=nothing),
+        "some infinite": change_clients(
+            rounds(), score=lambda m: np.resize([np.inf, 1.0, np.nan, -np.inf, 3.0], m)
+        ),
+        "negative": change_clients(rounds(), score=lambda m: rng.normal(0, 5, m)),
+        "equal": change_clients(rounds(), score=lambda m: np.full(m, 2.0)),
+        "huge": change_clients(rounds(), score=lambda m: 10.0 ** rng.uniform(-300, 300, m)),
         "no attack": rounds(malicious=0),
         "one client": rounds(clients=1),
         "one round": rounds(rounds=1),
         "few selected": rounds(clients=30, chosen=0.1),
-        "nobody kept": change(rounds(), kept=lambda r: np.zeros(m(r), dtype=bool)),
+        "nobody kept": change_clients(rounds(), fate=lambda m: [Fate.DROPPED] * m),
+        "all fates": change_clients(
+            rounds(), fate=lambda m: list(Fate)[:m], reason=lambda m: ["<b>why</b> " * 20] * m
+        ),
         "nan accuracy": change(rounds(), accuracy=float("nan"), loss=float("inf")),
         "no time": change(rounds(), seconds={}),
     }[request.param]
-    lie = {"name": "lie", "fraction": 0.8}
+    lie = {"name": "lie"}
     spec = make_spec(attack=None if request.param == "no attack" else lie, filter={"name": "flanders"})
     return write(tmp_path / "odd.sqlite", [] if runs is None else [(spec, runs, "running")])
 

@@ -1,4 +1,4 @@
-"""What `flanders run` and `flanders resume` do around a grid: prepare, watch, stop, sum up."""
+"""The commands `flanders run` and `flanders resume`: prepare a grid of runs, watch it, stop it, sum it up."""
 
 from __future__ import annotations
 
@@ -8,68 +8,73 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from flanders.checks import InputError
-from flanders.experiments.build import Datasets, check, versions
+from flanders.experiments.engine import Datasets, check, versions
+from flanders.experiments.experiment import Experiment
 from flanders.experiments.progress import watching
 from flanders.experiments.workers import Interrupt, run_grid
-from flanders.report.text import closing_table
+from flanders.report.text import print_summaries
 from flanders.results.labels import labels
-from flanders.results.run import FLOWER, Options, RunSpec
+from flanders.results.run import FLOWER, Options
 from flanders.results.store import Store
-from flanders.results.summary import summarise
+from flanders.results.summary import read_summaries
 
 SHOWN = 4
-"""Runs named of those that failed in the same way."""
+"""The most runs that are named when several failed in the same way."""
 REFUSED = InputError.__name__
-"""How the error of a run begins that fails by what was asked for, however often it is tried."""
+"""The beginning of the error of a run that cannot succeed, since it asks for something impossible."""
 
 
-def run_specs(path: Path, specs: Sequence[RunSpec], changes: dict[str, Any], jobs: int) -> int:
-    """Enter runs into a results file, carry out what is not done, and return the exit code.
+class OptionChanges(TypedDict, total=False):
+    """Options that the command line sets for all runs, whatever their specs say."""
 
-    `changes` are options (`device`, `data_dir`) that hold for all of them.
-    """
-    specs = [RunSpec(spec.canonical, _settled(replace(spec.options, **changes))) for spec in specs]
+    device: str
+    data_dir: Path
+
+
+def run_experiments(path: Path, experiments: Sequence[Experiment], changes: OptionChanges, jobs: int) -> int:
+    """Add runs to a results file, carry out those that are not done, and return the exit code."""
+    asked = [each.carried_out(_absolute(replace(each.options, **changes))) for each in experiments]
     datasets = Datasets()
     if not path.exists():  # wrong data should not leave an empty results file
-        for spec in specs:
-            check(spec, datasets)
+        for each in asked:
+            check(each, datasets)
     with Store(path) as store:
-        ids = store.add(specs, versions())
+        ids = store.add([each.spec for each in asked], versions())
     return _carry_on(path, ids, changes, jobs, datasets)
 
 
-def run_aside(path: Path, specs: Sequence[RunSpec], changes: dict[str, Any], jobs: int) -> int:
-    """Do the same for a command that prints tables of its own: what is told on the way goes to the error stream."""
+def run_aside(path: Path, experiments: Sequence[Experiment], changes: OptionChanges, jobs: int) -> int:
+    """Do the same for a command that prints tables of its own: messages go to the error stream."""
     with contextlib.redirect_stdout(sys.stderr):
-        return run_specs(path, specs, changes, jobs)
+        return run_experiments(path, experiments, changes, jobs)
 
 
-def resume(path: Path, changes: dict[str, Any], jobs: int) -> int:
+def resume(path: Path, changes: OptionChanges, jobs: int) -> int:
     """Carry on with everything in a results file that is not done, and return the exit code."""
-    ids = [summary.id for summary in summarise(path)]
+    ids = [summary.id for summary in read_summaries(path)]
     return _carry_on(path, ids, changes, jobs, Datasets())
 
 
-def _carry_on(path: Path, ids: Sequence[str], changes: dict[str, Any], jobs: int, datasets: Datasets) -> int:
+def _carry_on(path: Path, ids: Sequence[str], changes: OptionChanges, jobs: int, datasets: Datasets) -> int:
     with Store(path, create=False) as store:
-        unfinished = [spec for spec, _ in store.unfinished(ids)]
+        unfinished = [Experiment.of(spec) for spec, _ in store.unfinished(ids)]
         left, refused = _buildable(unfinished, changes, datasets)
-        if jobs > 1 and any(spec.engine == FLOWER for spec in left):
+        if jobs > 1 and any(each.engine == FLOWER for each in left):
             raise InputError(
                 f"--jobs {jobs} cannot share runs on Flower: each of them takes all cores already. Leave it out."
             )
         for id_, problem in refused.items():
             store.refuse(id_, problem)
-        store.retry([spec.id for spec in left], changes)
+        store.retry([each.id for each in left], changes)
     jobs = max(1, min(jobs, len(left)))
-    names = dict(zip((spec.id for spec in left), labels([spec.canonical for spec in left]), strict=True))
+    names = dict(zip((each.id for each in left), labels([each.canonical for each in left]), strict=True))
     stop, died = Interrupt(), 0
     try:
         with stop.listening(), watching(len(ids), len(ids) - len(left), names) as notify:
-            todo = [spec.id for spec in left]
+            todo = [each.id for each in left]
             died = run_grid(path, todo, notify, stop, jobs=jobs, datasets=datasets if jobs == 1 else None)
     except KeyboardInterrupt:  # the second one: the round is lost, nothing else
         pass
@@ -79,30 +84,30 @@ def _carry_on(path: Path, ids: Sequence[str], changes: dict[str, Any], jobs: int
 
 
 def _buildable(
-    specs: Sequence[RunSpec], changes: dict[str, Any], datasets: Datasets
-) -> tuple[list[RunSpec], dict[str, str]]:
-    """Part runs into those that can be begun, and what is wrong with the others; complain if none can."""
+    experiments: Sequence[Experiment], changes: OptionChanges, datasets: Datasets
+) -> tuple[list[Experiment], dict[str, str]]:
+    """Return the runs that can begin, and for each of the others what is wrong. Complain if none can begin."""
     left, refused = [], dict[str, str]()
-    for spec in specs:
+    for each in experiments:
         try:
-            check(RunSpec(spec.canonical, replace(spec.options, **changes)), datasets)
-            left.append(spec)
+            check(each.carried_out(replace(each.options, **changes)), datasets)
+            left.append(each)
         except InputError as error:
-            refused[spec.id] = f"{REFUSED}: {error}"
+            refused[each.id] = f"{REFUSED}: {error}"
     if refused and not left:
         id_, problem = next(iter(refused.items()))
         raise InputError(f"Run {id_}: {problem.removeprefix(f'{REFUSED}: ')}")
     return left, refused
 
 
-def _settled(options: Options) -> Options:
+def _absolute(options: Options) -> Options:
     """Return options that mean the same when the run is resumed from another folder."""
     return options if options.data_dir is None else replace(options, data_dir=options.data_dir.absolute())
 
 
 def _sum_up(path: Path, ids: Sequence[str], stop: Interrupt, died: int) -> int:
-    found = summarise(path, ids)
-    closing_table(found)
+    found = read_summaries(path, ids)
+    print_summaries(found)
     print(f"Results: {path}")
     failed = [s for s in found if s.status == "failed"]
     left = [s for s in found if s.status in ("pending", "running")]

@@ -1,11 +1,9 @@
-"""What a grid tells whoever watches it. Plain data, so that it can cross from one process to another."""
+"""Events that a grid of runs reports to its watcher. They are plain data, so that processes can exchange them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-
-from flanders.results.tree import Table
 
 
 @dataclass(frozen=True)
@@ -13,7 +11,10 @@ class RunStarted:
     """A run begins, or goes on after round `after`."""
 
     run: str
-    spec: Table
+    label: str
+    """The run in a few words."""
+    rounds: int
+    """How many rounds it has."""
     after: int
 
 
@@ -26,14 +27,14 @@ class RoundEnded:
     accuracy: float
     kept: int
     caught: int
-    """Malicious and dropped."""
+    """The number of malicious clients that were not kept."""
     missed: int
-    """Malicious and kept."""
+    """The number of malicious clients that were kept."""
 
 
 @dataclass(frozen=True)
 class RunEnded:
-    """A run has been left: `done`, `failed`, `stopped` on request, or `lost` to another process."""
+    """A run has ended: `done`, `failed`, `stopped` on request, or `lost` to another process."""
 
     run: str
     status: str

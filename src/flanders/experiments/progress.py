@@ -1,23 +1,23 @@
-"""Watching a grid: live bars in a terminal, a line for each run elsewhere."""
+"""The progress of a grid: live bars in a terminal, a line for each run elsewhere."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any, TextIO
+from typing import TextIO
 
 from flanders.experiments.events import Event, Notify, RoundEnded, RunEnded, RunStarted
-from flanders.results.summary import label
+from flanders.extras import needing
 
 
 @contextlib.contextmanager
 def watching(
     total: int, done: int, names: Mapping[str, str] | None = None, stream: TextIO | None = None
 ) -> Iterator[Notify]:
-    """Show progress on `stream` (standard error), of `total` runs of which `done` are done already.
+    """Show the progress of `total` runs on `stream` (default: standard error); `done` of them are done already.
 
-    `names` are what to call runs, by their ids; others are called what they would be alone.
+    `names` are the labels of runs by their ids. A run without one has the label that it would have alone.
     """
     names = names or {}
     stream = stream or sys.stderr
@@ -39,7 +39,7 @@ class Lines:
     def __call__(self, event: Event) -> None:
         """Take note of an event, and print it if a run has ended."""
         if isinstance(event, RunStarted):
-            self._names.setdefault(event.run, label(event.spec))
+            self._names.setdefault(event.run, event.label)
             if event.after:
                 self._say(event.run, f"goes on after round {event.after}")
         elif isinstance(event, RoundEnded):
@@ -61,8 +61,9 @@ def round_line(event: RoundEnded) -> str:
 
 @contextlib.contextmanager
 def _bars(total: int, done: int, names: Mapping[str, str], stream: TextIO) -> Iterator[Notify]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    with needing("sim"):
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
     progress = Progress(
         TextColumn("{task.description}"),
@@ -72,13 +73,12 @@ def _bars(total: int, done: int, names: Mapping[str, str], stream: TextIO) -> It
         TextColumn("{task.fields[line]}"),
         console=Console(file=stream),
     )
-    tasks: dict[str, Any] = {}
+    tasks: dict[str, TaskID] = {}
 
     def notify(event: Event) -> None:
         if isinstance(event, RunStarted):
-            rounds = event.spec["federation"]["rounds"]
-            name = names.get(event.run) or label(event.spec)
-            tasks[event.run] = progress.add_task(name, total=rounds, completed=event.after, line="")
+            name = names.get(event.run) or event.label
+            tasks[event.run] = progress.add_task(name, total=event.rounds, completed=event.after, line="")
         elif isinstance(event, RoundEnded):
             progress.update(tasks[event.run], completed=event.number, line=round_line(event))
         else:

@@ -1,4 +1,4 @@
-"""Carry out the runs of a grid: skip what is done, go on where a run was left, share with other processes."""
+"""Carry out the runs of a results file, each from where it was left, side by side with other processes."""
 
 from __future__ import annotations
 
@@ -6,32 +6,34 @@ import contextlib
 import sysconfig
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from flanders.checks import InputError
-from flanders.experiments.build import Datasets, computing_with, make_simulation, num_threads
+from flanders.experiments.engine import Datasets, computing_with, num_threads, start
 from flanders.experiments.events import Notify, RoundEnded, RunEnded, RunStarted
+from flanders.experiments.experiment import Experiment
+from flanders.record import RoundRecord
 from flanders.results.confusion import Confusion
 from flanders.results.heartbeat import heartbeat
 from flanders.results.schema import ResultsError
+from flanders.results.spec_keys import label
 from flanders.results.store import Claimed, ClaimLost, Store
 
 Stop = Callable[[], bool]
 SHARE = 0.1
-"""The most of a run's time that checkpoints may take when their spacing is left to the runner."""
+"""The largest share of a run's time that checkpoints may take, where the options do not say how often to write."""
 WORTH = 2.0
-"""Seconds of work that are not worth a checkpoint."""
+"""Seconds between two checkpoints at least: less work than this can be repeated."""
 BEHIND = 0.5
-"""Seconds that finished rounds may wait to be written with others: processes take turns at the file."""
+"""Seconds that finished rounds may wait to be written together, since processes take turns at the file."""
 
 
 def work(path: Path, ids: Sequence[str], datasets: Datasets, notify: Notify, stop: Stop) -> None:
-    """Carry out runs until none is left that nobody else is at work on, or until `stop()`.
+    """Carry out these runs until none is left for this process, or until `stop()`.
 
-    A run that raises is recorded as failed and the others go on; a results file that cannot be
-    written ends everything.
+    A run that raises is recorded as failed, and the others go on. A results file that cannot be written ends
+    everything.
     """
     threads = num_threads()
     with Store(path, create=False) as store:
@@ -60,16 +62,16 @@ def work(path: Path, ids: Sequence[str], datasets: Datasets, notify: Notify, sto
 
 def carry_out(store: Store, claimed: Claimed, datasets: Datasets, notify: Notify, stop: Stop) -> str:
     """Carry out one run from where it was left; return `done`, or `stopped` if it was asked to."""
-    spec, run = claimed.spec, claimed.spec.id
-    rounds = spec.canonical["federation"]["rounds"]
-    notify(RunStarted(run, spec.canonical, claimed.checkpoint))
-    simulation = make_simulation(spec, datasets)
+    run, experiment = claimed.spec.id, Experiment.of(claimed.spec)
+    rounds = experiment.setting.federation.rounds
+    notify(RunStarted(run, label(claimed.spec.canonical), rounds, claimed.checkpoint))
+    simulation = start(experiment, datasets)
     if claimed.checkpoint:
-        simulation.load_state_dict(store.read_checkpoint(run, like=getattr(simulation, "like", None)))
-    pace = Pace(spec.options.checkpoint_every)
-    waiting: list[Any] = []
+        simulation.load_state_dict(store.read_checkpoint(run, like=simulation.like))
+    pace = Pace(experiment.options.checkpoint_every)
+    waiting: list[RoundRecord] = []
     try:
-        with contextlib.closing(simulation.run()) as records:  # what the rounds were started with ends with them
+        with closing(simulation.run()) as records:  # closing it ends what an engine has started
             for record in records:
                 waiting.append(record)
                 last, stopping = record.number == rounds, stop()
@@ -93,9 +95,10 @@ def carry_out(store: Store, claimed: Claimed, datasets: Datasets, notify: Notify
 
 
 class Pace:
-    """When to write: checkpoints every so many rounds, or as often as takes a tenth of the time; rounds in between.
+    """Decides when to write checkpoints and rounds.
 
-    Checkpoints never change what a run decides, only how many rounds are repeated after a crash.
+    Checkpoints come every `every` rounds, or, without a number, so often that they take a tenth of the time. They
+    never change what a run decides, only how many rounds are repeated after a crash.
     """
 
     def __init__(self, every: int | None) -> None:
@@ -111,14 +114,14 @@ class Pace:
 
     @contextlib.contextmanager
     def timed(self) -> Iterator[None]:
-        """Measure the writing of one."""
+        """Measure how long it takes to write a checkpoint."""
         begun = time.monotonic()
         yield
         self._checkpoint = self._rounds = time.monotonic()
         self._cost = self._checkpoint - begun
 
     def behind(self) -> bool:
-        """Tell whether to write the rounds that wait."""
+        """Tell whether the rounds that wait should be written now."""
         now = time.monotonic()
         if now - self._rounds < BEHIND:
             return False
@@ -126,8 +129,18 @@ class Pace:
         return True
 
 
+@contextlib.contextmanager
+def closing(records: Iterator[RoundRecord]) -> Iterator[Iterator[RoundRecord]]:
+    """Close the rounds of a run at the end, if they can be closed."""
+    try:
+        yield records
+    finally:
+        if isinstance(records, Generator):
+            records.close()
+
+
 def _whence(error: Exception) -> str:
-    """Say in which line an error arose: in an attack or filter of the user's own, if it came through one."""
+    """Say in which line an error arose; in the user's own attack or filter, if the error came through one."""
     if isinstance(error, InputError):  # it says all there is to say
         return ""
     frames = traceback.extract_tb(error.__traceback__)
@@ -137,7 +150,7 @@ def _whence(error: Exception) -> str:
     return f" (in {Path(last.filename).name}:{last.lineno})"
 
 
-def _summary(run: str, record: Any) -> RoundEnded:
+def _summary(run: str, record: RoundRecord) -> RoundEnded:
     found = Confusion.of(record.malicious, record.kept)
     kept = found.missed + found.passed
-    return RoundEnded(run, record.number, float(record.accuracy), kept, found.caught, found.missed)
+    return RoundEnded(run, record.number, record.accuracy, kept, found.caught, found.missed)

@@ -1,4 +1,4 @@
-"""Several processes on one grid, and a stop that loses nothing."""
+"""Several processes that share a grid of runs, and a stop that loses nothing."""
 
 from __future__ import annotations
 
@@ -9,17 +9,26 @@ import os
 import queue
 import signal
 import threading
+import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
+from multiprocessing.queues import Queue
+from multiprocessing.synchronize import Event as Flag
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
-from flanders.experiments.build import Datasets
-from flanders.experiments.events import Notify
+from flanders.experiments.engine import Datasets
+from flanders.experiments.events import Event, Notify
 from flanders.experiments.runner import Stop, work
 from flanders.results.schema import ResultsError
 
 THREADS = "OMP_NUM_THREADS"
+"""The environment variable that limits the threads of NumPy and PyTorch."""
+GRACE = 10.0
+"""Seconds that a worker may take to exit once it has finished. Then it is ended: libraries sometimes hang."""
+WAIT = 0.2
+"""Seconds between two looks at the workers."""
 
 
 class Interrupt:
@@ -28,7 +37,7 @@ class Interrupt:
     Attributes
     ----------
     signal
-        What asked for the stop; None while nobody has.
+        The signal that asked for the stop; None while there was none.
     """
 
     def __init__(self) -> None:
@@ -58,6 +67,17 @@ class Interrupt:
         os.write(2, b"\nStopping after this round. Press Ctrl-C again to stop at once.\n")
 
 
+@dataclass(frozen=True)
+class Finished:
+    """A worker has carried out all it could."""
+
+    worker: int
+
+
+Report = Event | Finished | ResultsError
+"""What a worker reports to the process that started it."""
+
+
 def run_grid(
     path: Path, ids: Sequence[str], notify: Notify, stop: Stop, *, jobs: int = 1, datasets: Datasets | None = None
 ) -> int:
@@ -66,55 +86,104 @@ def run_grid(
         work(path, ids, datasets or Datasets(), notify, stop)
         return 0
     context = multiprocessing.get_context("spawn")
-    events, halt = context.Queue(), context.Event()
-    with _threads_shared(jobs):
-        processes = [context.Process(target=_worker, args=(path, ids, events, halt)) for _ in range(jobs)]
+    reports: Queue[Report] = context.Queue()
+    halt = context.Event()
+    with _shared_threads(jobs):
+        processes: list[BaseProcess] = [
+            context.Process(target=_worker, args=(number, path, ids, reports, halt)) for number in range(jobs)
+        ]
         for process in processes:
             process.start()
+    workers = Workers(processes)
     problem: ResultsError | None = None
     try:
-        while True:
-            alive = any(process.is_alive() for process in processes)
-            with contextlib.suppress(queue.Empty):
-                while True:
-                    event = events.get(timeout=0.2) if alive else events.get_nowait()
-                    if isinstance(event, ResultsError):
-                        problem = event
-                        halt.set()
-                    else:
-                        notify(event)
+        while workers.alive():
+            for report in _reports(reports):
+                if isinstance(report, ResultsError):
+                    problem = report
+                    halt.set()
+                elif isinstance(report, Finished):
+                    workers.finished(report.worker)
+                else:
+                    notify(report)
             if stop():
                 halt.set()
-            if not alive:
-                break
+            workers.end_overdue()
+        for report in _reports(reports, wait=False):
+            if isinstance(report, ResultsError):
+                problem = report
+            elif isinstance(report, Finished):
+                workers.finished(report.worker)
+            else:
+                notify(report)
     finally:
-        for process in processes:
-            if process.is_alive():
-                process.kill()  # what they have not saved by now is in no transaction
-            process.join()
+        workers.end()
     if problem is not None:
         raise problem
-    return sum(process.exitcode != 0 for process in processes)
+    return workers.died()
 
 
-def _worker(path: Path, ids: Sequence[str], events: Any, halt: Any) -> None:
+class Workers:
+    """The processes at work, and which of them have finished."""
+
+    def __init__(self, processes: Sequence[BaseProcess]) -> None:
+        self._processes = list(processes)
+        self._finished: dict[int, float] = {}
+
+    def alive(self) -> bool:
+        """Tell whether any of them is running."""
+        return any(process.is_alive() for process in self._processes)
+
+    def finished(self, worker: int) -> None:
+        """Note that a worker has finished its work and is about to exit."""
+        self._finished[worker] = time.monotonic()
+
+    def end_overdue(self) -> None:
+        """End the workers that have finished and do not exit."""
+        for worker, at in self._finished.items():
+            if time.monotonic() - at > GRACE and self._processes[worker].is_alive():
+                self._processes[worker].kill()
+
+    def end(self) -> None:
+        """End all of them. Rounds that they have not saved by now are lost, but no round is saved in part."""
+        for process in self._processes:
+            if process.is_alive():
+                process.kill()
+            process.join()
+
+    def died(self) -> int:
+        """Return how many ended without having finished."""
+        ended = enumerate(process.exitcode for process in self._processes)
+        return sum(code != 0 and worker not in self._finished for worker, code in ended)
+
+
+def _reports(reports: Queue[Report], *, wait: bool = True) -> Iterator[Report]:
+    """Return the reports that are there, or wait a moment for the first."""
+    with contextlib.suppress(queue.Empty):
+        while True:
+            yield reports.get(timeout=WAIT) if wait else reports.get_nowait()
+
+
+def _worker(number: int, path: Path, ids: Sequence[str], reports: Queue[Report], halt: Flag) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    logging.getLogger("flanders").setLevel(logging.ERROR)  # what is odd in a round is noted in the results
+    logging.getLogger("flanders").setLevel(logging.ERROR)  # warnings of a round are in the results
     parent = multiprocessing.parent_process()
 
     def stop() -> bool:
         return halt.is_set() or (parent is not None and not parent.is_alive())
 
     try:
-        work(path, ids, Datasets(), events.put, stop)
+        work(path, ids, Datasets(), reports.put, stop)
+        reports.put(Finished(number))
     except ResultsError as error:
-        events.put(ResultsError(str(error)))
+        reports.put(ResultsError(str(error)))
+        reports.put(Finished(number))
 
 
 @contextlib.contextmanager
-def _threads_shared(jobs: int) -> Iterator[None]:
-    """Give each process its part of the cores, unless the user has said how many threads to use."""
+def _shared_threads(jobs: int) -> Iterator[None]:
+    """Give each process its share of the cores, unless the user has said how many threads to use."""
     if THREADS in os.environ:
         yield
         return

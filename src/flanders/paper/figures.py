@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from flanders.files import writing
-from flanders.paper import TableSpec
 from flanders.paper import plots as draw
 from flanders.paper.comparison import Compared
 from flanders.paper.reproduction import Reproduction
+from flanders.paper.tables import TableSpec
 from flanders.report.plots import save
 
 

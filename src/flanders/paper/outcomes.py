@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from flanders.results.schema import reading
-from flanders.results.summary import summarise
+from flanders.results.summary import read_summaries
 
 Outcome = dict[str, float | None]
 """The value of each measure; None where it is not defined (precision if nobody was dropped)."""
@@ -24,7 +24,7 @@ def read_outcomes(path: Path, first_round: int) -> dict[str, Outcome]:
             "precision": run.precision,
             "recall": run.recall,
         }
-        for run in summarise(path, first_round=first_round)
+        for run in read_summaries(path, first_round=first_round)
         if run.status == "done" and run.best is not None
     }
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from flanders.checks import InputError
 from flanders.paper.comparison import Compared, Verdict, beside
 from flanders.paper.tables import KEYS, UNDEFINED, Cell, TableSpec, published
-from flanders.report.tables import grid, latex, markdown
+from flanders.report.tables import latex, markdown, markdown_lines
 
 FORMATS = ("markdown", "latex", "csv")
 COLUMNS = ("table", *KEYS, "value", "ours", "low", "high", "seeds")
@@ -88,7 +88,7 @@ def verdict_text(verdicts: Sequence[Verdict], variant: str) -> str:
             [c.cell.table, *c.cell.key, *(_two(x) for x in (c.ours, c.paper, c.rerun, c.distance))]
             for c in v.others
         ]
-        lines += ["", f"## {v.measure}: cells that do not agree", "", *grid(header, rows)]
+        lines += ["", f"## {v.measure}: cells that do not agree", "", *markdown_lines(header, rows)]
     return "\n".join(lines) + "\n"
 
 

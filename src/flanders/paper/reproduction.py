@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import fmean
 
 from flanders.checks import InputError, did_you_mean
+from flanders.experiments.experiment import Experiment
 from flanders.files import check_target, writing
 from flanders.paper.comparison import Compared, compare, judge
 from flanders.paper.outcomes import read_curves, read_outcomes
@@ -15,7 +16,6 @@ from flanders.paper.rendering import as_csv, read_csv, render, verdict_text
 from flanders.paper.tables import KEYS, TABLES, Cell, TableSpec, read_tables, table_names
 from flanders.paper.variants import Variant, read_variant, runs
 from flanders.results.labels import labels
-from flanders.results.run import RunSpec
 
 OVER_TIME = "fig:accuracy-over-time"
 UNCHECKED = "data.dataset.verify"
@@ -86,7 +86,7 @@ class Reproduction:
         """Which runs these are: `reference variant with federation.rounds=4`."""
         return f"{self.variant.name} variant" + (f" with {', '.join(self.changes)}" if self.changes else "")
 
-    def runs(self) -> list[RunSpec]:
+    def runs(self) -> list[Experiment]:
         """Return the runs that all cells are read from, each once, one seed after the other."""
         cells = [cell for table in self.tables for cell in table.cells]
         return runs(self.variant, cells, self.seeds, self.overrides)

@@ -13,12 +13,13 @@ from itertools import product
 from flanders.checks import InputError, did_you_mean
 from flanders.results.tree import Table
 
-PACKAGE = "flanders.experiments.paper"
+PACKAGE = "flanders.paper"
 VARIANTS = ("reference", "textbook")
+"""The variants of the experiments: the settings of the published code, and those of the text."""
 KEYS = ("dataset", "attack", "malicious_ratio", "aggregator", "filter", "metric")
-"""What names a cell within a table, in the order of the published values' columns."""
+"""The keys that name a cell within a table, in the order of the columns of the published values."""
 UNDEFINED = "NA"
-"""In place of a published value: the rule cannot be applied."""
+"""Stands for a published value where the paper says that the aggregator cannot be applied."""
 TABLES = (
     "tab:pr-20",
     "tab:pr-80",
@@ -38,7 +39,7 @@ TABLES = (
     "tab:increment-fld-60",
     "tab:increment-60",
 )
-"""All of them, those first that tell most."""
+"""The labels of all tables and figures, the most telling first."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +58,12 @@ class Cell:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What the published values know it by, apart from the table."""
+        """The name of the cell in the published values, apart from the table."""
         return tuple(getattr(self, name) for name in KEYS)
 
     @property
     def is_undefined(self) -> bool:
-        """Whether the paper says of the cell's setting, here or elsewhere, that the rule cannot be applied."""
+        """Whether the paper says of this setting, in any table, that the aggregator cannot be applied."""
         return self.key[:-1] in undefined()
 
 
@@ -73,14 +74,14 @@ class TableSpec:
     label: str
     title: str
     columns: str
-    """Which of `KEYS` goes across."""
+    """The one of `KEYS` whose values are the columns."""
     variants: tuple[str, ...]
-    """In which it makes sense."""
+    """The variants in which it makes sense."""
     cells: tuple[Cell, ...]
 
     @property
     def stem(self) -> str:
-        """What to call files of it."""
+        """The beginning of the names of its files."""
         return self.label.rpartition(":")[2]
 
 
@@ -119,7 +120,7 @@ def published() -> dict[tuple[str, tuple[str, ...]], str]:
 
 @cache
 def undefined() -> frozenset[tuple[str, ...]]:
-    """Return the settings (cells without their metric) to which a rule cannot be applied."""
+    """Return the settings (cells without their metric) to which an aggregator cannot be applied."""
     return frozenset(key[:-1] for (_, key), value in published().items() if value == UNDEFINED)
 
 
@@ -143,8 +144,8 @@ def _read(label: str) -> TableSpec:
 def _cells(label: str, parts: Sequence[Table]) -> Iterator[Cell]:
     axes = ("datasets", "attacks", "ratios", "aggregators", "filters", "metrics")
     for part in parts:
-        for dataset, attack, ratio, rule, filter_, metric in product(*(part[axis] for axis in axes)):
-            yield Cell(label, dataset, attack, f"{ratio:g}", rule, filter_, metric, part.get("spec", {}))
+        for dataset, attack, ratio, aggregator, filter_, metric in product(*(part[axis] for axis in axes)):
+            yield Cell(label, dataset, attack, f"{ratio:g}", aggregator, filter_, metric, part.get("spec", {}))
 
 
 def _key(row: dict[str, str]) -> tuple[str, ...]:

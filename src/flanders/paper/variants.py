@@ -1,4 +1,4 @@
-"""The two ways to read the paper: as its published code has it, and as its text does; and the runs that follow."""
+"""The two variants of the paper's experiments, that of its published code and that of its text, and their runs."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flanders.checks import InputError, check_choice, resolve_count
+from flanders.experiments.experiment import Experiment
 from flanders.experiments.grid import blamed, override, parse_override
 from flanders.experiments.spec import resolve
 from flanders.paper.tables import VARIANTS, Cell, spec_text
-from flanders.results.run import RunSpec
 from flanders.results.tree import Table
 
 
 @dataclass(frozen=True)
 class Variant:
-    """How the paper's names translate into settings.
+    """The settings that belong to the paper's names.
 
     Parameters
     ----------
@@ -27,15 +27,15 @@ class Variant:
     first_round
         Detection and the best accuracy count from this round on.
     settings
-        The file: `base`, `datasets`, `attacks`, `filters` and `rules`.
+        The spec file: `base`, and the choices `datasets`, `attacks`, `filters` and `aggregators`.
     """
 
     name: str
     first_round: int
     settings: Table
-    _resolved: dict[Any, RunSpec] = field(default_factory=dict, compare=False, repr=False)
+    _resolved: dict[Any, Experiment] = field(default_factory=dict, compare=False, repr=False)
 
-    def run(self, cell: Cell, seed: int, overrides: Sequence[str] = ()) -> RunSpec | None:
+    def run(self, cell: Cell, seed: int, overrides: Sequence[str] = ()) -> Experiment | None:
         """Return the run that a cell is read from, or None where the paper has none to show."""
         if cell.is_undefined:
             return None
@@ -54,24 +54,20 @@ class Variant:
     def point(self, cell: Cell, seed: int) -> Table:
         """Return the spec of a cell's run, in the form of a spec file."""
         s = self.settings
-        dataset = {key: value for key, value in s["datasets"][cell.dataset].items() if key != "attacks"}
-        attack: Table = {"fraction": float(cell.malicious_ratio)}
-        if cell.attack != "none":
-            attack |= s["attacks"][cell.attack] | s["datasets"][cell.dataset].get("attacks", {}).get(
-                cell.attack, {}
-            )
-        rule = s["rules"]["alone" if cell.filter == "none" else "filtered"][cell.aggregator]
-        point = {
-            "federation": {"seed": seed},
-            "attack": attack,
-            "filter": dict(s["filters"][cell.filter]),
-            "aggregator": dict(rule),
-        }
-        for more in (s["base"], dataset, cell.changes):
-            point = merged(point, more)
+        dataset = dict(s["datasets"][cell.dataset])
+        of_dataset = dataset.pop("attacks", {})
+        aggregator = dict(s["aggregators"]["alone" if cell.filter == "none" else "filtered"][cell.aggregator])
+        holds = aggregator.pop("holds", None)
+        point: Table = {"federation": {"seed": seed}}
+        for piece in (s["base"], dataset, s["filters"][cell.filter], aggregator):
+            point = merged(point, piece)
         if cell.attack == "none":
-            del point["attack"]
-        holds = point["aggregator"].pop("holds", None)
+            point.pop("threat", None)
+        else:
+            point = merged(point, {"threat": {"fraction": float(cell.malicious_ratio)}})
+            for piece in (s["attacks"][cell.attack], of_dataset.get(cell.attack, {})):
+                point = merged(point, piece)
+        point = merged(point, cell.changes)
         if holds is not None:
             point["aggregator"]["num_malicious"] = _bearable(point, holds)
         return point
@@ -86,9 +82,9 @@ def read_variant(name: str) -> Variant:
 
 def runs(
     variant: Variant, cells: Iterable[Cell], seeds: Sequence[int], overrides: Sequence[str] = ()
-) -> list[RunSpec]:
+) -> list[Experiment]:
     """Return the runs of some cells, each once: one seed after the other, in the order of the cells."""
-    found: dict[str, RunSpec] = {}
+    found: dict[str, Experiment] = {}
     cells = list(cells)
     for seed in seeds:
         for cell in cells:
@@ -108,9 +104,9 @@ def merged(tree: Table, more: Table) -> Table:
 
 
 def _bearable(point: Table, holds: Table) -> int:
-    """Return b, or the largest number of malicious clients that the rule bears among those it gets to see."""
-    m = point["federation"]["clients"]
-    b = resolve_count(point.get("attack", {"fraction": 0.0})["fraction"], m)
+    """Return b, or the largest number of malicious clients that the aggregator withstands among those it sees."""
+    m = point["federation"]["num_clients"]
+    b = resolve_count(point.get("threat", {"fraction": 0.0})["fraction"], m)
     left = m if point["filter"]["name"] == "keep-all" else m - b
     most: int = (left - holds["spare"]) // holds["each"]
     return max(0, min(b, most))

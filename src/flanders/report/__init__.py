@@ -1,4 +1,4 @@
-"""What a results file looks like: one HTML page that opens offline, and figures for papers."""
+"""Views of a results file: tables in the terminal, one HTML page that opens offline, figures for papers."""
 
 from flanders.report.figures import write_figures
 from flanders.report.html import write_html

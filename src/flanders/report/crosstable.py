@@ -1,4 +1,4 @@
-"""The last accuracy of one's own grid: attacks down, defences across, mean and range over seeds in the cells."""
+"""A table of the final accuracies of a grid: a row per attack, a column per defence, means over seeds."""
 
 from __future__ import annotations
 
@@ -8,75 +8,87 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
-from flanders.checks import InputError, resolve_count
+from flanders.checks import InputError
 from flanders.report.tables import latex, markdown
-from flanders.results.labels import DEFENCE, section_of, told, varying
-from flanders.results.summary import Summary, attack_of, is_live, rule_of, summarise
+from flanders.results.labels import varying
+from flanders.results.spec_keys import (
+    ATTACK_KEYS,
+    DEFENCE,
+    DEFENCE_KEYS,
+    SEED,
+    aggregator_name,
+    attack_fraction,
+    attack_name,
+    client_counts,
+    filter_name,
+    flat_spec,
+    is_live,
+    last_part,
+    section_of,
+)
+from flanders.results.summary import RunSummary, read_summaries
 from flanders.results.tree import Table
 
-NAMED = ("filter.name", "aggregator.name", "aggregator.preaggregators")
-TOLD = ("federation.seed", "attack.name", "attack.fraction", "poison.name", "poison.fraction")
+Cells = dict[tuple[str, ...], dict[str, list[float]]]
+"""Row -> defence -> the accuracy of each seed."""
 LEGEND = "Accuracy after the last round: mean over seeds [lowest, highest seed]; `-`: no run is done."
+COUNT_WORDS = {"keep": "m-b", "num_malicious": "b"}
+"""Parameters that are usually chosen from the number of malicious clients, and how a spec writes that."""
 
 
 def crosstable(results: Path, format_: str) -> str:
     """Return the done runs of a results file as a table in Markdown, LaTeX or CSV."""
-    done = [s for s in summarise(results) if s.status == "done" and s.final is not None and not is_live(s.spec)]
+    done = [
+        s for s in read_summaries(results) if s.status == "done" and s.final is not None and not is_live(s.spec)
+    ]
     if not done:
         raise InputError(f"{results} has no run that is done. `flanders resume {results}` goes on with it.")
-    flats = _relative([told(s.spec) for s in done])
-    front = [key for key in varying(flats) if key not in TOLD and section_of(key) not in DEFENCE]
+    flats = _relative([flat_spec(s.spec) for s in done])
+    setting_keys = [k for k in varying(flats) if k not in (*ATTACK_KEYS, SEED) and section_of(k) not in DEFENCE]
     rows = [
-        (*(_text(flat.get(key)) for key in front), *_attacked(s.spec)) for s, flat in zip(done, flats, strict=True)
+        (*(_text(flat.get(key)) for key in setting_keys), attack_name(s.spec), f"{attack_fraction(s.spec):g}")
+        for s, flat in zip(done, flats, strict=True)
     ]
-    alike: dict[Any, list[dict[str, Any]]] = defaultdict(list)
-    for row, flat in zip(rows, flats, strict=True):
-        alike[row, flat["federation.seed"]].append(flat)
-    differ = dict.fromkeys(key for group in alike.values() for key in varying(group))
-    behind = [key for key in differ if section_of(key) in DEFENCE and key not in NAMED]
-    cells: dict[tuple[str, ...], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    details = _defence_details(rows, flats)
+    cells: Cells = defaultdict(lambda: defaultdict(list))
     for s, row, flat in zip(done, rows, flats, strict=True):
-        cells[row][_defence(s, flat, behind)].append(float(s.final or 0.0))
-    across = list(dict.fromkeys(name for found in cells.values() for name in found))
-    header = [*front, "attack", "r"]
+        cells[row][_defence(s, flat, details)].append(float(s.final or 0.0))
+    header = [*setting_keys, "attack", "r"]
     if format_ == "csv":
         return _csv([*header, "defence", "accuracy", "low", "high", "seeds"], cells)
-    body = [[*row, *(_cell(found.get(name, [])) for name in across)] for row, found in cells.items()]
-    return (markdown if format_ == "markdown" else latex)(results.name, [*header, *across], body, LEGEND)
+    defences = list(dict.fromkeys(name for found in cells.values() for name in found))
+    body = [[*row, *(_cell(found.get(name, [])) for name in defences)] for row, found in cells.items()]
+    return (markdown if format_ == "markdown" else latex)(results.name, [*header, *defences], body, LEGEND)
 
 
-def _relative(flats: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return specs with `m-b` and `b` for numbers of clients that go with the share of malicious ones."""
-
-    def counts(flat: Mapping[str, Any]) -> dict[str, int]:
-        m = flat.get("federation.per_round", flat["federation.clients"])
-        b = resolve_count(float(flat.get("attack.fraction", flat.get("poison.fraction", 0.0))), m)
-        return {"keep": m - b, "num_malicious": b}
-
-    words = {"keep": "m-b", "num_malicious": "b"}
-    fixed, found = set(), []
-    for flat in flats:
-        fixed |= {(k, v) for k, v in flat.items() if _last(k) in words and v != counts(flat)[_last(k)]}
-    for flat in flats:
-        meant = {k: words[_last(k)] for k, v in flat.items() if _last(k) in words and (k, v) not in fixed}
-        found.append({**flat, **meant})
-    return found
+def _defence_details(rows: Sequence[tuple[str, ...]], flats: Sequence[Table]) -> list[str]:
+    """Return the keys by which defences of the same names differ within a row and seed."""
+    groups: dict[tuple[object, ...], list[Table]] = defaultdict(list)
+    for row, flat in zip(rows, flats, strict=True):
+        groups[row, flat[SEED]].append(flat)
+    differ = dict.fromkeys(key for group in groups.values() for key in varying(group))
+    return [key for key in differ if section_of(key) in DEFENCE and key not in DEFENCE_KEYS]
 
 
-def _attacked(spec: Table) -> tuple[str, str]:
-    attack, fraction = attack_of(spec)
-    return attack, f"{fraction:g}"
+def _relative(flats: Sequence[Table]) -> list[Table]:
+    """Write `m-b` and `b` for the parameters that follow the number of malicious clients in all runs."""
+
+    def follows(key: str, flat: Table) -> bool:
+        m, b = client_counts(flat)
+        return bool(flat[key] == {"keep": m - b, "num_malicious": b}[last_part(key)])
+
+    counts = [[key for key in flat if last_part(key) in COUNT_WORDS] for flat in flats]
+    fixed = {(k, flat[k]) for flat, keys in zip(flats, counts, strict=True) for k in keys if not follows(k, flat)}
+    return [
+        {**flat, **{k: COUNT_WORDS[last_part(k)] for k in keys if (k, flat[k]) not in fixed}}
+        for flat, keys in zip(flats, counts, strict=True)
+    ]
 
 
-def _defence(s: Summary, flat: Mapping[str, Any], keys: Sequence[str]) -> str:
+def _defence(s: RunSummary, flat: Mapping[str, object], keys: Sequence[str]) -> str:
     details = [f"{key}={flat[key]}" for key in keys if key in flat]
-    return f"{s.spec['filter']['name']} + {rule_of(s.spec)}" + (f" ({', '.join(details)})" if details else "")
-
-
-def _last(key: str) -> str:
-    return key.rpartition(".")[2]
+    return f"{filter_name(s.spec)} + {aggregator_name(s.spec)}" + (f" ({', '.join(details)})" if details else "")
 
 
 def _cell(values: Sequence[float]) -> str:
@@ -86,11 +98,11 @@ def _cell(values: Sequence[float]) -> str:
     return f"{fmean(values):.3f}{spread}"
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return "-" if value is None else str(value)
 
 
-def _csv(header: Sequence[str], cells: Mapping[tuple[str, ...], Mapping[str, Sequence[float]]]) -> str:
+def _csv(header: Sequence[str], cells: Cells) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)

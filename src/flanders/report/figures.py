@@ -7,26 +7,26 @@ from pathlib import Path
 
 from flanders.checks import InputError, check_choice
 from flanders.files import writing
-from flanders.report.data import read_results
-from flanders.report.naming import Names
-from flanders.results.labels import DEFENCE, section_of
+from flanders.report.compared_runs import ComparedRuns
+from flanders.report.run_data import read_results
+from flanders.results.spec_keys import SEED, last_part
 
 FORMATS = ("pdf", "svg", "png")
 
 
 def write_figures(results: Path, folder: Path, format: str = "pdf") -> list[Path]:
-    """Draw a results file as figures one column wide, colour-blind-safe, with their fonts in them.
+    """Draw a results file as figures for papers: one column wide, safe for the colour-blind, fonts embedded.
 
     `accuracy`, `precision_recall` and `time_by_phase` compare the defences of one setting, averaged over its
-    seeds; `scores_heatmap` and `score_distributions` show one run of each defence that judges clients. Where the
-    results hold several settings (attacks, data, ...), each has a folder of its own.
+    seeds. `scores_heatmap` and `score_distributions` show one run of each defence that judges clients. If the
+    results hold several settings (attacks, data, ...), each gets a folder of its own.
 
     Parameters
     ----------
     results
         The results file of `flanders run`.
     folder
-        Where to write; made if it is not there.
+        Where to write. It is made if it is missing.
     format
         `pdf`, `svg` or `png`.
 
@@ -44,23 +44,23 @@ def write_figures(results: Path, folder: Path, format: str = "pdf") -> list[Path
         raise InputError(
             "Figures need matplotlib, which is not installed. Install it with: pip install 'flanders-fl[report]'."
         ) from error
-    names = Names(read_results(Path(results)))
-    settings = names.settings() or [[]]
+    compared = ComparedRuns(read_results(Path(results)))
+    settings = compared.settings() or [[]]
     written: list[Path] = []
     with writing(Path(folder)):
         for group in settings:
             place = Path(folder)
             if len(settings) > 1:
-                place /= _unique(_setting_name(names, group), written)
+                place /= _unique(_setting_name(compared, group), written)
             place.mkdir(parents=True, exist_ok=True)
-            for name, figure in plots.draw(names, group):
+            for name, figure in plots.draw(compared, group):
                 written.append(place / f"{name}.{format}")
                 plots.save(figure, written[-1])
     return written
 
 
 def slug(text: str) -> str:
-    """Return a name that any file system takes.
+    """Return a text as a file name that every file system accepts.
 
     Examples
     --------
@@ -70,15 +70,12 @@ def slug(text: str) -> str:
     return re.sub(r"[^\w.]+", "-", text).strip("-.") or "run"
 
 
-def _setting_name(names: Names, group: list[int]) -> str:
-    """Name a setting by its attack and whatever else varies between settings."""
-    varying = [k for k in names.varying if section_of(k) not in DEFENCE and k != "attack.fraction"]
-    flat = names.flat[group[0]]
-    parts = [names.attack(group[0])]
-    for key in varying:
-        if key in flat and key not in ("federation.seed", "attack.name", "poison.name", "poison.fraction"):
-            last = key.rpartition(".")[2]
-            parts.append(str(flat[key]) if last == "name" else f"{last} {flat[key]}")
+def _setting_name(compared: ComparedRuns, group: list[int]) -> str:
+    """Name a setting by its attack and the other keys in which settings differ."""
+    parts = [compared.attack(group[0])]
+    for key, value in compared.other_details(group[0]):
+        if key != SEED:
+            parts.append(str(value) if last_part(key) == "name" else f"{last_part(key)} {value}")
     return slug("-".join(parts))
 
 

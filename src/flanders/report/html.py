@@ -1,4 +1,4 @@
-"""One HTML file that shows a results file and needs nothing else: no server, no network."""
+"""The report: one HTML file that shows a results file. It needs no server and no network."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ import tempfile
 from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from flanders.files import check_target, writing
-from flanders.report.data import read_results
-from flanders.report.payload import build
+from flanders.report.payload import Entry, build_payload
+from flanders.report.run_data import read_results
 
 SCRIPTS = ("page.js", "lines.js", "heatmap.js", "distributions.js", "bars.js", "table.js", "main.js")
 
@@ -24,17 +23,17 @@ def write_html(results: Path, html: Path) -> None:
     Parameters
     ----------
     results
-        The results file of `flanders run`. It may still be written to: the page shows the rounds finished so far.
+        The results file of `flanders run`. The run may still go on: the page shows the rounds finished so far.
     html
-        Where to write the page, in a folder that exists. A file that is there is replaced once the new one is
-        complete, unless it holds results.
+        Where to write the page. The folder must exist. An old page is replaced once the new one is complete; a
+        results file is never replaced.
     """
     check_target(Path(html))
-    page = render(build(read_results(Path(results))), Path(results).name)
+    page = render_page(build_payload(read_results(Path(results))), Path(results).name)
     write_text(Path(html), page)
 
 
-def render(payload: dict[str, Any], source: str) -> str:
+def render_page(payload: Entry, source: str) -> str:
     """Put the data, the style and the scripts into the page."""
     assets = files("flanders.report") / "assets"
     written = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M")
@@ -44,19 +43,19 @@ def render(payload: dict[str, Any], source: str) -> str:
         "WRITTEN": written,
         "STYLE": (assets / "report.css").read_text(encoding="utf-8"),
         "SCRIPT": "\n".join((assets / name).read_text(encoding="utf-8") for name in SCRIPTS),
-        "DATA": embed(payload),
+        "DATA": script_json(payload),
     }
     template = (assets / "report.html").read_text(encoding="utf-8")
     pieces = template.split("{{")
     return pieces[0] + "".join(parts[name] + rest for name, _, rest in (p.partition("}}") for p in pieces[1:]))
 
 
-def embed(value: Any) -> str:
+def script_json(value: object) -> str:
     r"""Return JSON that is safe inside a script element.
 
     Examples
     --------
-    >>> embed({"note": "</script><!--"})
+    >>> script_json({"note": "</script><!--"})
     '{"note":"\\u003c/script>\\u003c!--"}'
     """
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
@@ -64,7 +63,7 @@ def embed(value: Any) -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all, or say why it cannot be written."""
+    """Write a file, all of it or nothing. If it cannot be written, say why."""
     with writing(path.parent, str(path)):
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:

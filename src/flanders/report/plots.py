@@ -1,8 +1,9 @@
-"""The figures of a report."""
+"""Drawing the figures of a report with matplotlib."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,25 +16,31 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from flanders.arrays import FloatVector
 from flanders.files import check_target
-from flanders.report.data import BoolMatrix, RunData
+from flanders.record import Fate
+from flanders.report.compared_runs import ComparedRuns
 from flanders.report.figures import slug
-from flanders.report.naming import Names
+from flanders.report.run_data import BoolMatrix, RunData
 
 COLUMN = 3.35
 """Inches: the width of one column in the usual two-column styles."""
 TALL = 100
-"""Clients of a heat map at most: more would be thinner than print shows."""
+"""Clients in a heat map at most: in print, more rows could not be told apart."""
 BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, INDIGO, GREY = (
     *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#332288", "#777777"),
 )
 DRAWABLE = 1e30
-"""The largest score told apart from others, and one over the smallest."""
-MISSED, WRONGED = "#FF5A36", "#FF9DE1"  # as on the page: no colour of viridis is near
+"""Scores beyond this, or below one over this, are drawn as if they were equal: matplotlib cannot scale them."""
+MISSED, WRONGED = "#FF5A36", "#FF9DE1"
+"""Frames of mistakes, as on the page: no colour of the scale of scores is near them."""
+Style = dict[str, Any]
+"""Keyword arguments of matplotlib."""
 SERIES = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, INDIGO)
 DASHES: Sequence[Any] = (
     "-", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 1.5, 1.5, 1.5)), (0, (6, 1.5, 1.5, 1.5, 1.5, 1.5))
 )  # fmt: skip
-"""As many as have no factor in common with the colours, so that 35 lines differ in one or the other."""
+"""Five dashes and seven colours have no common factor, so that 35 lines differ in one or the other."""
+FATE_MARKERS = {Fate.REFUSED: "x", Fate.BANNED: "s", Fate.SILENT: "$○$"}
+"""The signs of clients that have no score because their reply was not used."""
 PHASE_COLORS = (SKY, VERMILLION, BLUE, GREEN, ORANGE, PURPLE, GREY)
 STYLE: Any = {
     "font.size": 8,
@@ -63,31 +70,31 @@ STYLE: Any = {
 }
 
 
-def draw(names: Names, group: Sequence[int]) -> Iterator[tuple[str, Figure]]:
+def draw(compared: ComparedRuns, group: Sequence[int]) -> Iterator[tuple[str, Figure]]:
     """Draw all figures of one setting, each with its name."""
     defences: dict[str, list[int]] = {}
     for i in group:
-        defences.setdefault(names.defence(i), []).append(i)
-    every = {label: [names.runs[i] for i in runs] for label, runs in defences.items()}
-    twin = next((names.twin(i) for i in group if names.twin(i) is not None), None)
-    free = None if twin is None or twin in group else names.runs[twin]
+        defences.setdefault(compared.defence(i), []).append(i)
+    every = {label: [compared.runs[i] for i in runs] for label, runs in defences.items()}
+    twin = next((compared.twin(i) for i in group if compared.twin(i) is not None), None)
+    free = None if twin is None or twin in group else compared.runs[twin]
     judged = [(label, run) for label, runs in every.items() for run in runs if run.judged]
     shown: dict[str, RunData | None] = dict(reversed(judged)) or {"": None}  # the first run of each defence
     yield "accuracy", _figure(2.3, lambda ax: _accuracy(ax, every, free))
     for label, run in shown.items():
         end = f"-{slug(label)}" if len(shown) > 1 else ""
         height = 1.0 + 2.9 * min(1, max(0.25, min(len(run.clients), TALL) / TALL)) if run else 1.5
-        yield f"scores_heatmap{end}", _figure(height, lambda ax, run=run: _heatmap(ax, run))  # type: ignore[misc]
-        yield f"score_distributions{end}", _figure(2.1, lambda ax, run=run: _distributions(ax, run))  # type: ignore[misc]
+        yield f"scores_heatmap{end}", _figure(height, partial(_heatmap, run=run))
+        yield f"score_distributions{end}", _figure(2.1, partial(_distributions, run=run))
     rows = max(1, len(every))
     yield "precision_recall", _figure(0.9 + 0.42 * rows, lambda ax: _rates(ax, every))
     yield "time_by_phase", _figure(0.9 + 0.32 * rows, lambda ax: _time(ax, every))
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure in the format of its file name; the same figure gives the same bytes."""
+    """Write a figure in the format of its file name. The same figure gives the same bytes."""
     check_target(path)
-    dates: dict[str, dict[str, Any]] = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
+    dates: dict[str, Style] = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
     with mpl.rc_context(STYLE):
         figure.savefig(path, metadata=dates.get(path.suffix, {}))
 
@@ -105,7 +112,7 @@ def _figure(height: float, fill: Callable[[Axes], None]) -> Figure:
 
 
 class _Nothing(Exception):
-    """There is nothing to draw; the figure says so instead."""
+    """There is nothing to draw. The figure shows this message instead."""
 
 
 def _accuracy(ax: Axes, defences: dict[str, list[RunData]], free: RunData | None) -> None:
@@ -150,22 +157,24 @@ def _heatmap(ax: Axes, run: RunData | None) -> None:
     colors = mpl.colormaps["viridis"].with_extremes(bad="#d9d9d9")
     shown = np.ma.masked_invalid(scores)
     image = ax.imshow(shown, aspect="auto", cmap=colors, norm=norm, interpolation="nearest", rasterized=True)
-    present, bad, dropped = run.present[chosen], run.malicious[chosen], ~run.kept[chosen]
+    bad, kept, dropped = run.malicious[chosen], run.kept[chosen], run.having(Fate.DROPPED)[chosen]
     size = min(7.0, 240 / chosen.size, 170 / max(1, run.rounds.size))
-    dot: dict[str, Any] = {"marker": "o", "s": (0.3 * size) ** 2, "color": "black", "linewidths": 0}
-    stroke: dict[str, Any] = {"marker": "_", "s": size**2, "color": "black", "linewidths": 0.25, "alpha": 0.7}
-    frame: dict[str, Any] = {"marker": "s", "s": (1.05 * size) ** 2, "facecolor": "none", "linewidths": 0.7}
-    scored = present & ~np.isnan(scores)
-    marks: tuple[tuple[str, BoolMatrix, dict[str, Any]], ...] = (
-        ("malicious", present & bad, dot),
-        ("dropped", present & dropped, stroke),
-        ("missed", scored & bad & ~dropped, {**frame, "edgecolor": MISSED}),
+    dot: Style = {"marker": "o", "s": (0.3 * size) ** 2, "color": "black", "linewidths": 0}
+    stroke: Style = {"marker": "_", "s": size**2, "color": "black", "linewidths": 0.25, "alpha": 0.7}
+    frame: Style = {"marker": "s", "s": (1.05 * size) ** 2, "facecolor": "none", "linewidths": 0.7}
+    sign: Style = {"s": (0.55 * size) ** 2, "color": "black", "linewidths": 0.6}
+    scored = ~np.isnan(scores)
+    marks: tuple[tuple[str, BoolMatrix, Style], ...] = (
+        ("malicious", bad, dot),
+        ("dropped", dropped, stroke),
+        ("missed", scored & bad & kept, {**frame, "edgecolor": MISSED}),
         ("wronged", scored & ~bad & dropped & run.truth, {**frame, "edgecolor": WRONGED}),
+        *((fate, run.having(fate)[chosen], {**sign, "marker": marker}) for fate, marker in FATE_MARKERS.items()),
     )
     for label, where, style in marks:
         row, column = np.nonzero(where)
         if row.size:
-            ax.scatter(column, row, label=label, rasterized=True, **style)
+            ax.scatter(column, row, label=str(label), rasterized=True, **style)
     ax.set(xlim=(-0.5, run.rounds.size - 0.5), ylim=(chosen.size - 0.5, -0.5))
     columns, rows = _spaced(run.rounds.tolist()), _spaced(range(chosen.size))
     ax.set_xticks(columns, [str(run.rounds[t]) for t in columns])
@@ -182,7 +191,7 @@ def _legend(ax: Axes, place: Any, **style: Any) -> None:
 
 
 def _spaced(values: Sequence[int]) -> list[int]:
-    """Return about six places, at whole multiples of a round number."""
+    """Return the places of about six values that are multiples of a round number."""
     step = next(s for k in range(12) for s in (10**k, 2 * 10**k, 5 * 10**k) if len(values) <= 6 * s)
     return [i for i, value in enumerate(values) if value % step == 0] or [0]
 
@@ -195,7 +204,9 @@ def _distributions(ax: Axes, run: RunData | None) -> None:
     low, high = float(norm.vmin or 0), float(norm.vmax or 1)
     log = isinstance(norm, LogNorm)
     edges = np.geomspace(low, high, 41) if log else np.linspace(low, high, 41)
-    names, bad = (("honest", "malicious"), run.malicious) if run.truth else (("kept", "dropped"), ~run.kept)
+    names, bad = (
+        (("honest", "malicious"), run.malicious) if run.truth else (("kept", "dropped"), run.having(Fate.DROPPED))
+    )
     groups = ((names[0], ~bad, BLUE, 1, ""), (names[1], bad, VERMILLION, -1, "////"))
     tallest = 0.0
     for label, mask, color, sign, hatch in groups:
@@ -203,7 +214,7 @@ def _distributions(ax: Axes, run: RunData | None) -> None:
         if scores.size:
             share, _ = np.histogram(scores, edges)
             tallest = max(tallest, float(share.max()) / scores.size)
-            style: dict[str, Any] = {"color": color, "edgecolor": "white", "linewidth": 0.2, "hatch": hatch}
+            style: Style = {"color": color, "edgecolor": "white", "linewidth": 0.2, "hatch": hatch}
             ax.bar(edges[:-1], sign * share / scores.size, np.diff(edges), align="edge", label=label, **style)
     cuts = run.threshold[np.isfinite(run.threshold)].clip(low, high)
     if cuts.size:
@@ -272,7 +283,7 @@ def _rows(ax: Axes, labels: Sequence[str]) -> None:
 
 
 def _per_round(runs: Sequence[RunData]) -> dict[str, float]:
-    """Return the mean seconds of a round, phase by phase, over all rounds of all runs."""
+    """Return the mean seconds of each phase, over all rounds of all runs."""
     rounds = sum(run.rounds.size for run in runs)
     totals: dict[str, float] = {}
     for run in runs:
@@ -282,7 +293,7 @@ def _per_round(runs: Sequence[RunData]) -> dict[str, float]:
 
 
 def score_norm(scores: FloatVector) -> Normalize:
-    """Return the scale for scores: logarithmic where they are positive and spread wide, as on the page."""
+    """Return the scale for scores: logarithmic if they are positive and vary widely, as on the page."""
     scores = scores.clip(-DRAWABLE, DRAWABLE)
     positive = scores[scores > 1 / DRAWABLE]
     low, high = float(scores.min()), float(scores.max())

@@ -1,24 +1,27 @@
-"""Tables as Markdown and LaTeX."""
+"""Writing tables as Markdown and LaTeX."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 
 def markdown(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], legend: str) -> str:
     """Return a table as Markdown, with a title above and a legend below."""
-    return "\n".join([f"### {title}", "", *grid(header, rows), "", legend, ""])
+    return "\n".join([f"### {title}", "", *markdown_lines(header, rows), "", legend, ""])
 
 
-def grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return the lines of a Markdown table."""
-    line: Callable[[Sequence[str]], str] = lambda values: "| " + " | ".join(values) + " |"  # noqa: E731
+def markdown_lines(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a Markdown table without title and legend."""
+
+    def line(values: Sequence[str]) -> str:
+        return "| " + " | ".join(values) + " |"
+
     return [line(header), line(["---"] * len(header)), *(line(row) for row in rows)]
 
 
 def latex(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], legend: str) -> str:
-    """Return a table as LaTeX, with title and legend in its caption."""
+    """Return a table as LaTeX, with the title and the legend in its caption."""
 
     def line(values: Sequence[str]) -> str:
         return " & ".join(map(_escaped, values)) + r" \\"
@@ -42,7 +45,7 @@ def latex(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], lege
 
 
 def _escaped(text: str) -> str:
-    r"""Return text as LaTeX prints it.
+    r"""Return text with the signs escaped that LaTeX would take for commands.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Registries and results as text: rich tables in a terminal, plain columns in a pipe, JSON on request."""
+"""Results as text: rich tables in a terminal, plain columns in a pipe, JSON on request."""
 
 from __future__ import annotations
 
@@ -6,104 +6,86 @@ import dataclasses
 import json
 import shutil
 import sys
-import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from flanders.catalog import NOT_IN_SPECS, registry
 from flanders.checks import InputError
-from flanders.registry import REQUIRED
+from flanders.record import Fate
+from flanders.report.run_details import ClientDetails, RoundDetails, read_run_details
 from flanders.results.labels import differences
-from flanders.results.schema import reading
-from flanders.results.summary import Summary, attack_of, is_live, rule_of, summarise
+from flanders.results.spec_keys import (
+    aggregator_name,
+    attack_fraction,
+    attack_name,
+    dataset_name,
+    engine,
+    filter_name,
+    is_live,
+    num_rounds,
+    seed,
+)
+from flanders.results.summary import RunSummary, read_summaries
+
+CLIENTS_SHOWN = 20
+"""Clients in the table of those that were not kept: about as many lines as fit on a screen."""
 
 
-def listing(kinds: Sequence[str], *, as_json: bool = False) -> None:
-    """Print the entries of these registries with their parameters and what they do."""
-    entries = {}
-    for kind in kinds:
-        try:
-            entries[kind] = [registry(kind).describe(name) for name in registry(kind)]
-        except InputError as error:  # a package is missing; the rest can still be listed
-            if len(kinds) == 1:
-                raise
-            print(f"{kind}: {error}", file=sys.stderr)
-    if as_json:
-        found = {kind: [dataclasses.asdict(entry) for entry in group] for kind, group in entries.items()}
-        print(json.dumps(found if len(kinds) > 1 else found[kinds[0]], indent=2, default=str))
-        return
-    for kind, group in entries.items():
-        if len(kinds) > 1:
-            print(f"\n{kind.upper()}")
-        width = max(len(entry.name) for entry in group)
-        for entry in group:
-            print(f"{entry.name.ljust(width)}  {entry.summary}")
-            if entry.name in NOT_IN_SPECS:
-                print(textwrap.indent(f"Not for specs: {NOT_IN_SPECS[entry.name]}", " " * (width + 4)))
-            if entry.parameters:
-                text = textwrap.wrap(_parameters(entry.parameters), max(40, _columns() - width - 4))
-                print(textwrap.indent("\n".join(text), " " * (width + 4)))
-
-
-def results(path: Path, *, as_json: bool = False) -> None:
+def print_results(path: Path, *, as_json: bool = False) -> None:
     """Print one line for each run of a results file."""
-    found = summarise(path)
+    found = read_summaries(path)
     if as_json:
         print(json.dumps([dataclasses.asdict(summary) for summary in found], indent=2))
     else:
-        closing_table(found)
+        print_summaries(found)
 
 
-def run(path: Path, beginning: str, *, as_json: bool = False) -> None:
-    """Print what a run is and what each of its rounds came to."""
-    found = [summary for summary in summarise(path) if summary.id.startswith(beginning)]
+def print_run(path: Path, beginning: str, *, as_json: bool = False) -> None:
+    """Print one run: its spec, a table of its rounds, and a table of the clients that were not kept."""
+    found = [summary for summary in read_summaries(path) if summary.id.startswith(beginning)]
     if len(found) != 1:
         what = "no run" if not found else f"{len(found)} runs"
         raise InputError(
             f"{path} has {what} whose id begins with {beginning!r}. `flanders show {path}` lists them."
         )
     (summary,) = found
-    rounds = _rounds(path, summary.id)
+    details = read_run_details(path, summary.id)
     if as_json:
-        print(json.dumps({**dataclasses.asdict(summary), "rounds": rounds}, indent=2))
+        rounds = [row.as_json() for row in details.rounds]
+        clients = [dataclasses.asdict(row) for row in details.clients]
+        print(json.dumps({**dataclasses.asdict(summary), "rounds": rounds, "not_kept": clients}, indent=2))
         return
     print(f"{summary.id}  {summary.status}, {summary.rounds} rounds, {summary.seconds:.1f} s")
     if summary.error:
         print(f"error: {summary.error}")
-    if trace := _traceback(path, summary.id):
-        print(trace)
+    if details.traceback:
+        print(details.traceback)
     print(json.dumps(summary.spec, indent=2))
-    keys = ["round", "accuracy", "loss", "attack_success", "kept", "unused", "caught", "missed", "note"]
-    if summary.unusable and not is_live(summary.spec):  # whose notes tell what was refused, and why
-        print(f"{summary.unusable} updates not finite")
-        keys.insert(-1, "unusable")
-    table([[_cell(row[key]) for key in keys] for row in rounds], keys)
+    _print_rounds(details.rounds)
+    if details.clients:
+        _print_not_kept(details.clients, path)
 
 
-def closing_table(found: Iterable[Summary]) -> None:
-    """Print runs next to each other: what attacked, what defended, what came of it."""
+def print_summaries(found: Sequence[RunSummary]) -> None:
+    """Print a table of runs: their attack, their defence, their results."""
     rows = []
-    found = list(found)
     engines = any("engine" in s.spec for s in found)
     unusable = any(s.unusable for s in found)
-    datasets = len({s.spec["data"]["dataset"]["name"] for s in found}) > 1
+    datasets = len({dataset_name(s.spec) for s in found}) > 1
     for s, apart in zip(found, differences([s.spec for s in found]), strict=True):
-        attack, fraction = attack_of(s.spec)
-        federation = s.spec["federation"]
+        live = is_live(s.spec)
         rows.append(
             {
                 "run": s.id[:8],
-                **({"data": s.spec["data"]["dataset"]["name"]} if datasets else {}),
-                "attack": attack,
-                "r": "-" if is_live(s.spec) else f"{fraction:g}",
-                "filter": s.spec["filter"]["name"],
-                "aggregator": rule_of(s.spec),
-                **({"engine": s.spec.get("engine", "simulator")} if engines else {}),
-                **{key: "-" if value is None else str(value) for key, value in apart.items()},
-                "seed": _cell(federation["seed"]),
+                **({"data": dataset_name(s.spec)} if datasets else {}),
+                "attack": attack_name(s.spec),
+                "r": "-" if live else f"{attack_fraction(s.spec):g}",
+                "filter": filter_name(s.spec),
+                "aggregator": aggregator_name(s.spec),
+                **({"engine": engine(s.spec)} if engines else {}),
+                **{key: _cell(value) if value is None else str(value) for key, value in apart.items()},
+                "seed": _cell(seed(s.spec)),
                 "status": s.status,
-                "rounds": str(s.rounds) if is_live(s.spec) else f"{s.rounds}/{federation['rounds']}",
+                "rounds": str(s.rounds) if live else f"{s.rounds}/{num_rounds(s.spec)}",
                 "best": _cell(s.best),
                 "final": _cell(s.final),
                 "precision": _cell(s.precision),
@@ -112,11 +94,37 @@ def closing_table(found: Iterable[Summary]) -> None:
             }
         )
     if rows:
-        table([list(row.values()) for row in rows], list(rows[0]))
+        print_table([list(row.values()) for row in rows], list(rows[0]))
 
 
-def table(rows: Sequence[Sequence[str]], columns: Sequence[str], title: str = "") -> None:
-    """Print a table on standard output, as wide as the terminal, or as its content where there is none."""
+def _print_rounds(rounds: Sequence[RoundDetails]) -> None:
+    fates = [fate for fate in Fate if fate is Fate.KEPT or any(fate in row.fates for row in rounds)]
+    header = ["round", "accuracy", "loss", "attack_success", *fates, "caught", "missed", "note"]
+    cells = []
+    for row in rounds:
+        before = [row.round, row.accuracy, row.loss, row.attack_success]
+        counts = [row.fates.get(fate, 0) for fate in fates]
+        cells.append([_cell(value) for value in (*before, *counts, row.caught, row.missed, row.note)])
+    print_table(cells, header)
+
+
+def _print_not_kept(clients: Sequence[ClientDetails], path: Path) -> None:
+    rows = [
+        [
+            str(row.client),
+            f"{row.not_kept} of {row.rounds} rounds",
+            ", ".join(f"{fate} {count}" for fate, count in row.fates.items()),
+            row.reason or "-",
+        ]
+        for row in clients[:CLIENTS_SHOWN]
+    ]
+    print_table(rows, ["client", "not kept", "fates", "most frequent reason"], title="Clients that were not kept")
+    if len(clients) > CLIENTS_SHOWN:
+        print(f"and {len(clients) - CLIENTS_SHOWN} more. `flanders export {path} --csv FOLDER` writes all of them.")
+
+
+def print_table(rows: Sequence[Sequence[str]], columns: Sequence[str], title: str = "") -> None:
+    """Print a table. In a terminal it is as wide as the terminal, elsewhere as wide as its content."""
     if sys.stdout.isatty():
         from rich.box import SIMPLE
         from rich.console import Console
@@ -134,37 +142,11 @@ def table(rows: Sequence[Sequence[str]], columns: Sequence[str], title: str = ""
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
-def _traceback(path: Path, id_: str) -> str:
-    with reading(path) as connection:
-        found = connection.execute("SELECT traceback FROM run WHERE id = ?", (id_,)).fetchone()
-    return str(found[0] or "").rstrip()
-
-
-def _rounds(path: Path, id_: str) -> list[dict[str, Any]]:
-    with reading(path) as connection:
-        cursor = connection.execute(
-            "SELECT round.number AS round, accuracy, loss, attack_success, "
-            "CAST(total(fate = 'kept') AS INTEGER) AS kept, "
-            "CAST(total(fate != 'kept') AS INTEGER) AS unused, "
-            "sum(malicious * (fate != 'kept')) AS caught, sum(malicious * (fate = 'kept')) AS missed, "
-            "sum(fate IN ('refused', 'silent')) AS unusable, note "
-            "FROM round LEFT JOIN client ON client.run = round.run AND client.round = round.number "
-            "WHERE round.run = ? GROUP BY round.number ORDER BY round.number",
-            (id_,),
-        )
-        names = [column[0] for column in cursor.description]
-        return [dict(zip(names, row, strict=True)) for row in cursor]
-
-
 def _columns() -> int:
     return max(60, shutil.get_terminal_size((116, 24)).columns)
 
 
-def _parameters(parameters: dict[str, Any]) -> str:
-    return ", ".join(name if value is REQUIRED else f"{name}={value!r}" for name, value in parameters.items())
-
-
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     if value is None:
         return "-"
     return f"{value:.3f}" if isinstance(value, float) else str(value)

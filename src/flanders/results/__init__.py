@@ -1,1 +1,1 @@
-"""What came of runs: the results file, its summary, its export."""
+"""The results of runs: the results file, its summary, its export."""

@@ -1,4 +1,4 @@
-"""Who is at work on a run, and whether they still are."""
+"""Claims on runs: which process carries out a run, and whether it is still alive."""
 
 from __future__ import annotations
 
@@ -6,36 +6,35 @@ import json
 import os
 import socket
 import time
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 LEASE = 60.0
-"""Seconds without a heartbeat after which a process that cannot be seen from here counts as dead."""
+"""Seconds. A process on another machine counts as dead after this time without a heartbeat."""
 HEARTBEAT = 10.0
+"""Seconds between two heartbeats. Six fit into the lease, so that a slow disk does not end a claim."""
 
 
 @cache
 def this_machine() -> str:
-    """Return what tells this machine from others: its name, its boot and its table of processes."""
+    """Return a text that differs between machines, boots, and containers: process numbers are unique within it."""
     parts = [socket.gethostname()]
     try:
         parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
         parts.append(os.readlink("/proc/self/ns/pid"))
-    except OSError:  # not Linux: the name has to do
+    except OSError:  # only Linux has these files; elsewhere the host name must do
         pass
     return " ".join(parts)
 
 
-def me() -> str:
-    """Return the owner that this process claims runs as."""
+def this_process() -> str:
+    """Return the text by which this process claims runs."""
     pid = os.getpid()
-    return json.dumps({"machine": this_machine(), "pid": pid, "started": started(pid)})
+    return json.dumps({"machine": this_machine(), "pid": pid, "started": start_time(pid)})
 
 
-def started(pid: int) -> str | None:
-    """Return when a process began, so that a later one of the same number is not taken for it."""
+def start_time(pid: int) -> str | None:
+    """Return when a process began. It tells a process from a later one with the same number."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except (OSError, IndexError):
@@ -43,18 +42,18 @@ def started(pid: int) -> str | None:
 
 
 def is_alive(owner: str | None, heartbeat: float | None) -> bool:
-    """Tell whether the owner of a claim is still at work: by its process here, by its heartbeat elsewhere."""
+    """Tell whether the owner of a claim is alive: by its process on this machine, by its heartbeat elsewhere."""
     if owner is None:
         return False
-    who: Mapping[str, Any] = json.loads(owner)
-    if who["machine"] != this_machine():
+    claim = json.loads(owner)
+    if claim["machine"] != this_machine():
         return heartbeat is not None and time.time() - heartbeat < LEASE
-    if who["started"] is not None:
-        return bool(started(who["pid"]) == who["started"])
+    if claim["started"] is not None:
+        return bool(start_time(claim["pid"]) == claim["started"])
     try:
-        os.kill(who["pid"], 0)
+        os.kill(claim["pid"], 0)
     except ProcessLookupError:
         return False
-    except PermissionError:
+    except PermissionError:  # it exists and belongs to another user
         return True
     return True

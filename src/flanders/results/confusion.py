@@ -1,4 +1,4 @@
-"""How well malicious clients were told from honest ones: precision, recall, false-positive rate and AUC."""
+"""How well a filter found the malicious clients: precision, recall, false-positive rate and AUC."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from flanders.arrays import FloatVector
 
 @dataclass(frozen=True)
 class Confusion:
-    """Clients counted over rounds, as in the paper's appendix; a dropped client counts as called malicious.
+    """Counts of malicious and honest clients, kept and not kept, as in the paper's appendix.
+
+    A client that was not kept counts as called malicious.
 
     Examples
     --------
@@ -26,17 +28,17 @@ class Confusion:
     """
 
     caught: int = 0
-    """Malicious and dropped, tp."""
+    """Malicious and not kept: true positives, tp."""
     wronged: int = 0
-    """Honest and dropped, fp."""
+    """Honest and not kept: false positives, fp."""
     missed: int = 0
-    """Malicious and kept, fn."""
+    """Malicious and kept: false negatives, fn."""
     passed: int = 0
-    """Honest and kept, tn."""
+    """Honest and kept: true negatives, tn."""
 
     @classmethod
     def of(cls, malicious: ArrayLike, kept: ArrayLike) -> Confusion:
-        """Count clients by who is malicious and who was kept, of one shape."""
+        """Count clients. Both arrays have one value per client, and the same shape."""
         bad, in_ = np.asarray(malicious, dtype=bool), np.asarray(kept, dtype=bool)
         return cls(*(int(np.count_nonzero(who)) for who in (bad & ~in_, ~bad & ~in_, bad & in_, ~bad & in_)))
 
@@ -50,31 +52,31 @@ class Confusion:
 
     @property
     def precision(self) -> float:
-        """The share of the dropped that were malicious, tp / (tp + fp); NaN if nobody was dropped."""
+        """The share of clients not kept that were malicious, tp / (tp + fp). NaN if everyone was kept."""
         return _share(self.caught, self.wronged)
 
     @property
     def recall(self) -> float:
-        """The share of the malicious that were dropped, tp / (tp + fn); NaN if nobody was malicious."""
+        """The share of malicious clients that were not kept, tp / (tp + fn). NaN if nobody was malicious."""
         return _share(self.caught, self.missed)
 
     @property
     def f1(self) -> float:
-        """The harmonic mean of the two, 2 tp / (2 tp + fp + fn); NaN if nobody was malicious or dropped."""
+        """The harmonic mean of precision and recall, 2 tp / (2 tp + fp + fn). NaN if all were honest and kept."""
         return _share(2 * self.caught, self.wronged + self.missed)
 
     @property
     def false_positive_rate(self) -> float:
-        """The share of the honest that were dropped, fp / (fp + tn); NaN if nobody was honest."""
+        """The share of honest clients that were not kept, fp / (fp + tn). NaN if nobody was honest."""
         return _share(self.wronged, self.passed)
 
 
 def area_under_curve(rounds: Iterable[tuple[NDArray[np.bool_], FloatVector]]) -> float:
-    """Return how often a malicious client scores above an honest one of its round; ties count half.
+    """Return the area under the ROC curve: how often a malicious client scores above an honest one.
 
-    The area under the ROC curve, by ranks, over all pairs within rounds: scores of different rounds cannot be
-    compared. A round is who is malicious, and the scores. Clients without a score (NaN) are left out; NaN if there
-    is no pair.
+    Only clients of the same round are compared, since scores of different rounds are not comparable. Ties count
+    half. Each round is given by two arrays: who is malicious, and the scores. Clients without a score (NaN) are
+    left out. The result is NaN if there is nothing to compare.
 
     Examples
     --------

@@ -6,46 +6,31 @@ import csv
 import importlib
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from flanders.checks import InputError
 from flanders.files import check_target, writing
-from flanders.record import PHASES
+from flanders.results.columns import CLIENT_COLUMNS, ROUND_COLUMNS, Value
 from flanders.results.schema import reading
 from flanders.results.tree import flatten
 
 BATCH = 100_000
-"""Rows held in memory at once."""
+"""Rows held in memory at once: about 100 MB."""
 RUN = ("id", "status", "created", "finished", "error", "versions")
-ROUND = {
-    "run": "string",
-    "number": "int64",
-    "accuracy": "float64",
-    "loss": "float64",
-    "attack_success": "float64",
-    "threshold": "float64",
-    **dict.fromkeys(PHASES, "float64"),
-    "note": "string",
-}
-CLIENT = {
-    "run": "string",
-    "round": "int64",
-    "client": "string",
-    "fate": "string",
-    "score": "float64",
-    "probability": "float64",
-    "reason": "string",
-    "malicious": "bool",
-}
-Rows = Iterator[list[tuple[Any, ...]]]
+"""The columns of `run` that are exported besides the spec."""
+ROUND = {"run": "string", **{column.name: column.kind for column in ROUND_COLUMNS}}
+CLIENT = {"run": "string", "round": "int64", **{column.name: column.kind for column in CLIENT_COLUMNS}}
+ORDER = {"round": "t.number", "client": "t.round, t.client"}
+"""The order of the rows within a run."""
+Batches = Iterator[list[tuple[Value, ...]]]
+Write = Callable[[Path, Mapping[str, str], Batches], None]
 
 
 def export_csv(results: Path, folder: Path) -> list[Path]:
-    """Write `run.csv`, `round.csv` and `client.csv`; a spec's values are columns of `run`, under dotted keys."""
+    """Write `run.csv`, `round.csv` and `client.csv`. The spec's values are columns of `run` under dotted keys."""
 
-    def write(path: Path, columns: Mapping[str, str], batches: Rows) -> None:
+    def write(path: Path, columns: Mapping[str, str], batches: Batches) -> None:
         with open(path, "w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow(columns)
@@ -56,7 +41,7 @@ def export_csv(results: Path, folder: Path) -> list[Path]:
 
 
 def export_parquet(results: Path, folder: Path) -> list[Path]:
-    """Write `run.parquet`, `round.parquet` and `client.parquet`; needs pyarrow."""
+    """Write `run.parquet`, `round.parquet` and `client.parquet`. This needs pyarrow."""
     try:
         pa, pq = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
     except ModuleNotFoundError as error:
@@ -66,7 +51,7 @@ def export_parquet(results: Path, folder: Path) -> list[Path]:
         ) from error
     types = {"string": pa.string(), "int64": pa.int64(), "float64": pa.float64(), "bool": pa.bool_()}
 
-    def write(path: Path, columns: Mapping[str, str], batches: Rows) -> None:
+    def write(path: Path, columns: Mapping[str, str], batches: Batches) -> None:
         schema = pa.schema([(name, types[kind]) for name, kind in columns.items()])
         with pq.ParquetWriter(path, schema) as writer:
             for rows in batches:
@@ -79,10 +64,10 @@ def export_parquet(results: Path, folder: Path) -> list[Path]:
     return _export(results, folder, "parquet", write)
 
 
-def _export(results: Path, folder: Path, ending: str, write: Any) -> list[Path]:
+def _export(results: Path, folder: Path, ending: str, write: Write) -> list[Path]:
     written = []
     with reading(Path(results)) as connection, writing(folder):
-        connection.execute("BEGIN")  # all three tables as they were at one moment
+        connection.execute("BEGIN")  # all three tables are read as they were at one moment
         for name, columns, batches in _tables(connection):
             path, part = folder / f"{name}.{ending}", folder / f".{name}.{ending}.part"
             check_target(path)
@@ -95,28 +80,30 @@ def _export(results: Path, folder: Path, ending: str, write: Any) -> list[Path]:
     return written
 
 
-def _tables(connection: sqlite3.Connection) -> Iterator[tuple[str, Mapping[str, str], Rows]]:
+def _tables(connection: sqlite3.Connection) -> Iterator[tuple[str, Mapping[str, str], Batches]]:
     rows = connection.execute(f"SELECT {', '.join(RUN)}, spec FROM run ORDER BY position").fetchall()
     specs = [flatten(json.loads(row[-1])) for row in rows]
     keys = sorted({key for spec in specs for key in spec})
     table = [(*row[:-1], *(_text(spec.get(key)) for key in keys)) for row, spec in zip(rows, specs, strict=True)]
     yield "run", dict.fromkeys([*RUN, *keys], "string"), iter([table])
     for name, columns in (("round", ROUND), ("client", CLIENT)):
-        second = list(columns)[1]
-        cursor = connection.execute(
-            f"SELECT {', '.join(f't.{c}' for c in columns)} FROM {name} AS t JOIN run ON run.id = t.run "
-            f"ORDER BY run.position, t.{second}" + (", t.client" if name == "client" else "")
-        )
-        yield name, columns, iter(lambda cursor=cursor: cursor.fetchmany(BATCH), [])  # type: ignore[misc]
+        yield name, columns, _batches(connection, name, columns)
 
 
-def _text(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    return json.dumps(value)
+def _batches(connection: sqlite3.Connection, name: str, columns: Mapping[str, str]) -> Batches:
+    cursor = connection.execute(
+        f"SELECT {', '.join(f't.{column}' for column in columns)} FROM {name} AS t JOIN run ON run.id = t.run "
+        f"ORDER BY run.position, {ORDER[name]}"
+    )
+    while rows := cursor.fetchmany(BATCH):
+        yield rows
 
 
-def _typed(value: Any, kind: str) -> Any:
+def _text(value: object) -> str | None:
+    return value if value is None or isinstance(value, str) else json.dumps(value)
+
+
+def _typed(value: Value, kind: str) -> Value:
     if value is None:
         return None
     return str(value) if kind == "string" else bool(value) if kind == "bool" else value

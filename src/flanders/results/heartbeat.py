@@ -1,4 +1,4 @@
-"""Says, while a run is at work, that it still is."""
+"""The heartbeat of a run: a thread that reports that its process is alive."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from flanders.results.store import Store
 
 @contextlib.contextmanager
 def heartbeat(path: Path, run: str) -> Iterator[None]:
-    """Say every few seconds, from a thread with a connection of its own, that the run is being worked on."""
+    """Record every few seconds that the run is being carried out, from a thread with its own connection."""
     over = threading.Event()
 
     def beat() -> None:
         while not over.wait(HEARTBEAT):
-            with contextlib.suppress(ResultsError), Store(path, create=False) as store:  # the main thread will tell
+            # If the file cannot be written, the main thread will meet the same error and report it.
+            with contextlib.suppress(ResultsError), Store(path, create=False) as store:
                 store.beat(run)
 
     thread = threading.Thread(target=beat, name=f"heartbeat {run}", daemon=True)

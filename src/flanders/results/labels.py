@@ -1,45 +1,19 @@
-"""What tells the runs of a set from each other."""
+"""Names for the runs of a set: each label tells what a run is, and how it differs from the others."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from flanders.results.summary import label
-from flanders.results.tree import Table, flatten
-
-TOLD = (
-    "data.dataset.name",
-    *("attack.name", "attack.fraction", "poison.name", "poison.fraction"),
-    *("filter.name", "aggregator.name", "aggregator.preaggregators", "federation.seed", "engine"),
-)
-"""What every description of a run has in it."""
-DEFENCE = ("filter", "aggregator", "fallback")
-"""The tables of a spec that say how the server defends itself."""
+from flanders.results.spec_keys import TOLD, flat_spec, label, owners_of
+from flanders.results.tree import Table
 
 
-def section_of(key: str) -> str:
-    """Return the table of a spec that a dotted key belongs to."""
-    return key.partition(".")[0]
+def varying(flats: Sequence[Mapping[str, object]]) -> list[str]:
+    """Return the keys in which runs differ.
 
-
-def told(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a spec's values under dotted keys, without those that say nothing: that all clients are selected, too.
-
-    Examples
-    --------
-    >>> told({"attack": {"name": "lie", "start": 2}, "poison": None, "federation": {"clients": 9, "per_round": 9}})
-    {'attack.name': 'lie', 'attack.start': 2, 'federation.clients': 9}
-    """
-    flat = {key: value for key, value in flatten(spec).items() if value is not None and value != []}
-    if flat.get("federation.per_round") == flat.get("federation.clients"):
-        flat.pop("federation.per_round", None)
-    return flat
-
-
-def varying(flats: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the keys whose values differ between runs that make the same choice of what they belong to.
+    A detail counts only between runs that made the same choice: the `keep` of two filters is compared if both are
+    `dnc`, not if one is `krum`.
 
     Examples
     --------
@@ -48,21 +22,24 @@ def varying(flats: Sequence[Mapping[str, Any]]) -> list[str]:
     >>> varying([{"filter.name": "dnc", "filter.keep": 3}, {"filter.name": "dnc", "filter.keep": 2}])
     ['filter.keep']
     """
-    seen: dict[tuple[str, Any], set[str]] = defaultdict(set)
+    seen: dict[tuple[str, str], set[str]] = defaultdict(set)
     keys = dict.fromkeys(key for flat in flats for key in flat)
+    owners = {key: [owner for owner in owners_of(key) if owner in keys] for key in keys}
     for flat in flats:
         for key in keys:
-            owner = f"{key.rpartition('.')[0]}.name"
-            if key == owner or owner not in keys or owner in flat:
-                seen[key, flat.get(owner) if key != owner else None].add(repr(flat.get(key)))
+            if key in owners[key]:
+                seen[key, ""].add(repr(flat.get(key)))
+            elif not owners[key] or any(owner in flat for owner in owners[key]):
+                choice = repr([flat.get(owner) for owner in owners[key]])
+                seen[key, choice].add(repr(flat.get(key)))
     differ = {key for (key, _), values in seen.items() if len(values) > 1}
     return [key for key in keys if key in differ]
 
 
-def differences(specs: Sequence[Table]) -> list[dict[str, Any]]:
-    """Return for each run the values that tell it from those of which all else that is told is the same."""
-    flats = [told(spec) for spec in specs]
-    alike: dict[str, list[dict[str, Any]]] = defaultdict(list)
+def differences(specs: Sequence[Table]) -> list[Table]:
+    """Return for each run the keys in which runs with the same label differ, and its values there."""
+    flats = [flat_spec(spec) for spec in specs]
+    alike: dict[str, list[Table]] = defaultdict(list)
     for flat in flats:
         alike[repr([flat.get(key) for key in TOLD])].append(flat)
     keys = dict.fromkeys(key for group in alike.values() for key in varying(group))
@@ -70,7 +47,7 @@ def differences(specs: Sequence[Table]) -> list[dict[str, Any]]:
 
 
 def labels(specs: Sequence[Table]) -> list[str]:
-    """Return each run in a few words, among them whatever tells it from the others."""
+    """Return each run in a few words, with the values in which it differs from runs with the same label."""
     found = []
     for spec, apart in zip(specs, differences(specs), strict=True):
         words = [f"{key}={value}" for key, value in apart.items() if value is not None]

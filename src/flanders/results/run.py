@@ -1,4 +1,8 @@
-"""One run as the results file knows it: what it is, and how to carry it out."""
+"""One run as the results file knows it: what it is, and how to carry it out.
+
+This is the plain part of a run. It needs neither the simulator nor the spec's types, so that reading results needs
+neither of them.
+"""
 
 from __future__ import annotations
 
@@ -9,41 +13,53 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flanders.checks import check_number
+from flanders.results import spec_keys
+from flanders.results.spec_keys import FLOWER, SIMULATOR
 from flanders.results.tree import Table
 
-SIMULATOR, FLOWER = "simulator", "flower"
-"""The engines that carry out runs."""
+__all__ = ["FLOWER", "SIMULATOR", "Options", "RunSpec"]
 
 
 @dataclass(frozen=True)
 class Options:
-    """How a run is carried out; it has no part in its id, for it changes no decision."""
+    """How a run is carried out. Options change no decision, so they are no part of a run's id."""
 
     device: str = "auto"
     chunk: int | None = None
+    """How many clients are trained at once. Default: as many as fit."""
     data_dir: Path | None = None
     checkpoint_every: int | None = None
-    """Rounds between checkpoints. Default: every round, less often where writing them takes long."""
+    """Rounds between checkpoints. Default: every round, or fewer if writing them takes long."""
     threads: int | None = None
-    """Threads to compute with, on which the last bits of sums depend. Default: what the process has when
-    the run begins; a run that is resumed goes on with as many as it began with."""
+    """Threads to compute with; the last bits of sums depend on their number. Default: what the process has when the
+    run begins. A run that is resumed keeps the number it began with."""
 
     def __post_init__(self) -> None:
         for name in ("chunk", "checkpoint_every", "threads"):
             if getattr(self, name) is not None:
                 check_number("run", name, getattr(self, name), 1, whole=True)
 
+    @classmethod
+    def from_json(cls, text: str) -> Options:
+        """Return the options that `to_json` wrote."""
+        values = json.loads(text)
+        return cls(**{**values, "data_dir": None if values["data_dir"] is None else Path(values["data_dir"])})
+
+    def to_json(self) -> str:
+        """Return the options as text."""
+        return json.dumps(dataclasses.asdict(self), default=str)
+
 
 @dataclass(frozen=True)
 class RunSpec:
-    """One run: what it is (`canonical`, all defaults filled in) and how to carry it out."""
+    """One run: what it is (`canonical`, with all defaults filled in) and how to carry it out."""
 
     canonical: Table
     options: Options = dataclasses.field(default_factory=Options)
 
     @property
     def text(self) -> str:
-        """The canonical JSON: two spellings of the same run have the same."""
+        """The canonical JSON. Two spellings of one run have the same."""
         return json.dumps(self.canonical, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
     @property
@@ -52,11 +68,16 @@ class RunSpec:
         return hashlib.sha256(self.text.encode()).hexdigest()[:16]
 
     @property
+    def live(self) -> bool:
+        """Whether it is a live federation, which only Flower can carry out."""
+        return spec_keys.is_live(self.canonical)
+
+    @property
     def engine(self) -> str:
-        """What carries the run out: `"simulator"` or `"flower"`."""
-        return str(self.canonical.get("engine", SIMULATOR))
+        """What carries the run out: `simulator` or `flower`."""
+        return spec_keys.engine(self.canonical)
 
     def on(self, engine: str) -> RunSpec:
-        """Return the same run on an engine; only another one than the simulator is written down, and in the id."""
+        """Return the same run on another engine. Only an engine other than the simulator is part of the id."""
         rest = {key: value for key, value in self.canonical.items() if key != "engine"}
         return RunSpec(rest if engine == SIMULATOR else {**rest, "engine": engine}, self.options)

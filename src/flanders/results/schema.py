@@ -1,61 +1,62 @@
-"""The results file: its tables, how it is opened, and what its errors mean."""
+"""The results file: its tables, how it is opened, and what its errors mean.
+
+The tables `round` and `client` have a column for every field of the record; see `flanders.results.columns`.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import math
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from flanders.checks import InputError
+from flanders.results.columns import CLIENT_COLUMNS, ROUND_COLUMNS, Column
 
 FORMAT = 3
-APPLICATION = 0x464C4452  # "FLDR"
+"""The number of this layout of the tables. A file with another number is refused."""
+APPLICATION = 0x464C4452
+"""The letters FLDR, by which SQLite and `file` know a results file."""
 BUSY = 30.0
 """Seconds to wait for another process that is writing."""
 LOG = 64 * 2**20
-"""Bytes to which the write-ahead log is cut back once it has been copied into the file."""
+"""Bytes. The write-ahead log shrinks to this size once it has been copied into the file."""
 
-TABLES = """
+
+def _declared(columns: Iterable[Column]) -> str:
+    return ",\n    ".join(f"{column.name} {column.sql}" for column in columns)
+
+
+TABLES = f"""
 CREATE TABLE run (
     id TEXT PRIMARY KEY,           -- first 16 hex digits of the SHA-256 of `spec`
     position INTEGER NOT NULL,     -- order in which the runs were asked for
     spec TEXT NOT NULL,            -- canonical JSON
-    options TEXT NOT NULL,         -- device, chunk, threads, data_dir, checkpoint_every: how, not what
+    options TEXT NOT NULL,         -- JSON: device, chunk, threads, data_dir, checkpoint_every
     status TEXT NOT NULL CHECK (status IN ('pending', 'running', 'done', 'failed')),
-    owner TEXT,                    -- the process at work on it
-    heartbeat REAL,                -- when it last said so, seconds since 1970
+    owner TEXT,                    -- the process that carries it out
+    heartbeat REAL,                -- when that process last reported, seconds since 1970
     created TEXT NOT NULL,
     finished TEXT,
     error TEXT,
     traceback TEXT,
     versions TEXT                  -- JSON: flanders, numpy, torch, python, platform
 );
-CREATE TABLE round (
+CREATE TABLE round (               -- one row per round: the fields of a RoundRecord
     run TEXT NOT NULL REFERENCES run (id),
-    number INTEGER NOT NULL,       -- from 1
-    accuracy REAL, loss REAL,
-    attack_success REAL,           -- NULL where nothing is aimed at
-    threshold REAL,                -- largest score that was kept
-    train REAL, attack REAL, filter REAL, aggregate REAL, evaluate REAL,  -- seconds
-    note TEXT NOT NULL,
+    {_declared(ROUND_COLUMNS)},
     PRIMARY KEY (run, number)
 ) WITHOUT ROWID;
-CREATE TABLE client (
+CREATE TABLE client (              -- one row per client and round: the fields of a ClientRecord
     run TEXT NOT NULL,
     round INTEGER NOT NULL,
-    client NOT NULL,
-    fate TEXT NOT NULL,            -- kept, dropped, refused, banned or silent
-    score REAL, probability REAL,  -- NULL where there was none
-    reason TEXT NOT NULL,          -- why the client was not kept, in words
-    malicious INTEGER,             -- NULL where nobody knows
+    {_declared(CLIENT_COLUMNS)},
     PRIMARY KEY (run, round, client),
     FOREIGN KEY (run, round) REFERENCES round (run, number)
 ) WITHOUT ROWID;
-CREATE TABLE checkpoint (          -- the last one of each unfinished run, in pieces
+CREATE TABLE checkpoint (          -- the last state of each unfinished run, in pieces
     run TEXT NOT NULL REFERENCES run (id),
     part INTEGER NOT NULL,
     round INTEGER NOT NULL,
@@ -66,15 +67,14 @@ CREATE TABLE checkpoint (          -- the last one of each unfinished run, in pi
 
 
 class ResultsError(InputError):
-    """The results file cannot be used; nothing that was in it is lost."""
+    """The results file cannot be used. Nothing that was in it is lost."""
 
 
 def connect(path: Path, *, create: bool) -> sqlite3.Connection:
-    """Open a results file for reading and writing; an empty or new one is given its tables.
+    """Open a results file for reading and writing. A new or empty file gets its tables.
 
-    Write-ahead logging lets readers read while a run writes. `synchronous=FULL` flushes the log at
-    every commit: with NORMAL a power cut could undo rounds that were already reported as saved, and
-    one flush a round costs little.
+    Write-ahead logging lets others read while a run writes. `synchronous=FULL` flushes the log at every commit:
+    with NORMAL a power cut could undo rounds that were already reported as saved. One flush per round costs little.
     """
     if not create and not path.exists():
         raise ResultsError(f"There are no results at {path}. `flanders run SPEC --out {path}` makes them.")
@@ -92,7 +92,7 @@ def connect(path: Path, *, create: bool) -> sqlite3.Connection:
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open an existing results file to read from it, never to write; inside, errors say what they mean."""
+    """Open an existing results file for reading only. Inside the block, errors of SQLite are explained."""
     with explained(path), contextlib.closing(_connect_for_reading(path)) as connection:
         yield connection
 
@@ -104,7 +104,7 @@ def _connect_for_reading(path: Path) -> sqlite3.Connection:
         raise ResultsError(f"{path} is a folder. Name the results file in it.")
     if not os.access(path, os.R_OK):
         raise ResultsError(f"{path} cannot be read: no permission.")
-    # Who may write opens the file as a writer would, so that the log goes away when the last one closes it.
+    # A process that may write opens the file as a writer: SQLite then removes the log when the last one closes it.
     writable = os.access(path, os.W_OK) and os.access(path.absolute().parent, os.W_OK)
     log = path.with_name(f"{path.name}-wal")
     mode = "mode=rw" if writable else "mode=ro" if log.exists() else "mode=ro&immutable=1"
@@ -120,7 +120,7 @@ def _connect_for_reading(path: Path) -> sqlite3.Connection:
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("PRAGMA synchronous=FULL")
-    connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # so that old checkpoints can give back their space
+    connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # `Store.compact` can then free old checkpoints
     connection.execute(f"PRAGMA journal_size_limit={LOG}")
     if connection.execute("PRAGMA journal_mode=WAL").fetchone()[0] != "wal":
         raise ResultsError(f"{path} is on a file system without shared memory. Put the results on a local disk.")
@@ -140,7 +140,7 @@ def _check_format(connection: sqlite3.Connection, path: Path) -> None:
     if application == 0 and connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
         raise ResultsError(f"{path} is empty: there are no results in it yet.")
     if application != APPLICATION:
-        raise ResultsError(f"{path} is a database, but not one of results. Name another file.")
+        raise ResultsError(f"{path} is a database, but it holds no results of flanders. Name another file.")
     if version != FORMAT:
         raise ResultsError(
             f"{path} has the format {version}; this version of flanders reads {FORMAT}. Name another file, "
@@ -150,21 +150,21 @@ def _check_format(connection: sqlite3.Connection, path: Path) -> None:
 
 @contextlib.contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Do everything inside, or nothing; the lock is taken at the start, so that nobody's read grows stale."""
+    """Do everything inside the block, or nothing. The lock is taken first, so that what is read stays true."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
-            with contextlib.suppress(sqlite3.Error):  # a full disk may have rolled back by itself
+            with contextlib.suppress(sqlite3.Error):  # on a full disk SQLite may have rolled back already
                 connection.execute("ROLLBACK")
         raise
 
 
 @contextlib.contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turn what SQLite and the disk complain about into what it means and what to do."""
+    """Turn errors of SQLite and of the disk into what they mean and what to do."""
     try:
         yield
     except sqlite3.DatabaseError as error:
@@ -191,8 +191,3 @@ def _explain(path: Path, message: str) -> str:
     if "not a database" in message or "malformed" in message:
         return f"{path} is not a readable results file ({message}). Restore it from a copy, or choose another file."
     return f"{path} could not be used: {message}. {safe}"
-
-
-def without_nan(value: float | None) -> float | None:
-    """Return a Python float, or None for NaN, which neither SQLite nor JSON has."""
-    return None if value is None or math.isnan(value) else float(value)

@@ -1,7 +1,7 @@
-"""Results in one SQLite file: what each run is, and what each of its rounds came to.
+"""Results in one SQLite file: the runs, their rounds, and their clients.
 
-A round's rows and the checkpoint that follows it are written in one transaction, so that they never
-disagree, and a run is done in the same transaction as its last round.
+The rows of a round and the checkpoint after it are written in one transaction, so that they always agree. The
+transaction of the last round also marks the run as done.
 """
 
 from __future__ import annotations
@@ -9,24 +9,24 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-import tempfile
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from flanders.arrays import Array
-from flanders.record import PHASES, RoundRecord
-from flanders.results.claims import is_alive, me
+from flanders.record import RoundRecord
+from flanders.results.checkpoint import state_from_bytes, state_to_bytes
+from flanders.results.claims import is_alive, this_process
+from flanders.results.columns import CLIENT_COLUMNS, ROUND_COLUMNS, Column, Value, client_values, round_values
 from flanders.results.run import Options, RunSpec
-from flanders.results.schema import connect, explained, transaction, without_nan
-from flanders.results.summary import is_live
-from flanders.state import load_state, save_state
+from flanders.results.schema import connect, explained, transaction
+from flanders.results.spec_keys import is_live
 
 PIECE = 64 * 2**20
-"""Bytes of a checkpoint in one row: SQLite takes at most a thousand million."""
+"""Bytes of a checkpoint in one row. A row of SQLite holds at most 1 GB."""
 
 
 class ClaimLost(Exception):
@@ -35,27 +35,29 @@ class ClaimLost(Exception):
 
 @dataclass(frozen=True)
 class Claimed:
-    """A run that this process is to carry out."""
+    """A run that this process has claimed and will carry out."""
 
     spec: RunSpec
     checkpoint: int
-    """The round to go on after; 0 if there is nothing yet."""
+    """The round of the last checkpoint, after which the run goes on; 0 if there is none."""
 
 
 class Store:
-    """A results file, opened to write. Several processes may do so at once; each thread needs a store of its own.
+    """A results file that is open for writing.
+
+    Several processes may write to one file. Each thread needs a store of its own.
 
     Parameters
     ----------
     path
         The SQLite file.
     create
-        Make it if it is not there.
+        Whether to make the file if it is missing.
     """
 
     def __init__(self, path: Path, *, create: bool = True) -> None:
         self.path = Path(path)
-        self.owner = me()
+        self.owner = this_process()
         self._connection = connect(self.path, create=create)
 
     def close(self) -> None:
@@ -69,7 +71,7 @@ class Store:
         self.close()
 
     def add(self, specs: Iterable[RunSpec], versions: dict[str, str]) -> list[str]:
-        """Enter runs; those already there stay, and unfinished ones take the new options. Return all ids."""
+        """Add runs and return their ids. Known runs stay; unfinished ones get the new options."""
         ids = []
         with explained(self.path), transaction(self._connection):
             last = self._connection.execute("SELECT coalesce(max(position), 0) FROM run").fetchone()[0]
@@ -81,35 +83,35 @@ class Store:
                     self._connection.execute(
                         "INSERT INTO run (id, position, spec, options, status, created, versions) "
                         "VALUES (?, ?, ?, ?, 'pending', ?, ?)",
-                        (spec.id, position, spec.text, _options(spec.options), _now(), json.dumps(versions)),
+                        (spec.id, position, spec.text, spec.options.to_json(), _now(), json.dumps(versions)),
                     )
                 elif known[1] != "done":
-                    threads = spec.options.threads or read_options(known[0]).threads
+                    threads = spec.options.threads or Options.from_json(known[0]).threads
                     self._set_options(spec.id, replace(spec.options, threads=threads))
                 ids.append(spec.id)
         return ids
 
-    def retry(self, ids: Sequence[str], changes: dict[str, Any]) -> None:
-        """Let failed runs be claimed again, and change the options of all that are not done."""
+    def retry(self, ids: Sequence[str], changes: Mapping[str, Any]) -> None:
+        """Let failed runs be claimed again. Change the options of these runs unless they are done."""
         with explained(self.path), transaction(self._connection):
             for id_ in ids:
                 row = self._options_and_status(id_)
                 if row is None or row[1] == "done":
                     continue
-                self._set_options(id_, replace(read_options(row[0]), **changes))
+                self._set_options(id_, replace(Options.from_json(row[0]), **changes))
                 self._connection.execute(
                     "UPDATE run SET status = 'pending' WHERE id = ? AND status = 'failed'", (id_,)
                 )
 
     def reopen(self, id_: str) -> None:
-        """Let a run that is done go on, as a live federation may."""
+        """Mark a done run as pending, since a live federation may go on after its end."""
         with explained(self.path):
             self._connection.execute(
                 "UPDATE run SET status = 'pending', finished = NULL WHERE id = ? AND status = 'done'", (id_,)
             )
 
     def unfinished(self, ids: Sequence[str] | None = None) -> list[tuple[RunSpec, str]]:
-        """Return the runs that are not done, in order, and their status; live federations are left out."""
+        """Return the runs that are not done, in order, each with its status. Live federations are left out."""
         with explained(self.path):
             rows = self._connection.execute(
                 "SELECT id, spec, options, status FROM run WHERE status != 'done' ORDER BY position"
@@ -119,10 +121,10 @@ class Store:
         return [(spec, status) for spec, status in found if not is_live(spec.canonical)]
 
     def claim(self, ids: Sequence[str], threads: int = 1, *, live: bool = False) -> Claimed | None:
-        """Take the next run that nobody is at work on, or None if there is none.
+        """Take the next run that no process is carrying out. Return None if there is none.
 
-        A run that has not been begun, and does not say otherwise, is to be computed with `threads` threads.
-        Live federations are only for those who ask for them: nothing here can carry one out.
+        A new run whose options name no number of threads gets `threads`. With `live`, only live federations are
+        taken; without, only the others.
         """
         wanted = set(ids)
         with explained(self.path), transaction(self._connection):
@@ -151,14 +153,14 @@ class Store:
         return None
 
     def beat(self, id_: str) -> None:
-        """Say that this process is still at work on a run."""
+        """Record that this process is still carrying out a run."""
         with explained(self.path):
             self._connection.execute(
                 "UPDATE run SET heartbeat = ? WHERE id = ? AND owner = ?", (time.time(), id_, self.owner)
             )
 
     def release(self, id_: str) -> None:
-        """Leave a run for later."""
+        """Give a run back, so that it can be claimed again."""
         with explained(self.path):
             self._connection.execute(
                 "UPDATE run SET status = 'pending', owner = NULL WHERE id = ? AND owner = ? AND status = 'running'",
@@ -166,7 +168,7 @@ class Store:
             )
 
     def fail(self, id_: str, error: str, traceback: str) -> None:
-        """Record why a run could not go on; what it has saved stays."""
+        """Mark a run as failed and record why. Its saved rounds stay."""
         with explained(self.path):
             self._connection.execute(
                 "UPDATE run SET status = 'failed', owner = NULL, error = ?, traceback = ? "
@@ -175,7 +177,7 @@ class Store:
             )
 
     def refuse(self, id_: str, error: str) -> None:
-        """Record that a run cannot be begun, unless somebody is at work on it."""
+        """Mark a run as failed because it cannot be started, unless another process is carrying it out."""
         with explained(self.path), transaction(self._connection):
             query = "SELECT owner, heartbeat FROM run WHERE id = ? AND status = 'running'"
             running = self._connection.execute(query, (id_,)).fetchone()
@@ -193,9 +195,10 @@ class Store:
     def write_rounds(
         self, id_: str, records: Sequence[RoundRecord], *, state: Any = None, last: bool = False
     ) -> None:
-        """Write rounds, and with them the state after the last of them if given, or that it ended the run.
+        """Write rounds in one transaction.
 
-        Rounds that are already there, because the run went on from an earlier checkpoint, are replaced.
+        `state` is the state after the last of them, to resume from. With `last` the run is done. A round that is
+        already there is replaced: a resumed run repeats the rounds after its last checkpoint.
         """
         with explained(self.path):
             pieces = [] if state is None else _pieces(state)
@@ -213,17 +216,13 @@ class Store:
 
     def read_checkpoint(self, id_: str, like: Array = None) -> Any:
         """Return the last state of a run; see `flanders.state.load_state` for `like`."""
-        with explained(self.path), tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "checkpoint.npz"
-            with open(path, "wb") as file:
-                for (piece,) in self._connection.execute(
-                    "SELECT state FROM checkpoint WHERE run = ? ORDER BY part", (id_,)
-                ):
-                    file.write(piece)
-            return load_state(path, like)
+        with explained(self.path):
+            query = "SELECT state FROM checkpoint WHERE run = ? ORDER BY part"
+            pieces = [piece for (piece,) in self._connection.execute(query, (id_,))]
+            return state_from_bytes(b"".join(pieces), like)
 
     def compact(self) -> None:
-        """Give the space of old checkpoints back to the disk, unless somebody else is writing."""
+        """Return the space of old checkpoints to the disk, unless another process is writing."""
         with contextlib.suppress(sqlite3.Error):
             self._connection.execute("PRAGMA busy_timeout=0")
             self._connection.executescript("PRAGMA incremental_vacuum")  # `execute` would free one page
@@ -235,7 +234,7 @@ class Store:
         return found
 
     def _set_options(self, id_: str, options: Options) -> None:
-        self._connection.execute("UPDATE run SET options = ? WHERE id = ?", (_options(options), id_))
+        self._connection.execute("UPDATE run SET options = ? WHERE id = ?", (options.to_json(), id_))
 
     def _check_claim(self, id_: str) -> None:
         owner = self._connection.execute("SELECT owner FROM run WHERE id = ?", (id_,)).fetchone()
@@ -244,26 +243,19 @@ class Store:
 
     def _write_rows(self, id_: str, record: RoundRecord) -> None:
         self._connection.execute("DELETE FROM client WHERE run = ? AND round = ?", (id_, record.number))
-        seconds = [record.seconds.get(phase) for phase in PHASES]
-        values = [record.accuracy, record.loss, record.attack_success, record.threshold, *seconds]
-        self._connection.execute(
-            "INSERT OR REPLACE INTO round VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (id_, record.number, *map(without_nan, values), record.note),
+        self._insert("INSERT OR REPLACE INTO round", {"run": id_}, ROUND_COLUMNS, [round_values(record)])
+        clients = [client_values(client) for client in record.clients]
+        self._insert("INSERT INTO client", {"run": id_, "round": record.number}, CLIENT_COLUMNS, clients)
+
+    def _insert(
+        self, verb: str, keys: Mapping[str, Value], columns: Sequence[Column], rows: Iterable[tuple[Value, ...]]
+    ) -> None:
+        """Insert rows that all begin with these keys."""
+        names = [*keys, *(column.name for column in columns)]
+        marks = ", ".join("?" * len(names))
+        self._connection.executemany(
+            f"{verb} ({', '.join(names)}) VALUES ({marks})", [(*keys.values(), *row) for row in rows]
         )
-        rows = [
-            (
-                id_,
-                record.number,
-                c.client,
-                c.fate.value,
-                without_nan(c.score),
-                without_nan(c.probability),
-                c.reason,
-                c.malicious,
-            )
-            for c in record.clients
-        ]
-        self._connection.executemany("INSERT INTO client VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
     def _write_checkpoint(self, id_: str, number: int, pieces: Sequence[bytes]) -> None:
         self._connection.execute("DELETE FROM checkpoint WHERE run = ?", (id_,))
@@ -274,18 +266,8 @@ class Store:
 
 
 def read_spec(spec: str, options: str) -> RunSpec:
-    """Return a run as the table `run` has it."""
-    return RunSpec(json.loads(spec), read_options(options))
-
-
-def read_options(text: str) -> Options:
-    """Return options as the table `run` has them."""
-    values = json.loads(text)
-    return Options(**{**values, "data_dir": None if values["data_dir"] is None else Path(values["data_dir"])})
-
-
-def _options(options: Options) -> str:
-    return json.dumps(asdict(options), default=str)
+    """Return the run that a row of the table `run` holds."""
+    return RunSpec(json.loads(spec), Options.from_json(options))
 
 
 def _now() -> str:
@@ -293,8 +275,5 @@ def _now() -> str:
 
 
 def _pieces(state: Any) -> list[bytes]:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "checkpoint.npz"
-        save_state(path, state)
-        with open(path, "rb") as file:
-            return list(iter(lambda: file.read(PIECE), b""))
+    data = state_to_bytes(state)
+    return [data[start : start + PIECE] for start in range(0, len(data), PIECE)]

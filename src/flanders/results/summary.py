@@ -1,22 +1,26 @@
-"""What the runs of a results file came to, one line each."""
+"""The runs of a results file, summed up in one line each."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from flanders.record import PHASES
+from flanders.record import PHASES, Fate
 from flanders.results.confusion import Confusion
-from flanders.results.schema import reading, without_nan
+from flanders.results.schema import reading
 from flanders.results.tree import Table
 
+_KEPT = f"fate = '{Fate.KEPT}'"
 COUNTS = (
-    "total(malicious AND fate != 'kept') AS caught, total(NOT malicious AND fate != 'kept') AS wronged, "
-    "total(malicious AND fate = 'kept') AS missed, total(NOT malicious AND fate = 'kept') AS passed"
+    f"total(malicious AND NOT {_KEPT}) AS caught, total(NOT malicious AND NOT {_KEPT}) AS wronged, "
+    f"total(malicious AND {_KEPT}) AS missed, total(NOT malicious AND {_KEPT}) AS passed"
 )
-"""The columns of a `Confusion`, of rows of the table `client`."""
+"""SQL for the counts of a `Confusion`, from rows of the table `client`."""
+UNUSABLE = f"total(fate IN ('{Fate.REFUSED}', '{Fate.SILENT}')) AS unusable"
+"""SQL for the number of replies that could not be used."""
 _QUERY = f"""
 SELECT run.id, run.spec, run.status, run.error, run.created, run.finished,
        a.rounds, a.best, a.last, a.seconds, b.unusable, b.caught, b.wronged, b.missed, b.passed
@@ -28,7 +32,7 @@ LEFT JOIN (
     FROM round GROUP BY run
 ) AS a ON a.run = run.id
 LEFT JOIN (
-    SELECT run, total(fate IN ('refused', 'silent')) AS unusable, {COUNTS}
+    SELECT run, {UNUSABLE}, {COUNTS}
     FROM client WHERE round >= :first GROUP BY run
 ) AS b ON b.run = run.id
 ORDER BY run.position
@@ -36,8 +40,8 @@ ORDER BY run.position
 
 
 @dataclass(frozen=True)
-class Summary:
-    """A run and what came of it; None where there is nothing to tell yet."""
+class RunSummary:
+    """A run and its results so far. A value is None as long as there is nothing to measure."""
 
     id: str
     spec: Table
@@ -48,20 +52,22 @@ class Summary:
     rounds: int
     """How many rounds are saved."""
     best: float | None
+    """The highest accuracy of any round."""
     final: float | None
+    """The accuracy after the last round."""
     seconds: float
     precision: float | None
-    """Share of the dropped that were malicious, over rounds."""
+    """The share of clients not kept that were malicious, all rounds together."""
     recall: float | None
-    """Share of the malicious that were dropped, over rounds."""
+    """The share of malicious clients that were not kept, all rounds together."""
     unusable: int
-    """How many updates were not finite, or refused in a live federation, over rounds."""
+    """How many replies could not be used, all rounds together: they were refused, or they never came."""
 
 
-def summarise(path: Path, ids: Sequence[str] | None = None, first_round: int = 1) -> list[Summary]:
-    """Return what the runs of a results file (or these of them) came to.
+def read_summaries(path: Path, ids: Sequence[str] | None = None, first_round: int = 1) -> list[RunSummary]:
+    """Return the summaries of the runs of a results file, or of those with these ids.
 
-    Clients and the best accuracy count from `first_round` on.
+    Clients and the best accuracy are counted from `first_round` on.
     """
     with reading(Path(path)) as connection:
         rows = connection.execute(_QUERY, {"first": first_round}).fetchall()
@@ -71,49 +77,25 @@ def summarise(path: Path, ids: Sequence[str] | None = None, first_round: int = 1
             continue
         clients = Confusion(*(int(count or 0) for count in counts))
         found.append(
-            Summary(
-                id_,
-                json.loads(spec),
-                status,
-                error,
-                created,
-                finished,
-                rounds or 0,
-                best,
-                final,
-                seconds or 0.0,
-                without_nan(clients.precision),
-                without_nan(clients.recall),
-                int(unusable or 0),
+            RunSummary(
+                id=id_,
+                spec=json.loads(spec),
+                status=status,
+                error=error,
+                created=created,
+                finished=finished,
+                rounds=rounds or 0,
+                best=best,
+                final=final,
+                seconds=seconds or 0.0,
+                precision=_number(clients.precision),
+                recall=_number(clients.recall),
+                unusable=int(unusable or 0),
             )
         )
     return found
 
 
-def is_live(spec: Table) -> bool:
-    """Tell whether a run is a live federation, whose clients are not simulated and whose attackers nobody knows."""
-    return "live" in spec
-
-
-def attack_of(spec: Table) -> tuple[str, float]:
-    """Return the name of a run's attack, if one is known, and its share of malicious clients."""
-    if is_live(spec):
-        return "unknown", 0.0
-    parts = [part for part in (spec["attack"], spec["poison"]) if part is not None]
-    return " + ".join(part["name"] for part in parts) or "none", parts[0]["fraction"] if parts else 0.0
-
-
-def rule_of(spec: Table) -> str:
-    """Return the names of a run's rule and of what stands in front of it."""
-    rule = spec["aggregator"]
-    return " > ".join([*(link["name"] for link in rule["preaggregators"]), rule["name"]])
-
-
-def label(spec: Table) -> str:
-    """Return a run in a few words."""
-    name, fraction = attack_of(spec)
-    attack = name if name == "none" else f"{name} r={fraction:g}"
-    dataset = spec["data"]["dataset"]["name"]
-    defence = f"{spec['filter']['name']} + {rule_of(spec)}"
-    engine = f", on {spec['engine']}" if "engine" in spec else ""
-    return f"{dataset}, {attack}, {defence}, seed {spec['federation']['seed']}{engine}"
+def _number(value: float) -> float | None:
+    """Return a number, or None for NaN, which JSON cannot hold."""
+    return None if math.isnan(value) else value

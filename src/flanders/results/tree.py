@@ -1,20 +1,23 @@
-"""A spec as JSON has it: tables in tables."""
+"""A spec as JSON holds it: tables within tables."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+Tree = Mapping[str, Any]
+"""A spec that is only read. Its values are numbers, texts, lists, tables, or None."""
 Table = dict[str, Any]
+"""A table of a spec that may be changed."""
 
 
-def flatten(table: Mapping[str, Any], prefix: str = "") -> Table:
-    """Return all values of a table and of the tables in it under dotted keys.
+def flatten(table: Tree, prefix: str = "") -> Table:
+    """Return all values of a table, and of the tables within it, under dotted keys.
 
     Examples
     --------
-    >>> flatten({"attack": {"name": "lie", "start": 2}, "poison": None})
-    {'attack.name': 'lie', 'attack.start': 2, 'poison': None}
+    >>> flatten({"threat": {"attack": {"name": "lie"}, "start": 2}, "fallback": None})
+    {'threat.attack.name': 'lie', 'threat.start': 2, 'fallback': None}
     """
     flat: Table = {}
     for key, value in table.items():

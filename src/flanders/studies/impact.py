@@ -10,8 +10,7 @@ series anomaly detection", appendix on the impact of malicious clients at each r
 
 from __future__ import annotations
 
-from fractions import Fraction
-from math import comb
+from scipy.stats import hypergeom
 
 from flanders.checks import check_number
 
@@ -24,7 +23,8 @@ def chance_of_exactly(count: int, *, clients: int, malicious: int, selected: int
     >>> round(chance_of_exactly(2, clients=10, malicious=4, selected=3), 4)
     0.3
     """
-    return float(_exactly(count, clients, malicious, selected))
+    _check(clients, malicious, selected, count)
+    return float(hypergeom.pmf(count, clients, malicious, selected))
 
 
 def chance_of_at_least(count: int, *, clients: int, malicious: int, selected: int) -> float:
@@ -37,9 +37,8 @@ def chance_of_at_least(count: int, *, clients: int, malicious: int, selected: in
     >>> round(chance_of_at_least(1, clients=100, malicious=5, selected=20), 3)
     0.681
     """
-    _check(clients, malicious, selected)
-    below = sum((_exactly(x, clients, malicious, selected) for x in range(count)), start=Fraction(0))
-    return float(1 - below)
+    _check(clients, malicious, selected, count)
+    return float(hypergeom.sf(count - 1, clients, malicious, selected))
 
 
 def chance_of_majority(*, clients: int, malicious: int, selected: int) -> float:
@@ -80,16 +79,8 @@ def expected_malicious(*, clients: int, malicious: int, selected: int) -> float:
     return selected * malicious / clients
 
 
-def _exactly(count: int, clients: int, malicious: int, selected: int) -> Fraction:
-    _check(clients, malicious, selected)
-    check_number("impact", "count", count, 0, whole=True)
-    if count > selected:
-        return Fraction(0)
-    ways = comb(malicious, count) * comb(clients - malicious, selected - count)
-    return Fraction(ways, comb(clients, selected))
-
-
-def _check(clients: int, malicious: int, selected: int) -> None:
+def _check(clients: int, malicious: int, selected: int, count: int = 0) -> None:
     check_number("impact", "clients", clients, 1, whole=True)
     check_number("impact", "malicious", malicious, 0, clients, whole=True)
     check_number("impact", "selected", selected, 1, clients, whole=True)
+    check_number("impact", "count", count, 0, whole=True)

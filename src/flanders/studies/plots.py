@@ -14,9 +14,10 @@ from matplotlib.figure import Figure
 
 from flanders.arrays import FloatVector
 from flanders.report.plots import BLUE, COLUMN, DASHES, GREY, SERIES, STYLE, VERMILLION
-from flanders.studies.grids import CONTROLS, GridStudy
+from flanders.studies.grids import CONTROLS
 from flanders.studies.predictability import Series
-from flanders.studies.report import Row
+from flanders.studies.questions import GridStudy
+from flanders.studies.rows import Row
 
 GRID = 256
 """Points at which a density is drawn."""

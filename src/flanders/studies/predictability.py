@@ -26,9 +26,10 @@ import numpy as np
 
 from flanders.arrays import FloatMatrix, FloatVector
 from flanders.checks import InputError
-from flanders.experiments.build import Datasets, make_setting
+from flanders.choices import registry
+from flanders.experiments.engine import Datasets
+from flanders.experiments.experiment import Experiment
 from flanders.files import writing
-from flanders.results.run import RunSpec
 from flanders.studies.information import ESTIMATORS
 from flanders.studies.significance import compare
 from flanders.studies.trajectories import Trajectories, follow
@@ -104,28 +105,28 @@ def forecast_errors(models: FloatMatrix) -> FloatVector:
     return share
 
 
-def measured(spec: RunSpec, folder: Path, datasets: Datasets) -> Series:
+def measured(experiment: Experiment, folder: Path, datasets: Datasets) -> Series:
     """Return the series of one run, from the folder if it was measured before, else by running it."""
-    path = Path(folder) / f"{spec.id}.npz"
+    path = Path(folder) / f"{experiment.id}.npz"
     if path.exists():
         return read_series(path)
-    rounds = spec.canonical["federation"]["rounds"]
+    rounds = experiment.setting.federation.rounds
     if rounds < ROUNDS:
         raise InputError(
             f"The predictability study needs at least {ROUNDS} rounds to follow clients. Got {rounds}."
         )
-    found = follow(make_setting(spec), datasets.of(spec))
-    series = measure(found, seed=spec.canonical["federation"]["seed"])
+    found = follow(experiment.setting, datasets.of(experiment))
+    series = measure(found, seed=experiment.setting.federation.seed)
     write_series(path, series)
     return series
 
 
-def judge(spec: RunSpec, series: Series) -> list[Finding]:
+def judge(experiment: Experiment, series: Series) -> list[Finding]:
     """Return what the series of one run say, one line for each.
 
     Blocks of the bootstrap are neighbouring rounds, or neighbouring parameters: about the square root of as many.
     """
-    attack, seed = spec.canonical["attack"]["name"], spec.canonical["federation"]["seed"]
+    attack, seed = attack_of(experiment), experiment.setting.federation.seed
     findings = []
     for (of, pooling, estimator), (honest, malicious) in series.items():
         rng, block = np.random.default_rng([seed, 2]), max(1, round(np.sqrt(honest.size)))
@@ -138,6 +139,11 @@ def judge(spec: RunSpec, series: Series) -> list[Finding]:
             Finding(attack, seed, of, pooling, estimator, honest.size, *means, **asdict(found), published_p=theirs)
         )
     return findings
+
+
+def attack_of(experiment: Experiment) -> str:
+    """Return the name of the attack of a run."""
+    return registry("attacks").name_of(experiment.setting.threat.attack)
 
 
 def summarise(findings: Sequence[Finding]) -> list[dict[str, Any]]:

@@ -1,92 +1,28 @@
-"""What a study came to: a table, a CSV file and a figure."""
+"""The command `flanders study`: carry out a study, and leave a table, a CSV file and a figure."""
 
 from __future__ import annotations
 
 import csv
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from flanders.catalog import need
 from flanders.checks import InputError
-from flanders.experiments.build import Datasets
-from flanders.experiments.commands import run_aside
+from flanders.experiments.commands import OptionChanges, run_aside
+from flanders.experiments.engine import Datasets
+from flanders.experiments.experiment import Experiment
 from flanders.files import check_target, writing
-from flanders.report.data import RunData, read_results
-from flanders.report.text import table
-from flanders.results.confusion import Confusion, area_under_curve
-from flanders.results.run import RunSpec
-from flanders.results.summary import attack_of
-from flanders.studies.grids import CONTROLS, PREDICTABILITY, GridStudy, find, runs_of
-from flanders.studies.predictability import Finding, Series, judge, measured, summarise
-
-
-@dataclass(frozen=True)
-class Row:
-    """One point of a study under one attack: means over its seeds, and the lowest and highest of them.
-
-    Detection counts from the first round with an attack on; precision and recall are of whom the filter dropped,
-    the AUC is of its scores.
-    """
-
-    dataset: str
-    attack: str
-    fraction: float
-    filter: str
-    point: str
-    seeds: int
-    accuracy: float
-    accuracy_low: float
-    accuracy_high: float
-    precision: float
-    recall: float
-    recall_low: float
-    recall_high: float
-    auc: float
-    auc_low: float
-    auc_high: float
-    filter_ms: float
-    """Milliseconds that the filter took a round."""
-
-
-def tabulate(results: Path, study: GridStudy, ids: Sequence[str]) -> list[Row]:
-    """Return the rows of a study from these runs of a results file, in their order; only of what is done."""
-    wanted = {id_: place for place, id_ in enumerate(ids)}
-    groups: dict[tuple[str, str, float, str, str], list[RunData]] = {}
-    for run in sorted(read_results(results), key=lambda run: wanted.get(run.id, 0)):
-        if run.id in wanted and run.status == "done":
-            attack, fraction = attack_of(dict(run.spec))
-            data, name = run.spec["data"]["dataset"]["name"], run.spec["filter"]["name"]
-            point = study.point(run.spec)
-            if name in CONTROLS and all(axis.startswith("filter.") for axis in study.axes):
-                point = ""
-            groups.setdefault((data, attack, fraction, name, point), []).append(run)
-    return [_row(*key, runs) for key, runs in groups.items()]
-
-
-def _row(dataset: str, attack: str, fraction: float, name: str, point: str, runs: Sequence[RunData]) -> Row:
-    measured: dict[str, list[float]] = {"accuracy": [], "precision": [], "recall": [], "auc": [], "filter_ms": []}
-    for run in runs:
-        start = (run.spec["attack"] or run.spec["poison"])["start"]
-        at = run.rounds >= start
-        seen = run.present & at
-        found = Confusion.of(run.malicious[seen], run.kept[seen])
-        measured["accuracy"].append(float(run.accuracy[-1]))
-        measured["precision"].append(found.precision)
-        measured["recall"].append(found.recall)
-        measured["auc"].append(area_under_curve(zip(run.malicious[:, at].T, run.score[:, at].T, strict=True)))
-        measured["filter_ms"].append(1000 * float(np.mean(run.seconds["filter"][at])))
-    mean = {key: float(np.mean(values)) for key, values in measured.items()}
-    spread = {
-        f"{key}_{end}": float(of(measured[key]))
-        for key in ("accuracy", "recall", "auc")
-        for end, of in (("low", np.min), ("high", np.max))
-    }
-    return Row(dataset, attack, fraction, name, point, len(runs), **mean, **spread)
+from flanders.report.plots import save
+from flanders.report.text import print_table
+from flanders.studies.grids import runs_of
+from flanders.studies.plots import along_axis, densities
+from flanders.studies.predictability import Finding, Series, attack_of, judge, measured, summarise
+from flanders.studies.questions import PREDICTABILITY, find
+from flanders.studies.rows import Row, tabulate
 
 
 def shown(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
@@ -145,29 +81,25 @@ def conduct(
     seeds: int,
     attacks: Sequence[str] = (),
     overrides: Sequence[str] = (),
-    changes: dict[str, Any],
+    changes: OptionChanges,
     jobs: int = 1,
     format: str = "png",
 ) -> int:
-    """Carry out a study, resuming what is there, leave its table and figure in a folder, return the exit code."""
-    plots, drawing = (
-        need("flanders.report.plots"),
-        need("flanders.report.study_plots"),
-    )  # or say what is missing now
+    """Carry out a study, going on with what is there; write its table and figure; return the exit code."""
     study = find(name)
     data_dir = changes.get("data_dir")
     runs = runs_of(study, dataset=dataset, seeds=seeds, attacks=attacks, overrides=overrides, data_dir=data_dir)
     if study is PREDICTABILITY and jobs > 1:
         raise InputError("The predictability study runs one at a time. Leave out --jobs.")
     with writing(out):
-        pass  # or say now that it cannot be written
+        pass  # complain now if it cannot be written
     stem = out / (name if dataset == "digits" else f"{name}-{dataset}")
     if study is PREDICTABILITY:
         findings, series = _follow_clients(runs, out / "series", changes)
         write_csv(stem.with_suffix(".csv"), findings)
         for of in ("models", "displacements"):
-            figure = drawing.densities(series, (of, "parameters", "gaussian-copula"))
-            plots.save(figure, stem.with_name(f"{stem.name}-{of}.{format}"))
+            figure = densities(series, (of, "parameters", "gaussian-copula"))
+            save(figure, stem.with_name(f"{stem.name}-{of}.{format}"))
         head, cells = shown_lines(summarise(findings))
         code = 0
     else:
@@ -175,21 +107,21 @@ def conduct(
         code = run_aside(results, runs, changes, jobs)
         rows = tabulate(results, study, [run.id for run in runs])
         write_csv(stem.with_suffix(".csv"), rows)
-        plots.save(drawing.along_axis(study, rows), stem.with_suffix(f".{format}"))
+        save(along_axis(study, rows), stem.with_suffix(f".{format}"))
         head, cells = shown(rows)
-    table(cells, head, study.question)
+    print_table(cells, head, study.question)
     print(f"Written: {stem.with_suffix('.csv')} and figures beside it.")
     return code
 
 
 def _follow_clients(
-    runs: Sequence[RunSpec], folder: Path, changes: dict[str, Any]
+    runs: Sequence[Experiment], folder: Path, changes: OptionChanges
 ) -> tuple[list[Finding], dict[str, Series]]:
     """Measure all runs; return what they say, and the series of each attack with the first seed."""
     datasets, findings, first = Datasets(), [], dict[str, Series]()
     for place, run in enumerate(runs, start=1):
-        series = measured(RunSpec(run.canonical, replace(run.options, **changes)), folder, datasets)
-        attack, seed = run.canonical["attack"]["name"], run.canonical["federation"]["seed"]
+        series = measured(run.carried_out(replace(run.options, **changes)), folder, datasets)
+        attack, seed = attack_of(run), run.setting.federation.seed
         print(f"[{place}/{len(runs)}] {attack}, seed {seed}", file=sys.stderr, flush=True)
         findings += judge(run, series)
         first.setdefault(attack, series)

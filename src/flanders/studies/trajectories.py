@@ -69,12 +69,13 @@ def follow(setting: Setting, dataset: Dataset | None = None) -> Trajectories:
 
     The attacker's clients must be the same in all rounds, and all clients be selected.
     """
-    k, b = setting.num_clients, setting.num_malicious
-    if setting.rotating or setting.selected < k or not 0 < b < k:
+    k, b, selected = setting.federation.num_clients, setting.num_malicious, setting.federation.selected
+    rotating = setting.threat.rotating
+    if rotating or selected < k or not 0 < b < k:
         raise InputError(
             "To follow an honest and a malicious client through all rounds, all clients must be selected, the "
             f"attacker's stay the same (rotating=False), and both kinds exist. Got {b} of {k} malicious, "
-            f"{setting.selected} selected, rotating={setting.rotating}."
+            f"{selected} selected, rotating={rotating}."
         )
     bad = frozenset(setting.streams()["attacker"].choice(k, b, replace=False).tolist())
     watched = min(set(range(k)) - bad), min(bad)

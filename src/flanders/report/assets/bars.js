@@ -1,10 +1,10 @@
-// Precision, recall and false positives of the compared runs, and where their time went.
+// Precision, recall and false positives of the compared runs, and the time that each phase took.
 
 function drawDetection() {
   const rates = [["precision", "Precision", "--s0"], ["recall", "Recall", "--s2"], ["fpr", "False positives", "--s1"]];
   const rows = state.compare.filter((i) => runs[i].rounds.length);
   if (!rows.length) return $("detection").replaceChildren(empty("No finished round yet."));
-  if (rows.every((i) => !runs[i].truth)) return $("detection").replaceChildren(empty("Nobody knows who is malicious in a live federation, so there is nothing to compare the filter's choice with."));
+  if (rows.every((i) => !runs[i].truth)) return $("detection").replaceChildren(empty("Nobody knows who is malicious in a live federation, so the filter's choice cannot be checked."));
   const why = (d, key) => ({
     precision: d.caught + d.wronged ? `${d.caught.toLocaleString("en")} of ${(d.caught + d.wronged).toLocaleString("en")} dropped were malicious` : "nobody was dropped",
     recall: d.caught + d.missed ? `${d.caught.toLocaleString("en")} of ${(d.caught + d.missed).toLocaleString("en")} malicious were dropped` : "nobody was malicious",

@@ -1,5 +1,5 @@
-// How the scores of honest and malicious clients are spread, in one round or all: honest upwards, malicious downwards.
-// Where nobody knows who is malicious: kept upwards, dropped downwards.
+// How the scores of honest and malicious clients are distributed, in one round or in all: honest upwards, malicious
+// downwards. If nobody knows who is malicious: kept upwards, dropped downwards.
 
 function chooseRound(t) {
   const T = runs[state.run].rounds.length;
@@ -15,7 +15,7 @@ function drawScores() {
   if (!T) return box.replaceChildren(empty("This run has no finished round yet."));
   if (!run.judged) return box.replaceChildren(empty("No filter judged the clients of this run, so there are no scores to compare."));
   if (!c.shown) return box.replaceChildren(empty("The clients of this run were left out to keep the page small."));
-  if (!c.score) return box.replaceChildren(empty("Clients were dropped in this run, but none has a score."));
+  if (!c.score) return box.replaceChildren(empty("No client of this run has a score."));
   $("scores-round").hidden = T < 2;
   slider.max = T - 1;
   slider.value = one ? state.round : T - 1;
@@ -25,11 +25,11 @@ function drawScores() {
   $("round-name").textContent = one ? `round ${run.rounds[state.round]}` : "";
   $("scores-title").textContent = run.truth ? "Honest and malicious scores" : "Scores of kept and dropped clients";
   const groups = { honest: [], malicious: [] };
-  const isBad = (flags) => (run.truth ? flags & MALICIOUS : !(flags & KEPT));
+  const isBad = (k) => (run.truth ? c.malicious(k) : c.fate(k) !== KEPT);
   for (let row = 0; row < c.shown; row += 1) {
     for (let t = one ? state.round : 0; t < (one ? state.round + 1 : T); t += 1) {
       const k = row * T + t;
-      if ((c.flags[k] & PRESENT) && Number.isFinite(c.score[k])) groups[isBad(c.flags[k]) ? "malicious" : "honest"].push(c.score[k]);
+      if (c.fate(k) && Number.isFinite(c.score[k])) groups[isBad(k) ? "malicious" : "honest"].push(c.score[k]);
     }
   }
   const cuts = (one ? [run.threshold[state.round]] : run.threshold).filter(known).sort((a, b) => a - b);
@@ -42,9 +42,9 @@ function drawScores() {
 
 function scoreWords(one, cuts, sampled) {
   const parts = [one ? "Share of each group in this round." : "Share of each group, all rounds together."];
-  if (!cuts.length) parts.push(one ? "Nobody was dropped by score." : "Nobody was dropped by score in any round.");
-  else if (one) parts.push(`The line is the threshold, the largest score kept: ${figure(cuts[0])}.`);
-  else parts.push("The line is the median threshold (a round's largest kept score), the band its range.");
+  if (!cuts.length) parts.push(one ? "No client with a score was kept." : "No client with a score was kept in any round.");
+  else if (one) parts.push(`The line is the threshold, the largest score that was kept: ${figure(cuts[0])}.`);
+  else parts.push("The threshold of a round is the largest score that was kept. The line is the median threshold, the band its range.");
   if (sampled) parts.push("From the clients shown above.");
   return parts.join(" ");
 }

@@ -1,13 +1,22 @@
-// The client x round heat map. A dot is a malicious client, a stroke through the cell a dropped one.
+// The heat map: a row per client, a column per round. The colour is the score. A dot marks a malicious client, a line
+// through the cell a dropped one. A client whose reply was not used has no score: its colour shows its fate.
 
 const VIRIDIS = ["#440154", "#482475", "#414487", "#355f8d", "#2a788e", "#21918c", "#22a884", "#44bf70", "#7ad151", "#bddf26", "#fde725"]
   .map((hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16)));
 const MISSED = "#ff5a36", WRONGED = "#ff9de1";
-const heat = { order: "id", marks: "all", cursor: null, dark: false };
+const UNUSED = [REFUSED, BANNED, SILENT];
+const FIELD_NAMES = { probability: "probability of malice" };
+const heat = { order: "id", marks: "all", cursor: null, dark: false, fills: {} };
 
 function viridis(t) {
   const at = Math.min(0.99999, Math.max(0, t)) * (VIRIDIS.length - 1), i = Math.floor(at), part = at - i;
   return VIRIDIS[i].map((a, k) => Math.round(a + part * (VIRIDIS[i + 1][k] - a)));
+}
+
+// Long names of clients often begin alike, so that their ends tell more.
+function shortName(id) {
+  const name = String(id);
+  return name.length > 6 ? `…${name.slice(-5)}` : name;
 }
 
 function rowsInOrder(run) {
@@ -15,9 +24,9 @@ function rowsInOrder(run) {
   const rows = Array.from({ length: c.shown }, (_, i) => i);
   if (heat.order === "id") return rows;
   const key = rows.map((row) => {
-    const own = Array.from({ length: T }, (_, t) => row * T + t).filter((k) => c.flags[k] & PRESENT);
-    if (heat.order === "malicious") return own.filter((k) => c.flags[k] & MALICIOUS).length;
-    if (heat.order === "dropped") return own.filter((k) => !(c.flags[k] & KEPT)).length;
+    const own = Array.from({ length: T }, (_, t) => row * T + t).filter((k) => c.fate(k));
+    if (heat.order === "malicious") return own.filter((k) => c.malicious(k)).length;
+    if (heat.order === "dropped") return own.filter((k) => c.fate(k) === DROPPED).length;
     const scores = c.score ? own.map((k) => c.score[k]).filter(Number.isFinite).sort((a, b) => a - b) : [];
     return scores.length ? scores[scores.length >> 1] : -Infinity;
   });
@@ -30,9 +39,10 @@ function drawHeat() {
   if (!T) return say("This run has no finished round yet.");
   if (!c.total) return say("No client took part in a finished round.");
   if (!c.shown) return say(`The ${c.total.toLocaleString("en")} clients of this run were left out to keep the page small. The results file has them.`);
-  $("heat-lede").textContent = (run.judged ? "Brighter is more abnormal." : "No filter judged the clients of this run: everyone was kept.")
+  $("heat-lede").textContent = (run.judged ? "Brighter is more abnormal." : "No filter judged the clients of this run.")
     + (c.shown < c.total ? ` ${c.shown.toLocaleString("en")} of ${c.total.toLocaleString("en")} clients, evenly spread.` : "");
   heat.dark = matchMedia("(prefers-color-scheme: dark)").matches;
+  heat.fills = Object.fromEntries(["none", ...UNUSED].map((name) => [name, css(`--${name}`)]));
   const rows = rowsInOrder(run), scored = run.judged && c.scale;
   const left = 44, right = 4, head = 24;
   const cw = Math.max(4, Math.min(48, (box.clientWidth - left - right) / T));
@@ -44,17 +54,17 @@ function drawHeat() {
     "aria-label": `Anomaly scores of ${plural(c.shown, "client")} in ${plural(T, "round")}. Arrow keys move from cell to cell.` });
   const pen = cells.getContext("2d");
   pen.scale(ratio, ratio);
-  const none = css("--none"), ink = css("--soft"), gaps = [cw >= 6 ? 1 : 0, ch >= 12 ? 1 : 0];
+  const ink = css("--soft"), gaps = [cw >= 6 ? 1 : 0, ch >= 12 ? 1 : 0];
   pen.font = "11px system-ui, sans-serif";
   pen.textAlign = "right";
   pen.textBaseline = "middle";
   const every = Math.max(1, Math.ceil(16 / ch));
   rows.forEach((row, i) => {
     pen.fillStyle = ink;
-    if (i % (every > 1 && every <= 5 ? 5 : every) === 0) pen.fillText(String(c.ids[row]).slice(0, 6), left - 7, i * ch + ch / 2 + 1);
+    if (i % (every > 1 && every <= 5 ? 5 : every) === 0) pen.fillText(shortName(c.ids[row]), left - 7, i * ch + ch / 2 + 1);
     for (let t = 0; t < T; t += 1) {
       const x = Math.round(left + t * cw), w = Math.round(left + (t + 1) * cw) - x;
-      drawCell(pen, c, row * T + t, x, i * ch, w - gaps[0], ch - gaps[1], scored, none);
+      drawCell(pen, c, row * T + t, x, i * ch, w - gaps[0], ch - gaps[1], scored);
     }
   });
   const top = axis.getContext("2d");
@@ -111,14 +121,15 @@ function canvas(width, height, ratio, attributes) {
   return made;
 }
 
-function drawCell(pen, c, k, x, y, w, h, scored, none) {
-  const flags = c.flags[k];
-  if (!(flags & PRESENT)) return;
+function drawCell(pen, c, k, x, y, w, h, scored) {
+  const fate = c.fate(k);
+  if (!fate) return;
   const score = scored ? c.score[k] : NaN;
   const rgb = Number.isNaN(score) ? null : viridis(c.scale(score));
-  pen.fillStyle = rgb ? `rgb(${rgb})` : none;
+  pen.fillStyle = rgb ? `rgb(${rgb})` : heat.fills[fate] || heat.fills.none;
   pen.fillRect(x, y, w, h);
-  const bad = flags & MALICIOUS, dropped = !(flags & KEPT), mistake = c.truth && (bad ? !dropped : dropped);
+  if (fate === SILENT && !rgb && w > 4 && h > 4) pen.clearRect(x + 1, y + 1, w - 2, h - 2); // an empty frame
+  const bad = c.malicious(k), dropped = fate === DROPPED, mistake = c.truth && (bad ? fate === KEPT : dropped);
   if (heat.marks === "none" || (heat.marks === "mistakes" && !mistake)) return;
   const light = rgb ? rgb[0] * 0.3 + rgb[1] * 0.59 + rgb[2] * 0.11 > 80 : !heat.dark;
   const shade = light ? "0,0,0" : "255,255,255";
@@ -142,11 +153,13 @@ function drawCell(pen, c, k, x, y, w, h, scored, none) {
 }
 
 function cellFacts(run, c, k, row, t) {
-  const name = `Client ${c.ids[row]}, round ${run.rounds[t]}`, flags = c.flags[k];
-  if (!(flags & PRESENT)) return [name, ["not selected", ""]];
-  const facts = [name, ["score", c.score && Number.isFinite(c.score[k]) ? figure(c.score[k]) : "none"]];
-  if (c.probability && Number.isFinite(c.probability[k])) facts.push(["probability of malice", percent(c.probability[k])]);
-  facts.push(["malicious", !run.truth ? "not known" : flags & MALICIOUS ? "yes" : "no"], ["kept", flags & KEPT ? "yes" : "no, dropped"]);
+  const name = `Client ${c.ids[row]}, round ${run.rounds[t]}`;
+  if (!c.fate(k)) return [name, ["not selected", ""]];
+  const facts = [name];
+  for (const [key, field] of Object.entries(c.fields)) {
+    const text = field && fieldText(key, field, k);
+    if (text) facts.push([FIELD_NAMES[key] || key.replaceAll("_", " "), text]);
+  }
   if (known(run.threshold[t])) facts.push(["threshold", figure(run.threshold[t])]);
   return facts;
 }
@@ -159,29 +172,30 @@ function drawHeatLegend(run, c, scored) {
     for (let i = 0; i < strip.width; i += 1) { pen.fillStyle = `rgb(${viridis(i / (strip.width - 1))})`; pen.fillRect(i, 0, 1, strip.height); }
     items.push(el("span", { class: "scale" }, el("span", { text: figure(c.scale.low) }), strip, el("span", { text: `${figure(c.scale.high)}${c.scale.log ? ", logarithmic" : ""}` })));
   }
-  const example = (flags, score, text) => {
+  const example = (fate, malicious, score, text) => {
     const cell = canvas(22, 14, devicePixelRatio, { "aria-hidden": "true" }), pen = cell.getContext("2d");
     pen.scale(devicePixelRatio, devicePixelRatio);
     const marks = heat.marks;
     heat.marks = "all";
-    drawCell(pen, { flags: [flags], score: [score], scale: (x) => x, truth: run.truth }, 0, 0, 0, 22, 14, scored, css("--none"));
+    drawCell(pen, { fate: () => fate, malicious: () => malicious, score: [score], scale: (x) => x, truth: run.truth }, 0, 0, 0, 22, 14, scored);
     heat.marks = marks;
-    return el("span", { class: "item" }, cell, el("span", { text }));
+    items.push(el("span", { class: "item" }, cell, el("span", { text })));
   };
-  const any = (test) => c.flags.some((f) => (f & PRESENT) && test(f));
-  if (!run.truth) {
-    items.push(example(PRESENT | KEPT, scored ? 0.25 : NaN, "kept"), example(PRESENT, scored ? 0.85 : NaN, "dropped"));
-    if (scored) items.push(example(PRESENT | KEPT, NaN, "no score"));
-  } else if (scored) {
-    items.push(example(PRESENT | KEPT, 0.25, "honest, kept"), example(PRESENT | MALICIOUS, 0.85, "malicious, dropped"));
-    if (any((f) => (f & MALICIOUS) && (f & KEPT))) items.push(example(PRESENT | MALICIOUS | KEPT, 0.45, "malicious, kept (missed)"));
-    if (any((f) => !(f & MALICIOUS) && !(f & KEPT))) items.push(example(PRESENT, 0.55, "honest, dropped (wronged)"));
-    if (c.flags.some((f, k) => (f & PRESENT) && Number.isNaN(c.score[k]))) items.push(example(PRESENT | KEPT, NaN, "no score"));
+  const any = (test) => { for (let k = 0; k < c.cells; k += 1) if (c.fate(k) && test(k)) return true; return false; };
+  const fill = (score) => (scored ? score : NaN);
+  if (run.truth) {
+    example(KEPT, false, fill(0.25), "honest, kept");
+    if (any((k) => c.malicious(k) && c.fate(k) === DROPPED)) example(DROPPED, true, fill(0.85), "malicious, dropped");
+    if (any((k) => c.malicious(k) && c.fate(k) === KEPT)) example(KEPT, true, fill(0.45), "malicious, kept (missed)");
+    if (any((k) => !c.malicious(k) && c.fate(k) === DROPPED)) example(DROPPED, false, fill(0.55), "honest, dropped (wronged)");
   } else {
-    items.push(example(PRESENT | KEPT, NaN, "honest, kept"));
-    if (any((f) => f & MALICIOUS)) items.push(example(PRESENT | MALICIOUS | KEPT, NaN, "malicious, kept"));
-    if (any((f) => !(f & KEPT))) items.push(example(PRESENT, NaN, "dropped"));
+    example(KEPT, false, fill(0.25), "kept");
+    if (any((k) => c.fate(k) === DROPPED)) example(DROPPED, false, fill(0.85), "dropped");
   }
-  if (c.flags.some((f) => !(f & PRESENT))) items.push(el("span", { text: "blank: not selected" }));
+  if (any((k) => c.fate(k) === REFUSED)) example(REFUSED, false, NaN, "refused: the reply could not be used");
+  if (any((k) => c.fate(k) === BANNED)) example(BANNED, false, NaN, "banned: no longer asked");
+  if (any((k) => c.fate(k) === SILENT)) example(SILENT, false, NaN, "silent: asked, no reply");
+  if (scored && any((k) => Number.isNaN(c.score[k]) && !UNUSED.includes(c.fate(k)))) example(KEPT, false, NaN, "no score");
+  if (c.fields.fate.values.includes(0)) items.push(el("span", { text: "blank: not selected" }));
   $("heat-legend").replaceChildren(...items);
 }

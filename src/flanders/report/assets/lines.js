@@ -1,4 +1,4 @@
-// Accuracy, loss or attack success over rounds: the compared runs, and the attack-free one dotted.
+// Accuracy, loss or attack success over rounds: a line for each compared run, and a dotted one without an attack.
 
 const METRICS = {
   accuracy: { title: "Accuracy over rounds", name: "Accuracy", format: percent },

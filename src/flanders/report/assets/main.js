@@ -1,4 +1,4 @@
-// Which run is looked at, which are compared, and when to draw.
+// Choosing the run to look at and the runs to compare, and drawing all parts of the page.
 
 const MOST = 8;
 
@@ -20,6 +20,7 @@ function compareRun(i, on) {
 function drawFacts() {
   const run = runs[state.run], d = run.detection, c = run.cells;
   const fact = (name, value, note) => el("div", { class: "fact" }, el("div", { class: "name", text: name }), el("div", { class: "value", text: value }), el("div", { class: "note", text: note }));
+  const count = (fate) => run.fates[fate] || 0;
   const facts = [];
   if (run.rounds.length) {
     const twin = run.twin === null || run.twin === state.run ? null : runs[run.twin].cells.final;
@@ -28,7 +29,10 @@ function drawFacts() {
       : Math.abs(gap) < 0.05 ? "as without the attack" : `${Math.abs(gap).toFixed(1)} points ${gap < 0 ? "below" : "above"} attack-free`));
     if (d.caught + d.missed) facts.push(fact("Malicious dropped", percent(d.recall), `${d.missed.toLocaleString("en")} of ${(d.caught + d.missed).toLocaleString("en")} slipped through`));
     if (d.wronged + d.passed) facts.push(fact("Honest dropped", percent(d.fpr), `${d.wronged.toLocaleString("en")} of ${(d.wronged + d.passed).toLocaleString("en")}`));
-    if (!run.truth) facts.push(fact("Clients dropped", percent(run.unused), "counted once a round"));
+    const replies = count(KEPT) + count(DROPPED) + count(REFUSED);
+    if (!run.truth && replies) facts.push(fact("Clients dropped", percent(count(DROPPED) / replies), `${count(DROPPED).toLocaleString("en")} of ${replies.toLocaleString("en")} replies`));
+    const unused = [REFUSED, SILENT, BANNED].filter(count);
+    if (unused.length) facts.push(fact("No usable reply", unused.reduce((sum, fate) => sum + count(fate), 0).toLocaleString("en"), unused.map((fate) => `${count(fate).toLocaleString("en")} ${fate}`).join(", ")));
     if (known(c.attack_success)) facts.push(fact("Attack success", percent(c.attack_success), "at the end"));
     facts.push(fact("Rounds", String(run.rounds.length), plural(run.clients.total, "client")));
     if (known(c.seconds) && c.seconds > 0) facts.push(fact("Time", seconds(c.seconds), `${seconds(c.seconds / run.rounds.length)} a round`));
@@ -38,7 +42,7 @@ function drawFacts() {
   const says = [];
   if (run.status === "failed") says.push(`This run failed${run.message ? ": " + run.message : "."}`);
   else if (!run.rounds.length) says.push(`This run is ${run.status}: no round has finished yet.`);
-  else if (run.status !== "done") says.push(`This run is ${run.status}: what is shown are the ${plural(run.rounds.length, "round")} finished so far.`);
+  else if (run.status !== "done") says.push(`This run is ${run.status}: the page shows the ${plural(run.rounds.length, "round")} finished so far.`);
   const notes = Object.entries(run.notes).filter(([, text]) => !text.startsWith("no scores yet"));
   if (notes.length) says.push(`Round ${notes[0][0]}: ${notes[0][1]}.${notes.length > 1 ? ` ${plural(notes.length - 1, "more round")} ${notes.length === 2 ? "has" : "have"} a note.` : ""}`);
   $("run-message").hidden = !says.length;

@@ -1,9 +1,10 @@
-// What every part of the page uses: the data, elements, numbers in words, scales, the tooltip.
+// What every part of the page uses: the data, elements, numbers as text, scales, the tooltip.
 
 const report = JSON.parse(document.getElementById("data").textContent);
 const runs = report.runs;
 const state = { run: report.start, compare: [], touched: false, metric: "accuracy", round: null };
-const PRESENT = 1, MALICIOUS = 2, KEPT = 4;
+const KEPT = "kept", DROPPED = "dropped", REFUSED = "refused", BANNED = "banned", SILENT = "silent";
+const NO = 0, YES = 1; // an answer that is neither is not known
 
 const $ = (id) => document.getElementById(id);
 
@@ -51,21 +52,37 @@ function unpack(text, Kind) {
   const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
   return new Kind(bytes.buffer);
 }
-// The client matrices of a run, decoded once: row = client, column = round.
+// The records of a run's clients, decoded once. Every field of a record is a matrix, row = client, column = round,
+// and k counts its cells row by row.
 function clientsOf(run) {
   const c = run.clients;
   if (c.shown && !c.decoded) {
-    Object.assign(c, {
-      decoded: true, flags: unpack(c.flags, Uint8Array),
-      score: unpack(c.score, Float32Array), probability: unpack(c.probability, Float32Array),
-    });
+    for (const field of Object.values(c.fields)) if (field) field.values = unpack(field.data, arrayKind(field));
+    const fate = c.fields.fate, malicious = c.fields.malicious.values;
+    c.cells = fate.values.length;
+    c.fate = (k) => fate.words[fate.values[k]]; // empty: the client took no part in the round
+    c.malicious = (k) => malicious[k] === YES;
+    c.score = c.fields.score ? c.fields.score.values : null;
     c.scale = c.score ? scoreScale(c.score) : null;
     c.truth = run.truth;
+    c.decoded = true;
   }
   return c;
 }
+function arrayKind(field) {
+  if (field.kind === "number") return Float32Array;
+  return field.kind === "answer" ? Uint8Array : { 1: Uint8Array, 2: Uint16Array, 4: Uint32Array }[field.bytes];
+}
+// One field of a record in words; null if there is nothing to say.
+function fieldText(name, field, k) {
+  const value = field.values[k];
+  if (field.kind === "text") return field.words[value] || null;
+  if (field.kind === "answer") return value === YES ? "yes" : value === NO ? "no" : "not known";
+  if (!Number.isFinite(value)) return null;
+  return name === "probability" ? percent(value) : figure(value);
+}
 
-// A scale from values to 0..1. Scores are drawn on a logarithm where they are positive and spread wide.
+// A scale from values to 0..1. Scores get a logarithmic scale if they are positive and vary widely.
 function scale(low, high, log) {
   if (!(high > low)) { low = log ? low / 2 : low - 0.5; high = log ? high * 2 : high + 0.5; }
   const a = log ? Math.log(low) : low, b = log ? Math.log(high) : high;

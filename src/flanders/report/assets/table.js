@@ -1,4 +1,4 @@
-// All runs in a table that sorts by any column and filters by any words.
+// The table of all runs. It can be sorted by any column and searched by any words.
 
 const table = { key: null, down: false, words: [] };
 const FORMATS = { percent, number: figure, text: (x) => (x === null || x === undefined ? "–" : String(x)) };
@@ -36,7 +36,7 @@ function sortedRuns() {
   const gone = (x) => x === null || x === undefined;
   return order.sort((i, j) => {
     const a = value(i), b = value(j);
-    if (gone(a) || gone(b)) return gone(a) - gone(b) || i - j; // what is missing comes last, either way round
+    if (gone(a) || gone(b)) return gone(a) - gone(b) || i - j; // runs without a value come last in both directions
     const apart = typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true });
     return (table.down ? -apart : apart) || i - j;
   });

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import dataclasses
+import builtins
 import json
 import os
 import re
@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import threading
-import types
 from pathlib import Path
 
 import pytest
@@ -17,17 +16,20 @@ import pytest
 import flanders
 from experiments import fake_simulation
 from experiments.conftest import SCRIPT, SPEC
-from flanders import ATTACKS, FILTERS, catalog
-from flanders.cli import KINDS, main
+from flanders import ATTACKS, FILTERS
+from flanders.choices import KINDS, registry
+from flanders.cli import commands, listing, main
 from flanders.experiments.progress import watching
+from flanders.record import Fate
 from flanders.report import text as show
+from round_records import with_clients
+from settings import changed
 
 
 @pytest.fixture
 def cli(monkeypatch, tmp_path, capsys):
     """Runs the command in an empty folder with the small simulator; returns exit code, output, errors."""
-    for name, module in fake_simulation.modules().items():
-        monkeypatch.setitem(sys.modules, name, module)
+    fake_simulation.use(monkeypatch)
     monkeypatch.delenv("FLANDERS_DATA", raising=False)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "spec.toml").write_text(SPEC)
@@ -75,24 +77,24 @@ def test_a_dry_run_lists_the_runs_and_touches_nothing(cli, tmp_path):
 
 
 def test_variants_are_told_apart_wherever_runs_are_named(cli):
-    variants = "filter.name=['flanders', {name = 'flanders', keep = 'm-b'}]"
+    variants = "filter.name=[{name = 'flanders', keep = 0.5}, {name = 'flanders', keep = 'm-b'}]"
     asked = ("run", "spec.toml", "--set", variants, "--set", "federation.seed=7")
     _, out, _ = cli(*asked, "--dry-run")
     assert [line.split("  ")[1] for line in out.splitlines()] == [
-        "synthetic, gauss r=0.25, flanders + fedavg, seed 7, filter.keep=auto",
+        "synthetic, gauss r=0.25, flanders + fedavg, seed 7, filter.keep=0.5",
         "synthetic, gauss r=0.25, flanders + fedavg, seed 7, filter.keep=6",
     ]
     _, out, err = cli(*asked)
-    assert [re.search(r"filter.keep=(\w+): done", line)[1] for line in err.splitlines()] == ["auto", "6"]
+    assert [re.search(r"filter.keep=([\w.]+): done", line)[1] for line in err.splitlines()] == ["0.5", "6"]
     header, *rows, _ = out.splitlines()
-    assert [dict(zip(header.split(), row.split(), strict=True))["filter.keep"] for row in rows] == ["auto", "6"]
+    assert [dict(zip(header.split(), row.split(), strict=True))["filter.keep"] for row in rows] == ["0.5", "6"]
     assert "filter.keep" in cli("show", "results.sqlite")[1]
     rates = ("--set", "training.learning_rate=[1e-4, 2e-4]", "--set", "filter.name=keep-all")
     assert "  0.0001 " in cli("run", "spec.toml", *rates)[1]
 
 
 def test_what_follows_from_what_is_told_already_needs_no_column(cli):
-    changes = ("--set", "attack.fraction=[0.25, 0.5]", "--set", "data.dataset=['synthetic', 'digits']")
+    changes = ("--set", "threat.fraction=[0.25, 0.5]", "--set", "data.dataset=['synthetic', 'digits']")
     _, out, _ = cli("run", "spec.toml", *changes)
     header = out.splitlines()[0].split()
     assert header[:3] == ["run", "data", "attack"]
@@ -143,7 +145,8 @@ def test_updates_that_are_not_finite_show_in_the_tables(cli, monkeypatch):
 
     def diverged(self):
         record = step(self)
-        return dataclasses.replace(record, unusable=record.clients[:3] if record.number > 4 else ())
+        fates = [Fate.REFUSED if i < 3 and record.number > 4 else c.fate for i, c in enumerate(record.clients)]
+        return with_clients(record, fate=fates)
 
     monkeypatch.setattr(fake_simulation.Simulation, "step", diverged)
     _, out, _ = cli("run", "spec.toml", "--set", "federation.seed=2", "--set", "filter.name=keep-all")
@@ -151,14 +154,15 @@ def test_updates_that_are_not_finite_show_in_the_tables(cli, monkeypatch):
     assert header.endswith("  unusable")
     assert row.endswith("  6")
     out = cli("show", "results.sqlite", row.split()[0])[1]
-    assert "6 updates not finite" in out
-    *_, header, one, two, three, four, five, six = out.splitlines()
-    assert header.endswith("unusable  note")
-    assert [line.split()[8] for line in (one, two, three, four, five, six)] == ["0"] * 4 + ["3"] * 2
+    lines = out.splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("round "))
+    assert "refused" in lines[at]
+    place = lines[at].split().index("refused")
+    assert [line.split()[place] for line in lines[at + 1 : at + 7]] == ["0"] * 4 + ["3"] * 2
 
 
 def mended(simulation):
-    simulation.setting = fake_simulation.Setting(**{**simulation.setting.__dict__, "seed": 14})
+    simulation.setting = changed(simulation.setting, seed=14)
     return simulation
 
 
@@ -168,14 +172,14 @@ def mended(simulation):
         (["run", "gone.toml"], "There is no spec at gone.toml. Name a TOML file"),
         (["run", "spec.toml", "--set", "federation.rounds=x"], "--set federation.rounds must be a whole number"),
         (
-            ["run", "spec.toml", "--set", "federation.clients=0"],
-            "--set federation.clients: The `clients` parameter",
+            ["run", "spec.toml", "--set", "federation.num_clients=0"],
+            "--set federation.num_clients: The `num_clients` parameter",
         ),
-        (["run", "spec.toml", "--set", "federatoin.clients=3"], "--set federatoin.clients: there is no table"),
-        (["run", "spec.toml", "--set", "attack.fraction=2"], "--set attack.fraction: The `fraction` parameter"),
-        (["run", "spec.toml", "--set", "aggregator=fltrust"], "fltrust needs the server's own update"),
+        (["run", "spec.toml", "--set", "federatoin.rounds=3"], "--set federatoin.rounds: there is no table"),
+        (["run", "spec.toml", "--set", "threat.fraction=2"], "--set threat.fraction: The `fraction` parameter"),
+        (["run", "spec.toml", "--set", "aggregator=fltrust"], "fltrust needs an update that the server trains"),
         (["study", "window", "--attacks", ""], "There is no attack named ''"),
-        (["run", "spec.toml", "--set", "attack.name=gaus"], "Did you mean 'gauss'?"),
+        (["run", "spec.toml", "--set", "threat.attack=gaus"], "Did you mean 'gauss'?"),
         (["run", "spec.toml", "--set", "rounds"], "--set needs key=value"),
         (["run", "spec.toml", "--device", "cuda"], "There is no GPU here"),
         (["run", "spec.toml", "--jobs", "0"], "--jobs must be at least 1"),
@@ -251,7 +255,7 @@ def test_every_kind_is_listed_with_parameters_and_a_description(cli, kind):
     code, out, _ = cli("list", kind, "--json")
     assert code == 0
     entries = json.loads(out)
-    assert [entry["name"] for entry in entries] == list(catalog.registry(kind))
+    assert [entry["name"] for entry in entries] == list(registry(kind))
     assert all(entry["summary"].endswith((".", ")")) for entry in entries)
     code, out, _ = cli("list", kind)
     assert code == 0
@@ -269,14 +273,12 @@ def test_the_list_shows_defaults(cli):
 
 
 def test_what_is_not_installed_is_named_and_the_rest_is_listed(cli, monkeypatch):
-    real = catalog.registry
-
-    def registry(kind):
+    def without_torch(kind):
         if kind == "models":
             raise flanders.InputError("This needs torch")
-        return real(kind)
+        return registry(kind)
 
-    monkeypatch.setattr(show, "registry", registry)
+    monkeypatch.setattr(listing, "registry", without_torch)
     code, out, err = cli("list")
     assert code == 0
     assert "FILTERS\n" in out
@@ -284,15 +286,11 @@ def test_what_is_not_installed_is_named_and_the_rest_is_listed(cli, monkeypatch)
     assert cli("list", "models")[0] == 2
 
 
-def test_the_command_line_knows_every_registry():
-    assert tuple(KINDS) == tuple(catalog.KINDS)
-
-
 @pytest.mark.parametrize(
     ("arguments", "absent"),
     [
-        (["--help"], ["torch", "rich", "sqlite3", "flanders.experiments"]),
-        (["--version"], ["torch", "rich", "sqlite3", "flanders.experiments"]),
+        (["--help"], ["torch", "rich", "sklearn", "matplotlib", "scipy", "flanders.experiments"]),
+        (["--version"], ["torch", "rich", "sklearn", "matplotlib", "scipy", "flanders.experiments"]),
         (["list", "attacks"], ["torch", "sklearn"]),
         (["list", "filters"], ["torch", "sklearn"]),
         (["list", "aggregators"], ["torch", "sklearn"]),
@@ -323,7 +321,9 @@ def test_show_has_the_runs_and_each_of_their_rounds(cli):
     code, out, _ = cli("show", "results.sqlite", runs[0]["id"][:6])
     assert code == 0
     assert out.splitlines()[0].startswith(f"{runs[0]['id']}  done, 6 rounds")
-    assert len([line for line in out.splitlines() if re.match(r"\d ", line)]) == 6
+    lines = out.splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("round "))
+    assert [line.split()[0] for line in lines[at + 1 : at + 7]] == ["1", "2", "3", "4", "5", "6"]
     code, out, _ = cli("show", "results.sqlite", runs[0]["id"], "--json")
     assert [r["round"] for r in json.loads(out)["rounds"]] == [1, 2, 3, 4, 5, 6]
     code, _, err = cli("show", "results.sqlite", "xyz")
@@ -372,10 +372,8 @@ def test_a_report_in_a_folder_that_is_missing_is_refused_as_a_run_is(cli, tmp_pa
 
 def test_report_and_plot_hand_over_to_the_report(cli, monkeypatch):
     asked = []
-    fake = types.ModuleType("flanders.report")
-    fake.write_html = lambda *args: asked.append(args)
-    fake.write_figures = lambda *args: asked.append(args)
-    monkeypatch.setitem(sys.modules, "flanders.report", fake)
+    monkeypatch.setattr(commands, "write_html", lambda *args: asked.append(args))
+    monkeypatch.setattr(commands, "write_figures", lambda *args: asked.append(args))
     assert cli("report", "r.sqlite")[1] == "r.html\n"
     assert cli("report", "r.sqlite", "--html", "x.html")[1] == "x.html\n"
     assert cli("plot", "r.sqlite", "--out", "figures", "--format", "svg")[1] == "figures\n"
@@ -386,18 +384,25 @@ def test_report_and_plot_hand_over_to_the_report(cli, monkeypatch):
     ]
 
 
-def test_a_missing_package_is_named_with_the_extra_that_brings_it(cli, monkeypatch):
-    monkeypatch.setitem(sys.modules, "flanders.report", None)
-    monkeypatch.delitem(sys.modules, "flanders.report")
-    monkeypatch.setattr(catalog.importlib, "import_module", absent)
-    code, _, err = cli("report", "r.sqlite")
+@pytest.mark.parametrize(
+    ("arguments", "module", "extra"),
+    [
+        (["run", "spec.toml"], "flanders.experiments.commands", "sim"),
+        (["study", "window"], "flanders.studies.report", "studies"),
+        (["schema"], "flanders.experiments.json_schema", "sim"),
+    ],
+)
+def test_a_missing_package_is_named_with_the_extra_that_brings_it(cli, monkeypatch, arguments, module, extra):
+    def without(name, *rest):
+        if name == module:
+            raise ModuleNotFoundError("No module named 'absent'", name="absent.inner")
+        return imported(name, *rest)
+
+    imported = builtins.__import__
+    monkeypatch.setattr(builtins, "__import__", without)
+    code, _, err = cli(*arguments)
     assert code == 2
-    assert "This needs matplotlib" in err
-    assert "flanders-fl[report]" in err
-
-
-def absent(name):
-    raise ModuleNotFoundError("No module named 'matplotlib'", name="matplotlib.pyplot")
+    assert f"This needs absent, which is not installed. Install it with: pip install 'flanders-fl[{extra}]'." in err
 
 
 def drain(terminal, seen):
@@ -440,13 +445,13 @@ def test_in_a_pipe_progress_is_a_line_a_run(capsys):
 def test_a_table_in_a_terminal_shows_brackets_as_they_are(monkeypatch, capsys):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.setenv("COLUMNS", "80")
-    show.table([["[0, 1]"]], ["seeds"])
+    show.print_table([["[0, 1]"]], ["seeds"])
     assert "[0, 1]" in capsys.readouterr().out
 
 
 def test_every_attack_and_filter_can_be_named_in_a_spec(cli):
     names = json.dumps(list(ATTACKS))
-    code, out, err = cli("run", "spec.toml", "--dry-run", "--set", f"attack.name={names}")
+    code, out, err = cli("run", "spec.toml", "--dry-run", "--set", f"threat.attack={names}")
     assert code == 0, err
     assert len(out.splitlines()) == 4 * len(ATTACKS)
     filters = [{"name": name, "keep": "m-b"} for name in FILTERS if "keep" in FILTERS.describe(name).parameters]

@@ -4,9 +4,8 @@ from importlib import metadata
 
 import pytest
 
-from flanders import ATTACKS, InputError, catalog
+from flanders import ATTACKS, InputError, choices
 from flanders.cli import main
-from flanders.experiments.build import make_setting
 from flanders.experiments.spec import parse_spec
 
 OWN = """
@@ -31,25 +30,25 @@ def install(tmp_path, monkeypatch):
     """Installs a module with an attack under these names, as a package with entry points would."""
     (tmp_path / "my_attacks.py").write_text(OWN)
     monkeypatch.syspath_prepend(tmp_path)
-    catalog._plugins.cache_clear()
+    choices.installed.cache_clear()
 
     def register(**names):
         entries = [metadata.EntryPoint(name, value, "flanders.attacks") for name, value in names.items()]
         monkeypatch.setattr(metadata, "entry_points", lambda group: entries if group == "flanders.attacks" else [])
 
     yield register
-    catalog._plugins.cache_clear()
+    choices.installed.cache_clear()
 
 
 def test_an_attack_of_another_package_is_listed_and_runs_from_a_spec(install, tmp_path, capsys):
     install(boost="my_attacks:Boost")
-    assert list(catalog.registry("attacks")) == [*ATTACKS, "boost"]
+    assert list(choices.registry("attacks")) == [*ATTACKS, "boost"]
     assert main(["list", "attacks"]) == 0
     assert "Send more of the same." in capsys.readouterr().out
-    attack = {"name": "boost", "factor": 3, "fraction": 0.2}
-    (run,) = parse_spec({"attack": attack, "federation": {"clients": 5, "rounds": 1}})
-    assert run.canonical["attack"]["factor"] == 3.0
-    assert type(make_setting(run).attack).__name__ == "Boost"
+    threat = {"attack": {"name": "boost", "factor": 3}, "fraction": 0.2}
+    (run,) = parse_spec({"threat": threat, "federation": {"num_clients": 5, "rounds": 1}})
+    assert run.canonical["threat"]["attack"] == {"name": "boost", "factor": 3.0}
+    assert type(run.setting.threat.attack).__name__ == "Boost"
 
 
 @pytest.mark.parametrize(
@@ -64,4 +63,4 @@ def test_an_attack_of_another_package_is_listed_and_runs_from_a_spec(install, tm
 def test_what_is_wrong_with_an_installed_attack_is_told(install, names, problem):
     install(**names)
     with pytest.raises(InputError, match=problem):
-        catalog.registry("attacks")
+        choices.registry("attacks")

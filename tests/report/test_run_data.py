@@ -1,33 +1,36 @@
 from __future__ import annotations
 
 import sqlite3
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from flanders.checks import InputError
-from flanders.record import PHASES
-from flanders.report.data import read_results
+from flanders.record import PHASES, Fate
+from flanders.report.run_data import read_results
 from flanders.results.confusion import Confusion
-
-
-def one_round(number, clients, malicious, kept, scores, **other):
-    values = {
-        "accuracy": 0.5, "loss": 1.0, "attack_success": float("nan"), "threshold": float("nan"),
-        "seconds": dict.fromkeys(PHASES, 0.1), "probabilities": None, "unusable": (), "note": "", "reasons": {},
-    }  # fmt: skip
-    asked = {"number": number, "clients": clients, "malicious": malicious, "kept": kept, "scores": scores}
-    return SimpleNamespace(**{**values, **asked, **other})
+from round_records import round_record
 
 
 @pytest.fixture
 def tiny(write, make_spec, tmp_path):
     """Two rounds with other clients in each, one of them a string."""
+    same = {"seconds": dict.fromkeys(PHASES, 0.1), "accuracy": 0.5, "loss": 1.0}
+    note = "no scores yet: everyone was aggregated"
+    bad, kept = [True, False, True], [False, True, True]
     rounds = [
-        one_round(1, (0, 7), [True, False], [True, True], None, note="no scores yet: everyone was aggregated"),
-        one_round(2, (7, "late"), [False, True], [True, False], [1.5, np.nan], probabilities=[0.1, 0.9]),
-        one_round(3, (0, 7, "late"), [True, False, True], [False, True, True], [9.0, 2.0, 3.0]),
+        round_record(1, (0, 7), malicious=[True, False], kept=[True, True], note=note, **same),
+        round_record(
+            2,
+            (7, "late"),
+            malicious=[False, True],
+            kept=[True, False],
+            score=[1.5, np.nan],
+            probability=[0.1, 0.9],
+            reason=["", "far from the others"],
+            **same,
+        ),
+        round_record(3, (0, 7, "late"), malicious=bad, kept=kept, score=[9.0, 2.0, 3.0], **same),
     ]
     return write(tmp_path / "tiny.sqlite", [(make_spec(), rounds, "done")])
 
@@ -44,9 +47,26 @@ def test_clients_become_rows_and_rounds_columns(tiny):
     assert run.seconds["train"].tolist() == [0.1, 0.1, 0.1]
 
 
-def test_threshold_is_the_largest_kept_score_of_rounds_that_dropped_someone_by_score(tiny):
+def test_the_threshold_is_the_one_of_the_record(tiny):
     [run] = read_results(tiny)
-    np.testing.assert_array_equal(run.threshold, [np.nan, np.nan, 3])
+    np.testing.assert_array_equal(run.threshold, [np.nan, 1.5, 3])
+
+
+def test_fates_and_reasons_are_read_for_each_client_and_round(write, make_spec, tmp_path):
+    fates = ["kept", "dropped", "refused", "banned", "silent"]
+    reasons = ["", "too long", "not finite", "dropped too often", "no reply"]
+    rounds = [round_record(1, range(5), fates=fates, reason=reasons, score=[1.0, 9.0, None, None, None])]
+    [run] = read_results(write(tmp_path / "fates.sqlite", [(make_spec(), rounds, "done")]))
+    assert run.fates == dict.fromkeys(Fate, 1)
+    assert [bool(run.having(Fate(fate))[i, 0]) for i, fate in enumerate(fates)] == [True] * 5
+    assert [run.texts["reason"].words[code] for code in run.texts["reason"].codes[:, 0]] == reasons
+
+
+def test_clients_that_were_not_asked_or_did_not_reply_were_not_judged(write, make_spec, tmp_path):
+    rounds = [round_record(1, range(3), fates=["kept", "silent", "banned"], score=[0.0, None, None])]
+    [run] = read_results(write(tmp_path / "silent.sqlite", [(make_spec(), rounds, "done")]))
+    assert not run.judged
+    assert not run.truth
 
 
 def test_precision_and_recall_count_every_round_together(tiny):
@@ -92,7 +112,7 @@ def test_missing_and_foreign_files_are_explained(tmp_path):
     connection = sqlite3.connect(other)
     connection.execute("CREATE TABLE run (id)")
     connection.close()
-    with pytest.raises(InputError, match="not one of results"):
+    with pytest.raises(InputError, match="holds no results of flanders"):
         read_results(other)
 
 

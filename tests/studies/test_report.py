@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from flanders.cli import main
-from flanders.report.data import read_results
-from flanders.results.summary import summarise
+from flanders.report.run_data import read_results
+from flanders.results.summary import read_summaries
 from flanders.studies.grids import STUDIES, runs_of
 from flanders.studies.plots import density
 from flanders.studies.report import tabulate
@@ -70,7 +70,7 @@ def test_rows_are_the_means_over_seeds_of_what_the_runs_came_to(study, tmp_path)
     row = next(row for row in rows if (row.filter, row.point) == ("distance-to-global", "0.5"))
     mine = [
         s
-        for s in summarise(results)
+        for s in read_summaries(results)
         if s.spec["filter"]["name"] == row.filter and s.spec["data"]["partition"]["alpha"] == 0.5
     ]
     assert len(mine) == row.seeds == 2

@@ -1,54 +1,56 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import sqlite3
 import subprocess
 import sys
 import time
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from flanders import InputError
-from flanders.results import claims, schema, store
+from flanders.record import PHASES, ClientRecord, RoundRecord
+from flanders.results import claims, columns, export, schema, store
 from flanders.results.export import export_csv, export_parquet
 from flanders.results.run import Options, RunSpec
 from flanders.results.schema import ResultsError, reading
 from flanders.results.store import ClaimLost, Store
-from flanders.results.summary import summarise
+from flanders.results.summary import read_summaries
+from round_records import round_record
 
 
 def spec(seed=0):
-    parts = {
-        "attack": None,
-        "poison": None,
-        "filter": {"name": "keep-all"},
-        "data": {"dataset": {"name": "digits"}},
-    }
-    rule = {"name": "fedavg", "preaggregators": []}
-    return RunSpec({**parts, "aggregator": rule, "federation": {"rounds": 3, "seed": seed}})
+    return RunSpec(
+        {
+            "data": {"dataset": {"name": "digits"}},
+            "federation": {"rounds": 3, "seed": seed},
+            "threat": {"attack": None, "data_poison": None, "fraction": 0.0},
+            "filter": {"name": "keep-all"},
+            "aggregator": {"name": "fedavg", "preaggregators": []},
+        }
+    )
 
 
 def record(number=1, **changes):
     values = {
-        "number": number,
         "accuracy": np.float32(0.1) * number,
         "loss": 1 / 3,
-        "attack_success": float("nan"),
         "seconds": {"train": 0.5},
         "clients": (3, 4, 7),
-        "malicious": np.array([True, True, False]),
-        "kept": np.array([False, True, True]),
-        "scores": np.array([0.1 + 0.2, float("nan"), float("inf")]),
-        "probabilities": None,
-        "unusable": (4,),
-        "note": "",
-        "reasons": {},
-        "threshold": 2.0,
+        "malicious": [True, True, False],
+        "fates": ["dropped", "refused", "kept"],
+        "score": [0.1 + 0.2, None, float("inf")],
+        "reason": ["twice its usual length", "not finite", ""],
     }
-    return SimpleNamespace(**{**values, **changes})
+    return round_record(number, **{**values, **changes})
+
+
+@pytest.fixture
+def results(tmp_path):
+    return tmp_path / "results.sqlite"
 
 
 @pytest.fixture
@@ -77,11 +79,32 @@ def test_a_round_is_read_back_to_the_last_bit(opened, ids, results):
     assert rows(results, "SELECT accuracy, loss, attack_success, train, attack FROM round") == [
         (float(np.float32(0.1)), 1 / 3, None, 0.5, None)
     ]
-    assert rows(results, "SELECT client, malicious, kept, unusable, score, probability FROM client") == [
-        (3, 1, 0, 0, 0.1 + 0.2, None),
-        (4, 1, 1, 1, None, None),
-        (7, 0, 1, 0, float("inf"), None),
+    assert rows(results, "SELECT client, fate, score, probability, reason, malicious FROM client") == [
+        (3, "dropped", 0.1 + 0.2, None, "twice its usual length", 1),
+        (4, "refused", None, None, "not finite", 1),
+        (7, "kept", float("inf"), None, "", 0),
     ]
+
+
+@pytest.mark.parametrize(("table", "kind"), [("round", RoundRecord), ("client", ClientRecord)])
+def test_every_field_of_a_record_is_a_column_of_the_file_and_of_the_export(opened, results, table, kind):
+    names = {field.name for field in dataclasses.fields(kind)}
+    if kind is RoundRecord:  # clients have a table of their own, seconds a column for each phase
+        names = names - {"clients", "seconds"} | {"threshold", *PHASES}
+    columns = {row[1] for row in rows(results, f"PRAGMA table_info({table})")}
+    assert columns == names | {"run"} | ({"round"} if kind is ClientRecord else set())
+    assert columns == set({"round": export.ROUND, "client": export.CLIENT}[table])
+
+
+def test_a_field_of_a_type_without_a_column_is_named():
+    with pytest.raises(TypeError, match=r"No column holds the field 'route'.*COLUMN_TYPES"):
+        columns._column("route", list)
+
+
+def test_the_threshold_in_the_file_is_the_one_of_the_record(opened, ids, results):
+    opened.claim(ids)
+    opened.write_round(ids[0], record(fates=["dropped", "kept", "kept"], score=[9.0, 1.0, 2.5]))
+    assert rows(results, "SELECT threshold FROM round") == [(2.5,)]
 
 
 def test_a_checkpoint_is_kept_in_pieces_and_only_the_last_one(opened, ids, results, monkeypatch):
@@ -118,13 +141,13 @@ def test_a_round_that_cannot_be_written_in_full_is_not_written_at_all(opened, id
 def test_a_repeated_round_replaces_the_one_that_is_there(opened, ids, results):
     opened.claim(ids)
     opened.write_round(ids[0], record(1))
-    again = {"malicious": [True], "kept": [True], "scores": None, "unusable": ()}
+    again = {"malicious": [True], "fates": ["kept"], "score": None, "reason": None}
     opened.write_round(ids[0], record(1, clients=(9,), loss=2.0, **again))
     assert rows(results, "SELECT loss FROM round") == [(2.0,)]
     assert rows(results, "SELECT client FROM client") == [(9,)]
 
 
-def test_who_has_lost_its_claim_writes_nothing(opened, ids, results):
+def test_a_process_that_lost_its_claim_writes_nothing(opened, ids, results):
     opened.claim(ids)
     opened._connection.execute("UPDATE run SET owner = 'somebody else'")
     with pytest.raises(ClaimLost):
@@ -137,26 +160,26 @@ def test_readers_read_while_a_round_is_being_written(opened, ids, results):
     opened.write_round(ids[0], record(1))
     with schema.transaction(opened._connection):
         opened._write_rows(ids[0], record(2))
-        assert summarise(results)[0].rounds == 1
-    assert summarise(results)[0].rounds == 2
+        assert read_summaries(results)[0].rounds == 1
+    assert read_summaries(results)[0].rounds == 2
 
 
 def test_precision_and_recall_count_clients_over_all_rounds(opened, ids, results):
     opened.claim(ids)
-    opened.write_round(ids[0], record(1))  # one caught, one missed
-    opened.write_round(ids[0], record(2, kept=[False, False, False]))  # two caught, one wronged
-    found = summarise(results)[0]
+    opened.write_round(ids[0], record(1, fates=["dropped", "kept", "kept"]))  # one caught, one missed
+    opened.write_round(ids[0], record(2, fates=["dropped"] * 3))  # two caught, one wronged
+    found = read_summaries(results)[0]
     assert (found.precision, found.recall) == (3 / 4, 3 / 4)
     assert (found.best, found.final) == (float(np.float32(0.1) * 2),) * 2
-    assert summarise(results)[1].best is None
+    assert read_summaries(results)[1].best is None
 
 
 def owner(**changes):
-    return json.dumps({**json.loads(claims.me()), **changes})
+    return json.dumps({**json.loads(claims.this_process()), **changes})
 
 
 def test_a_claim_lives_as_long_as_its_process_and_elsewhere_as_its_heartbeat():
-    assert claims.is_alive(claims.me(), 0)
+    assert claims.is_alive(claims.this_process(), 0)
     assert not claims.is_alive(None, None)
     child = subprocess.Popen([sys.executable, "-c", "pass"])
     child.wait()
@@ -256,7 +279,7 @@ def test_files_that_are_no_results_are_refused_and_left_alone(tmp_path, results)
     connection = sqlite3.connect(other)
     connection.execute("CREATE TABLE mine (x)")
     connection.close()
-    with pytest.raises(ResultsError, match="not one of results"):
+    with pytest.raises(ResultsError, match="holds no results of flanders"):
         Store(other)
 
 
@@ -285,15 +308,16 @@ def test_old_checkpoints_give_their_space_back(opened, ids, results):
 
 def test_csv_has_every_row_and_the_spec_as_columns(opened, ids, results, tmp_path):
     opened.claim(ids)
-    opened.write_round(ids[0], record(1, reasons={3: "twice its usual length"}))
+    opened.write_round(ids[0], record(1))
     written = export_csv(results, tmp_path / "csv")
     runs, rounds, clients = (path.read_text().splitlines() for path in written)
     assert [path.name for path in written] == ["run.csv", "round.csv", "client.csv"]
     assert runs[0].startswith("id,status,")
     assert "federation.seed" in runs[0]
     assert len(runs) == 3
-    assert rounds[1].startswith(f"{ids[0]},1,0.10000000149011612,")
-    assert clients[1] == f"{ids[0]},1,3,1,0,0,0.30000000000000004,,twice its usual length"
+    assert rounds[1].startswith(f"{ids[0]},1,,0.10000000149011612,")
+    assert clients[0] == "run,round,client,fate,score,probability,reason,malicious"
+    assert clients[1] == f"{ids[0]},1,3,dropped,0.30000000000000004,,twice its usual length,1"
     assert sorted(p.name for p in (tmp_path / "csv").iterdir()) == ["client.csv", "round.csv", "run.csv"]
 
 
@@ -305,6 +329,7 @@ def test_parquet_has_typed_columns(opened, ids, results, tmp_path):
     assert rounds["accuracy"].to_pylist() == [float(np.float32(0.1))]
     assert clients["malicious"].to_pylist() == [True, True, False]
     assert clients["client"].to_pylist() == ["3", "4", "7"]
+    assert clients["fate"].to_pylist() == ["dropped", "refused", "kept"]
 
 
 def test_parquet_without_pyarrow_names_what_to_install(opened, results, tmp_path, monkeypatch):

@@ -27,7 +27,7 @@ from flanders.flower.engine import FlowerSimulation
 from flanders.flower.engine.runtime import SWITCHES, Link, stop_reports
 from flanders.models import BatchNorm2d, ModelSpec, SmallCnn
 from flanders.results.run import FLOWER, SIMULATOR
-from flanders.results.summary import summarise
+from flanders.results.summary import read_summaries
 from flanders.simulation import Backdoor, LabelFlip, Simulation
 from flower.clients import nodes_running
 from flower.federation import LocalGrid
@@ -37,10 +37,10 @@ from settings import changed, make_setting
 MAIN = ("-m", "flanders")
 SPEC = """
 [federation]
-clients = 6
+num_clients = 6
 rounds = {rounds}
-[attack]
-name = "agr-min-max"
+[threat]
+attack = "agr-min-max"
 fraction = 0.3
 start = 2
 [filter]
@@ -288,7 +288,7 @@ def on_both_engines(path):
         engines = {"engine" in spec: run for run, spec in connection.execute("SELECT id, spec FROM run")}
         queries = (
             "SELECT number, accuracy, loss, threshold, note FROM round WHERE run = ? ORDER BY number",
-            "SELECT round, client, malicious, kept, score FROM client WHERE run = ? ORDER BY round, client",
+            "SELECT round, client, malicious, fate, score FROM client WHERE run = ? ORDER BY round, client",
         )
         return [[connection.execute(query, (engines[e],)).fetchall() for query in queries] for e in (False, True)]
     finally:
@@ -321,9 +321,9 @@ def test_a_spec_on_ray_ends_with_the_simulators_bytes_and_flower_is_quiet(on_ray
     def run(spec, results):
         code, out, err = finish(command("run", spec, "--engine", "flower", "--out", results, script=MAIN))
         assert code == 0, err
-        assert [line.split()[1] for line in err.splitlines()] == [summarise(results)[0].id]  # how the run ended
+        assert [line.split()[1] for line in err.splitlines()] == [read_summaries(results)[0].id]  # how the run ended
         assert len(out.splitlines()) == 3  # the table, and where the results are
-        assert main(["show", str(results), summarise(results)[0].id]) == 0
+        assert main(["show", str(results), read_summaries(results)[0].id]) == 0
         assert '"engine": "flower"' in capsys.readouterr().out
 
     simulated, on_flower = on_ray(3, run)
@@ -337,7 +337,7 @@ def test_a_run_on_ray_that_is_killed_and_resumed_ends_with_the_simulators_bytes(
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline and process.poll() is None:
             with contextlib.suppress(InputError):
-                if any(s.rounds >= 2 for s in summarise(results)):
+                if any(s.rounds >= 2 for s in read_summaries(results)):
                     break
             time.sleep(0.02)
         process.kill()

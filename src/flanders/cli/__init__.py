@@ -1,0 +1,35 @@
+"""The command line, `flanders`.
+
+Exit codes: 0 if all is well, 1 if a run failed, 2 if the input or the results file is wrong, 130 if interrupted.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+from flanders.checks import InputError
+from flanders.cli.parser import Command, make_parser
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    logging.basicConfig(format="%(message)s", level=logging.ERROR)  # warnings of a round are in the results
+    try:
+        options = make_parser().parse_args(arguments)
+        command: Command = options.command
+        return command(options)
+    except InputError as error:
+        print(f"flanders: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("flanders: interrupted.", file=sys.stderr)
+        return 128 + signal.SIGINT
+    except BrokenPipeError:  # `flanders show | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE

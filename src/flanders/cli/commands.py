@@ -1,0 +1,164 @@
+"""The commands. Each takes the parsed arguments and returns the exit code.
+
+What needs an optional extra is imported inside the command, so that the others work without it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from flanders.checks import InputError
+from flanders.choices import KINDS
+from flanders.cli.listing import print_listing
+from flanders.extras import needing
+from flanders.report import text, write_figures, write_html
+from flanders.report.crosstable import crosstable
+from flanders.results.export import export_csv, export_parquet
+from flanders.results.labels import labels
+from flanders.results.schema import reading
+
+if TYPE_CHECKING:
+    from flanders.experiments.commands import OptionChanges
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the experiments of spec files."""
+    with needing("sim"):
+        from flanders.experiments.commands import run_experiments
+        from flanders.experiments.spec import read_specs
+
+    found = [replace(each, engine=options.engine) for each in read_specs(options.specs, options.overrides)]
+    if options.dry_run:
+        for each, name in zip(found, labels([each.canonical for each in found]), strict=True):
+            print(f"{each.id}  {name}")
+        return 0
+    return run_experiments(options.out, found, _changes(options), options.jobs)
+
+
+def resume(options: argparse.Namespace) -> int:
+    """Go on with everything in a results file that is not done."""
+    with needing("sim"):
+        from flanders.experiments import commands
+
+    return commands.resume(options.results, _changes(options), options.jobs)
+
+
+def reproduce(options: argparse.Namespace) -> int:
+    """Run the paper's experiments and show ours beside what was published."""
+    with needing("sim"):
+        from flanders.experiments.commands import run_aside
+        from flanders.paper import reproduction
+
+    limits = [*options.where, *([f"dataset={options.dataset}"] if options.dataset else [])]
+    asked = reproduction.Reproduction.of(
+        options.names, options.variant, options.seeds, reproduction.parse_where(limits), options.overrides
+    )
+    changes = _changes(options)
+    if options.dry_run:
+        reproduction.show_missing(asked, options.out)
+        return 0
+    if options.table_only and not (options.tables and (options.tables / f"{options.variant}.csv").exists()):
+        with reading(options.out):
+            pass  # complain now if there is nothing to show
+    if options.tables:
+        reproduction.check_tables(options.tables, asked)
+    if options.figures:
+        with needing("report"):  # complain before hours of running, not after
+            from flanders.paper.figures import write_paper_figures
+    code = 0
+    if not options.table_only:
+        code = run_aside(options.out, asked.runs(), changes, options.jobs)
+    compared = asked.compare(options.out)
+    reproduction.show(compared, asked.words, options.format)
+    if options.tables:
+        compared = reproduction.write_tables(options.tables, asked, options.out)  # with what the folder had
+    if options.figures:
+        write_paper_figures(asked, options.out, compared, options.figures)
+    return code
+
+
+def study(options: argparse.Namespace) -> int:
+    """Answer a question about the method with a table and a figure."""
+    with needing("studies"):
+        from flanders.studies.report import conduct
+
+    rounds = [] if options.rounds is None else [f"federation.rounds={options.rounds}"]
+    return conduct(
+        options.name,
+        options.out,
+        dataset=options.dataset,
+        seeds=options.seeds,
+        attacks=() if options.attacks is None else options.attacks.split(","),
+        overrides=[*rounds, *options.overrides],
+        changes=_changes(options),
+        jobs=options.jobs,
+        format=options.format,
+    )
+
+
+def list_entries(options: argparse.Namespace) -> int:
+    """List what a spec can choose by name."""
+    print_listing((options.kind,) if options.kind else KINDS, as_json=options.json)
+    return 0
+
+
+def schema(options: argparse.Namespace) -> int:
+    """Print a JSON Schema of spec files."""
+    with needing("sim"):
+        from flanders.experiments.json_schema import spec_schema
+
+    print(json.dumps(spec_schema(), indent=2))
+    return 0
+
+
+def show(options: argparse.Namespace) -> int:
+    """Show what is in a results file, or one run of it."""
+    if options.run is None:
+        text.print_results(options.results, as_json=options.json)
+    else:
+        text.print_run(options.results, options.run, as_json=options.json)
+    return 0
+
+
+def table(options: argparse.Namespace) -> int:
+    """Show the final accuracy of a grid."""
+    print(crosstable(options.results, options.format), end="")
+    return 0
+
+
+def export(options: argparse.Namespace) -> int:
+    """Write runs, rounds and clients as tables for other programs."""
+    write, folder = (export_csv, options.csv) if options.csv else (export_parquet, options.parquet)
+    for path in write(options.results, folder):
+        print(path)
+    return 0
+
+
+def report(options: argparse.Namespace) -> int:
+    """Write a report as one HTML file."""
+    html = options.html or options.results.with_suffix(".html")
+    write_html(options.results, html)
+    print(html)
+    return 0
+
+
+def plot(options: argparse.Namespace) -> int:
+    """Write the figures of the report for a paper."""
+    write_figures(options.results, options.out, options.format)
+    print(options.out)
+    return 0
+
+
+def _changes(options: argparse.Namespace) -> OptionChanges:
+    """Return the options that the command line sets for all runs."""
+    if options.jobs < 1:
+        raise InputError(f"--jobs must be at least 1. Got {options.jobs} instead.")
+    changes: OptionChanges = {}
+    if options.data_dir is not None:
+        changes["data_dir"] = options.data_dir.absolute()
+    if options.device is not None:
+        changes["device"] = options.device
+    return changes

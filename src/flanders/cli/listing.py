@@ -1,0 +1,49 @@
+"""The list of everything that a spec can choose by name."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import sys
+import textwrap
+from collections.abc import Sequence
+
+from flanders.checks import InputError
+from flanders.choices import NOT_IN_SPECS, registry
+from flanders.registry import REQUIRED, Entry
+
+
+def print_listing(kinds: Sequence[str], *, as_json: bool = False) -> None:
+    """Print the entries of these kinds, with their parameters and a sentence about each."""
+    entries = {}
+    for kind in kinds:
+        try:
+            entries[kind] = [registry(kind).describe(name) for name in registry(kind)]
+        except InputError as error:  # a package is missing; the rest can still be listed
+            if len(kinds) == 1:
+                raise
+            print(f"{kind}: {error}", file=sys.stderr)
+    if as_json:
+        found = {kind: [dataclasses.asdict(entry) for entry in group] for kind, group in entries.items()}
+        print(json.dumps(found if len(kinds) > 1 else found[kinds[0]], indent=2, default=str))
+        return
+    for kind, group in entries.items():
+        if len(kinds) > 1:
+            print(f"\n{kind.upper()}")
+        width = max(len(entry.name) for entry in group)
+        for entry in group:
+            _print_entry(entry, width)
+
+
+def _print_entry(entry: Entry, width: int) -> None:
+    print(f"{entry.name.ljust(width)}  {entry.summary}")
+    margin = " " * (width + 4)
+    if entry.name in NOT_IN_SPECS:
+        print(textwrap.indent(f"Not for specs: {NOT_IN_SPECS[entry.name]}", margin))
+    if entry.parameters:
+        columns = max(60, shutil.get_terminal_size((116, 24)).columns)
+        text = ", ".join(
+            name if value is REQUIRED else f"{name}={value!r}" for name, value in entry.parameters.items()
+        )
+        print(textwrap.indent("\n".join(textwrap.wrap(text, max(40, columns - width - 4))), margin))

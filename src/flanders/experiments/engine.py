@@ -1,0 +1,117 @@
+"""The engines that carry out runs: the simulator, and the same on Flower's simulation runtime."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+from collections.abc import Iterator, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+from threadpoolctl import threadpool_limits
+from torch import Tensor
+
+import flanders
+from flanders.data import Dataset, Loader
+from flanders.experiments.experiment import Experiment
+from flanders.extras import needing
+from flanders.record import RoundRecord
+from flanders.results.run import FLOWER
+from flanders.simulation.federation import Simulation
+from flanders.simulation.world import find_device
+
+if TYPE_CHECKING:
+    from flanders.flower.engine.simulation import FlowerSimulation
+
+SILENCED = ("FLWR_TELEMETRY_ENABLED", "RAY_USAGE_STATS_ENABLED", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO")
+"""Switches of Flower and Ray that are turned off: the first two report each start to their makers, the last one
+prints a warning."""
+
+
+class Carried(Protocol):
+    """A run that an engine carries out, round by round."""
+
+    @property
+    def like(self) -> Tensor:
+        """An array of the kind and on the device of the run, as `load_state` asks for."""
+
+    def run(self) -> Iterator[RoundRecord]:
+        """Carry out the rounds that are left, one at a time."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that is needed to continue."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from a state."""
+
+
+class Datasets:
+    """The datasets that this process has loaded. Each is loaded once, for all runs that use it."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[tuple[Loader, Path | None], Dataset] = {}
+
+    def of(self, experiment: Experiment) -> Dataset:
+        """Return the dataset of a run."""
+        loader, folder = experiment.setting.data.dataset, experiment.options.data_dir
+        if (loader, folder) not in self._loaded:
+            self._loaded[loader, folder] = loader.load(folder)
+        return self._loaded[loader, folder]
+
+
+def start(experiment: Experiment, datasets: Datasets) -> Carried:
+    """Return a run at its start, on its engine."""
+    data = datasets.of(experiment)
+    if experiment.engine == FLOWER:
+        return _flower()(experiment.setting, data)
+    return Simulation(experiment.setting, data)
+
+
+def check(experiment: Experiment, datasets: Datasets) -> None:
+    """Complain before the first round if a run lacks its data, its device or its engine. Load the data."""
+    find_device(experiment.options.device)
+    if experiment.engine == FLOWER:
+        _flower()
+    datasets.of(experiment)
+
+
+def num_threads() -> int:
+    """Return how many threads this process computes with unless told otherwise."""
+    return int(torch.get_num_threads())
+
+
+@contextlib.contextmanager
+def computing_with(threads: int) -> Iterator[None]:
+    """Compute with so many threads inside, in PyTorch and in NumPy's linear algebra."""
+    before = num_threads()
+    with threadpool_limits(limits=threads):
+        torch.set_num_threads(threads)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
+
+
+def versions() -> dict[str, str]:
+    """Return the versions on which the bytes of a run may depend, besides its spec."""
+    found = {"flanders": flanders.__version__, "python": platform.python_version(), "platform": platform.platform()}
+    for package in ("numpy", "torch"):
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = "none"
+    return found
+
+
+def _flower() -> type[FlowerSimulation]:
+    """Import the Flower engine, or say what to install."""
+    for switch in SILENCED:
+        os.environ.setdefault(switch, "0")
+    with needing("flower-sim"):
+        from flanders.flower.engine.runtime import need_ray
+        from flanders.flower.engine.simulation import FlowerSimulation
+    need_ray()
+    return FlowerSimulation

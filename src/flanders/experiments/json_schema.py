@@ -1,0 +1,176 @@
+"""A JSON Schema of spec files, with which an editor can check and complete them.
+
+The schema follows from the fields of `Setting`, from the registries, and from their docstrings. Any value may be a
+list, which is an axis of the grid; only the values of `run` may not.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from dataclasses import MISSING, Field
+from pathlib import Path
+from typing import Any
+
+from flanders.choices import KINDS, NOT_IN_SPECS, registry
+from flanders.experiments.filling import NONE, PREAGGREGATORS
+from flanders.experiments.kinds import Allowed, Hint, allowed_by, fields_of, hints_of
+from flanders.registry import Registry
+from flanders.simulation.setting import Data, Setting
+
+Schema = dict[str, Any]
+"""A part of a JSON Schema."""
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+COUNTS = ["b", "m-b"]
+"""The words for numbers of clients: the malicious clients of a round, and all others."""
+_TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", Path: "string"}
+
+
+def spec_schema() -> Schema:
+    """Return the JSON Schema (draft 2020-12) of a spec file."""
+    parts: Schema = {}
+    for kind in KINDS:
+        entries = registry(kind)
+        parts[kind] = _choice(entries, kind)
+        parts |= {f"{kind}.{name}": _entry(name, entries, kind) for name in _usable(entries)}
+    return {"$schema": DIALECT, "title": "A spec of flanders", **_record(Setting), "$defs": parts}
+
+
+def _record(cls: type[object], *, axes: bool = True) -> Schema:
+    """Return the schema of a table of a dataclass's fields."""
+    told, hints = parameter_texts(cls), hints_of(cls)
+    properties = {
+        field.name: {**_value(hints[field.name], axes=axes and field.name != "run"), **_about(field, told)}
+        for field in fields_of(cls)
+    }
+    schema = {"type": "object", "description": first_sentence(cls), "properties": properties}
+    if cls is Data:  # a parameter of the dataset or of the partition may stand beside them
+        beside: Schema = {name: {} for kind in ("datasets", "partitions") for name in _parameters(registry(kind))}
+        schema["properties"] = {**beside, **properties}
+    return {**schema, "additionalProperties": False}
+
+
+def _value(hint: Hint, *, axes: bool) -> Schema:
+    """Return the schema of a value, or of an axis of such values."""
+    allowed = allowed_by(hint)
+    one = _one(allowed, axes=axes)
+    return {"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]} if axes and one else one
+
+
+def _one(allowed: Allowed, *, axes: bool) -> Schema:
+    """Return the schema of one value."""
+    if allowed.anything:
+        return {}
+    found: list[Schema] = []
+    if allowed.kind:
+        found.append({"$ref": f"#/$defs/{allowed.kind}"})
+    elif allowed.entries is not None:
+        found.append(_choice(allowed.entries, ""))
+    if allowed.record is not None:
+        found.append(_record(allowed.record, axes=axes and allowed.record.__name__ != "Options"))
+    if allowed.values is not None:
+        found.append({"type": "object", "additionalProperties": _value(allowed.values, axes=axes)})
+    if allowed.items is not None:
+        found.append({"type": "array", "items": _one(allowed_by(allowed.items), axes=False)})
+    if allowed.words:
+        found.append({"enum": list(allowed.words)})
+    else:
+        found += [{"type": name} for kind, name in _TYPES.items() if kind in allowed.plain]
+    if allowed.number and axes and str not in allowed.plain:
+        found.append({"enum": COUNTS})
+    if allowed.none and str not in allowed.plain:
+        found.append({"const": NONE})
+    return found[0] if len(found) == 1 else {"anyOf": found}
+
+
+def _choice(entries: Registry[Any], kind: str) -> Schema:
+    """Return the schema of something that is chosen by name: the name, or a table of the name and parameters."""
+    names = _usable(entries)
+    one_name: Schema = {"oneOf": [{"const": name, "description": entries.describe(name).summary} for name in names]}
+    tables = [{"$ref": f"#/$defs/{kind}.{name}"} if kind else _entry(name, entries, kind) for name in names]
+    shared: Schema = {name: {} for name in _parameters(entries)} | _in_front(kind)
+    several: Schema = {
+        "description": "Several names are an axis. A name may be a table of the name and its own parameters.",
+        "anyOf": [
+            {"type": "array", "items": {"anyOf": [one_name, *tables, {"const": NONE}]}, "minItems": 1},
+            *tables,
+        ],
+    }
+    axis = {
+        "type": "object",
+        "properties": {**shared, "name": several},
+        "required": ["name"],
+        "additionalProperties": False,
+    }
+    return {"anyOf": [one_name, *tables, axis]}
+
+
+def _usable(entries: Registry[Any]) -> list[str]:
+    """Return the names that a spec can use."""
+    return [name for name in entries if name not in NOT_IN_SPECS]
+
+
+def _entry(name: str, entries: Registry[Any], kind: str) -> Schema:
+    """Return the schema of a table of one entry's name and parameters."""
+    cls = entries[name]
+    told, hints = parameter_texts(cls), hints_of(cls)
+    parameters = {
+        field.name: {**_value(hints[field.name], axes=True), **_about(field, told)} for field in fields_of(cls)
+    }
+    return {
+        "type": "object",
+        "description": entries.describe(name).summary,
+        "properties": {"name": {"const": name}, **parameters, **_in_front(kind)},
+        "required": ["name"],
+        "additionalProperties": False,
+    }
+
+
+def _in_front(kind: str) -> Schema:
+    """Return the key of an aggregator's table for what stands in front of it."""
+    if kind != "aggregators":
+        return {}
+    link = {"anyOf": [{"$ref": "#/$defs/preaggregators"}, {"const": NONE}]}
+    chain = {"type": "array", "items": {"$ref": "#/$defs/preaggregators"}}
+    text = "What stands in front of the aggregator. A list is an axis; a chain is a list inside a list."
+    axis = {"type": "array", "items": {"anyOf": [link, chain]}, "minItems": 1}
+    return {PREAGGREGATORS: {"description": text, "anyOf": [link, axis]}}
+
+
+def _parameters(entries: Registry[Any]) -> list[str]:
+    """Return the parameters of all entries, each once."""
+    return list(dict.fromkeys(field.name for cls in entries.values() for field in fields_of(cls)))
+
+
+def _about(field: Field[Any], told: dict[str, str]) -> Schema:
+    """Return what is known of a field besides its type: what it is for, and its default."""
+    found: Schema = {}
+    if field.name in told:
+        found["description"] = told[field.name]
+    if field.default is not MISSING and isinstance(field.default, bool | int | float | str):
+        found["default"] = field.default
+    return found
+
+
+def first_sentence(cls: type[object]) -> str:
+    """Return the first paragraph of a docstring, on one line."""
+    return (inspect.getdoc(cls) or "").split("\n\n")[0].replace("\n", " ")
+
+
+def parameter_texts(cls: type[object]) -> dict[str, str]:
+    """Return what the section `Parameters` of a docstring says of each parameter.
+
+    Examples
+    --------
+    >>> from flanders.simulation import Federation
+    >>> parameter_texts(Federation)["rounds"]
+    'The number of rounds, T.'
+    """
+    section = re.search(r"Parameters\n-+\n(.*?)(?=\n\n\w+\n-+\n|\Z)", inspect.getdoc(cls) or "", re.DOTALL)
+    texts: dict[str, str] = {}
+    if section is None:
+        return texts
+    for names, text in re.findall(r"^(\w[\w, ]*)\n((?:^[ \t]+.*\n?|^\n)+)", section[1], re.MULTILINE):
+        for name in names.split(","):
+            texts[name.strip()] = " ".join(text.split())
+    return texts

@@ -1,0 +1,31 @@
+"""Optional packages: what an extra of this package brings, and what to say where it is missing."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from flanders.checks import InputError
+
+
+@contextlib.contextmanager
+def needing(extra: str) -> Iterator[None]:
+    """Turn a missing package in the imports inside into an error that names the extra to install.
+
+    Examples
+    --------
+    >>> with needing("report"):
+    ...     import no_such_package
+    Traceback (most recent call last):
+        ...
+    flanders.checks.InputError: This needs no_such_package, which is not installed. Install it with: ...
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing in ("", "flanders"):
+            raise
+        raise InputError(
+            f"This needs {missing}, which is not installed. Install it with: pip install 'flanders-fl[{extra}]'."
+        ) from error

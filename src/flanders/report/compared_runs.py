@@ -1,0 +1,134 @@
+"""The runs of one results file, compared: what to call each, which belong side by side, which has no attack."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+from flanders.report.run_data import RunData
+from flanders.results.labels import varying
+from flanders.results.spec_keys import (
+    ATTACK_KEYS,
+    ATTACK_NAMES,
+    DATASET,
+    DEFENCE,
+    FRACTION,
+    MODEL,
+    SEED,
+    THREAT,
+    flat_spec,
+    is_attacked,
+    last_part,
+    preaggregator_names,
+    section_of,
+)
+
+
+def is_attack_free(run: RunData) -> bool:
+    """Tell whether nobody attacks in this run, by its spec and by its clients."""
+    return run.truth and not run.malicious.any() and not is_attacked(run.spec)
+
+
+class ComparedRuns:
+    """The runs of one results file, compared with each other.
+
+    `labels` names each run by its defence, its attack, and the other keys in which the runs differ.
+    """
+
+    def __init__(self, runs: Sequence[RunData]) -> None:
+        self.runs = runs
+        self.flat = [flat_spec(run.spec) for run in runs]
+        self.free = [is_attack_free(run) for run in runs]
+        self.varying = varying(self.flat)
+        named = [self._label(i) for i in range(len(runs))]
+        often = Counter(named)
+        self.labels = [x if often[x] == 1 else f"{x} · {r.id[:6]}" for x, r in zip(named, runs, strict=True)]
+        self._same_setting: dict[str, list[int]] = defaultdict(list)
+        for i in range(len(runs)):
+            self._same_setting[self._without(i, DEFENCE)].append(i)
+        self._twins: dict[str, int | None] = {}
+
+    def defence(self, i: int) -> str:
+        """Return the filter and the aggregator in words, with the details in which runs differ.
+
+        For example `flanders (keep 6) + fedavg`. A filter that keeps everyone is left out. The fallback and whether
+        the aggregator is informed are named if runs differ in them.
+        """
+        flat = self.flat[i]
+        chain = preaggregator_names(self.runs[i].spec) if "aggregator.preaggregators" in flat else []
+        named = [x for x in (self._part(i, "filter"), *chain, self._part(i, "aggregator")) if x and x != "keep-all"]
+        words = " + ".join(named) or "no defence named"
+        if any(section_of(key) == "fallback" for key in self.varying) and self._part(i, "fallback"):
+            words += f", fallback {self._part(i, 'fallback')}"
+        return f"{words}, informed" if "informed" in self.varying and "informed" in flat else words
+
+    def _part(self, i: int, section: str) -> str:
+        flat = self.flat[i]
+        details = [
+            f"{last_part(key).replace('_', ' ')} {flat[key]}"
+            for key in self.varying
+            if section_of(key) == section and key in flat and not key.endswith((".name", ".preaggregators"))
+        ]
+        return str(flat.get(f"{section}.name") or "") + (f" ({', '.join(details)})" if details else "")
+
+    def attack(self, i: int) -> str:
+        """Return the attack in words: `lie 80%`."""
+        if self.free[i]:
+            return "no attack"
+        if not self.runs[i].truth:
+            return "attacks unknown"
+        flat = self.flat[i]
+        names = " + ".join(str(flat[key]) for key in ATTACK_NAMES if key in flat)
+        return f"{names or 'attack'} {flat[FRACTION]:.0%}" if FRACTION in flat else names or "attack"
+
+    def siblings(self, i: int, most: int) -> list[int]:
+        """Return run `i` and the runs that differ from it only in their defence: `most` in all, in order."""
+        others = [j for j in self._same_setting[self._without(i, DEFENCE)] if j != i]
+        return sorted([i, *others[: most - 1]])
+
+    def settings(self) -> list[list[int]]:
+        """Return the runs in groups that differ only in their defence and seed.
+
+        An attack-free run to which others are compared forms no group of its own.
+        """
+        groups: dict[str, list[int]] = defaultdict(list)
+        for i, flat in enumerate(self.flat):
+            rest = {k: v for k, v in flat.items() if section_of(k) not in DEFENCE and k != SEED}
+            groups[repr(sorted(rest.items()))].append(i)
+        twins = {self.twin(i) for i in range(len(self.runs)) if not self.free[i]}
+        chosen = [group for group in groups.values() if not twins & set(group)]
+        return chosen or list(groups.values())
+
+    def twin(self, i: int) -> int | None:
+        """Return the attack-free run most like run `i`: same data and model, then the fewest other differences."""
+        key = self._without(i, (THREAT,))
+        if key not in self._twins:
+            near = [(self._distance(i, j), j) for j in range(len(self.runs)) if self._comparable(i, j)]
+            self._twins[key] = min(near)[1] if near else None
+        return self._twins[key]
+
+    def other_details(self, i: int) -> list[tuple[str, object]]:
+        """Return the keys in which runs differ besides their attack and defence, and the values of run `i`."""
+        keys = [k for k in self.varying if k not in ATTACK_KEYS and section_of(k) not in DEFENCE]
+        return [(key, self.flat[i][key]) for key in keys if key in self.flat[i]]
+
+    def _comparable(self, i: int, j: int) -> bool:
+        same = all(self.flat[i].get(k) == self.flat[j].get(k) for k in (DATASET, MODEL))
+        return same and self.free[j] and self.runs[j].rounds.size > 0
+
+    def _distance(self, i: int, j: int) -> tuple[int, int, bool]:
+        mine, theirs = self.flat[i], self.flat[j]
+        apart = [section_of(k) for k in mine.keys() | theirs.keys() if mine.get(k) != theirs.get(k)]
+        setting = sum(section not in (THREAT, *DEFENCE) for section in apart)
+        return setting, sum(section in DEFENCE for section in apart), theirs.get("filter.name") != "keep-all"
+
+    def _label(self, i: int) -> str:
+        parts = [self.defence(i), self.attack(i)]
+        for key, value in self.other_details(i):
+            name = last_part(key)
+            parts.append(str(value) if name == "name" else f"{name.replace('_', ' ')} {value}")
+        return " · ".join(parts)
+
+    def _without(self, i: int, sections: Sequence[str]) -> str:
+        """Return the spec of run `i` as text, without these sections."""
+        return repr(sorted((k, v) for k, v in self.flat[i].items() if section_of(k) not in sections))

@@ -1,0 +1,123 @@
+"""One run in detail: its rounds, and the clients that were not kept with the reasons."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections import Counter, defaultdict
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from flanders.record import Fate
+from flanders.results.schema import reading
+from flanders.round import ClientId
+
+
+@dataclass(frozen=True)
+class RoundDetails:
+    """One round: what was measured, and how many clients had each fate."""
+
+    round: int
+    accuracy: float | None
+    loss: float | None
+    attack_success: float | None
+    fates: dict[str, int]
+    """Fate -> number of clients. Fates that did not occur are left out."""
+    caught: int | None
+    """Malicious clients that were not kept; None if nobody knows who is malicious."""
+    missed: int | None
+    """Malicious clients that were kept; None if nobody knows who is malicious."""
+    note: str
+
+    def as_json(self) -> dict[str, object]:
+        """Return the round as one flat table, with a number for every fate."""
+        values = asdict(self)
+        counts = values.pop("fates")
+        return {**values, **{str(fate): counts.get(fate, 0) for fate in Fate}}
+
+
+@dataclass(frozen=True)
+class ClientDetails:
+    """One client that was not kept in some rounds."""
+
+    client: ClientId
+    rounds: int
+    """In how many rounds the client has a record."""
+    not_kept: int
+    """In how many of them it was not kept."""
+    fates: dict[str, int]
+    """Fate -> number of rounds, without `kept`."""
+    reason: str
+    """The most frequent reason, in the words of the last such round."""
+
+
+@dataclass(frozen=True)
+class RunDetails:
+    """The rounds of a run, and its clients that were not kept, those most often not kept first."""
+
+    rounds: list[RoundDetails]
+    clients: list[ClientDetails]
+    traceback: str
+    """Where in the code the run failed, if it did."""
+
+
+def read_run_details(path: Path, id_: str) -> RunDetails:
+    """Read one run of a results file in detail."""
+    with reading(path) as connection:
+        connection.execute("BEGIN")
+        found = connection.execute("SELECT traceback FROM run WHERE id = ?", (id_,)).fetchone()
+        return RunDetails(_rounds(connection, id_), _clients(connection, id_), str(found[0] or "").rstrip())
+
+
+def _rounds(connection: sqlite3.Connection, id_: str) -> list[RoundDetails]:
+    fates: dict[int, dict[str, int]] = defaultdict(dict)
+    query = "SELECT round, fate, count(*) FROM client WHERE run = ? GROUP BY round, fate"
+    counts = {(number, fate): count for number, fate, count in connection.execute(query, (id_,))}
+    for number in {number for number, _ in counts}:
+        fates[number] = {str(fate): counts[number, fate] for fate in Fate if (number, fate) in counts}
+    truth = {
+        number: (caught, missed)
+        for number, caught, missed in connection.execute(
+            f"SELECT round, sum(malicious * (fate != '{Fate.KEPT}')), sum(malicious * (fate = '{Fate.KEPT}')) "
+            "FROM client WHERE run = ? GROUP BY round",
+            (id_,),
+        )
+    }
+    rounds = connection.execute(
+        "SELECT number, accuracy, loss, attack_success, note FROM round WHERE run = ? ORDER BY number", (id_,)
+    )
+    return [
+        RoundDetails(number, accuracy, loss, success, fates[number], *truth.get(number, (None, None)), note)
+        for number, accuracy, loss, success, note in rounds
+    ]
+
+
+def _clients(connection: sqlite3.Connection, id_: str) -> list[ClientDetails]:
+    rounds = dict(
+        connection.execute("SELECT client, count(*) FROM client WHERE run = ? GROUP BY client", (id_,)).fetchall()
+    )
+    fates: dict[ClientId, Counter[str]] = defaultdict(Counter)
+    reasons: dict[ClientId, list[str]] = defaultdict(list)
+    query = f"SELECT client, fate, reason FROM client WHERE run = ? AND fate != '{Fate.KEPT}' ORDER BY round"
+    for client, fate, reason in connection.execute(query, (id_,)):
+        fates[client][fate] += 1
+        if reason:
+            reasons[client].append(reason)
+    found = [
+        ClientDetails(client, rounds[client], counts.total(), dict(counts.most_common()), _typical(reasons[client]))
+        for client, counts in fates.items()
+    ]
+    return sorted(found, key=lambda row: (-row.not_kept, isinstance(row.client, str), row.client))
+
+
+def _typical(reasons: list[str]) -> str:
+    """Return the last reason of the most frequent kind. Reasons that differ only in numbers are of one kind.
+
+    Examples
+    --------
+    >>> _typical(["score 3.2", "no reply", "score 4e-05"])
+    'score 4e-05'
+    """
+    kinds = {reason: re.sub(r"\d[\d.e+-]*", "#", reason) for reason in reasons}
+    often = Counter(kinds[reason] for reason in reasons)
+    return max(reversed(reasons), key=lambda reason: often[kinds[reason]], default="")

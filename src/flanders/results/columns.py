@@ -1,0 +1,94 @@
+"""The columns of the tables `round` and `client`, derived from the fields of the record.
+
+A new field of `ClientRecord` or `RoundRecord` becomes a column of the results file and of the export by itself.
+Only a field of a new type needs a line here, in `COLUMN_TYPES`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import get_type_hints
+
+from flanders.record import PHASES, ClientRecord, Fate, RoundRecord
+from flanders.round import ClientId
+
+Value = int | float | str | None
+"""What a cell of a table may hold."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table."""
+
+    name: str
+    sql: str
+    """How the results file declares it."""
+    kind: str
+    """Its type in an export: `string`, `int64`, `float64` or `bool`."""
+
+
+COLUMN_TYPES: dict[object, tuple[str, str]] = {
+    int: ("INTEGER NOT NULL", "int64"),
+    float: ("REAL", "float64"),  # NULL stands for NaN
+    str: ("TEXT NOT NULL", "string"),
+    bool | None: ("INTEGER", "bool"),
+    Fate: ("TEXT NOT NULL", "string"),
+    ClientId: ("NOT NULL", "string"),  # SQLite keeps numbers as numbers and names as text
+}
+"""The type of a field, how the results file declares it, and its type in an export."""
+
+
+def _column(name: str, type_: object) -> Column:
+    if type_ not in COLUMN_TYPES:
+        raise TypeError(f"No column holds the field {name!r} of type {type_}. Add the type to COLUMN_TYPES.")
+    return Column(name, *COLUMN_TYPES[type_])
+
+
+def _client_columns() -> tuple[Column, ...]:
+    types = get_type_hints(ClientRecord)
+    return tuple(_column(field.name, types[field.name]) for field in dataclasses.fields(ClientRecord))
+
+
+def _round_columns() -> tuple[Column, ...]:
+    types = get_type_hints(RoundRecord)
+    plain = [field.name for field in dataclasses.fields(RoundRecord) if field.name not in ("clients", "seconds")]
+    numbers = ("threshold", *PHASES)  # a property of the record, and what `seconds` holds
+    return tuple([_column(name, types[name]) for name in plain] + [_column(name, float) for name in numbers])
+
+
+CLIENT_COLUMNS = _client_columns()
+"""The columns of `client` after `run` and `round`: every field of `ClientRecord`."""
+ROUND_COLUMNS = _round_columns()
+"""The columns of `round` after `run`: the fields of `RoundRecord`, its threshold, and the seconds of each phase.
+
+The field `clients` has a table of its own."""
+
+
+def client_values(record: ClientRecord) -> tuple[Value, ...]:
+    """Return what the table `client` holds of a client, in the order of `CLIENT_COLUMNS`."""
+    return tuple(to_cell(getattr(record, column.name)) for column in CLIENT_COLUMNS)
+
+
+def round_values(record: RoundRecord) -> tuple[Value, ...]:
+    """Return what the table `round` holds of a round, in the order of `ROUND_COLUMNS`."""
+    return tuple(
+        to_cell(record.seconds.get(column.name) if column.name in PHASES else getattr(record, column.name))
+        for column in ROUND_COLUMNS
+    )
+
+
+def to_cell(value: object) -> Value:
+    """Return a value as SQLite takes it: NaN becomes NULL, a fate its word, a NumPy number a Python one."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, int):
+        return value
+    if hasattr(value, "item"):
+        return to_cell(value.item())
+    if isinstance(value, float):
+        return None if math.isnan(value) else value
+    raise TypeError(f"A cell holds a number, a text or nothing. Got {value!r} instead.")

@@ -1,0 +1,169 @@
+"""Reading a run's spec: the one module that knows the keys of the canonical tree.
+
+A spec is a tree of tables, as JSON holds it. Everything else in the results and the report asks the functions here
+for an attack's name, a seed, and so on, and never reads the tree itself.
+"""
+
+from __future__ import annotations
+
+from flanders.checks import resolve_count
+from flanders.results.tree import Table, Tree, flatten
+
+SIMULATOR, FLOWER = "simulator", "flower"
+"""The engines that carry out runs."""
+
+DATASET = "data.dataset.name"
+MODEL = "model.name"
+SEED = "federation.seed"
+FRACTION = "threat.fraction"
+ATTACK_NAMES = ("threat.attack.name", "threat.data_poison.name")
+"""The keys of the two ways to attack: with a crafted model, and with poisoned data."""
+ATTACK_KEYS = (*ATTACK_NAMES, FRACTION)
+DEFENCE_KEYS = ("filter.name", "aggregator.name", "aggregator.preaggregators")
+TOLD = (DATASET, *ATTACK_KEYS, *DEFENCE_KEYS, SEED, "engine")
+"""The keys that every label of a run tells."""
+THREAT = "threat"
+"""The section that says who attacks, and how."""
+DEFENCE = ("filter", "aggregator", "fallback", "informed")
+"""The sections that say how the server defends itself."""
+
+
+def section_of(key: str) -> str:
+    """Return the section of a spec that a dotted key belongs to.
+
+    Examples
+    --------
+    >>> section_of("threat.attack.name")
+    'threat'
+    """
+    return key.partition(".")[0]
+
+
+def last_part(key: str) -> str:
+    """Return the last part of a dotted key.
+
+    Examples
+    --------
+    >>> last_part("threat.attack.name")
+    'name'
+    """
+    return key.rpartition(".")[2]
+
+
+def owners_of(key: str) -> tuple[str, ...]:
+    """Return the keys of the choices that a key is a detail of.
+
+    Examples
+    --------
+    >>> owners_of("filter.keep")
+    ('filter.name',)
+    >>> owners_of("threat.start")
+    ('threat.attack.name', 'threat.data_poison.name')
+    """
+    table = key.rpartition(".")[0]
+    return ATTACK_NAMES if table == THREAT else (f"{table}.name",)
+
+
+def flat_spec(spec: Tree) -> Table:
+    """Return the values of a spec under dotted keys, without those that say nothing.
+
+    Empty values say nothing. Nor do the details of an attack if nobody attacks, the number of clients in a round if
+    all take part, and `informed = false`.
+
+    Examples
+    --------
+    >>> flat_spec({"threat": {"attack": {"name": "lie"}, "data_poison": None, "fraction": 0.2}, "fallback": None})
+    {'threat.attack.name': 'lie', 'threat.fraction': 0.2}
+    >>> flat_spec({"threat": {"attack": None, "fraction": 0.2}, "federation": {"num_clients": 9}})
+    {'federation.num_clients': 9}
+    """
+    flat = {key: value for key, value in flatten(spec).items() if value is not None and value != []}
+    if not flat.get("informed"):
+        flat.pop("informed", None)
+    if flat.get("federation.clients_per_round") == flat.get("federation.num_clients"):
+        flat.pop("federation.clients_per_round", None)
+    if not any(key in flat for key in ATTACK_NAMES):
+        flat = {key: value for key, value in flat.items() if section_of(key) != THREAT}
+    return flat
+
+
+def is_live(spec: Tree) -> bool:
+    """Tell whether a run is a live federation: its clients are real, and nobody knows who attacks."""
+    return "live" in spec
+
+
+def is_attacked(spec: Tree) -> bool:
+    """Tell whether a spec asks for an attack."""
+    return bool(_attacks(spec))
+
+
+def attack_name(spec: Tree) -> str:
+    """Return the names of a run's attack and data poison: `none` without either, `unknown` if it is live."""
+    return "unknown" if is_live(spec) else " + ".join(_attacks(spec)) or "none"
+
+
+def attack_fraction(spec: Tree) -> float:
+    """Return the share of malicious clients that a spec asks for."""
+    return float(spec[THREAT].get("fraction") or 0.0) if is_attacked(spec) else 0.0
+
+
+def attack_start(spec: Tree) -> int:
+    """Return the first round with an attack; 1 if nobody attacks."""
+    return int(spec[THREAT].get("start") or 1) if is_attacked(spec) else 1
+
+
+def dataset_name(spec: Tree) -> str:
+    """Return the name of a run's data set."""
+    return str(spec["data"]["dataset"]["name"])
+
+
+def filter_name(spec: Tree) -> str:
+    """Return the name of a run's filter."""
+    return str(spec["filter"]["name"])
+
+
+def aggregator_name(spec: Tree) -> str:
+    """Return the names of a run's aggregator and of the pre-aggregators in front of it: `nnm > krum`."""
+    return " > ".join([*preaggregator_names(spec), str(spec["aggregator"]["name"])])
+
+
+def preaggregator_names(spec: Tree) -> list[str]:
+    """Return the names of the pre-aggregators, the first one first."""
+    return [str(link["name"]) for link in spec["aggregator"].get("preaggregators") or []]
+
+
+def seed(spec: Tree) -> int | None:
+    """Return the seed of a run; a live federation has none."""
+    found = spec["federation"].get("seed")
+    return None if found is None else int(found)
+
+
+def num_rounds(spec: Tree) -> int | None:
+    """Return the number of rounds that a spec asks for; a live federation does not say."""
+    found = spec["federation"].get("rounds")
+    return None if found is None else int(found)
+
+
+def engine(spec: Tree) -> str:
+    """Return what carries out a run: `simulator` or `flower`."""
+    return str(spec.get("engine", SIMULATOR))
+
+
+def client_counts(flat: Tree) -> tuple[int, int]:
+    """Return how many clients take part in a round and how many of them are malicious, from a flat spec."""
+    m = int(flat.get("federation.clients_per_round", flat["federation.num_clients"]))
+    return m, resolve_count(float(flat.get(FRACTION, 0.0)), m)
+
+
+def label(spec: Tree) -> str:
+    """Return a run in a few words."""
+    name = attack_name(spec)
+    attack = name if name == "none" else f"{name} r={attack_fraction(spec):g}"
+    defence = f"{filter_name(spec)} + {aggregator_name(spec)}"
+    place = f", on {engine(spec)}" if "engine" in spec else ""
+    return f"{dataset_name(spec)}, {attack}, {defence}, seed {seed(spec)}{place}"
+
+
+def _attacks(spec: Tree) -> list[str]:
+    threat = spec.get(THREAT) or {}
+    return [str(part["name"]) for part in (threat.get("attack"), threat.get("data_poison")) if part]

@@ -1,0 +1,101 @@
+"""The questions that the studies answer. This module needs no optional package."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from flanders.checks import InputError, did_you_mean
+
+
+@dataclass(frozen=True)
+class GridStudy:
+    """A question that a grid of runs answers."""
+
+    name: str
+    question: str
+    axes: tuple[str, ...]
+    """The keys of the spec that are varied."""
+    label: str
+    """The words along the axis of the figure."""
+    specs: tuple[str, ...]
+    """The names of the spec files."""
+
+    def point(self, spec: Mapping[str, object]) -> str:
+        """Return the values of a run along the axes, in words."""
+        return ", ".join(word for axis in self.axes if (word := describe(axis, _at(spec, axis))))
+
+
+def _study(name: str, question: str, axes: str, label: str, specs: str = "") -> GridStudy:
+    return GridStudy(name, question, tuple(axes.split()), label, tuple((specs or name).split()))
+
+
+PREDICTABILITY = _study("predictability", "Are honest clients more predictable?", "threat.attack.name", "attack")
+"""Not a grid of results but of measurements: see `flanders.studies.predictability`."""
+
+STUDIES = {
+    study.name: study
+    for study in (
+        _study(
+            "sampled-parameters",
+            "How many parameters must the filter look at?",
+            "filter.sample",
+            "sampled parameters",
+        ),
+        _study("refit", "How often must A and B be estimated?", "filter.refit_every", "rounds between fits"),
+        _study("distance", "Which distance to the forecast?", "filter.distance filter.center", "distance"),
+        _study("window", "How many rounds should the model be fitted to?", "filter.window", "window l"),
+        _study("order", "Of which order should the model be?", "filter.order", "order w (l = 6)"),
+        _study(
+            "alpha",
+            "How different may the data of the clients be?",
+            "data.partition.alpha",
+            "Dirichlet concentration",
+        ),
+        _study("selection", "Which parameters to sample?", "filter.sampling filter.sample", "sample"),
+        _study(
+            "fldetector",
+            "FLDetector on its own terms, and where malicious clients rotate.",
+            "training.optimizer threat.rotating",
+            "training and attackers",
+            "fldetector fldetector-backdoor fldetector-epochs",
+        ),
+    )
+}
+
+QUESTIONS = {PREDICTABILITY.name: PREDICTABILITY, **STUDIES}
+"""All studies by their names."""
+
+
+def find(name: str) -> GridStudy:
+    """Return the study of that name."""
+    if name not in QUESTIONS:
+        guess = did_you_mean(name, QUESTIONS)
+        raise InputError(f"There is no study {name!r}.{guess} Known: {', '.join(QUESTIONS)}.")
+    return QUESTIONS[name]
+
+
+def describe(axis: str, value: object) -> str:
+    """Return one value of an axis in words.
+
+    Examples
+    --------
+    >>> describe("filter.sample", None), describe("threat.rotating", False), describe("filter.distance", 0.5)
+    ('all', 'fixed', '0.5')
+    """
+    words: dict[str, dict[object, str]] = {
+        "filter.sample": {None: "all"},
+        "filter.center": {True: "centred", False: "", None: ""},
+        "threat.rotating": {True: "rotating", False: "fixed"},
+        "training.optimizer": {"sgd": "one step", "adam": "one epoch"},
+    }
+    known = words.get(axis, {})
+    return known[value] if value in known else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _at(spec: Mapping[str, object], key: str) -> object:
+    """Return the value of a spec at a dotted key; None if it has no such key."""
+    found: object = spec
+    for part in key.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found

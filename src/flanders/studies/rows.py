@@ -1,0 +1,78 @@
+"""The results of a study as rows: one point of the study under one attack each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from flanders.report.run_data import RunData, read_results
+from flanders.results.confusion import Confusion, area_under_curve
+from flanders.results.spec_keys import attack_fraction, attack_name, attack_start, dataset_name, filter_name
+from flanders.studies.grids import CONTROLS
+from flanders.studies.questions import GridStudy
+
+
+@dataclass(frozen=True)
+class Row:
+    """One point of a study under one attack: means over its seeds, and the lowest and highest of them.
+
+    Detection is counted from the first round with an attack. Precision and recall are those of the filter's
+    decisions, the AUC is that of its scores.
+    """
+
+    dataset: str
+    attack: str
+    fraction: float
+    filter: str
+    point: str
+    seeds: int
+    accuracy: float
+    accuracy_low: float
+    accuracy_high: float
+    precision: float
+    recall: float
+    recall_low: float
+    recall_high: float
+    auc: float
+    auc_low: float
+    auc_high: float
+    filter_ms: float
+    """Milliseconds that the filter took a round."""
+
+
+def tabulate(results: Path, study: GridStudy, ids: Sequence[str]) -> list[Row]:
+    """Return the rows of a study from these runs of a results file, in their order; only of what is done."""
+    wanted = {id_: place for place, id_ in enumerate(ids)}
+    groups: dict[tuple[str, str, float, str, str], list[RunData]] = {}
+    for run in sorted(read_results(results), key=lambda run: wanted.get(run.id, 0)):
+        if run.id in wanted and run.status == "done":
+            attack, fraction = attack_name(run.spec), attack_fraction(run.spec)
+            data, name = dataset_name(run.spec), filter_name(run.spec)
+            point = study.point(run.spec)
+            if name in CONTROLS and all(axis.startswith("filter.") for axis in study.axes):
+                point = ""
+            groups.setdefault((data, attack, fraction, name, point), []).append(run)
+    return [_row(*key, runs) for key, runs in groups.items()]
+
+
+def _row(dataset: str, attack: str, fraction: float, name: str, point: str, runs: Sequence[RunData]) -> Row:
+    measured: dict[str, list[float]] = {"accuracy": [], "precision": [], "recall": [], "auc": [], "filter_ms": []}
+    for run in runs:
+        at = run.rounds >= attack_start(run.spec)
+        seen = run.present & at
+        found = Confusion.of(run.malicious[seen], run.kept[seen])
+        measured["accuracy"].append(float(run.accuracy[-1]))
+        measured["precision"].append(found.precision)
+        measured["recall"].append(found.recall)
+        measured["auc"].append(area_under_curve(zip(run.malicious[:, at].T, run.score[:, at].T, strict=True)))
+        measured["filter_ms"].append(1000 * float(np.mean(run.seconds["filter"][at])))
+    mean = {key: float(np.mean(values)) for key, values in measured.items()}
+    spread = {
+        f"{key}_{end}": float(of(measured[key]))
+        for key in ("accuracy", "recall", "auc")
+        for end, of in (("low", np.min), ("high", np.max))
+    }
+    return Row(dataset, attack, fraction, name, point, len(runs), **mean, **spread)
