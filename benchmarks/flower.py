@@ -149,9 +149,9 @@ def race(grid: Grid, clients: int, rounds: int) -> list[dict[str, Any]]:
         contestants: dict[str, tuple[Filter[Any] | None, dict[str, Any]]] = {
             "FedAvg, bare": (None, {}),
             "DistanceToGlobal(keep=0.8)": (DistanceToGlobal(keep=0.8), {}),
-            "Flanders(keep=0.8, sample=500)": (Flanders(keep=0.8, sample=500), {}),
+            "Flanders(keep=0.8, look=Sample(500))": (Flanders(keep=0.8, sample=500), {}),
             "Flanders(keep=0.8)": (Flanders(keep=0.8), {}),
-            "Flanders(keep=0.8, sample=500), saved": (Flanders(keep=0.8, sample=500), saving),
+            "Flanders(keep=0.8, look=Sample(500)), saved": (Flanders(keep=0.8, sample=500), saving),
         }
         results = {name: drive(grid, *what, start, clients, rounds) for name, what in contestants.items()}
     noop = float(np.median([seconds[0, 0] for seconds in results["FedAvg, bare"]]))
@@ -264,7 +264,7 @@ def arrived(message: Message) -> Message:
 
 MODES: dict[str, Any] = {
     "FedAvg, bare": lambda: FedAvg(fraction_evaluate=0.0, min_train_nodes=1),
-    "Flanders(keep=0.8, sample=500)": lambda: FilteredStrategy(inside(), Flanders(keep=0.8, sample=500)),
+    "Flanders(keep=0.8, look=Sample(500))": lambda: FilteredStrategy(inside(), Flanders(keep=0.8, sample=500)),
     "DistanceToGlobal(keep=0.8)": lambda: FilteredStrategy(inside(), DistanceToGlobal(keep=0.8)),
     "Flanders(keep=0.8)": lambda: FilteredStrategy(inside(), Flanders(keep=0.8)),
     "Flanders(keep=0.8), sketch=4096": lambda: FilteredStrategy(inside(), Flanders(keep=0.8), sketch=4096),

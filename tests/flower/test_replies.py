@@ -136,11 +136,10 @@ def test_a_bad_reply_costs_its_sender_the_round_and_nobody_else(twist, reason, f
     assert "refused 103 [" in told[0]
     assert reason in told[0]
     with sqlite3.connect(results) as db:
-        rows = db.execute("SELECT client, kept, unusable, malicious FROM client WHERE round = 2").fetchall()
-        ((note,),) = db.execute("SELECT note FROM round WHERE number = 2").fetchall()
-    assert rows == [(str(i), int(i != 103), int(i == 103), None) for i in range(100, 105)]
-    assert reason in note
-    assert note.endswith(": 103")
+        rows = db.execute("SELECT client, fate, malicious FROM client WHERE round = 2").fetchall()
+        ((why,),) = db.execute("SELECT reason FROM client WHERE round = 2 AND client = '103'").fetchall()
+    assert rows == [(str(i), "refused" if i == 103 else "kept", None) for i in range(100, 105)]
+    assert reason in why
 
 
 def test_a_failing_and_a_silent_client_cost_nothing_but_themselves(flower_log) -> None:
@@ -289,6 +288,17 @@ def test_in_a_round_that_the_filter_cannot_judge_the_model_stays(flower_log) -> 
     assert metrics["flanders-kept"] == 0
     assert metrics["flanders-stayed"] == 1
     assert "the filter cannot judge this round (Too few.): the global model stays" in flower_log.text
+
+
+def test_a_strict_wrapper_raises_what_the_filter_and_the_strategy_raise() -> None:
+    class Picky(KeepAll):
+        def select(self, scores):
+            raise InputError("Too few.")
+
+    with pytest.raises(InputError, match=r"Too few\."):
+        play(FilteredStrategy(strategies.FedAvg(), Picky(), strict=True), grid_of(4), START, 1)
+    with pytest.raises(ZeroDivisionError):
+        play(FilteredStrategy(Moody(), KeepAll(), strict=True), grid_of(3), START, 3)
 
 
 def test_a_strategy_that_never_works_is_the_users_to_mend() -> None:

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from flanders import FILTERS, DistanceToGlobal, Flanders, KeepAll, save_state
+from flanders import FILTERS, DistanceToGlobal, Flanders, FlandersReference, KeepAll, Sketch, save_state
 from flanders.checks import InputError
 from flanders.flower import Ban, FilteredStrategy
 from flanders.flower.saved_memory import FILE
@@ -42,8 +42,8 @@ def fedavg():
 FILTERS_UNDER_TEST = [
     Flanders(keep=0.7),
     Flanders(threshold=0.5, order=1, window=3),
-    Flanders(keep=0.7, sketch=32, sketches=2),
-    Flanders(keep=0.7, method="reference", sample=20),
+    Flanders(keep=0.7, look=Sketch(32, repeats=2)),
+    FlandersReference(keep=0.7, sample=20),
     FILTERS.make("fldetector", keep=0.7),
     FILTERS.make("persistence", keep=0.7),
     FILTERS.make("dnc", num_malicious=0.2, sample=20),
@@ -219,8 +219,8 @@ def test_nodes_are_known_by_their_keys_when_their_ids_change(tmp_path, flower_lo
     FilteredStrategy(fedavg(), filter_, state_dir=tmp_path).start(rekeyed(0), START, num_rounds=2)
     strategy = FilteredStrategy(fedavg(), filter_, state_dir=tmp_path)
     strategy.start(rekeyed(1000), START, num_rounds=3)
-    assert len(strategy.defense.state) == 6  # nobody is taken for somebody new
-    assert all(client.startswith("key-") for client in strategy.defense.state)
+    assert len(strategy.defense.state.models) == 6  # nobody is taken for somebody new
+    assert all(client.startswith("key-") for client in strategy.defense.state.models)
     assert [line.startswith("flanders: node 110") for line in introductions(flower_log)] == [False] * 6 + [True] * 6
 
 

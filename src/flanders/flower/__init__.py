@@ -13,7 +13,8 @@ with warnings.catch_warnings():
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             "flanders.flower needs Flower, which is not installed. "
-            "Install it with: pip install 'flanders-fl[flower]'"
+            "Install it with: pip install 'flanders-fl[flower]'",
+            name="flwr",
         ) from error
 
 from flanders.flower.aggregator_strategy import AggregatorStrategy

@@ -46,8 +46,6 @@ def describe(
         "live": run,
         "data": {"dataset": {"name": "live federation"}},
         "federation": {"rounds": None, "seed": None},
-        "attack": None,
-        "poison": None,
         "filter": {"name": name, **parameters, "sketched": sketch},
         "aggregator": {"name": " > ".join(names), "preaggregators": []},
         "fallback": None if fallback is None else {"name": type(fallback).__name__, "preaggregators": []},

@@ -7,6 +7,7 @@ import importlib.util
 import os
 import signal
 import sqlite3
+import sys
 import time
 from dataclasses import dataclass
 
@@ -16,7 +17,6 @@ import torch
 from torch import nn
 
 from experiments.conftest import command, finish
-from flanders import catalog
 from flanders.aggregators import Bucketing, CenteredClipping, Median, MultiKrum
 from flanders.attacks import AgrMinMax, Gauss, Lie, OnOff, SignFlip
 from flanders.checks import InputError
@@ -43,8 +43,6 @@ rounds = {rounds}
 attack = "agr-min-max"
 fraction = 0.3
 start = 2
-[filter]
-name = {{ name = "flanders", keep = "m-b" }}
 [run]
 device = "cpu"
 chunk = 1
@@ -238,22 +236,19 @@ def test_a_state_of_the_simulator_is_refused(runtime):
 
 def test_a_run_on_flower_has_an_id_of_its_own_and_the_simulators_stays():
     (run,) = parse_spec({"federation": {"rounds": 3}})
-    on_flower = run.on(FLOWER)
+    on_flower = run.spec.on(FLOWER)
     assert (run.engine, on_flower.engine) == (SIMULATOR, FLOWER)
     assert "engine" not in run.canonical
     assert on_flower.id != run.id
-    assert on_flower.on(SIMULATOR) == run.on(SIMULATOR) == run
+    assert on_flower.on(SIMULATOR) == run.spec.on(SIMULATOR) == run.spec
 
 
 def test_without_flower_the_command_says_what_to_install(tmp_path, monkeypatch, capsys):
     (tmp_path / "spec.toml").write_text(SPEC.format(rounds=2))
 
-    def missing(module):
-        if module.startswith("flanders.flower"):
-            raise ModuleNotFoundError("flanders.flower needs Flower")
-        return catalog.need(module)
-
-    monkeypatch.setattr("flanders.experiments.build.need", missing)
+    for name in [name for name in sys.modules if name.startswith("flanders.flower")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "flwr", None)
     assert (
         main(["run", str(tmp_path / "spec.toml"), "--engine", "flower", "--out", str(tmp_path / "r.sqlite")]) == 2
     )
@@ -321,7 +316,9 @@ def test_a_spec_on_ray_ends_with_the_simulators_bytes_and_flower_is_quiet(on_ray
     def run(spec, results):
         code, out, err = finish(command("run", spec, "--engine", "flower", "--out", results, script=MAIN))
         assert code == 0, err
-        assert [line.split()[1] for line in err.splitlines()] == [read_summaries(results)[0].id]  # how the run ended
+        assert [line.split()[1] for line in err.splitlines()] == [
+            read_summaries(results)[0].id
+        ]  # how the run ended
         assert len(out.splitlines()) == 3  # the table, and where the results are
         assert main(["show", str(results), read_summaries(results)[0].id]) == 0
         assert '"engine": "flower"' in capsys.readouterr().out
