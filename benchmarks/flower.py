@@ -10,8 +10,8 @@ How it measures
   FedAvg inside the wrapper with several filters, on the same nodes. The wrapper's own time is the time in its
   `configure_train` and `aggregate_train`, without the time in FedAvg and in the filter. The first round does not
   count: Ray starts in it, and the filter cannot judge yet. Figures are medians over rounds.
-- Memory: rounds of `Strategy.start` with FedAvg in a process of its own. Replies are assembled from Flower's objects
-  on the wire, as those of a SuperLink are. The figure is the largest resident set during the rounds, less the one
+- Memory: rounds of `Strategy.start` with FedAvg in a process of its own. Replies are assembled from the objects
+  that Flower sends, as those of a SuperLink are. The figure is the largest resident set during the rounds, less the one
   before the global model was made, divided by the size of the model (float32). Linux only.
 """
 
@@ -258,7 +258,9 @@ def arrived(message: Message) -> Message:
     for key, part in get_all_nested_objects(reply).items():
         sent[key] = part.deflate()
     del reply, content, record, part
-    found: Message = inflate_object_from_contents(id_, sent)
+    found = inflate_object_from_contents(id_, sent)
+    if not isinstance(found, Message):
+        raise TypeError(f"Flower made a {type(found).__name__} of a message")
     return found
 
 
