@@ -34,7 +34,7 @@ from flanders.filters import Fingerprint
 from flanders.filters.fingerprint import decision as verdict
 from flanders.filters.fingerprint import questions as signature
 from flanders.models import Mlp2, Mlp4, ModelSpec
-from flanders.simulation import Setting, Simulation, Training, confusion
+from flanders.simulation import Data, Federation, Options, Setting, Simulation, Threat, Training, confusion
 
 NOTHING = "nothing"
 QUESTIONS: dict[str, Sequence[int]] = {
@@ -133,19 +133,13 @@ def run(case: Case) -> Found:
     data, model, clients, learning_rate = LEARNT[case.dataset]
     attack: Attack = ATTACKS.make("agr-min-max" if case.attack == SYBILS else case.attack)
     setting = Setting(
-        dataset=data,
-        partition=Dirichlet(0.5),
+        data=Data(data, Dirichlet(0.5)),
         model=model,
         training=Training(learning_rate=learning_rate),
-        num_clients=clients,
-        rounds=case.rounds,
-        attack=attack,
-        malicious_fraction=case.ratio,
-        attack_start=START,
-        sybils=case.attack == SYBILS,
+        federation=Federation(num_clients=clients, rounds=case.rounds, seed=case.seed),
+        threat=Threat(attack, fraction=case.ratio, start=START, sybils=case.attack == SYBILS),
         filter=Fingerprint(),
-        seed=case.seed,
-        device="cpu",
+        run=Options(device="cpu"),
     )
     original = verdict.deviations
 

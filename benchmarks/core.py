@@ -1,13 +1,13 @@
-"""Speed and memory of the rules and of the filter, next to the fastest peer on this machine.
+"""Speed and memory of the aggregators and of the filter, next to the fastest peer on this machine.
 
     python benchmarks/core.py [--json FILE] [--device cpu|cuda] [--clients 100] [--parameters 1000000]
-                              [--repeats 5] [--only RULE ...] [--check]
+                              [--repeats 5] [--only NAME ...] [--check]
 
 How it measures
 ---------------
 - One thread. On the CPU the clock is the process's own CPU time, which neighbours on a shared machine
   disturb least; on an accelerator it is the wall clock between two synchronisations.
-- Each rule is compared with one peer: the fastest, in a short probe, of what is installed of ByzFL
+- Each aggregator is compared with one peer: the fastest, in a short probe, of what is installed of ByzFL
   (NumPy and PyTorch), Flower and ByzPy. Both are called once to warm up, then in turns (ours, peer, ours,
   peer ...); the ratio is the median of the ratios of the pairs. Inputs are built beforehand: Flower's
   strategies get replies that hold plain arrays, so nothing of theirs is timed but the aggregation.
@@ -47,7 +47,7 @@ from typing import Any
 
 import numpy as np
 
-from flanders import aggregators as rules
+from flanders import aggregators
 from flanders.arrays import Array, to_numpy
 from flanders.filters import Everything, Flanders, Look, Sample
 from flanders.linalg.products import inner_products
@@ -91,7 +91,7 @@ class Setting:
 
     @functools.cached_property
     def round_(self) -> Round:
-        """The round the rules aggregate."""
+        """The round that is aggregated."""
         return self.draw(0)
 
 
@@ -99,7 +99,7 @@ class Setting:
 class Case:
     """One row of the table: what is called, what it is compared with, and what it should reach."""
 
-    rule: str
+    name: str
     ours: Callable[[Setting], Call]
     peers: Peers = field(default_factory=dict)
     target: float | None = None
@@ -114,7 +114,7 @@ class Case:
 class Row:
     """What was measured: times in seconds, memory in MB (1e6 bytes)."""
 
-    rule: str
+    name: str
     clients: int
     parameters: int
     device: str
@@ -135,11 +135,11 @@ class Row:
     note: str
 
 
-def ours(rule: Callable[[int], Any]) -> Callable[[Setting], Call]:
-    """Call a rule of this package, made for the number of malicious clients, on the round."""
+def ours(make: Callable[[int], Any]) -> Callable[[Setting], Call]:
+    """Call an aggregator of this package, made for the number of malicious clients, on the round."""
 
     def build(setting: Setting) -> Call:
-        built, round_ = rule(setting.malicious), setting.round_
+        built, round_ = make(setting.malicious), setting.round_
         return lambda: built(round_.updates, global_model=round_.global_model, rng=np.random.default_rng(0))
 
     return build
@@ -306,45 +306,47 @@ def honest(setting: Setting) -> int:
 
 PRODUCT, NAIVE = "its Gram product", "published algorithm, NumPy"
 CASES = (
-    Case("fedavg", ours(lambda f: rules.FedAvg()), byzfl("Average") | flower("FedAvg"), memory_target=0.1),
-    Case("median", ours(lambda f: rules.Median()), byzfl("Median") | flower("FedMedian"), 4, memory_target=0.1),
+    Case("fedavg", ours(lambda f: aggregators.FedAvg()), byzfl("Average") | flower("FedAvg"), memory_target=0.1),
+    Case(
+        "median", ours(lambda f: aggregators.Median()), byzfl("Median") | flower("FedMedian"), 4, memory_target=0.1
+    ),
     Case(
         "trimmed-mean",
-        ours(lambda f: rules.TrimmedMean(f)),
+        ours(lambda f: aggregators.TrimmedMean(f)),
         byzfl("TrMean", f="f") | flower("FedTrimmedAvg", beta=0.2),
         1,
         memory_target=0.1,
     ),
-    Case("mean-around-median", ours(lambda f: rules.MeanAroundMedian(f)), byzfl("Meamed", f="f")),
+    Case("mean-around-median", ours(lambda f: aggregators.MeanAroundMedian(f)), byzfl("Meamed", f="f")),
     Case(
         "krum",
-        ours(lambda f: rules.Krum(f)),
+        ours(lambda f: aggregators.Krum(f)),
         byzfl("Krum", f="f") | flower("Krum", num_malicious_nodes=malicious),
     ),
     Case(
         "multi-krum",
-        ours(lambda f: rules.MultiKrum(f)),
+        ours(lambda f: aggregators.MultiKrum(f)),
         byzfl("MultiKrum", f="f") | flower("MultiKrum", num_malicious_nodes=malicious, num_nodes_to_select=honest),
         1.5,
     ),
-    Case("bulyan", ours(lambda f: rules.Bulyan(f)), flower("Bulyan", num_malicious_nodes=malicious), 5),
+    Case("bulyan", ours(lambda f: aggregators.Bulyan(f)), flower("Bulyan", num_malicious_nodes=malicious), 5),
     Case(
         "geometric-median",
-        ours(lambda f: rules.GeometricMedian()),
+        ours(lambda f: aggregators.GeometricMedian()),
         byzfl("GeometricMedian"),
         2,
         note="ours until it converges, ByzFL for its default of 3 steps",
     ),
     Case(
         "centered-clipping",
-        ours(lambda f: rules.CenteredClipping(iterations=3)),
+        ours(lambda f: aggregators.CenteredClipping(iterations=3)),
         byzfl("CenteredClipping", L=3),
         note="3 steps each",
     ),
-    Case("dnc", ours(lambda f: rules.DnC(f)), note="5 samples of 500 parameters"),
+    Case("dnc", ours(lambda f: aggregators.DnC(f)), note="5 samples of 500 parameters"),
     Case(
         "nnm",
-        ours(lambda f: rules.Nnm(f)),
+        ours(lambda f: aggregators.Nnm(f)),
         {"ByzPy torch": byzpy_nnm} | byzfl_nnm(),
         2,
         note=f"ByzFL's forms m (m - f) d numbers: it joins at up to {NNM_SMALL} parameters, where ByzPy is missing",
@@ -408,7 +410,7 @@ def median_ratio(
 
 def measure(case: Case, setting: Setting, repeats: int) -> Row:
     """Time our call and the peer's in turns, then ask for the memory of each."""
-    if case.rule == "nnm" and importlib.util.find_spec("byzpy") is None:
+    if case.name == "nnm" and importlib.util.find_spec("byzpy") is None:
         setting = replace(setting, parameters=min(setting.parameters, NNM_SMALL))
     call = case.ours(setting)
     peer_name, peer = fastest_peer(case, setting)
@@ -428,7 +430,7 @@ def measure(case: Case, setting: Setting, repeats: int) -> Row:
     share = None if memory is None else memory / matrix
     sign = "<=" if case.at_most else ">="
     return Row(
-        rule=case.rule,
+        name=case.name,
         clients=setting.clients,
         parameters=setting.parameters,
         device=setting.device,
@@ -453,17 +455,17 @@ def measure(case: Case, setting: Setting, repeats: int) -> Row:
 def extra_memory(case: Case, setting: Setting, side: str) -> float | None:
     """Return, in MB, what one call adds to the memory of a fresh process; None where nothing can tell."""
     size = f"{setting.clients},{setting.parameters},{setting.device}"
-    command = [sys.executable, __file__, "--memory", case.rule, side, size]
+    command = [sys.executable, __file__, "--memory", case.name, side, size]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     found = re.search(r"extra MB: ([\d.]+)", done.stdout)
     return float(found[1]) if found else None
 
 
-def print_extra_memory(rule: str, side: str, size: str) -> None:
+def print_extra_memory(name: str, side: str, size: str) -> None:
     """Measure in this process what `extra_memory` asked for."""
     m, d, device = size.split(",")
     setting = Setting(int(m), int(d), device)
-    case = next(c for c in CASES if c.rule == rule)
+    case = next(c for c in CASES if c.name == name)
     build = case.ours if side == "ours" else case.peers[side]
     build(replace(setting, parameters=1000))()  # whatever is imported or compiled on first use
     call = build(setting)
@@ -489,7 +491,7 @@ def resident(name: str) -> int:
 
 def table(measured: Iterator[Row], parameters: int) -> list[Row]:
     """Print the rows as they come."""
-    heads = ("rule", "ours s", "peer s", "ratio", "user", "target", "", "new MB", "of matrix", "peer's MB", "peer")
+    heads = ("name", "ours s", "peer s", "ratio", "user", "target", "", "new MB", "of matrix", "peer's MB", "peer")
     layout = "{:<31} {:>8} {:>8} {:>7} {:>7} {:>7} {:<6} {:>8} {:>9} {:>9}  {}"
     print(layout.format(*heads))
 
@@ -502,7 +504,7 @@ def table(measured: Iterator[Row], parameters: int) -> list[Row]:
         size = f" (both at d = {row.parameters})" if row.parameters != parameters else ""
         print(
             layout.format(
-                row.rule,
+                row.name,
                 show(row.ours, ".4f"),
                 show(row.peer, ".4f"),
                 show(row.ratio, ".2f"),
@@ -545,7 +547,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--clients", type=int, default=100)
     parser.add_argument("--parameters", type=int, default=1_000_000)
     parser.add_argument("--repeats", type=int, default=5, help="pairs of calls a row")
-    parser.add_argument("--only", nargs="+", choices=[c.rule for c in CASES], metavar="RULE", help="these alone")
+    parser.add_argument("--only", nargs="+", choices=[c.name for c in CASES], metavar="NAME", help="these alone")
     parser.add_argument("--check", action="store_true", help="fail if a target is missed")
     parser.add_argument("--memory", nargs=3, help=argparse.SUPPRESS)
     chosen = parser.parse_args(arguments)
@@ -554,7 +556,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     m, d, device = chosen.clients, chosen.parameters, chosen.device
     print(f"{m} clients, {m // 5} malicious, {d} parameters, float32, one thread, {chosen.repeats} pairs a row")
-    cases = [c for c in CASES if not chosen.only or c.rule in chosen.only]
+    cases = [c for c in CASES if not chosen.only or c.name in chosen.only]
     done = table((measure(case, Setting(m, d, device), chosen.repeats) for case in cases), d)
     print(f"\n{machine(device)}")
     missed = []
@@ -563,8 +565,8 @@ def main(arguments: list[str] | None = None) -> int:
             if target:
                 kind = "ratio" if target == row.target else "extra memory"
                 word = {None: "not measured", True: "met", False: "missed"}[met]
-                print(f"{row.rule}: {kind} {target}: {word}")
-                missed += [row.rule] if met is False else []
+                print(f"{row.name}: {kind} {target}: {word}")
+                missed += [row.name] if met is False else []
     if chosen.json:
         chosen.json.write_text(json.dumps([asdict(row) for row in done], indent=1) + "\n")
     return 1 if chosen.check and missed else 0

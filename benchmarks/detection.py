@@ -53,13 +53,14 @@ from typing import Any
 
 from flanders.catalog import ATTACKS
 from flanders.checks import InputError, did_you_mean
-from flanders.experiments.commands import run_aside
+from flanders.experiments.commands import OptionChanges, run_aside
+from flanders.experiments.experiment import Experiment
 from flanders.experiments.spec import resolve
 from flanders.paper.variants import merged, read_variant
 from flanders.report.text import print_table
 from flanders.results.confusion import Confusion
-from flanders.results.run import RunSpec
 from flanders.results.schema import reading
+from flanders.results.spec_keys import dataset_name
 from flanders.results.summary import COUNTS
 from flanders.results.tree import Table
 
@@ -77,17 +78,18 @@ PARTITIONS: dict[str, Table] = {
     "iid": {"name": "iid"},
 }
 ATTACKS_BY_NAME: dict[str, Table] = {
-    **{name: {"name": name} for name in ATTACKS},
-    "mar-non-omniscient": {"name": "mar", "omniscient": False},
-    "persistent": {"name": "agr-min-max", "start": 1},
-    "sybils": {"name": "agr-min-max", "sybils": True},
+    **{name: {"attack": {"name": name}} for name in ATTACKS},
+    "mar-non-omniscient": {"attack": {"name": "mar", "omniscient": False}, "omniscient": False},
+    "persistent": {"attack": {"name": "agr-min-max"}, "start": 1},
+    "sybils": {"attack": {"name": "agr-min-max"}, "sybils": True},
 }
+"""The threat of each attack, besides the fraction."""
 RATIOS = (0.0, 0.05, 0.2, 0.4, 0.6, 0.8)
 FILTERS: dict[str, Table] = {
     "auto": {"name": "fingerprint"},
     "paper": {"name": "flanders", "keep": "m-b"},
-    "paper-sampled": {"name": "flanders", "keep": "m-b", "sample": 500},
-    "reference": {"name": "flanders", "keep": "m-b", "method": "reference"},
+    "paper-sampled": {"name": "flanders", "keep": "m-b", "look": {"name": "sample", "size": 500}},
+    "reference": {"name": "flanders-reference", "keep": "m-b"},
     "fldetector": {"name": "fldetector", "keep": "m-b", "window": 20},
     "dnc": {"name": "dnc", "num_malicious": "b"},
     "krum": {"name": "krum", "num_malicious": "b"},
@@ -212,13 +214,15 @@ def carry_out_benchmark(options: argparse.Namespace) -> int:
     if options.dry_run:
         done = read_outcomes(options.out, specs)
         for dataset in options.datasets:
-            of_it = [run for run in specs if run.canonical["data"]["dataset"]["name"] == dataset]
+            of_it = [run for run in specs if dataset_name(run.canonical) == dataset]
             print(f"{dataset}: {len(of_it)} runs, {sum(run.id in done for run in of_it)} of them done")
         print(f"{len(specs)} runs for {len(asked)} rows")
         return 0
     code = 0
     if not options.table_only and specs:
-        changes = {"device": options.device, "data_dir": options.data_dir}
+        changes: OptionChanges = {"device": options.device}
+        if options.data_dir is not None:
+            changes["data_dir"] = options.data_dir
         code = run_aside(options.out, specs, changes, options.jobs)
     outcomes = read_outcomes(options.out, specs)
     found = [row_of(*key, outcomes[run.id]) for key, run in runs.items() if run.id in outcomes]
@@ -256,7 +260,7 @@ def cells(options: argparse.Namespace) -> Iterator[Cell]:
                             yield Cell(dataset, partition, attack, ratio, rotation)
 
 
-def run_of(cell: Cell, filter_: str, seed: int, rounds: int) -> RunSpec:
+def run_of(cell: Cell, filter_: str, seed: int, rounds: int) -> Experiment:
     """Return the run that a row is read from."""
     if filter_ == ORACLE:
         if cell.ratio == 0:
@@ -264,10 +268,10 @@ def run_of(cell: Cell, filter_: str, seed: int, rounds: int) -> RunSpec:
         elif cell.attack not in OWN_ORACLE:
             cell = replace(cell, attack="sign-flip")
     paper = settings("textbook")
-    point: Table = {"training": paper["base"]["training"], "federation": {"clients": 100}}
+    point: Table = {"training": paper["base"]["training"], "federation": {"num_clients": 100}}
     if cell.dataset == "digits":
         own: Table = {"data": {"dataset": "digits"}, "training": {"learning_rate": 0.01}}
-        own |= {"model": {"name": "mlp2"}, "federation": {"clients": 50}}
+        own |= {"model": {"name": "mlp2"}, "federation": {"num_clients": 50}}
     else:
         own = paper["datasets"][cell.dataset]
     point = merged(point, own)
@@ -276,10 +280,10 @@ def run_of(cell: Cell, filter_: str, seed: int, rounds: int) -> RunSpec:
     # A run takes seconds, its memory as much as a round: whoever is stopped begins that run again.
     point["run"] = {"checkpoint_every": rounds}
     if cell.ratio > 0:
-        point["attack"] = {"fraction": cell.ratio, "start": START, "rotating": cell.rotation == "rotating"}
-        point["attack"] |= ATTACKS_BY_NAME[cell.attack]
+        threat = {"fraction": cell.ratio, "start": START, "rotating": cell.rotation == "rotating"}
+        point["threat"] = merged(threat, ATTACKS_BY_NAME[cell.attack])
         if cell.attack == "opt-reference":
-            point["attack"]["layer_sizes"] = tensors_of(cell.dataset)
+            point["threat"]["attack"] = {"name": cell.attack, "layer_sizes": tensors_of(cell.dataset)}
     return resolve(point, "detection")
 
 
@@ -293,11 +297,13 @@ def tensors_of(dataset: str) -> list[int]:
     """Return the number of parameters of each tensor of a dataset's model, as the published OPT wants them."""
     if dataset == "digits":
         return DIGITS_TENSORS
-    sizes: list[int] = settings("reference")["datasets"][dataset]["attacks"]["opt"]["layer_sizes"]
+    sizes: list[int] = settings("reference")["datasets"][dataset]["attacks"]["opt"]["threat"]["attack"][
+        "layer_sizes"
+    ]
     return sizes
 
 
-def read_outcomes(path: Path, specs: Iterable[RunSpec]) -> dict[str, Outcome]:
+def read_outcomes(path: Path, specs: Iterable[Experiment]) -> dict[str, Outcome]:
     """Return what those of the runs came to that are done, by their ids."""
     if not path.exists():
         return {}
@@ -307,7 +313,8 @@ def read_outcomes(path: Path, specs: Iterable[RunSpec]) -> dict[str, Outcome]:
         for spec in specs:
             if spec.id not in done:
                 continue
-            first = START if spec.canonical["attack"] is None else spec.canonical["attack"]["start"]
+            threat = spec.setting.threat
+            first = threat.start if threat.exists else START
             counts = connection.execute(
                 f"SELECT {COUNTS} FROM client WHERE run = ? AND round >= ?", (spec.id, first)
             ).fetchone()
@@ -319,7 +326,7 @@ def read_outcomes(path: Path, specs: Iterable[RunSpec]) -> dict[str, Outcome]:
     return found
 
 
-def calibration(path: Path, specs: Iterable[RunSpec]) -> str:
+def calibration(path: Path, specs: Iterable[Experiment]) -> str:
     """Say how good a filter's probabilities are: Brier score, and expected calibration error over ten bins."""
     if not path.exists():
         return ""

@@ -56,31 +56,32 @@ from flanders.data import (
     Synthetic,
     from_arrays,
 )
-from flanders.filters import DistanceToGlobal, Flanders
+from flanders.filters import DistanceToGlobal, Flanders, KeepAll, Sample
 from flanders.models import Cnn6, Logistic, Mlp2, MobileNet
 from flanders.published.attacks import AgrMinMaxReference
-from flanders.simulation import Setting, Simulation, Training
+from flanders.simulation import Data, Federation, Options, Setting, Simulation, Threat, Training
 
 Row = dict[str, Any]
 PAPER = Training(validation_fraction=0.2)
 SGD = Training("sgd", 0.01, momentum=0.9, validation_fraction=0.2)
-MNIST = Setting(dataset=Mnist(), partition=DirichletEqual(), model=Mlp2(), training=PAPER)
-ATTACKED = replace(MNIST, attack=AgrMinMaxReference(), malicious_fraction=0.8, filter=Flanders(keep=0.2))
-QUIET: dict[str, Any] = {"attack": AgrMinMax(), "malicious_fraction": 0.2}
-THOUSAND = Setting(dataset=Digits(), partition=Iid(), num_clients=1000, **QUIET)
-MANY = Synthetic(num_features=100, num_samples=200_000)
-TEN_THOUSAND = Setting(dataset=MANY, partition=Iid(), model=Logistic(), num_clients=10_000)
-SAMPLED = Flanders(keep=0.2, sample=500)
+EQUAL = DirichletEqual()
+MNIST = Setting(data=Data(Mnist(), EQUAL), model=Mlp2(), training=PAPER, filter=KeepAll())
+LOUD, QUIET = Threat(AgrMinMaxReference(), fraction=0.8), Threat(AgrMinMax(), fraction=0.2)
+ATTACKED = replace(MNIST, threat=LOUD, filter=Flanders(keep=0.2))
+THOUSAND = Setting(data=Data(Digits(), Iid()), federation=Federation(1000), threat=QUIET, filter=KeepAll())
+MANY = Data(Synthetic(num_features=100, num_samples=200_000), Iid())
+TEN_THOUSAND = Setting(data=MANY, model=Logistic(), federation=Federation(10_000), filter=KeepAll())
+SAMPLED = Flanders(keep=0.2, look=Sample(500))
 SETTINGS: dict[str, tuple[Setting, str]] = {
     "mnist": (MNIST, "100 clients x 480, mlp2, FedAvg"),
     "mnist-attacked": (ATTACKED, "the same under AGR-MM at r = 0.8 with FLANDERS"),
-    "mnist-uneven": (replace(ATTACKED, partition=Dirichlet()), "the same with Dirichlet sizes"),
+    "mnist-uneven": (replace(ATTACKED, data=Data(Mnist(), Dirichlet())), "the same with Dirichlet sizes"),
     "digits-1000": (
         replace(THOUSAND, filter=DistanceToGlobal(keep=0.8)),
         "1,000 clients on digits, all selected, AGR-MM, distance to global",
     ),
     "digits-1000-flanders": (
-        replace(THOUSAND, clients_per_round=100, filter=Flanders(keep=0.8)),
+        replace(THOUSAND, federation=Federation(1000, 100), filter=Flanders(keep=0.8)),
         "1,000 clients on digits, 100 a round, AGR-MM, FLANDERS",
     ),
     "synthetic-10000": (
@@ -88,17 +89,17 @@ SETTINGS: dict[str, tuple[Setting, str]] = {
         "10,000 clients x 20, logistic d = 1,010, all selected, distance to global",
     ),
     "synthetic-10000-flanders": (
-        replace(TEN_THOUSAND, clients_per_round=100, filter=Flanders(keep=0.8), **QUIET),
+        replace(TEN_THOUSAND, federation=Federation(10_000, 100), filter=Flanders(keep=0.8), threat=QUIET),
         "10,000 clients x 20, 100 a round, AGR-MM, FLANDERS",
     ),
 }
 ON_GPU: dict[str, tuple[Setting, str]] = {
     "cifar10-cnn6": (
-        replace(ATTACKED, dataset=Cifar10(), model=Cnn6(), training=SGD),
+        replace(ATTACKED, data=Data(Cifar10(), EQUAL), model=Cnn6(), training=SGD),
         "100 clients x 400, cnn6 (62,006), AGR-MM, FLANDERS",
     ),
     "cifar100-mobilenet": (
-        replace(ATTACKED, dataset=Cifar100(), model=MobileNet(), training=SGD, filter=SAMPLED),
+        replace(ATTACKED, data=Data(Cifar100(), EQUAL), model=MobileNet(), training=SGD, filter=SAMPLED),
         "100 clients, mobilenet (3,315,428), AGR-MM, FLANDERS on 500 parameters",
     ),
 }
@@ -195,7 +196,9 @@ def in_fresh_process(name: str, options: argparse.Namespace) -> Row:
 
 def measure(name: str, options: argparse.Namespace) -> Row:
     """Run a setting here."""
-    setting = replace({**SETTINGS, **ON_GPU}[name][0], rounds=options.rounds + 1, device=options.device)
+    chosen = {**SETTINGS, **ON_GPU}[name][0]
+    federation = replace(chosen.federation, rounds=options.rounds + 1)
+    setting = replace(chosen, federation=federation, run=Options(device=options.device))
     data, which = load(setting, options.data_dir)
     simulation = Simulation(setting, data)
     seconds, phases, accuracy = [], [], 0.0
@@ -218,10 +221,10 @@ def measure(name: str, options: argparse.Namespace) -> Row:
 def load(setting: Setting, data_dir: Path | None) -> tuple[Dataset, str]:
     """Return a setting's dataset, or random data of the same shape if its files are not here."""
     try:
-        data = setting.dataset.load(data_dir)
+        data = setting.data.dataset.load(data_dir)
         return data, data.name
     except (InputError, ImportError):
-        shape, classes = ((1, 28, 28), 10) if isinstance(setting.dataset, Mnist) else ((3, 32, 32), 100)
+        shape, classes = ((1, 28, 28), 10) if isinstance(setting.data.dataset, Mnist) else ((3, 32, 32), 100)
         rng = np.random.default_rng(0)
         centres = rng.standard_normal((classes, *shape), dtype=np.float32)
 
@@ -319,7 +322,7 @@ def write_data(root: Path, data_dir: Path | None) -> None:
     """Write the data of the MNIST setting and who holds what of it, as our own clients have it."""
     data, _ = load(MNIST, data_dir)
     rng = MNIST.streams()["data"]
-    rows = MNIST.partition.split(data.y_train, MNIST.num_clients, rng)
+    rows = EQUAL.split(data.y_train, MNIST.federation.num_clients, rng)
     kept = np.stack([PAPER.kept_examples(r, rng) for r in rows])
     for name in ("x_train", "y_train", "x_test", "y_test"):
         np.save(root / f"{name}.npy", getattr(data, name))

@@ -1,4 +1,4 @@
-"""Other libraries' versions of our rules, callable on plain `(m, d)` arrays.
+"""Other libraries' versions of our aggregators, callable on plain `(m, d)` arrays.
 
 Golden tests import from here: what a peer needs to run at all stays in this file.
 """

@@ -53,13 +53,13 @@ def close(found, expected, tolerance):
 
 @on_every_accelerator
 @pytest.mark.parametrize("name", list(AGGREGATORS))
-def test_rules_agree_with_numpy(name, convert, tolerance, models):
+def test_aggregators_agree_with_numpy(name, convert, tolerance, models):
     g, updates = models
     parameters = {"num_malicious": B} if "num_malicious" in AGGREGATORS.describe(name).parameters else {}
     for extra in [{}, {"weighted": True}] if "weighted" in AGGREGATORS.describe(name).parameters else [{}]:
-        rule = AGGREGATORS.make(name, **parameters, **extra)
-        expected = rule.aggregate(as_round(updates, g, np.asarray), np.random.default_rng(0))
-        found = rule.aggregate(as_round(updates, g, convert), np.random.default_rng(0))
+        aggregator = AGGREGATORS.make(name, **parameters, **extra)
+        expected = aggregator.aggregate(as_round(updates, g, np.asarray), np.random.default_rng(0))
+        found = aggregator.aggregate(as_round(updates, g, convert), np.random.default_rng(0))
         assert type(found) is type(convert(g))
         assert getattr(found, "device", None) == getattr(convert(g), "device", None)
         close(found, expected, tolerance)

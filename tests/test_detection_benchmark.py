@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from flanders.experiments.build import Datasets, make_simulation
-from flanders.experiments.spec import make
+from flanders.experiments.engine import Datasets, start
+from flanders.filters import Oracle
 from flanders.models import Layout
 from flanders.results.confusion import Confusion
-from flanders.results.run import Options, RunSpec
+from flanders.results.run import Options
 
 SCRIPT = Path(__file__).parent.parent / "benchmarks" / "detection.py"
 COLUMNS = (
@@ -124,8 +124,8 @@ def test_an_oracle_does_not_care_what_the_attackers_send(detection):
 
     def last_model(attack):
         run = detection.run_of(replace(cell, attack=attack), "keep-all", 0, 4)
-        told = RunSpec({**run.canonical, "filter": {"name": "oracle", "malicious": []}}, Options(device="cpu"))
-        simulation = make_simulation(told, datasets)
+        told = replace(run, setting=replace(run.setting, filter=Oracle(), run=Options(device="cpu")))
+        simulation = start(told, datasets)
         for _ in simulation.run():
             pass
         return simulation.model.numpy().tobytes(), told.id
@@ -143,9 +143,9 @@ def test_an_oracle_does_not_care_what_the_attackers_send(detection):
 )
 def test_the_published_opt_knows_the_tensors_of_each_model(detection, dataset, shape):
     cell = detection.Cell(dataset, "dirichlet-0.5", "opt-reference", 0.2, "fixed")
-    canonical = detection.run_of(cell, "auto", 0, 4).canonical
-    model = make("models", canonical["model"]).build(shape, 10)
-    assert sum(canonical["attack"]["layer_sizes"]) == Layout.of(model).flatten(model).numel()
+    setting = detection.run_of(cell, "auto", 0, 4).setting
+    model = setting.model.build(shape, 10)
+    assert sum(setting.threat.attack.layer_sizes) == Layout.of(model).flatten(model).numel()
 
 
 def test_every_point_of_the_grid_is_a_run(detection):
@@ -153,8 +153,8 @@ def test_every_point_of_the_grid_is_a_run(detection):
     found = list(detection.cells(options))
     assert len(found) == 1 + 2 * len(detection.ATTACKS_BY_NAME) - 1  # persistent ones do not rotate
     runs = [detection.run_of(cell, name, 0, 4) for cell in found for name in detection.FILTERS]
-    assert all(run.canonical["federation"]["clients"] == 50 for run in runs)
-    assert {run.canonical["attack"]["start"] for run in runs if run.canonical["attack"]} == {1, 3}
+    assert all(run.setting.federation.num_clients == 50 for run in runs)
+    assert {run.setting.threat.start for run in runs if run.setting.threat.exists} == {1, 3}
 
 
 def test_a_wrong_name_is_refused_with_a_guess(detection, capsys):

@@ -11,7 +11,7 @@ from functools import cache
 from importlib import metadata
 from typing import Any
 
-from flanders.catalog import AGGREGATORS, ATTACKS, FILTERS, PREAGGREGATORS
+from flanders.catalog import AGGREGATORS, ATTACKS, FILTERS, LOOKS, PREAGGREGATORS
 from flanders.checks import InputError, did_you_mean
 from flanders.data import DATASETS, PARTITIONS
 from flanders.extras import needing
@@ -36,6 +36,7 @@ _REGISTRIES: dict[str, Callable[[], AnyRegistry]] = {
     "attacks": lambda: ATTACKS,
     "data_poisons": _data_poisons,
     "filters": lambda: FILTERS,
+    "looks": lambda: LOOKS,
     "aggregators": lambda: AGGREGATORS,
     "preaggregators": lambda: PREAGGREGATORS,
     "datasets": lambda: DATASETS,

@@ -59,14 +59,14 @@ PAIRS = [
 @pytest.mark.parametrize("pair", [pytest.param(pair, id=name) for name, pair in PAIRS])
 @pytest.mark.parametrize(("m", "f"), [(7, 2), (12, 1), (25, 8)])
 @pytest.mark.parametrize("seed", range(3))
-def test_on_random_rows_our_rule_is_theirs(pair, m, f, seed) -> None:
+def test_on_random_rows_our_aggregator_is_theirs(pair, m, f, seed) -> None:
     rows = random_rows(seed, m)
     peer, ours = pair(f, m)
     np.testing.assert_allclose(ours(rows), peer(rows.copy()), rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize(
-    ("rule", "first"),
+    ("aggregator", "first"),
     [
         (FedAvg(), 4.0),
         (Median(), 4.0),
@@ -79,8 +79,8 @@ def test_on_random_rows_our_rule_is_theirs(pair, m, f, seed) -> None:
     ],
     ids=str,
 )
-def test_the_values_in_their_documentation_are_ours(rule, first) -> None:
-    np.testing.assert_allclose(rule(DOCUMENTED), [first, first + 1, first + 2], rtol=1e-8)
+def test_the_values_in_their_documentation_are_ours(aggregator, first) -> None:
+    np.testing.assert_allclose(aggregator(DOCUMENTED), [first, first + 1, first + 2], rtol=1e-8)
 
 
 def test_the_rows_of_nearest_neighbour_mixing_in_their_documentation_are_ours() -> None:
@@ -123,7 +123,7 @@ def test_their_centered_clipping_remembers_and_ours_does_not() -> None:
     assert np.array_equal(ours(rows), first)
 
 
-def test_one_nan_row_makes_their_rules_return_nan_which_is_why_ours_stand_behind_a_gate() -> None:
+def test_one_nan_row_makes_their_aggregators_return_nan_which_is_why_ours_stand_behind_a_gate() -> None:
     rows = random_rows(0, 9)
     rows[0] = np.nan
     for peer in (theirs.Median(), theirs.GeometricMedian(), theirs.CenteredClipping()):

@@ -58,7 +58,7 @@ PAIRS = [
 @pytest.mark.parametrize("pair", [pytest.param(pair, id=name) for name, pair in PAIRS])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(("m", "f"), [(7, 2), (12, 4), (25, 3)])
-def test_on_random_replies_our_rule_is_their_strategy(pair, m, f, dtype) -> None:
+def test_on_random_replies_our_aggregator_is_their_strategy(pair, m, f, dtype) -> None:
     rows, weights = random_rows(m, m, dtype)
     strategy, ours = pair(f, m)
     expected = flower_model(strategy, rows, weights)
@@ -66,7 +66,7 @@ def test_on_random_replies_our_rule_is_their_strategy(pair, m, f, dtype) -> None
 
 
 def one_by_one(contents, num_malicious_nodes, num_nodes_to_select):
-    """Choose as the Bulyan paper does, in the form that Flower's strategy takes a selection rule."""
+    """Choose as the Bulyan paper does, in the form that Flower's strategy takes a selection aggregator."""
     arrays = [next(iter(c.array_records.values())).to_numpy_ndarrays() for c in contents]
     distances = squared_distances(np.stack([np.concatenate(a) for a in arrays]))
     return [contents[i] for i in bulyan_rows(distances, num_malicious_nodes, num_nodes_to_select)]

@@ -1,4 +1,4 @@
-"""What every aggregation rule and pre-aggregator in the registries promises, whatever it does.
+"""What every aggregator and pre-aggregator in the registries promises, whatever it does.
 
 The cases come from the registries: a new entry is tested here without being named. The few tables below
 say where an entry differs by its nature.
@@ -26,7 +26,7 @@ NOT_ROBUST = {"fedavg"}
 ALWAYS_WEIGHTED = {"fedavg", "bucketing", "multi-krum-reference"}
 RANDOM = [("dnc", {"sample": 8}), ("bucketing", {})]
 
-M, B, D = 15, 3, 37  # 15 clients suit every rule's default of a fifth malicious, Bulyan's 4b + 3 too
+M, B, D = 15, 3, 37  # 15 clients suit every aggregator's default of a fifth malicious, Bulyan's 4b + 3 too
 
 
 def cases(*registries: Registry[Any], extra: list[tuple[str, dict[str, Any]]] = RANDOM) -> list[Any]:
@@ -73,10 +73,14 @@ def as_round(parts: dict[str, Any], to: Any = np.asarray, dtype: str = "float64"
     return Round(arrays.pop("updates"), parts.get("clients", ()), parts.get("weights"), **arrays)
 
 
-def apply(rule: Any, round_: Round, seed: int = 0) -> Any:
-    """Return the model of a rule, the rows of a pre-aggregator."""
+def apply(aggregator: Any, round_: Round, seed: int = 0) -> Any:
+    """Return the model of an aggregator, the rows of a pre-aggregator."""
     rng = np.random.default_rng(seed)
-    return rule.aggregate(round_, rng) if isinstance(rule, Aggregator) else rule.prepare(round_, rng).updates
+    return (
+        aggregator.aggregate(round_, rng)
+        if isinstance(aggregator, Aggregator)
+        else aggregator.prepare(round_, rng).updates
+    )
 
 
 def test_the_registered_names_are_these() -> None:
@@ -101,29 +105,31 @@ def test_the_registered_names_are_these() -> None:
 @each
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_result_is_the_same_kind_of_array_and_the_same_on_every_library(name, parameters, dtype, convert):
-    rule, parts = make(name, **parameters), numbers()
+    aggregator, parts = make(name, **parameters), numbers()
     round_ = as_round(parts, convert, dtype)
-    result = apply(rule, round_)
+    result = apply(aggregator, round_)
     assert type(result) is type(round_.updates)
     assert result.dtype == round_.updates.dtype
     assert array_api_compat.device(result) == array_api_compat.device(round_.updates)
     assert result.shape[-1] == D
     assert result.ndim == (1 if name in AGGREGATORS else 2)
-    exact = to_numpy(apply(rule, as_round(parts)))
+    exact = to_numpy(apply(aggregator, as_round(parts)))
     np.testing.assert_allclose(to_numpy(result), exact, rtol=0, atol=2e-6 if dtype == "float32" else 1e-12)
 
 
 @each
 @pytest.mark.parametrize("m", [M, 2 * M + 1])
 def test_the_order_in_which_clients_come_is_irrelevant(name, parameters, m):
-    rule, parts = make(name, **parameters), numbers(m)
+    aggregator, parts = make(name, **parameters), numbers(m)
     order = np.random.default_rng(5).permutation(m)
     shuffled = {**parts, "updates": parts["updates"][order], "weights": parts["weights"][order]}
     shuffled["clients"] = tuple(parts["clients"][i] for i in order)
-    if isinstance(rule, Aggregator):
-        np.testing.assert_allclose(apply(rule, as_round(shuffled)), apply(rule, as_round(parts)), atol=1e-12)
+    if isinstance(aggregator, Aggregator):
+        np.testing.assert_allclose(
+            apply(aggregator, as_round(shuffled)), apply(aggregator, as_round(parts)), atol=1e-12
+        )
         return
-    before, after = (rule.prepare(as_round(p), np.random.default_rng(0)) for p in (parts, shuffled))
+    before, after = (aggregator.prepare(as_round(p), np.random.default_rng(0)) for p in (parts, shuffled))
     assert set(before.clients) == set(after.clients)
     for client in before.clients:
         i, j = before.clients.index(client), after.clients.index(client)
@@ -148,10 +154,10 @@ def test_a_tie_does_not_fall_to_who_came_first(name, order):
 
 @each
 def test_the_input_is_left_as_it_was(name, parameters, convert):
-    rule, round_ = make(name, **parameters), as_round(numbers(), convert)
+    aggregator, round_ = make(name, **parameters), as_round(numbers(), convert)
     arrays = (round_.updates, round_.global_model, round_.root, round_.weights)
     before = [to_numpy(a).tobytes() for a in arrays]
-    apply(rule, round_)
+    apply(aggregator, round_)
     assert [to_numpy(a).tobytes() for a in arrays] == before
 
 
@@ -166,15 +172,15 @@ def test_the_model_shares_no_memory_with_the_input(name, parameters, m):
 
 @each
 def test_the_same_seed_gives_the_same_bytes(name, parameters):
-    rule, round_ = make(name, **parameters), as_round(numbers(), dtype="float32")
-    first, second = (apply(rule, round_, seed=3).tobytes() for _ in range(2))
+    aggregator, round_ = make(name, **parameters), as_round(numbers(), dtype="float32")
+    first, second = (apply(aggregator, round_, seed=3).tobytes() for _ in range(2))
     assert first == second
 
 
 @pytest.mark.parametrize(("name", "parameters"), RANDOM)
 def test_what_is_random_depends_on_the_seed(name, parameters):
-    rule, round_ = make(name, **parameters), as_round(numbers())
-    assert len({apply(rule, round_, seed=seed).tobytes() for seed in range(8)}) > 1
+    aggregator, round_ = make(name, **parameters), as_round(numbers())
+    assert len({apply(aggregator, round_, seed=seed).tobytes() for seed in range(8)}) > 1
 
 
 @pytest.mark.parametrize("name", [*AGGREGATORS, *PREAGGREGATORS])
@@ -188,13 +194,13 @@ def test_an_unknown_parameter_is_an_error_with_a_guess(name):
 
 @pytest.mark.parametrize("name", [*AGGREGATORS, *PREAGGREGATORS])
 def test_an_entry_is_a_frozen_dataclass_with_a_summary_that_knows_its_name(name):
-    rule = make(name)
-    assert rule == make(name)
-    assert hash(rule) == hash(make(name))
-    assert registry_of(name).name_of(rule) == name
+    aggregator = make(name)
+    assert aggregator == make(name)
+    assert hash(aggregator) == hash(make(name))
+    assert registry_of(name).name_of(aggregator) == name
     assert describe(name).summary.endswith((".", ")"))
     with pytest.raises(dataclasses.FrozenInstanceError):
-        rule.anything = 1
+        aggregator.anything = 1
 
 
 def bad_values(name: str) -> list[Any]:
@@ -214,16 +220,16 @@ def test_a_parameter_out_of_range_is_named_with_its_value(name, parameter, bad):
         make(name, **{parameter: bad})
 
 
-def smallest(rule: Any, d: int = 3) -> int:
-    """Return the least number of clients the rule accepts."""
+def smallest(aggregator: Any, d: int = 3) -> int:
+    """Return the least number of clients the aggregator accepts."""
     for m in range(1, 30):
         try:
-            apply(rule, as_round(numbers(m, d)))
+            apply(aggregator, as_round(numbers(m, d)))
         except InputError as error:
             assert str(m) in str(error), "the message must say how many there were"  # noqa: PT017
         else:
             return m
-    raise AssertionError(f"{rule} accepts no round of up to 29 clients")
+    raise AssertionError(f"{aggregator} accepts no round of up to 29 clients")
 
 
 AWKWARD = {
@@ -241,14 +247,14 @@ AWKWARD = {
 @pytest.mark.parametrize("content", list(AWKWARD))
 @pytest.mark.parametrize("size", ["usual", "smallest", "one parameter"])
 def test_finite_models_give_a_finite_one(name, parameters, content, size):
-    rule = make(name, **parameters)
-    m = smallest(rule) if size == "smallest" else M
+    aggregator = make(name, **parameters)
+    m = smallest(aggregator) if size == "smallest" else M
     d = 1 if size == "one parameter" else D
     rows = AWKWARD[content](np.random.default_rng(1), m, d).astype(np.float32)
     for start in (np.zeros(d), rows[-1]):
         for root in (np.ones(d), np.zeros(d), np.full(d, 1e30)):
             parts = {"updates": rows, "global_model": start, "root": root, "weights": np.arange(1.0, m + 1)}
-            assert np.all(np.isfinite(apply(rule, as_round(parts, dtype="float32"))))
+            assert np.all(np.isfinite(apply(aggregator, as_round(parts, dtype="float32"))))
 
 
 @each
@@ -267,18 +273,22 @@ def test_clients_that_agree_get_what_they_agree_on(name, parameters):
 @each
 @pytest.mark.parametrize("seed", range(3))
 def test_moving_everything_moves_the_result(name, parameters, seed):
-    rule, parts = make(name, **parameters), numbers(seed=seed)
+    aggregator, parts = make(name, **parameters), numbers(seed=seed)
     shift = 10 * np.random.default_rng(9).normal(size=D)
     moved = {**parts, "updates": parts["updates"] + shift, "global_model": parts["global_model"] + shift}
-    np.testing.assert_allclose(apply(rule, as_round(moved)), apply(rule, as_round(parts)) + shift, atol=1e-9)
+    np.testing.assert_allclose(
+        apply(aggregator, as_round(moved)), apply(aggregator, as_round(parts)) + shift, atol=1e-9
+    )
 
 
 @each
 @pytest.mark.parametrize("factor", [2.0**-20, -1.0, 3.0e6])
 def test_scaling_everything_scales_the_result(name, parameters, factor):
-    rule, parts = make(name, **parameters), numbers()
+    aggregator, parts = make(name, **parameters), numbers()
     scaled = {**parts, **{k: parts[k] * factor for k in ("updates", "global_model", "root")}}
-    np.testing.assert_allclose(apply(rule, as_round(scaled)), apply(rule, as_round(parts)) * factor, rtol=1e-7)
+    np.testing.assert_allclose(
+        apply(aggregator, as_round(scaled)), apply(aggregator, as_round(parts)) * factor, rtol=1e-7
+    )
 
 
 def poisoned(size: float, kind: str) -> tuple[dict[str, Any], np.ndarray]:
@@ -294,7 +304,7 @@ def poisoned(size: float, kind: str) -> tuple[dict[str, Any], np.ndarray]:
 @pytest.mark.parametrize(("name", "parameters"), [case for case in RULES if case.values[0] not in NOT_ROBUST])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("size", [1e3, 1e6, -1e6, 1e30])
-def test_a_fifth_of_malicious_clients_cannot_pull_a_robust_rule_away(name, parameters, size, dtype):
+def test_a_fifth_of_malicious_clients_cannot_pull_a_robust_aggregator_away(name, parameters, size, dtype):
     parts, honest = poisoned(size, "one camp")
     model = apply(make(name, **parameters), as_round(parts, dtype=dtype)).astype(np.float64)
     radius = np.linalg.norm(honest - honest.mean(axis=0), axis=1).max()
@@ -303,7 +313,7 @@ def test_a_fifth_of_malicious_clients_cannot_pull_a_robust_rule_away(name, param
 
 @pytest.mark.parametrize("name", ["median", "trimmed-mean", "mean-around-median", "krum", "multi-krum", "bulyan"])
 @pytest.mark.parametrize("kind", ["one camp", "scattered"])
-def test_rules_that_pick_values_stay_in_the_honest_range(name, kind):
+def test_aggregators_that_pick_values_stay_in_the_honest_range(name, kind):
     parts, honest = poisoned(1e6, kind)
     model = apply(make(name), as_round(parts))
     assert np.all(model >= honest.min(axis=0) - 1e-12)
@@ -311,7 +321,7 @@ def test_rules_that_pick_values_stay_in_the_honest_range(name, kind):
 
 
 @pytest.mark.parametrize("name", ["multi-krum", "dnc", "mean-around-median"])
-def test_rules_that_drop_as_many_as_are_malicious_return_the_honest_mean(name):
+def test_aggregators_that_drop_as_many_as_are_malicious_return_the_honest_mean(name):
     parts, honest = poisoned(1e6, "one camp")
     np.testing.assert_allclose(apply(make(name), as_round(parts)), honest.mean(axis=0), atol=1e-9)
 
@@ -352,9 +362,9 @@ enter the average, not the choice."""
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=9), st.integers(0, 2**32))
 def test_a_weight_of_n_is_the_client_n_times(name, counts, seed):
     rows = np.random.default_rng(seed).normal(size=(len(counts), 3))
-    rule = make(name, **REPEATABLE[name])
-    repeated = rule(np.repeat(rows, counts, axis=0))
-    np.testing.assert_allclose(rule(rows, np.array(counts)), repeated, atol=1e-9)
+    aggregator = make(name, **REPEATABLE[name])
+    repeated = aggregator(np.repeat(rows, counts, axis=0))
+    np.testing.assert_allclose(aggregator(rows, np.array(counts)), repeated, atol=1e-9)
 
 
 @given(st.lists(st.integers(1, 5), min_size=3, max_size=9), st.integers(0, 2**32), st.data())
@@ -373,14 +383,14 @@ def test_a_weight_of_n_is_the_client_n_times_in_the_trimmed_mean_where_the_cut_f
 @pytest.mark.parametrize("name", ["fedavg", "median", "geometric-median", "centered-clipping"])
 def test_a_client_without_weight_is_not_there(name):
     rows = np.random.default_rng(6).normal(size=(6, 4))
-    rule = make(name, **REPEATABLE[name])
-    with_it = rule(np.concatenate([rows, np.full((1, 4), 1e3)]), np.array([3, 1, 2, 2, 1, 3, 0]))
-    np.testing.assert_allclose(with_it, rule(rows, np.array([3, 1, 2, 2, 1, 3])), atol=1e-9)
+    aggregator = make(name, **REPEATABLE[name])
+    with_it = aggregator(np.concatenate([rows, np.full((1, 4), 1e3)]), np.array([3, 1, 2, 2, 1, 3, 0]))
+    np.testing.assert_allclose(with_it, aggregator(rows, np.array([3, 1, 2, 2, 1, 3])), atol=1e-9)
 
 
 @pytest.mark.parametrize("name", [*AGGREGATORS, *PREAGGREGATORS])
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e160])
-def test_rows_that_no_rule_can_use_are_named_where_it_is_called_by_itself(name, bad, convert):
+def test_rows_that_no_aggregator_can_use_are_named_where_it_is_called_by_itself(name, bad, convert):
     rows = numbers()["updates"]
     rows[3, 5] = rows[9, 0] = bad
     with pytest.raises(InputError, match=r"needs finite rows .* are not: 3, 9\. Leave them out, or let Defense"):
@@ -395,17 +405,17 @@ def test_the_rows_of_a_pre_aggregator_share_no_memory_with_the_input(name):
 
 @pytest.mark.parametrize("first", list(PREAGGREGATORS))
 @pytest.mark.parametrize("then", list(AGGREGATORS))
-def test_every_pre_aggregator_composes_with_every_rule(first, then):
+def test_every_pre_aggregator_composes_with_every_aggregator(first, then):
     parts = numbers(32)  # 16 buckets of 2: enough for Bulyan with three malicious
-    rule = make(then, **({"num_malicious": 3} if then == "bulyan" else {}))
-    chain = make(first) | rule
+    aggregator = make(then, **({"num_malicious": 3} if then == "bulyan" else {}))
+    chain = make(first) | aggregator
     prepared = make(first).prepare(as_round(parts), np.random.default_rng(0))
     model = chain.aggregate(as_round(parts), np.random.default_rng(0))
-    # The rule draws on after the pre-aggregator; with 37 parameters DnC looks at all and draws nothing.
-    assert model.tobytes() == rule.aggregate(prepared, np.random.default_rng(1)).tobytes()
+    # The aggregator draws on after the pre-aggregator; with 37 parameters DnC looks at all and draws nothing.
+    assert model.tobytes() == aggregator.aggregate(prepared, np.random.default_rng(1)).tobytes()
 
 
-def test_pre_aggregators_chain_from_the_right_and_take_only_rules():
+def test_pre_aggregators_chain_from_the_right_and_take_only_aggregators():
     chain = make("norm-clipping", radius=1.0) | (make("nnm", num_malicious=1) | make("median"))
     assert np.linalg.norm(chain(np.array([[0.0, 0.5], [0.5, 0.0], [300.0, 400.0]]))) <= 1.0
     with pytest.raises(TypeError):

@@ -102,12 +102,15 @@ def test_a_huge_value_whose_weight_is_just_cut_does_not_get_in_by_rounding(dtype
 @pytest.mark.parametrize("m", [1, 2, 3, 4])
 def test_trimming_everyone_is_an_error_that_says_how_far_to_go(m) -> None:
     rows, most = np.ones((m, 2)), (m - 1) // 2
-    for rule, parameter in ((TrimmedMean(trim=2), "trim"), (MeanAroundMedian(num_malicious=2), "num_malicious")):
+    for aggregator, parameter in (
+        (TrimmedMean(trim=2), "trim"),
+        (MeanAroundMedian(num_malicious=2), "num_malicious"),
+    ):
         with pytest.raises(InputError) as caught:
-            rule(rows)
+            aggregator(rows)
         assert f"{parameter}=2) needs more than 4 updates, got {m}" in str(caught.value)
         assert f"Lower `{parameter}` to at most {most}" in str(caught.value)
-        assert np.array_equal(type(rule)(most)(rows), np.ones(2))  # the advice works
+        assert np.array_equal(type(aggregator)(most)(rows), np.ones(2))  # the advice works
 
 
 def second_half_of_bulyan(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -115,7 +118,7 @@ def second_half_of_bulyan(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("rule", "m", "share"),
+    ("aggregator", "m", "share"),
     [
         (FedAvg(), 100, 0.1),
         (Median(), 100, 0.1),
@@ -127,13 +130,13 @@ def second_half_of_bulyan(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
     ],
     ids=str,
 )
-def test_extra_memory_is_a_fraction_of_the_matrix(rule, m, share) -> None:
+def test_extra_memory_is_a_fraction_of_the_matrix(aggregator, m, share) -> None:
     rows = np.random.default_rng(0).random((m, 200_000), dtype=np.float32)
     weights = 1.0 + np.arange(m) % 3
-    rule(rows[:, :10], weights)  # what is imported and cached on the first call does not count
+    aggregator(rows[:, :10], weights)  # what is imported and cached on the first call does not count
     tracemalloc.start()
     try:
-        rule(rows, weights)
+        aggregator(rows, weights)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -58,35 +58,39 @@ def test_bulyan_bounds_each_parameter_where_multi_krum_does_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "needs", "most"),
+    ("aggregator", "needs", "most"),
     [
         (Krum(num_malicious=3), "more than 2b + 2 = 8 updates, got 8", 2),
         (MultiKrum(num_malicious=3), "more than 2b + 2 = 8 updates, got 8", 2),
         (Bulyan(num_malicious=3), "at least 4b + 3 = 15 updates, got 8", 1),
     ],
 )
-def test_too_few_clients_is_an_error_that_says_how_far_to_go(rule, needs, most) -> None:
+def test_too_few_clients_is_an_error_that_says_how_far_to_go(aggregator, needs, most) -> None:
     rows = np.random.default_rng(0).normal(size=(8, 2))
     with pytest.raises(InputError) as caught:
-        rule(rows)
-    name = type(rule).__name__
+        aggregator(rows)
+    name = type(aggregator).__name__
     assert str(caught.value).startswith(f"{name}(num_malicious=3) needs {needs}.")
     assert f"Lower `num_malicious` to at most {most}" in str(caught.value)
-    assert type(rule)(num_malicious=most)(rows) is not None  # the advice works
+    assert type(aggregator)(num_malicious=most)(rows) is not None  # the advice works
     with pytest.raises(InputError):
-        type(rule)(num_malicious=most + 1)(rows)
+        type(aggregator)(num_malicious=most + 1)(rows)
 
 
 @pytest.mark.parametrize("m", range(1, 40))
 def test_the_family_accepts_exactly_the_rounds_its_proofs_cover(m) -> None:
     rows = np.random.default_rng(m).normal(size=(m, 2))
     for b in range(0, 12):
-        for rule, holds in ((Krum(b), m > 2 * b + 2), (MultiKrum(b), m > 2 * b + 2), (Bulyan(b), m >= 4 * b + 3)):
+        for aggregator, holds in (
+            (Krum(b), m > 2 * b + 2),
+            (MultiKrum(b), m > 2 * b + 2),
+            (Bulyan(b), m >= 4 * b + 3),
+        ):
             if holds:
-                assert rule(rows).shape == (2,)
+                assert aggregator(rows).shape == (2,)
             else:
                 with pytest.raises(InputError):
-                    rule(rows)
+                    aggregator(rows)
 
 
 def test_keeping_more_models_than_there_are_is_an_error() -> None:

@@ -13,7 +13,6 @@ import pytest
 from flanders.checks import InputError
 from flanders.data import FlowerPartition
 from flanders.experiments import parse_spec
-from flanders.experiments.build import make_setting
 
 LABELS = np.random.default_rng(0).permutation(np.repeat(np.arange(10), 300))
 
@@ -276,7 +275,7 @@ def test_a_spec_chooses_the_partitioner_and_a_list_of_options_is_an_axis():
     options = ["alpha = 0.1", "alpha = 1, self_balancing = true"]
     """
     runs = parse_spec(tomllib.loads(text), (), "mine.toml")
-    assert [make_setting(run).partition for run in runs] == [
+    assert [run.setting.data.partition for run in runs] == [
         FlowerPartition("DirichletPartitioner", "alpha = 0.1"),
         FlowerPartition("DirichletPartitioner", "alpha = 1, self_balancing = true"),
     ]

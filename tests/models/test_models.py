@@ -33,7 +33,7 @@ def build(name, input_shape=None, num_classes=10, seed=0):
 )
 def test_the_papers_models_have_the_papers_sizes(name, shape, classes, parameters, buffers):
     module = build(name, shape, classes)
-    assert sum(tensor_sizes(module)) == parameters
+    assert sum(tensor_sizes(module).values()) == parameters
     assert Layout.of(module).size == parameters
     assert Layout.of(module, parameters=False, buffers=True).size == buffers
     assert Layout.of(module, buffers=True).size == parameters + buffers

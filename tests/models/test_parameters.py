@@ -30,7 +30,7 @@ def test_the_order_is_that_of_the_parameters_then_of_the_buffers():
     assert layout.names == (*dict(net.named_parameters()), *dict(net.named_buffers()))
     expected = [t.detach().flatten().float() for t in (*net.parameters(), *net.buffers())]
     assert torch.equal(layout.flatten(net), torch.cat(expected))
-    assert tensor_sizes(net) == tuple(p.numel() for p in net.parameters())
+    assert tensor_sizes(net) == {name: p.numel() for name, p in net.named_parameters()}
 
 
 def test_unflattened_parameters_are_views_and_counters_stay_whole():

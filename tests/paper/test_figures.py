@@ -8,7 +8,7 @@ from flanders.results.store import Store
 SMALL = [
     "--set", 'data={dataset="synthetic", partition="iid"}',
     "--set", 'model="logistic"',
-    "--set", "federation.clients=15",
+    "--set", "federation.num_clients=15",
     "--set", "federation.rounds=4",
     "--seeds", "2", "--device", "cpu",
 ]  # fmt: skip

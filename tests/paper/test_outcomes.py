@@ -1,33 +1,19 @@
 from __future__ import annotations
 
-from types import SimpleNamespace
-
-import numpy as np
 import pytest
 
 from flanders.experiments.spec import parse_spec
 from flanders.paper.outcomes import read_curves, read_outcomes
 from flanders.results.store import Store
+from round_records import round_record
 
-MALICIOUS = np.array([True, True, False, False])
+MALICIOUS = [True, True, False, False]
 
 
 def a_round(number, accuracy, kept):
-    return SimpleNamespace(
-        number=number,
-        accuracy=accuracy,
-        loss=1.0,
-        attack_success=float("nan"),
-        threshold=0.5,
-        seconds={"train": 1.0, "attack": 0.5, "filter": 0.25, "aggregate": 0.0, "evaluate": 0.25},
-        clients=(0, 1, 2, 3),
-        malicious=MALICIOUS,
-        kept=np.array(kept, dtype=bool),
-        scores=None,
-        probabilities=None,
-        unusable=(),
-        note="",
-        reasons={},
+    seconds = {"train": 1.0, "attack": 0.5, "filter": 0.25, "aggregate": 0.0, "evaluate": 0.25}
+    return round_record(
+        number, range(4), kept=kept, malicious=MALICIOUS, accuracy=accuracy, loss=1.0, seconds=seconds
     )
 
 
@@ -35,9 +21,9 @@ def a_round(number, accuracy, kept):
 def results(tmp_path):
     """One run of four rounds, and one that is not done."""
     path = tmp_path / "results.sqlite"
-    done, begun = parse_spec({"federation": {"clients": 4, "rounds": 4, "seed": [0, 1]}})
+    done, begun = parse_spec({"federation": {"num_clients": 4, "rounds": 4, "seed": [0, 1]}})
     with Store(path) as store:
-        ids = store.add([done, begun], {})
+        ids = store.add([done.spec, begun.spec], {})
         store.claim(ids)
         store.write_round(done.id, a_round(1, 0.9, [1, 1, 0, 0]))
         store.write_round(done.id, a_round(2, 0.8, [1, 1, 0, 0]))

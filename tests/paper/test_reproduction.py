@@ -12,7 +12,7 @@ from flanders.results.store import Store
 SMALL = [
     "--set", 'data={dataset="synthetic", partition="iid"}',
     "--set", 'model="logistic"',
-    "--set", "federation.clients=10",
+    "--set", "federation.num_clients=10",
     "--set", "federation.rounds=4",
 ]  # fmt: skip
 ASKED = ["tab:pr-20", "--dataset", "mnist", "--where", "attack=gauss", "--where", "filter=flanders,persistence"]

@@ -52,7 +52,7 @@ def test_without_malicious_clients_the_attack_makes_no_difference():
 
 def test_the_first_seed_of_everything_is_run_before_the_second():
     found = runs(REFERENCE, [cell(), cell(filter="flanders")], [0, 1])
-    assert [run.canonical["federation"]["seed"] for run in found] == [0, 0, 1, 1]
+    assert [run.setting.federation.seed for run in found] == [0, 0, 1, 1]
 
 
 def test_the_reference_is_set_as_the_published_code_is():
@@ -69,23 +69,23 @@ def test_the_reference_is_set_as_the_published_code_is():
         "shuffle": False,
         "validation_fraction": 0.2,
     }
-    assert c["attack"]["name"] == "opt-reference"
-    assert (c["attack"]["start"], c["attack"]["rotating"]) == (3, True)
-    assert sum(c["attack"]["layer_sizes"]) == 242_762
-    assert (c["filter"]["method"], c["filter"]["keep"]) == ("reference", 80)
-    assert c["aggregator"]["informed"] is True
+    assert c["threat"]["attack"]["name"] == "opt-reference"
+    assert (c["threat"]["start"], c["threat"]["rotating"]) == (3, True)
+    assert sum(c["threat"]["attack"]["layer_sizes"]) == 242_762
+    assert (c["filter"]["name"], c["filter"]["keep"]) == ("flanders-reference", 80)
+    assert c["informed"] is True
     assert c["aggregator"]["keep"] == 10
 
 
-def test_alone_the_references_rules_know_b_and_its_dnc_is_the_average():
-    krum = REFERENCE.run(cell(aggregator="multikrum", malicious_ratio="0.8"), 0).canonical["aggregator"]
-    assert (krum["num_malicious"], krum["keep"]) == (80, 3)
-    assert "informed" not in krum
+def test_alone_the_references_aggregators_know_b_and_its_dnc_is_the_average():
+    setting = REFERENCE.run(cell(aggregator="multikrum", malicious_ratio="0.8"), 0).setting
+    assert (setting.aggregator.num_malicious, setting.aggregator.keep) == (80, 3)
+    assert not setting.informed
     assert REFERENCE.run(cell(aggregator="dnc"), 0).id == REFERENCE.run(cell(), 0).id
 
 
 @pytest.mark.parametrize(
-    ("rule", "filter_", "ratio", "told"),
+    ("aggregator", "filter_", "ratio", "told"),
     [
         ("multikrum", "none", "0.2", 20),
         ("multikrum", "none", "0.8", 48),  # 100 > 2 * 48 + 2
@@ -96,38 +96,38 @@ def test_alone_the_references_rules_know_b_and_its_dnc_is_the_average():
         ("bulyan", "flanders", "0", 0),
     ],
 )
-def test_the_textbooks_rules_are_told_b_or_the_most_they_can_bear(rule, filter_, ratio, told):
+def test_the_textbooks_aggregators_are_told_b_or_the_most_they_withstand(aggregator, filter_, ratio, told):
     attack = "none" if ratio == "0" else "lie"
-    run = TEXTBOOK.run(cell(attack=attack, aggregator=rule, filter=filter_, malicious_ratio=ratio), 0)
-    assert run.canonical["aggregator"]["num_malicious"] == told
+    run = TEXTBOOK.run(cell(attack=attack, aggregator=aggregator, filter=filter_, malicious_ratio=ratio), 0)
+    assert run.setting.aggregator.num_malicious == told
 
 
-def test_the_textbook_tells_no_rule_the_truth():
+def test_the_textbook_tells_no_aggregator_the_truth():
     for table in read_tables(TABLES):
         for each in table.cells:
             run = TEXTBOOK.run(each, 0) if "textbook" in table.variants else None
-            assert run is None or "informed" not in run.canonical["aggregator"]
+            assert run is None or not run.setting.informed
 
 
 def test_the_adaptive_tables_have_five_of_twenty_clients_malicious():
     (table,) = read_tables(["tab:omn-adaptive"])
     for each in table.cells:
-        c = REFERENCE.run(each, 0).canonical
-        assert (c["federation"]["clients"], c["federation"]["rounds"]) == (20, 20)
-        assert c["attack"]["fraction"] == 0.25
-        assert c["filter"]["keep"] == (20 if each.filter == "none" else 15)
+        s = REFERENCE.run(each, 0).setting
+        assert (s.federation.num_clients, s.federation.rounds) == (20, 20)
+        assert s.threat.fraction == 0.25
+        assert s.filter.keep == (20 if each.filter == "none" else 15)
 
 
 def test_client_selection_keeps_all_but_the_two_malicious_and_at_least_one():
     (table,) = read_tables(["tab:random-client-selection"])
-    found = [REFERENCE.run(each, 0).canonical for each in table.cells]
-    assert [c["federation"]["per_round"] for c in found] == [2, 5, 10]
-    assert [c["filter"]["keep"] for c in found] == [1, 3, 8]
+    found = [REFERENCE.run(each, 0).setting for each in table.cells]
+    assert [s.federation.clients_per_round for s in found] == [2, 5, 10]
+    assert [s.filter.keep for s in found] == [1, 3, 8]
 
 
 def test_overrides_change_every_run():
     run = REFERENCE.run(cell(), 0, ["federation.rounds=3"])
-    assert run.canonical["federation"]["rounds"] == 3
+    assert run.setting.federation.rounds == 3
 
 
 def test_merging_goes_down_into_tables_and_changes_neither():

@@ -114,3 +114,13 @@ def test_two_ways_to_attack_are_both_named(run):
     flip = {"name": "label-flip"}
     compared = ComparedRuns([run(attack=LIE, data_poison=flip), run(data_poison=flip, fraction=0.25)])
     assert [compared.attack(i) for i in (0, 1)] == ["lie + label-flip 80%", "label-flip 25%"]
+
+
+def test_a_part_of_a_filter_that_is_chosen_by_name_stands_beside_it(run):
+    looks = [{"name": "everything"}, {"name": "sample", "size": 5}, {"name": "sample", "size": 9}]
+    compared = ComparedRuns([run(filter={**FLANDERS, "look": look}) for look in looks])
+    assert [compared.defence(i) for i in range(3)] == [
+        "flanders (look everything) + fedavg",
+        "flanders (look sample, look size 5) + fedavg",
+        "flanders (look sample, look size 9) + fedavg",
+    ]

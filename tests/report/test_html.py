@@ -14,7 +14,7 @@ from flanders.checks import InputError
 from flanders.record import ClientRecord, Fate
 from flanders.report import write_html
 from flanders.report.html import script_json
-from flanders.report.payload import build_payload, number, share_cells
+from flanders.report.payload import build_payload, json_number, share_cells
 from flanders.report.run_data import YES, read_results
 from round_records import round_record
 
@@ -72,7 +72,7 @@ def test_the_page_holds_the_results(page, results):
     np.testing.assert_array_equal(unpacked(fields["malicious"], (20, 6)) == YES, run.malicious)
     np.testing.assert_allclose(unpacked(fields["score"], (20, 6)), run.score, rtol=1e-6)
     np.testing.assert_allclose(shown["threshold"][1:], run.threshold[1:], rtol=1e-3)
-    assert shown["detection"]["recall"] == number(run.detection.recall)
+    assert shown["detection"]["recall"] == json_number(run.detection.recall)
     assert data["left_out"] == ""
 
 
@@ -100,7 +100,7 @@ def test_braces_in_names_are_no_template(write, make_spec, tmp_path):
 
 
 def test_numbers_keep_four_digits_and_json():
-    assert [number(x) for x in (0.123456, 12345.6, 3.0, float("nan"), float("inf"))] == [
+    assert [json_number(x) for x in (0.123456, 12345.6, 3.0, float("nan"), float("inf"))] == [
         0.1235,
         12350,
         3,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 
 from flanders.record import Fate
 from flanders.report.run_details import read_run_details
-from flanders.report.text import CLIENTS_SHOWN, print_results, print_run
+from flanders.report.text import CLIENTS_SHOWN, print_results, print_run, print_table
 from flanders.results.summary import read_summaries
 from round_records import round_record
 
@@ -104,6 +105,17 @@ def test_a_run_whose_clients_were_all_kept_has_no_second_table(write, make_spec,
 def test_caught_and_missed_are_not_known_in_a_live_federation(path):
     run = read_run_details(path, read_summaries(path)[0].id)
     assert {(row.caught, row.missed) for row in run.rounds} == {(None, None)}
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_a_terminal_shows_a_table_with_and_without_rich(monkeypatch, capsys, installed):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    if not installed:
+        monkeypatch.setitem(sys.modules, "rich", None)
+    print_table([["[0, 1]", "2"]], ["seeds", "runs"])
+    out = capsys.readouterr().out
+    assert "seeds" in out
+    assert "[0, 1]" in out
 
 
 def _printed(print_, *arguments, capsys, **options):

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import sqlite3
 import subprocess
 import sys
@@ -236,16 +235,6 @@ def test_a_run_entered_twice_is_one_run_with_the_newest_options(opened, ids, res
 def test_what_sqlite_complains_about_is_explained(results, message, meaning):
     with pytest.raises(ResultsError, match=meaning), schema.explained(results):
         raise sqlite3.OperationalError(message)
-
-
-def test_a_full_disk_under_a_checkpoint_leaves_the_last_round_whole(opened, ids, monkeypatch):
-    opened.claim(ids)
-    opened.write_round(ids[0], record(1), state={"round": 1})
-    full = OSError(28, "No space left on device")
-    monkeypatch.setattr(os, "fsync", lambda file: (_ for _ in ()).throw(full))
-    with pytest.raises(ResultsError, match=r"The disk is full.*flanders resume"):
-        opened.write_round(ids[0], record(2), state={"round": 2})
-    assert opened.read_checkpoint(ids[0]) == {"round": 1}
 
 
 def test_a_database_that_is_full_ends_with_what_was_saved_before(opened, ids, results):

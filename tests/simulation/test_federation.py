@@ -16,8 +16,9 @@ from flanders.attacks import Attack, BlindSpot, Gauss, Mar, SignFlip, Static
 from flanders.catalog import ATTACKS
 from flanders.checks import InputError
 from flanders.data import Dirichlet, Iid, Synthetic, from_arrays
-from flanders.filters import DistanceToGlobal, Flanders, FLDetector, KeepAll, Oracle, Persistence
+from flanders.filters import DistanceToGlobal, Flanders, FLDetector, KeepAll, Oracle, Persistence, Sample
 from flanders.models import Logistic, Mlp4, ModelSpec
+from flanders.published.flanders import FlandersReference
 from flanders.record import Fate
 from flanders.simulation import Federation, Simulation, Training, summary
 from flanders.simulation.federation import averaged
@@ -132,7 +133,7 @@ def test_sybils_have_new_ids_in_every_poisoned_round_and_nothing_else_changes():
     given = {"rotating": False, "clients_per_round": 8, "start": 2, "rounds": 6}
     sybils = list(Simulation(attacked(spy, sybils=True, **given)).run())
     plain = list(Simulation(attacked(plain_spy, **given)).run())
-    new = [c for r in sybils for c, bad in zip(r.clients, r.malicious, strict=True) if bad]
+    new = [c for r in sybils for c, bad in zip(r.ids, r.malicious, strict=True) if bad]
     assert len(new) == sum(int(r.malicious.sum()) for r in plain) > 6
     assert len(set(new)) == len(new)
     assert min(new) >= 10
@@ -170,7 +171,7 @@ def test_only_selected_clients_of_the_attacker_poison():
 
 def test_an_omniscient_attacker_sees_every_model_sorted_by_client():
     spy = Spy()
-    simulation = Simulation(attacked(spy, rounds=2, filter=Flanders(keep=0.7, sample=5)))
+    simulation = Simulation(attacked(spy, rounds=2, filter=Flanders(keep=0.7, look=Sample(5))))
     records = list(simulation.run())
     for view, record in zip(spy.seen, records, strict=True):
         ids = np.array(record.ids)
@@ -185,7 +186,7 @@ def test_an_omniscient_attacker_sees_every_model_sorted_by_client():
 
 def test_an_attacker_that_is_not_omniscient_sees_only_its_own():
     spy = Spy()
-    list(Simulation(attacked(spy, rounds=1, omniscient=False, filter=Flanders(keep=0.7, sample=5))).run())
+    list(Simulation(attacked(spy, rounds=1, omniscient=False, filter=Flanders(keep=0.7, look=Sample(5)))).run())
     (view,) = spy.seen
     assert view.benign is None
     assert view.benign_clients == ()
@@ -363,12 +364,12 @@ def test_another_chunk_size_gives_the_same_decisions(other):
 
 RESUMED = {
     "flanders, gauss": (Flanders(keep=0.7), Gauss()),
-    "flanders sampled, mar": (Flanders(keep=0.7, sample=10), Mar()),
+    "flanders sampled, mar": (Flanders(keep=0.7, look=Sample(10)), Mar()),
     "flanders reference, opt-reference": (
-        Flanders(keep=0.7, method="reference", sample=10, iterations=5),
+        FlandersReference(keep=0.7, sample=10, iterations=5),
         ATTACKS.make("opt-reference"),
     ),
-    "flanders redrawn, blind spot": (Flanders(keep=0.7, sample=10, redraw=True), BlindSpot()),
+    "flanders redrawn, blind spot": (Flanders(keep=0.7, look=Sample(10, redraw=True)), BlindSpot()),
     "flanders by threshold, budget": (Flanders(threshold=0.9, window=3), ATTACKS.make("budget")),
     "fldetector, static": (FLDetector(), Static()),
     "persistence, agr": (Persistence(keep=0.7), ATTACKS.make("agr-min-max")),

@@ -5,26 +5,20 @@ import math
 import numpy as np
 import pytest
 
-from flanders.simulation import Confusion, RoundRecord, auc, confusion, summary
+from flanders.simulation import Confusion, auc, confusion, summary
+from round_records import round_record
 
 
 def record(number, malicious, kept, scores=None, accuracy=0.5):
-    m = len(malicious)
-    values = np.full(m, np.nan) if scores is None else np.array(scores, dtype=float)
-    return RoundRecord(
-        number=number,
+    return round_record(
+        number,
+        range(len(malicious)),
+        kept=kept,
+        malicious=[bool(bad) for bad in malicious],
+        score=scores,
         accuracy=accuracy,
         loss=1.0,
-        attack_success=math.nan,
         seconds={"train": 1.0, "attack": 0.5, "filter": 0.25, "aggregate": 0.0, "evaluate": 0.25},
-        clients=tuple(range(m)),
-        malicious=np.array(malicious, dtype=bool),
-        kept=np.array(kept, dtype=bool),
-        scores=values,
-        probabilities=None,
-        threshold=math.nan,
-        unusable=(),
-        note="",
     )
 
 

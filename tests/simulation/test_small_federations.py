@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flanders.experiments.build import Datasets, make_setting
+from flanders.experiments.engine import Datasets
 from flanders.experiments.spec import resolve
 from flanders.simulation import Simulation
 
@@ -15,13 +15,12 @@ def dropped(clients, seed, attack=None, fraction=0.4, start=1):
     point = {
         "data": {"dataset": "digits", "partition": "dirichlet", "alpha": 0.5},
         "training": {"optimizer": "adam", "learning_rate": 0.01},
-        "federation": {"clients": clients, "rounds": 15, "seed": seed},
-        "filter": "flanders",
+        "federation": {"num_clients": clients, "rounds": 15, "seed": seed},
     }
     if attack is not None:
-        point["attack"] = {"name": attack, "fraction": fraction, "start": start, "rotating": False}
+        point["threat"] = {"attack": attack, "fraction": fraction, "start": start, "rotating": False}
     spec = resolve(point)
-    records = list(Simulation(make_setting(spec), Datasets().of(spec)).run())[2:]
+    records = list(Simulation(spec.setting, Datasets().of(spec)).run())[2:]
     kept, bad = (np.concatenate([getattr(r, name) for r in records]) for name in ("kept", "malicious"))
     return ~kept[~bad], ~kept[bad]
 

@@ -6,29 +6,31 @@ import os
 
 import pytest
 
-from flanders.experiments.build import Datasets, make_simulation
+from flanders.experiments.engine import Datasets, start
+from flanders.filters import FLDetector
+from flanders.results.spec_keys import attack_name
 from flanders.simulation import auc, confusion
-from flanders.studies.grids import STUDIES, runs_of
+from flanders.studies.grids import runs_of
+from flanders.studies.questions import STUDIES
 
 
 def play(run):
-    records = list(make_simulation(run, Datasets()).run())
-    start = (run.canonical["attack"] or run.canonical["poison"])["start"]
-    return auc(records, start), confusion(records, start + 10)
+    records = list(start(run, Datasets()).run())
+    first = run.setting.threat.start
+    return auc(records, first), confusion(records, first + 10)
 
 
 def chosen(rotating, attack, *, dataset="digits", overrides=()):
     """The study's run of FLDetector with these clients and this attack."""
     for run in runs_of(STUDIES["fldetector"], dataset=dataset, overrides=overrides):
-        c = run.canonical
-        malice = c["attack"] or c["poison"]
-        mine = c["filter"]["name"] == "fldetector" and c["training"]["optimizer"] == "sgd"
-        if mine and malice["rotating"] == rotating and malice["name"] == attack:
+        s = run.setting
+        mine = isinstance(s.filter, FLDetector) and s.training.optimizer == "sgd"
+        if mine and s.threat.rotating == rotating and attack_name(run.canonical) == attack:
             return run
     raise LookupError(attack)
 
 
-SMALL = ("federation.clients=40", "federation.rounds=40")
+SMALL = ("federation.num_clients=40", "federation.rounds=40")
 
 
 @pytest.mark.parametrize("attack", ["opt-trmean", "opt", "dba"])

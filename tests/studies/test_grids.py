@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from flanders import InputError, cli
-from flanders.studies.grids import CONTROLS, PREDICTABILITY, STUDIES, find, layer_sizes, read_spec, runs_of
-
-
-def test_the_command_line_offers_all_studies():
-    assert set(cli.STUDIES) == {PREDICTABILITY.name, *STUDIES}
-    assert all(find(name).name == name for name in cli.STUDIES)
+from flanders import ATTACKS, InputError
+from flanders.studies.grids import CONTROLS, runs_of
+from flanders.studies.questions import STUDIES, find
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -23,8 +19,8 @@ def test_every_study_varies_what_it_says_and_keeps_the_controls_beside_it(name):
     assert len({study.point(run.canonical) for run in varied}) >= 4
     for run in varied:
         if "keep" in run.canonical["filter"] and name != "fldetector":
-            b = round(run.canonical["attack"]["fraction"] * 30)
-            assert run.canonical["filter"]["keep"] == 30 - b
+            b = round(run.setting.threat.fraction * 30)
+            assert run.setting.filter.keep == 30 - b
 
 
 def test_studies_share_their_controls_so_that_these_are_run_once():
@@ -34,28 +30,20 @@ def test_studies_share_their_controls_so_that_these_are_run_once():
 
 def test_seeds_rounds_and_attacks_can_be_chosen():
     runs = runs_of(STUDIES["refit"], seeds=2, attacks=["ipm"], overrides=["federation.rounds=4"])
-    assert {run.canonical["federation"]["seed"] for run in runs} == {0, 1}
-    assert {run.canonical["attack"]["name"] for run in runs} == {"ipm"}
-    assert {run.canonical["federation"]["rounds"] for run in runs} == {4}
+    assert {run.setting.federation.seed for run in runs} == {0, 1}
+    assert {run.setting.threat.attack for run in runs} == {ATTACKS.make("ipm")}
+    assert {run.setting.federation.rounds for run in runs} == {4}
     backdoors = runs_of(STUDIES["fldetector"], attacks=["gauss"])
-    assert all(run.canonical["poison"] is None for run in backdoors)
+    assert all(run.setting.threat.data_poison is None for run in backdoors)
 
 
 def test_a_real_dataset_brings_the_papers_model_clients_and_rounds():
     (run, *_) = runs_of(STUDIES["window"], dataset="fashion-mnist")
     assert run.canonical["data"]["dataset"]["name"] == "fashion-mnist"
     assert run.canonical["model"]["name"] == "mlp4"
-    assert run.canonical["federation"]["clients"] == 100
+    assert run.setting.federation.num_clients == 100
     (run, *_) = runs_of(STUDIES["fldetector"], dataset="mnist")
-    assert run.canonical["training"]["optimizer"] == "sgd"
-
-
-def test_layers_are_those_of_the_model():
-    assert layer_sizes(read_spec("selection")) == [64 * 128 + 128, 128 * 10 + 10]
-    assert layer_sizes({"data": {"dataset": "digits"}, "model": {"name": "logistic"}}) == [650]
-    runs = runs_of(STUDIES["selection"], overrides=["model.hidden=16"])
-    layers = {str(run.canonical["filter"].get("layers")) for run in runs}
-    assert layers == {"None", str([64 * 16 + 16, 170])}
+    assert run.setting.training.optimizer == "sgd"
 
 
 def test_what_does_not_exist_is_an_error_with_a_guess():

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from flanders import InputError
-from flanders.experiments.build import Datasets
+from flanders.experiments.engine import Datasets
 from flanders.studies import predictability
-from flanders.studies.grids import PREDICTABILITY, runs_of
+from flanders.studies.grids import runs_of
 from flanders.studies.predictability import FORECAST, forecast_errors, judge, measure, measured, summarise
+from flanders.studies.questions import PREDICTABILITY
 from flanders.studies.trajectories import Trajectories
 
-SMALL = ("federation.clients=10", "federation.rounds=6")
+SMALL = ("federation.num_clients=10", "federation.rounds=6")
 
 
 def test_a_model_on_a_straight_line_from_its_predecessor_is_forecast_without_error(rng):

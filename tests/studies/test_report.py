@@ -10,11 +10,12 @@ import pytest
 from flanders.cli import main
 from flanders.report.run_data import read_results
 from flanders.results.summary import read_summaries
-from flanders.studies.grids import STUDIES, runs_of
+from flanders.studies.grids import runs_of
 from flanders.studies.plots import density
-from flanders.studies.report import tabulate
+from flanders.studies.questions import STUDIES
+from flanders.studies.rows import tabulate
 
-TINY = ("--attacks", "gauss", "--rounds", "4", "--set", "federation.clients=8", "--set", "attack.fraction=0.5")
+TINY = ("--attacks", "gauss", "--rounds", "4", "--set", "federation.num_clients=8", "--set", "threat.fraction=0.5")
 
 
 @pytest.fixture
@@ -61,9 +62,9 @@ def test_a_second_time_nothing_is_run_again_and_another_seed_only_adds(study, tm
 
 
 def test_rows_are_the_means_over_seeds_of_what_the_runs_came_to(study, tmp_path):
-    study("alpha", *TINY, "--seeds", "2", "--set", "attack.start=1")
+    study("alpha", *TINY, "--seeds", "2", "--set", "threat.start=1")
     results = tmp_path / "out" / "results.sqlite"
-    changes = ["federation.rounds=4", "federation.clients=8", "attack.fraction=0.5", "attack.start=1"]
+    changes = ["federation.rounds=4", "federation.num_clients=8", "threat.fraction=0.5", "threat.start=1"]
     runs = runs_of(STUDIES["alpha"], seeds=2, attacks=["gauss"], overrides=changes)
     rows = tabulate(results, STUDIES["alpha"], [run.id for run in runs])
     assert len(rows) == 5 * 4  # controls have a value of alpha, too
@@ -95,7 +96,7 @@ def test_the_area_under_the_curve_counts_pairs_within_rounds(study, tmp_path):
 
 
 def test_the_predictability_study_leaves_densities_of_models_and_displacements(study, tmp_path):
-    tiny = ("--attacks", "gauss,lie", "--rounds", "5", "--set", "federation.clients=8")
+    tiny = ("--attacks", "gauss,lie", "--rounds", "5", "--set", "federation.num_clients=8")
     code, out, err = study("predictability", *tiny, "--format", "svg")
     assert code == 0
     assert err.splitlines()[-1] == "[2/2] lie, seed 0"

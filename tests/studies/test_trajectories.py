@@ -7,13 +7,13 @@ import pytest
 
 from flanders import InputError
 from flanders.attacks import Gauss, Lie
-from flanders.simulation import Setting
 from flanders.studies.trajectories import follow
+from settings import make_setting
 
 
 def setting(**changes):
-    given = {"num_clients": 6, "rounds": 4, "attack": Gauss(), "malicious_fraction": 0.5, "rotating": False}
-    return Setting(**{**given, "device": "cpu", "seed": 3, **changes})
+    given = {"num_clients": 6, "rounds": 4, "attack": Gauss(), "fraction": 0.5, "rotating": False}
+    return make_setting(**{**given, "device": "cpu", "seed": 3, **changes})
 
 
 def test_what_the_attacker_sends_reaches_neither_the_global_model_nor_the_honest_client():
@@ -40,7 +40,7 @@ def test_without_poison_the_honest_client_moves_from_where_the_round_started():
 
 @pytest.mark.parametrize(
     "changes",
-    [{"rotating": True}, {"clients_per_round": 3}, {"malicious_fraction": 0.0}, {"malicious_fraction": 1.0}],
+    [{"rotating": True}, {"clients_per_round": 3}, {"fraction": 0.0}, {"fraction": 1.0}],
 )
 def test_federations_in_which_nobody_can_be_followed_are_errors(changes):
     with pytest.raises(InputError, match="all clients must be selected"):

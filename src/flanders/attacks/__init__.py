@@ -1,4 +1,4 @@
-"""Attacks: ways for b clients of a round to poison the model, from what they may know (`View`)."""
+"""Attacks: ways for b clients of a round to poison the model, using only what they know (`View`)."""
 
 from flanders.attacks.adaptive import BlindSpot, Budget
 from flanders.attacks.agr import AgrMinMax, AgrMinSum, AgrTailored

@@ -111,7 +111,7 @@ class View:
 class Attack(ABC):
     """A way to craft the b malicious rows of a round from a `View`.
 
-    A new attack is a frozen dataclass with `craft`, and one line in the registry.
+    A new attack is a frozen dataclass with `craft`, and one line in the catalog.
     """
 
     @abstractmethod
@@ -119,7 +119,7 @@ class Attack(ABC):
         """Return the malicious models, `(b, d)`, one for each of the attacker's clients."""
 
     def rests(self, view: View) -> bool:
-        """Tell whether the attacker is honest in this round, so that nobody in it counts as malicious."""
+        """Tell whether the attacker is honest in this round. Then nobody counts as malicious in it."""
         return False
 
     def remember(self, view: View, sent: Array) -> object:

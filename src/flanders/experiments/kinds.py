@@ -14,7 +14,7 @@ from flanders.aggregators import Aggregator, PreAggregator
 from flanders.attacks import Attack
 from flanders.choices import registry
 from flanders.data import Loader, Partition
-from flanders.filters import Filter
+from flanders.filters import Filter, Look
 from flanders.models import ModelSpec
 from flanders.registry import Registry
 from flanders.simulation.poisoning import DataPoison
@@ -30,6 +30,7 @@ BY_NAME: dict[type[object], str] = {
     Attack: "attacks",
     DataPoison: "data_poisons",
     Filter: "filters",
+    Look: "looks",
     Aggregator: "aggregators",
     PreAggregator: "preaggregators",
     Loader: "datasets",

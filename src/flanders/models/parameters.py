@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from flanders.checks import InputError
+from flanders.round import last_layer_of
 
 
 @dataclass(frozen=True)
@@ -89,19 +90,18 @@ class Layout:
         return tensors
 
 
-def tensor_sizes(module: nn.Module) -> tuple[int, ...]:
-    """Return the number of values in each parameter tensor, in the order of the flat vector."""
-    return Layout.of(module).sizes
+def tensor_sizes(module: nn.Module) -> dict[str, int]:
+    """Return the number of values in each parameter tensor by name, in the order of the flat vector."""
+    layout = Layout.of(module)
+    return dict(zip(layout.names, layout.sizes, strict=True))
 
 
 def last_layer(module: nn.Module) -> slice:
     """Return where the last layer, weights and bias, lies in the flat vector of parameters.
 
-    It is the layer registered last, which in all our models is the one that gives the logits.
+    It is the layer registered last. In all models of this package that is the one that gives the logits.
     """
-    layout = Layout.of(module)
-    if not layout.names:
+    sizes = tensor_sizes(module)
+    if not sizes:
         raise InputError(f"{type(module).__name__} has no parameters, and so no last layer.")
-    owners = [name.rpartition(".")[0] for name in layout.names]
-    before = sum(size for owner, size in zip(owners, layout.sizes, strict=True) if owner != owners[-1])
-    return slice(before, layout.size)
+    return last_layer_of(sizes, without_owner=sum("." not in name for name in sizes))

@@ -12,6 +12,7 @@ from flanders.results.spec_keys import (
     ATTACK_NAMES,
     DATASET,
     DEFENCE,
+    DEFENCE_KEYS,
     FRACTION,
     MODEL,
     SEED,
@@ -27,6 +28,17 @@ from flanders.results.spec_keys import (
 def is_attack_free(run: RunData) -> bool:
     """Tell whether nobody attacks in this run, by its spec and by its clients."""
     return run.truth and not run.malicious.any() and not is_attacked(run.spec)
+
+
+def _words(key: str) -> str:
+    """Return a dotted key in words.
+
+    Examples
+    --------
+    >>> _words("look.name"), _words("num_malicious")
+    ('look', 'num malicious')
+    """
+    return key.removesuffix(".name").replace(".", " ").replace("_", " ")
 
 
 class ComparedRuns:
@@ -65,9 +77,9 @@ class ComparedRuns:
     def _part(self, i: int, section: str) -> str:
         flat = self.flat[i]
         details = [
-            f"{last_part(key).replace('_', ' ')} {flat[key]}"
+            f"{_words(key.removeprefix(f'{section}.'))} {flat[key]}"
             for key in self.varying
-            if section_of(key) == section and key in flat and not key.endswith((".name", ".preaggregators"))
+            if section_of(key) == section and key in flat and key not in (f"{section}.name", *DEFENCE_KEYS)
         ]
         return str(flat.get(f"{section}.name") or "") + (f" ({', '.join(details)})" if details else "")
 
@@ -126,7 +138,7 @@ class ComparedRuns:
         parts = [self.defence(i), self.attack(i)]
         for key, value in self.other_details(i):
             name = last_part(key)
-            parts.append(str(value) if name == "name" else f"{name.replace('_', ' ')} {value}")
+            parts.append(str(value) if name == "name" else f"{_words(name)} {value}")
         return " · ".join(parts)
 
     def _without(self, i: int, sections: Sequence[str]) -> str:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import html as markup
 import json
-import os
-import tempfile
 from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
 
-from flanders.files import check_target, writing
-from flanders.report.payload import Entry, build_payload
+from flanders.files import check_target, write_atomically, writing
+from flanders.report.payload import PageData, build_payload
 from flanders.report.run_data import read_results
 
 SCRIPTS = ("page.js", "lines.js", "heatmap.js", "distributions.js", "bars.js", "table.js", "main.js")
@@ -30,10 +28,11 @@ def write_html(results: Path, html: Path) -> None:
     """
     check_target(Path(html))
     page = render_page(build_payload(read_results(Path(results))), Path(results).name)
-    write_text(Path(html), page)
+    with writing(Path(html).parent, str(html)):
+        write_atomically(html, page)
 
 
-def render_page(payload: Entry, source: str) -> str:
+def render_page(payload: PageData, source: str) -> str:
     """Put the data, the style and the scripts into the page."""
     assets = files("flanders.report") / "assets"
     written = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M")
@@ -60,19 +59,3 @@ def script_json(value: object) -> str:
     """
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file, all of it or nothing. If it cannot be written, say why."""
-    with writing(path.parent, str(path)):
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-                file.write(text)
-            mask = os.umask(0)
-            os.umask(mask)
-            os.chmod(name, 0o666 & ~mask)
-            os.replace(name, path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise

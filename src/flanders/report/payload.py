@@ -30,7 +30,7 @@ FEWEST = 8
 ENCODINGS = {"float64": "number", "int64": "number", "bool": "answer", "string": "text"}
 """How the page holds a field of `ClientRecord`, by the type of its column."""
 
-Entry = dict[str, Any]
+PageData = dict[str, Any]
 """A part of the page's data, ready for JSON."""
 
 _COLUMNS = (
@@ -56,7 +56,7 @@ _RESULTS = (
 )
 
 
-def build_payload(runs: Sequence[RunData], cells: int = CELLS, characters: int = CHARACTERS) -> Entry:
+def build_payload(runs: Sequence[RunData], cells: int = CELLS, characters: int = CHARACTERS) -> PageData:
     """Return everything that the page shows."""
     compared = ComparedRuns(runs)
     shares = share_cells(runs, cells)
@@ -65,7 +65,7 @@ def build_payload(runs: Sequence[RunData], cells: int = CELLS, characters: int =
         entry["clients"] = _clients(run, rows, characters // len(runs))
     return {
         "runs": described,
-        "columns": _columns(compared, described),
+        "columns": _table_columns(compared, described),
         "phases": [phase for phase in PHASES if any(phase in entry["seconds"] for entry in described)],
         "start": _start(runs),
         "summary": headline(compared),
@@ -110,7 +110,7 @@ def headline(compared: ComparedRuns) -> str:
     return " · ".join(parts)
 
 
-def number(value: float) -> float | int | None:
+def json_number(value: float) -> float | int | None:
     """Round to four significant digits. NaN and infinity, which JSON cannot hold, become None."""
     value = float(value)
     if not math.isfinite(value):
@@ -119,9 +119,9 @@ def number(value: float) -> float | int | None:
     return int(short) if short.is_integer() and abs(short) < 1e15 else short
 
 
-def numbers(values: Iterable[float]) -> list[float | int | None]:
+def json_numbers(values: Iterable[float]) -> list[float | int | None]:
     """Round a list of numbers for JSON."""
-    return [number(value) for value in values]
+    return [json_number(value) for value in values]
 
 
 def pack(array: NDArray[Any]) -> str:
@@ -129,7 +129,7 @@ def pack(array: NDArray[Any]) -> str:
     return base64.b64encode(array.astype(array.dtype.newbyteorder("<")).tobytes()).decode("ascii")
 
 
-def _describe(compared: ComparedRuns, i: int) -> Entry:
+def _describe(compared: ComparedRuns, i: int) -> PageData:
     run = compared.runs[i]
     found = run.detection
     totals = {phase: float(np.nansum(values)) for phase, values in run.seconds.items()}
@@ -147,33 +147,33 @@ def _describe(compared: ComparedRuns, i: int) -> Entry:
         "siblings": compared.siblings(i, SIBLINGS),
         "spec": {key: str(value) for key, value in compared.flat[i].items()},
         "rounds": run.rounds.tolist(),
-        **{name: numbers(values) if np.isfinite(values).any() else [] for name, values in measured.items()},
+        **{name: json_numbers(values) if np.isfinite(values).any() else [] for name, values in measured.items()},
         "notes": {str(key): value for key, value in run.notes.items() if value},
-        "seconds": {phase: number(total) for phase, total in totals.items() if total > 0},
+        "seconds": {phase: json_number(total) for phase, total in totals.items() if total > 0},
         "detection": {
             "caught": found.caught,
             "wronged": found.wronged,
             "missed": found.missed,
             "passed": found.passed,
-            "precision": number(found.precision),
-            "recall": number(found.recall),
-            "fpr": number(found.false_positive_rate),
+            "precision": json_number(found.precision),
+            "recall": json_number(found.recall),
+            "fpr": json_number(found.false_positive_rate),
         },
         "cells": {
             "status": run.status,
             "rounds": int(run.rounds.size),
-            "final": number(run.accuracy[-1]) if run.rounds.size else None,
-            "best": number(np.nanmax(run.accuracy)) if np.isfinite(run.accuracy).any() else None,
-            "attack_success": number(run.attack_success[-1]) if run.rounds.size else None,
-            "precision": number(found.precision),
-            "recall": number(found.recall),
-            "fpr": number(found.false_positive_rate),
-            "seconds": number(sum(totals.values())) if run.rounds.size else None,
+            "final": json_number(run.accuracy[-1]) if run.rounds.size else None,
+            "best": json_number(np.nanmax(run.accuracy)) if np.isfinite(run.accuracy).any() else None,
+            "attack_success": json_number(run.attack_success[-1]) if run.rounds.size else None,
+            "precision": json_number(found.precision),
+            "recall": json_number(found.recall),
+            "fpr": json_number(found.false_positive_rate),
+            "seconds": json_number(sum(totals.values())) if run.rounds.size else None,
         },
     }
 
 
-def _columns(compared: ComparedRuns, described: Sequence[Entry]) -> list[dict[str, str]]:
+def _table_columns(compared: ComparedRuns, described: Sequence[PageData]) -> list[dict[str, str]]:
     """Choose the columns of the table of runs: the results, then the keys in which runs differ."""
     columns = [
         {"key": key, "title": title, "kind": kind}
@@ -196,13 +196,13 @@ def _columns(compared: ComparedRuns, described: Sequence[Entry]) -> list[dict[st
     return columns
 
 
-def _clients(run: RunData, rows: int, characters: int) -> Entry:
+def _clients(run: RunData, rows: int, characters: int) -> PageData:
     """Return every field of `ClientRecord`, of `rows` clients spread evenly over all of them."""
     total = len(run.clients)
     if rows == 0 or run.rounds.size == 0:
         return {"shown": 0, "total": total, "shortened": False}
     chosen = np.unique(np.linspace(0, total - 1, rows).round().astype(int))
-    fields: dict[str, Entry | None] = {}
+    fields: dict[str, PageData | None] = {}
     shortened = False
     for column in CLIENT_COLUMNS:
         name, encoding = column.name, ENCODINGS[column.kind]
@@ -224,7 +224,7 @@ def _clients(run: RunData, rows: int, characters: int) -> Entry:
     }
 
 
-def _number_field(values: FloatMatrix) -> Entry | None:
+def _number_field(values: FloatMatrix) -> PageData | None:
     """Return numbers for the page, or None if there are none. They are clipped to what four bytes can hold."""
     if not np.isfinite(values).any():
         return None
@@ -233,7 +233,7 @@ def _number_field(values: FloatMatrix) -> Entry | None:
     return {"kind": "number", "data": pack(clipped.astype(np.float32))}
 
 
-def _text_field(texts: TextMatrix, chosen: IntVector, characters: int) -> tuple[Entry, bool]:
+def _text_field(texts: TextMatrix, chosen: IntVector, characters: int) -> tuple[PageData, bool]:
     """Return texts for the page, the most frequent ones if not all fit, and whether some had to be left out."""
     codes, places, counts = np.unique(texts.codes[chosen], return_inverse=True, return_counts=True)
     words, new, room = [""], np.zeros(codes.size, dtype=np.int64), characters
@@ -254,7 +254,7 @@ def _text_field(texts: TextMatrix, chosen: IntVector, characters: int) -> tuple[
     return field, room < 0
 
 
-def _left_out(runs: Sequence[RunData], shares: Sequence[int], clients: Sequence[Entry]) -> str:
+def _left_out(runs: Sequence[RunData], shares: Sequence[int], clients: Sequence[PageData]) -> str:
     """Say what was left out of the page, if anything was."""
     have = [(run, rows) for run, rows in zip(runs, shares, strict=True) if run.rounds.size and run.clients]
     some = sum(0 < rows < len(run.clients) for run, rows in have)

@@ -173,9 +173,9 @@ def read_results(path: Path) -> list[RunData]:
 
 
 def _read_run(connection: sqlite3.Connection, id_: str, spec: str, status: str, error: str | None) -> RunData:
-    rounds = _columns(connection, "round", ["number", "note", *MEASURES], id_)
+    rounds = _read_columns(connection, "round", ["number", "note", *MEASURES], id_)
     names = ["round", *(column.name for column in CLIENT_COLUMNS)]
-    cells = _columns(connection, "client", names, id_)
+    cells = _read_columns(connection, "client", names, id_)
     clients = sorted(set(cells["client"]), key=lambda client: (isinstance(client, str), client))
     row_of = {client: i for i, client in enumerate(clients)}
     column_of = {number: i for i, number in enumerate(rounds["number"])}
@@ -209,7 +209,9 @@ def _read_run(connection: sqlite3.Connection, id_: str, spec: str, status: str, 
     )
 
 
-def _columns(connection: sqlite3.Connection, table: str, names: Sequence[str], id_: str) -> dict[str, list[Any]]:
+def _read_columns(
+    connection: sqlite3.Connection, table: str, names: Sequence[str], id_: str
+) -> dict[str, list[Any]]:
     """Return the columns of a table for one run, by name. Rows are in the order of the first column."""
     query = f"SELECT {', '.join(names)} FROM {table} WHERE run = ? ORDER BY {names[0]}"
     rows = connection.execute(query, (id_,)).fetchall()

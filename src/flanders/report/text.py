@@ -7,6 +7,7 @@ import json
 import shutil
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from flanders.checks import InputError
@@ -125,7 +126,7 @@ def _print_not_kept(clients: Sequence[ClientDetails], path: Path) -> None:
 
 def print_table(rows: Sequence[Sequence[str]], columns: Sequence[str], title: str = "") -> None:
     """Print a table. In a terminal it is as wide as the terminal, elsewhere as wide as its content."""
-    if sys.stdout.isatty():
+    if sys.stdout.isatty() and find_spec("rich") is not None:  # rich comes with the extra `sim`
         from rich.box import SIMPLE
         from rich.console import Console
         from rich.table import Table
@@ -133,7 +134,7 @@ def print_table(rows: Sequence[Sequence[str]], columns: Sequence[str], title: st
         drawn = Table(*columns, title=title or None, box=SIMPLE, title_justify="left")
         for row in rows:
             drawn.add_row(*(cell.replace("[", "\\[") for cell in row))
-        Console(width=_columns()).print(drawn)
+        Console(width=_terminal_width()).print(drawn)
         return
     widths = [max(len(row[i]) for row in [columns, *rows]) for i in range(len(columns))]
     if title:
@@ -142,7 +143,7 @@ def print_table(rows: Sequence[Sequence[str]], columns: Sequence[str], title: st
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
-def _columns() -> int:
+def _terminal_width() -> int:
     return max(60, shutil.get_terminal_size((116, 24)).columns)
 
 

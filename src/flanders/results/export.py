@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import csv
 import importlib
+import io
 import json
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 from flanders.checks import InputError
-from flanders.files import check_target, writing
+from flanders.files import atomic, check_target, writing
 from flanders.results.columns import CLIENT_COLUMNS, ROUND_COLUMNS, Value
 from flanders.results.schema import reading
 from flanders.results.tree import flatten
@@ -24,18 +26,20 @@ CLIENT = {"run": "string", "round": "int64", **{column.name: column.kind for col
 ORDER = {"round": "t.number", "client": "t.round, t.client"}
 """The order of the rows within a run."""
 Batches = Iterator[list[tuple[Value, ...]]]
-Write = Callable[[Path, Mapping[str, str], Batches], None]
+Write = Callable[[BinaryIO, Mapping[str, str], Batches], None]
+"""Writes a table with these columns and rows into an open file."""
 
 
 def export_csv(results: Path, folder: Path) -> list[Path]:
     """Write `run.csv`, `round.csv` and `client.csv`. The spec's values are columns of `run` under dotted keys."""
 
-    def write(path: Path, columns: Mapping[str, str], batches: Batches) -> None:
-        with open(path, "w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(columns)
-            for rows in batches:
-                writer.writerows(rows)
+    def write(file: BinaryIO, columns: Mapping[str, str], batches: Batches) -> None:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        writer = csv.writer(text)
+        writer.writerow(columns)
+        for rows in batches:
+            writer.writerows(rows)
+        text.detach()  # flushes, and leaves the file open
 
     return _export(results, folder, "csv", write)
 
@@ -51,9 +55,9 @@ def export_parquet(results: Path, folder: Path) -> list[Path]:
         ) from error
     types = {"string": pa.string(), "int64": pa.int64(), "float64": pa.float64(), "bool": pa.bool_()}
 
-    def write(path: Path, columns: Mapping[str, str], batches: Batches) -> None:
+    def write(file: BinaryIO, columns: Mapping[str, str], batches: Batches) -> None:
         schema = pa.schema([(name, types[kind]) for name, kind in columns.items()])
-        with pq.ParquetWriter(path, schema) as writer:
+        with pq.ParquetWriter(file, schema) as writer:
             for rows in batches:
                 arrays = [
                     pa.array([_typed(row[i], kind) for row in rows], types[kind])
@@ -69,13 +73,10 @@ def _export(results: Path, folder: Path, ending: str, write: Write) -> list[Path
     with reading(Path(results)) as connection, writing(folder):
         connection.execute("BEGIN")  # all three tables are read as they were at one moment
         for name, columns, batches in _tables(connection):
-            path, part = folder / f"{name}.{ending}", folder / f".{name}.{ending}.part"
+            path = folder / f"{name}.{ending}"
             check_target(path)
-            try:
-                write(part, columns, batches)
-                part.replace(path)
-            finally:
-                part.unlink(missing_ok=True)
+            with atomic(path) as file:
+                write(file, columns, batches)
             written.append(path)
     return written
 

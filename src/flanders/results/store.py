@@ -18,12 +18,12 @@ from typing import Any
 
 from flanders.arrays import Array
 from flanders.record import RoundRecord
-from flanders.results.checkpoint import state_from_bytes, state_to_bytes
 from flanders.results.claims import is_alive, this_process
 from flanders.results.columns import CLIENT_COLUMNS, ROUND_COLUMNS, Column, Value, client_values, round_values
 from flanders.results.run import Options, RunSpec
 from flanders.results.schema import connect, explained, transaction
 from flanders.results.spec_keys import is_live
+from flanders.state import state_from_bytes, state_to_bytes
 
 PIECE = 64 * 2**20
 """Bytes of a checkpoint in one row. A row of SQLite holds at most 1 GB."""
@@ -118,7 +118,7 @@ class Store:
             ).fetchall()
         wanted = None if ids is None else set(ids)
         found = [(read_spec(s, o), status) for id_, s, o, status in rows if wanted is None or id_ in wanted]
-        return [(spec, status) for spec, status in found if not is_live(spec.canonical)]
+        return [(spec, status) for spec, status in found if not spec.live]
 
     def claim(self, ids: Sequence[str], threads: int = 1, *, live: bool = False) -> Claimed | None:
         """Take the next run that no process is carrying out. Return None if there is none.
@@ -188,12 +188,12 @@ class Store:
                     (error, id_),
                 )
 
-    def write_round(self, id_: str, record: RoundRecord, *, state: Any = None, last: bool = False) -> None:
+    def write_round(self, id_: str, record: RoundRecord, *, state: object = None, last: bool = False) -> None:
         """Write a round; see `write_rounds`."""
         self.write_rounds(id_, [record], state=state, last=last)
 
     def write_rounds(
-        self, id_: str, records: Sequence[RoundRecord], *, state: Any = None, last: bool = False
+        self, id_: str, records: Sequence[RoundRecord], *, state: object = None, last: bool = False
     ) -> None:
         """Write rounds in one transaction.
 
@@ -274,6 +274,6 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _pieces(state: Any) -> list[bytes]:
+def _pieces(state: object) -> list[bytes]:
     data = state_to_bytes(state)
     return [data[start : start + PIECE] for start in range(0, len(data), PIECE)]

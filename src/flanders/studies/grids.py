@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Sequence
-from dataclasses import replace
 from importlib.resources import files
-from pathlib import Path
-from typing import Any
 
 from flanders.checks import InputError, check_number
 from flanders.choices import registry
-from flanders.experiments.engine import Datasets
 from flanders.experiments.experiment import Experiment
 from flanders.experiments.grid import blamed, override, parse_override
 from flanders.experiments.spec import parse_spec
-from flanders.models import tensor_sizes
 from flanders.results.tree import Table
 from flanders.studies.questions import GridStudy
 
 CONTROLS = ("distance-to-global", "persistence", "keep-all")
 """The filters that each study compares with."""
-LAYERS = "model"
-"""In a study's spec, `layers = "model"` stands for the sizes of the model's layers."""
 REAL: dict[str, tuple[str, ...]] = {
     "mnist": ("federation.num_clients=100", "federation.rounds=50", "training.learning_rate=1e-3"),
     "fashion-mnist": (
@@ -52,7 +45,6 @@ def runs_of(
     seeds: int = 1,
     attacks: Sequence[str] = (),
     overrides: Sequence[str] = (),
-    data_dir: Path | None = None,
 ) -> list[Experiment]:
     """Return the runs of a study: its specs on a dataset, with seeds from 0, each run once.
 
@@ -71,8 +63,6 @@ def runs_of(
             tree = override(tree, ["threat", "attack"], list(attacks))
         for text in changes:
             tree = override(tree, *parse_override(text))
-        if _mentions_layers(tree):
-            tree = _with_layers(tree, layer_sizes(tree, data_dir))
         try:
             found = parse_spec(tree, (), f"study {study.name}")
         except InputError as error:
@@ -93,25 +83,3 @@ def changes_for(study: str, dataset: str) -> list[str]:
 def read_spec(name: str) -> Table:
     """Return a study's spec, from the package."""
     return tomllib.loads((files("flanders.studies") / "specs" / f"{name}.toml").read_text(encoding="utf-8"))
-
-
-def layer_sizes(tree: Table, data_dir: Path | None = None) -> list[int]:
-    """Return how many parameters each layer of the model of a spec has, weights and bias together."""
-    (spec,) = parse_spec({"data": {"dataset": tree["data"]["dataset"]}, "model": tree["model"]})
-    data = Datasets().of(spec.carried_out(replace(spec.options, data_dir=data_dir)))
-    module = spec.setting.model.build(data.input_shape, data.num_classes)
-    layers = [layer for layer in module.modules() if not list(layer.children()) and list(layer.parameters())]
-    return [sum(tensor_sizes(layer)) for layer in layers]
-
-
-def _mentions_layers(tree: Any) -> bool:
-    if isinstance(tree, dict):
-        return tree.get("layers") == LAYERS or any(map(_mentions_layers, tree.values()))
-    return isinstance(tree, list) and any(map(_mentions_layers, tree))
-
-
-def _with_layers(tree: Any, sizes: Sequence[int]) -> Any:
-    if isinstance(tree, dict):
-        given = {key: _with_layers(value, sizes) for key, value in tree.items()}
-        return {**given, "layers": [list(sizes)]} if tree.get("layers") == LAYERS else given
-    return [_with_layers(value, sizes) for value in tree] if isinstance(tree, list) else tree

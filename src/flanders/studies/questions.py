@@ -39,10 +39,10 @@ STUDIES = {
         _study(
             "sampled-parameters",
             "How many parameters must the filter look at?",
-            "filter.sample",
+            "filter.look.size",
             "sampled parameters",
         ),
-        _study("refit", "How often must A and B be estimated?", "filter.refit_every", "rounds between fits"),
+        _study("refit", "How often must A and B be estimated?", "filter.solver.refit_every", "rounds between fits"),
         _study("distance", "Which distance to the forecast?", "filter.distance filter.center", "distance"),
         _study("window", "How many rounds should the model be fitted to?", "filter.window", "window l"),
         _study("order", "Of which order should the model be?", "filter.order", "order w (l = 6)"),
@@ -52,7 +52,7 @@ STUDIES = {
             "data.partition.alpha",
             "Dirichlet concentration",
         ),
-        _study("selection", "Which parameters to sample?", "filter.sampling filter.sample", "sample"),
+        _study("selection", "Which parameters to sample?", "filter.look.choose filter.look.size", "sample"),
         _study(
             "fldetector",
             "FLDetector on its own terms, and where malicious clients rotate.",
@@ -80,11 +80,11 @@ def describe(axis: str, value: object) -> str:
 
     Examples
     --------
-    >>> describe("filter.sample", None), describe("threat.rotating", False), describe("filter.distance", 0.5)
+    >>> describe("filter.look.size", None), describe("threat.rotating", False), describe("filter.distance", 0.5)
     ('all', 'fixed', '0.5')
     """
     words: dict[str, dict[object, str]] = {
-        "filter.sample": {None: "all"},
+        "filter.look.size": {None: "all"},
         "filter.center": {True: "centred", False: "", None: ""},
         "threat.rotating": {True: "rotating", False: "fixed"},
         "training.optimizer": {"sgd": "one step", "adam": "one epoch"},

@@ -87,8 +87,7 @@ def conduct(
 ) -> int:
     """Carry out a study, going on with what is there; write its table and figure; return the exit code."""
     study = find(name)
-    data_dir = changes.get("data_dir")
-    runs = runs_of(study, dataset=dataset, seeds=seeds, attacks=attacks, overrides=overrides, data_dir=data_dir)
+    runs = runs_of(study, dataset=dataset, seeds=seeds, attacks=attacks, overrides=overrides)
     if study is PREDICTABILITY and jobs > 1:
         raise InputError("The predictability study runs one at a time. Leave out --jobs.")
     with writing(out):

@@ -128,7 +128,7 @@ def answers_in_context(
 def first_look(answers: Answers, round_: Round, limit: float) -> Scores:
     """Score the clients of a round without a past by how much longer than most their updates are.
 
-    This finds a minority whose updates would drown all others. Quieter clients become part of the past.
+    This finds a minority whose updates would drown all others. The other clients become the past.
     """
     lengths = answers.values[:, ANY_LENGTH]
     usual = lengths[answers.moved] if answers.moved.any() else lengths

@@ -75,7 +75,7 @@ class Answers:
     products: FloatMatrix
     """`(m, m)`: inner products of the displacements."""
     scale: FloatVector
-    """`(m,)`: how much farther than in one round lengths and headings may have moved since it was accepted."""
+    """`(m,)`: how much farther than in one round lengths and headings may have moved while it was away."""
     likeness: FloatVector
     """`(m,)`: each update's cosine with its sender's mark; NaN if the sender has none."""
     moved: BoolVector
@@ -93,7 +93,7 @@ class Answers:
         return self.relative_to(np.array(self.typical))
 
     def relative_to(self, level: FloatVector) -> FloatMatrix:
-        """Return the values, with lengths and headings relative to a level of both."""
+        """Return the values, with lengths and headings relative to this level of both."""
         relative = self.values.copy()
         for columns in (OWN, ANY):
             relative[:, columns] -= level
@@ -156,16 +156,17 @@ def standing_out(among: FloatMatrix) -> FloatVector:
 
 
 def novelty(along: FloatMatrix, between: FloatMatrix) -> FloatVector:
-    """Return the logarithm of the share of each direction that no sum of the remembered ones makes up.
+    """Return the logarithm of the share of each direction that no sum of the remembered directions makes up.
 
-    `along` are its inner products with them, `between` theirs with each other.
+    `along` holds the inner products of the directions with the remembered ones, `between` those of the remembered
+    ones with each other.
     """
     explained = (along * np.linalg.solve(between + SAME * np.eye(len(between)), along.T).T).sum(axis=1)
     return np.asarray(np.log(np.maximum(1.0 - explained, SAME)))
 
 
 def apartness(products: FloatMatrix) -> FloatMatrix:
-    """Return how far apart directions are, as log(1 - cosine), infinitely far from themselves.
+    """Return how far apart directions are, as log(1 - cosine); infinity for a direction and itself.
 
     On this scale copies are orders of magnitude closer than clients that are merely alike.
     """
@@ -175,7 +176,10 @@ def apartness(products: FloatMatrix) -> FloatMatrix:
 
 
 def originality(apart: FloatMatrix, fingerprints: FloatVector) -> FloatVector:
-    """Return how far each client is from the nearest one of a clearer fingerprint (without one, from anybody)."""
+    """Return how far each client is from the nearest client with a clearer fingerprint.
+
+    A client without a fingerprint is compared with all others.
+    """
     clearer = fingerprints[None, :] > fingerprints[:, None]
     clearer[np.isnan(fingerprints)] = True
     np.fill_diagonal(clearer, False)
