@@ -11,8 +11,8 @@ How it measures
   `configure_train` and `aggregate_train`, without the time in FedAvg and in the filter. The first round does not
   count: Ray starts in it, and the filter cannot judge yet. Figures are medians over rounds.
 - Memory: rounds of `Strategy.start` with FedAvg in a process of its own. Replies are assembled from the objects
-  that Flower sends, as those of a SuperLink are. The figure is the largest resident set during the rounds, less the one
-  before the global model was made, divided by the size of the model (float32). Linux only.
+  that Flower sends, as those of a SuperLink are. The figure is the largest resident set during the rounds, less the
+  one before the global model was made, divided by the size of the model (float32). Linux only.
 """
 
 from __future__ import annotations

@@ -90,7 +90,9 @@ class AggregatorStrategy(FedAvg):
         usable, _ = self._check_and_log_replies(replies, is_train=True)
         if not usable:
             return None, None
-        usable.sort(key=lambda message: message.metadata.src_node_id)  # so that sums do not depend on who was first
+        usable.sort(
+            key=lambda message: message.metadata.src_node_id
+        )  # Flower samples nodes in random order, on which sums depend
         if self._before is None:
             raise InputError(
                 f"{ME} needs the global model that the round starts from. Call `configure_train` or `begin_round` "

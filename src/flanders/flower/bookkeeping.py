@@ -1,4 +1,4 @@
-"""The books of a federation: whom it asks, who is banned, what is remembered, saved and told of each round."""
+"""The books of a federation: the clients it asks and bans, and what is saved and told of each round."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Bookkeeping:
     """The clients that the strategy chose for the last training round, but that were not asked."""
 
     def ask(self, messages: Iterable[Message], grid: Grid, identify: Identify, number: int) -> list[Message]:
-        """Return the messages to clients that are not banned, and remember whom they go to."""
+        """Return the messages to clients that are not banned, and remember these clients."""
         messages = list(messages)
         chosen = asked_clients(messages, grid, identify)
         out = [self.memory.bans.is_banned(one.client, number) for one in chosen]

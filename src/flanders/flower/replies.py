@@ -98,7 +98,7 @@ def sort_replies(replies: Iterable[Message], asked: Sequence[AskedClient]) -> So
         if one.client not in seen:
             found.miss(one.client, "no reply")
     order = by_name([answer.client for answer in found.answers])
-    found.answers = [found.answers[i] for i in order]  # so that sums do not depend on who was first
+    found.answers = [found.answers[i] for i in order]  # so that sums do not depend on the order of arrival
     return found
 
 

@@ -16,7 +16,7 @@ from flwr.common.logger import log
 from numpy.typing import NDArray
 
 from flanders.checks import InputError
-from flanders.defense import DefenseState
+from flanders.defense import Defense, DefenseState
 from flanders.flower.bans import BanList
 from flanders.flower.model_arrays import ModelArray, ModelArrays
 from flanders.state import load_state, save_state, saveable
@@ -98,22 +98,35 @@ class StateFolder:
         """The folder; None if nothing is saved."""
         return None if self.path is None else self.path.parent
 
-    def load(self, sketch: int | None) -> SavedMemory | None:
-        """Return the saved memory, or None if there is none. Complain if it was made with another sketch."""
+    def recall(self, fresh: SavedMemory, defense: Defense) -> SavedMemory:
+        """Return the saved memory, and give the defense its part of it; return `fresh` if nothing is saved.
+
+        Complain if the memory was made with another filter or another sketch.
+        """
         if self.path is None:
-            return None
+            return fresh
         if not self.path.exists():
             _make_folder(self.path.parent)
-            return None
+            return fresh
+        found = self._load(self.path, fresh.sketch)
+        if found.defense is not None:
+            try:
+                defense.memory = found.defense
+            except InputError as error:
+                raise InputError(f"{self.path}: {error} {ELSEWHERE}") from error
+        return found
+
+    @staticmethod
+    def _load(path: Path, sketch: int | None) -> SavedMemory:
         try:
-            found = load_state(self.path)
+            found = load_state(path)
         except InputError as error:
             raise InputError(f"{error} {ELSEWHERE}") from error
         if not isinstance(found, SavedMemory) or found.format != FORMAT:
-            raise InputError(f"{self.path} was not saved by this version of FilteredStrategy. {ELSEWHERE}")
+            raise InputError(f"{path} was not saved by this version of FilteredStrategy. {ELSEWHERE}")
         if found.sketch != sketch:
             raise InputError(
-                f"{self.path} was saved with sketch={found.sketch}, but now there is sketch={sketch}. "
+                f"{path} was saved with sketch={found.sketch}, but now there is sketch={sketch}. "
                 f"Go on with the sketch that it was saved with. {ELSEWHERE}"
             )
         return found

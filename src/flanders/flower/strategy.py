@@ -49,7 +49,7 @@ from flanders.flower.replies_on_disk import RepliesOnDisk
 from flanders.flower.results_recorder import Recorder, describe
 from flanders.flower.round_matrix import ReusedMemory, RoundMatrix, SketchedMatrix, WholeMatrix
 from flanders.flower.round_report import unused_of
-from flanders.flower.saved_memory import ELSEWHERE, SavedMemory, StateFolder
+from flanders.flower.saved_memory import SavedMemory, StateFolder
 from flanders.record import ClientRecord, Fate, RoundRecord
 from flanders.round import Round
 
@@ -137,19 +137,16 @@ class FilteredStrategy(Strategy):
         warn_of_own_start(strategy)
         self.strategy, self.fallback, self.sketch, self.unscored = strategy, fallback, sketch, unscored
         self.identify, self.max_examples, self.strict = identify, max_examples, strict
-        rng, folder = np.random.default_rng(seed), StateFolder(state_dir)
+        rng = np.random.default_rng(seed)
         memory = SavedMemory(sketch, int(rng.integers(0, 2**63)), secrets.token_hex(8))
         self.defense = Defense(filter, streams=(rng, rng))
         """The filter, with what it remembers."""
-        if (found := folder.load(sketch)) is not None:
-            memory = found
-            self._recall(found, folder)
-        recorder = Recorder(
-            None if results is None else Path(results), describe(memory.run, strategy, filter, fallback, sketch)
-        )
-        self._books = Bookkeeping(
-            replace(memory, model={}), folder, recorder, ban, memory.record, done_before=memory.rounds
-        )
+        folder = StateFolder(state_dir)
+        memory = folder.recall(memory, self.defense)
+        spec = describe(memory.run, strategy, filter, fallback, sketch)
+        recorder = Recorder(None if results is None else Path(results), spec)
+        arrays, memory = memory.record, replace(memory, model={})  # the model is in memory once
+        self._books = Bookkeeping(memory, folder, recorder, ban, arrays, done_before=memory.rounds)
         self._weight_key = find_weight_key(strategy)
         self._sent_at = 0.0
         self._matrix_memory = ReusedMemory()
@@ -323,15 +320,6 @@ class FilteredStrategy(Strategy):
         if not result.arrays:
             result.arrays = initial_arrays
         return books.completed(result)
-
-    def _recall(self, found: SavedMemory, folder: StateFolder) -> None:
-        """Go on with the memory of the defense that was saved. It refuses the memory of another filter."""
-        if found.defense is None:
-            return
-        try:
-            self.defense.memory = found.defense
-        except InputError as error:
-            raise InputError(f"{folder.path}: {error} {ELSEWHERE}") from error
 
     def _grid(self, grid: Grid) -> AbstractContextManager[Grid]:
         """Return the grid to use during the rounds. With a sketch it keeps replies on disk."""
