@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from flanders.checks import InputError
 
-Labelled = tuple[list[NDArray[np.uint8]], NDArray[Any]]
+Labelled = tuple[list[NDArray[np.uint8]], NDArray[np.generic]]
 """Byte images (n, C, H, W) in pieces, and their classes."""
 
 

@@ -41,7 +41,7 @@ class Carried(Protocol):
     def run(self) -> Iterator[RoundRecord]:
         """Carry out the rounds that are left, one at a time."""
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         """Return all that is needed to continue."""
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -11,7 +11,6 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 from flanders.checks import InputError
 from flanders.results.tree import Table
@@ -75,7 +74,7 @@ def _points(tree: Table) -> Iterator[Table]:
         yield dict(zip(tree, values, strict=True))
 
 
-def _values(value: Any) -> Iterator[Any]:
+def _values(value: object) -> Iterator[object]:
     if isinstance(value, dict):
         yield from _points(value)
     elif isinstance(value, list):
@@ -88,7 +87,7 @@ def _values(value: Any) -> Iterator[Any]:
         yield value
 
 
-def parse_override(text: str) -> tuple[list[str], Any]:
+def parse_override(text: str) -> tuple[list[str], object]:
     """Read `key.path=value`; the value is TOML, and a bare word is a string.
 
     Examples
@@ -111,7 +110,7 @@ def parse_override(text: str) -> tuple[list[str], Any]:
         ) from error
 
 
-def override(tree: Table, path: list[str], value: Any) -> Table:
+def override(tree: Table, path: list[str], value: object) -> Table:
     """Return the spec with one key set; a list of tables has it set in each of them."""
     head, *rest = path
     if not rest:

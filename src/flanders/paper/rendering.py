@@ -54,7 +54,8 @@ def read_csv(path: Path) -> dict[Cell, Compared]:
         if tuple(rows.fieldnames or ()) != COLUMNS:
             raise InputError(f"{path} was not written by `flanders reproduce`. Move it, or choose another folder.")
         for row in rows:
-            cell = Cell(row["table"], **{key: row[key] for key in KEYS})  # type: ignore[arg-type]
+            dataset, attack, ratio, aggregator, filter_, metric = (row[key] for key in KEYS)
+            cell = Cell(row["table"], dataset, attack, ratio, aggregator, filter_, metric)
             ours, low, high = (None if row[x] == "" else float(row[x]) for x in ("ours", "low", "high"))
             found[cell] = beside(cell, ours, low, high, int(row["seeds"]))
     return found

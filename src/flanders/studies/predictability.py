@@ -146,7 +146,7 @@ def attack_of(experiment: Experiment) -> str:
     return registry("attacks").name_of(experiment.setting.threat.attack)
 
 
-def summarise(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+def summarise(findings: Sequence[Finding]) -> list[dict[str, str | float | None]]:
     """Return one line for each attack and way of measuring: means and median p-values over the seeds."""
     ways = list(dict.fromkeys((f.of, f.pooling, f.estimator) for f in findings))
     groups: dict[tuple[str, str, str, str], list[Finding]] = {}
@@ -172,10 +172,10 @@ def summarise(findings: Sequence[Finding]) -> list[dict[str, Any]]:
 def write_series(path: Path, series: Mapping[Key, tuple[FloatVector, FloatVector]]) -> None:
     """Write series to a file, all of them or none."""
     part = path.with_suffix(".part")
-    arrays = {"/".join(key): np.stack(pair) for key, pair in series.items()}
+    arrays: dict[str, Any] = {"/".join(key): np.stack(pair) for key, pair in series.items()}
     with writing(path.parent, str(path)):
         with open(part, "wb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
+            np.savez(file, **arrays)
         part.replace(path)
 
 

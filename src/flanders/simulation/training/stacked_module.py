@@ -189,7 +189,7 @@ class _LinearRule(torch.autograd.Function):
         return functional.linear(x, weight, bias)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+    def setup_context(ctx: object, inputs: object, output: object) -> None:
         pass
 
     @staticmethod
@@ -206,7 +206,7 @@ class _Conv2dRule(torch.autograd.Function):
         return functional.conv2d(x, weight, bias, *options)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+    def setup_context(ctx: object, inputs: object, output: object) -> None:
         pass
 
     @staticmethod
