@@ -1,4 +1,4 @@
-"""Who trains on what, step by step: the data once on the device, and index tables into it."""
+"""The examples of each client and step: all data once on the device, and tables of indices into it."""
 
 from __future__ import annotations
 
