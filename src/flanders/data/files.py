@@ -92,7 +92,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def check_md5(path: Path, content: bytes, expected: str, known: Mapping[str, str] = {}) -> None:
-    """Complain unless the (decompressed) content has the published MD5 sum; `known` tells others apart."""
+    """Complain unless the (decompressed) content has the published MD5 sum; `known` names other known files."""
     found = hashlib.md5(content, usedforsecurity=False).hexdigest()
     if found != expected:
         guess = f" It is {known[found]}." if found in known else ""

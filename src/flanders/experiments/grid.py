@@ -1,7 +1,7 @@
 """The grid of a spec: lists in it are axes, and each point of the grid is a spec without lists.
 
-A value that is itself a list is written as an axis of one value, `layer_sizes = [[784, 10]]`. A list of tables is an
-axis of tables, which may hold axes of their own.
+A value that is itself a list is written as an axis of one value, `layer_sizes = [[784, 10]]`. A list of tables is
+an axis of tables, which may hold axes of their own.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class Compared:
 
     @property
     def agrees(self) -> bool:
-        """Whether our value is within the tolerance. A distance that the published rounding explains counts as within."""
+        """Whether our value is within the tolerance. A rounding error does not count against it."""
         return self.distance is not None and self.distance <= self.tolerance + 1e-9
 
 

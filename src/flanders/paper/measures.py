@@ -33,7 +33,7 @@ def read_measures(path: Path, first_round: int) -> dict[str, Measures]:
 
 
 def read_curves(path: Path, ids: Sequence[str]) -> dict[str, list[float | None]]:
-    """Return the accuracy of each round of these runs, those of them that are done."""
+    """Return the accuracy of each round, of those of these runs that are done."""
     if not path.exists():
         return {}
     with reading(path) as connection:

@@ -17,7 +17,7 @@ COLUMNS = ("table", *KEYS, "value", "ours", "low", "high", "seeds")
 MISSING = "missing"
 LEGEND = (
     "Ours: mean over seeds [lowest, highest seed]; then the paper's value and our difference from it. "
-    "`missing`: not run yet. `n/a`: the paper says that the rule cannot be applied."
+    "`missing`: not run yet. `n/a`: the paper says that the aggregator cannot be applied."
 )
 
 
@@ -75,7 +75,7 @@ def pivot(table: TableSpec, compared: Sequence[Compared]) -> tuple[list[str], li
 
 
 def verdict_text(verdicts: Sequence[Verdict], variant: str) -> str:
-    """Return how much agrees, and what does not, as Markdown; `variant` says in words of which runs."""
+    """Return which cells agree and which do not, as Markdown; `variant` names the runs in words."""
     lines = [f"# Agreement with the published values ({variant})", ""]
     for v in verdicts:
         share = f" ({v.agreeing / v.compared:.1%})" if v.compared else ""

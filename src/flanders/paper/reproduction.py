@@ -197,7 +197,7 @@ def _curves_csv(curves: Sequence[Curve]) -> str:
 
 
 def show(compared: Sequence[tuple[TableSpec, list[Compared]]], variant: str, format_: str) -> None:
-    """Print every table, and how much of it agrees with what was published; `variant` tells of which runs."""
+    """Print every table, and how much of it agrees with the published values; `variant` names the runs in words."""
     if format_ == "csv":
         print(as_csv([c for _, cells in compared for c in cells]), end="")
         return

@@ -65,7 +65,7 @@ class Poisoner:
     def apply(
         self, x: Tensor, y: Tensor, examples: Tensor, clients: Tensor, poisoned: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return the batches of n clients with those of the `poisoned` (n,) ones changed."""
+        """Return the batches of n clients, changed for the `poisoned` (n,) ones."""
         new_x, new_y = self.poison.change(x, y, examples, clients, self.scope)
         if new_x is not x:
             x = torch.where(poisoned.view(-1, *[1] * (x.ndim - 1)), new_x, x)
@@ -143,7 +143,7 @@ class Backdoor(DataPoison):
         return trained if boost == 1 else global_model + boost * (trained - global_model)
 
     def aim(self, x: Tensor, y: Tensor, scope: Scope) -> tuple[Tensor, Tensor, Tensor] | None:
-        """Put the whole patch on all images; those of the target class itself do not count."""
+        """Put the whole patch on all images. Images of the target class itself do not count."""
         target = self._aimed(scope)
         x = torch.where(self.patch(x.shape[1:], x.device), scope.highest, x)
         return x, torch.full_like(y, target), y != target

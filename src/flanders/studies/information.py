@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 
 NEIGHBOURS = 3
 FEW = 500
-"""Up to so many pairs, neighbours are found by comparing all with all, many series at a time."""
+"""Up to this number of pairs, neighbours are found by comparing all pairs, for many series at a time."""
 BLOCK = 2_000_000
 """Numbers in a block of such comparisons."""
 

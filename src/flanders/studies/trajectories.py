@@ -33,7 +33,7 @@ class Trajectories:
 
 @dataclass(frozen=True)
 class Listener(Filter[tuple[FloatMatrix, ...]]):
-    """Keeps who is known to be honest, and writes down what two clients send: for studies, not for servers."""
+    """Keeps the honest clients, which it is told, and records what two clients send. It is for studies alone."""
 
     malicious: frozenset[int]
     watched: tuple[int, int]

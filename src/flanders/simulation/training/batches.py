@@ -19,7 +19,7 @@ SHUFFLE, DROPOUT = 1, 2
 
 @dataclass(frozen=True, eq=False)
 class ClientData:
-    """The training examples of all clients, on the device once, and whose is which.
+    """The training examples of all clients, once on the device, and the rows that belong to each client.
 
     Parameters
     ----------

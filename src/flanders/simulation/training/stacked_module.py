@@ -182,7 +182,7 @@ class _Dropout(nn.Dropout):
 
 
 class _LinearRule(torch.autograd.Function):
-    """`functional.linear` with a rule for `vmap`, whose ordinary operations are what is differentiated."""
+    """`functional.linear` with a rule for `vmap` that consists of ordinary operations, so that it has a gradient."""
 
     @staticmethod
     def forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
