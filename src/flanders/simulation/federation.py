@@ -110,7 +110,12 @@ class Simulation:
         with clock.timing("attack"), one_blas_thread():
             received = self.attacker.poison(turn, trained.updates, self.model, self.defense)
         weights = world.data.sizes[clients].astype(float)
-        round_ = Round(received.updates, tuple(received.clients.tolist()), weights, self.model, layers=world.layers)
+        root, evaluate = None, None
+        if world.server is not None:
+            evaluate = world.server.evaluate(self.buffers)
+            root = world.server.step(self.model, self.buffers, world.seed_of_round(number))
+        names = tuple(received.clients.tolist())
+        round_ = Round(received.updates, names, weights, self.model, root, world.layers, evaluate)
         aggregation = Aggregation(self, round_, clock)
         with clock.timing("filter"), one_blas_thread():
             self._tell_the_oracle(received)

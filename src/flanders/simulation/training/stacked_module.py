@@ -182,7 +182,7 @@ class _Dropout(nn.Dropout):
 
 
 class _LinearRule(torch.autograd.Function):
-    """`functional.linear` with a rule for `vmap` that consists of ordinary operations, so that it has a gradient."""
+    """`functional.linear` with a rule for `vmap`. The rule is made of ordinary operations, so it has a gradient."""
 
     @staticmethod
     def forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
