@@ -13,7 +13,6 @@ from flanders import (
     Defense,
     DistanceToGlobal,
     DnC,
-    DnCFilter,
     FedAvg,
     Fingerprint,
     Flanders,
@@ -128,28 +127,6 @@ def test_the_defense_refuses_what_is_not_a_filter_or_an_aggregator():
         Defense(Median())
     with pytest.raises(InputError, match="`aggregator` parameter of Defense must be an Aggregator"):
         Defense(KeepAll(), "median")
-
-
-def test_distance_to_global_and_persistence_are_the_distances_they_say(rng):
-    models = rng.normal(size=(2, 4, 9))
-    control = Persistence(keep=2)
-    state = control.init()
-    first = Round(models[0])
-    assert control.score(state, first) is None
-    state = control.amend(state, first, np.array([0, 1, 2]), None)
-    scores = control.score(state, Round(models[1], global_model=models[0, 3] * 2)).values
-    np.testing.assert_allclose(scores[:3], ((models[1, :3] - models[0, :3]) ** 2).sum(axis=1))
-    assert scores[3] == pytest.approx(((models[1, 3] - 2 * models[0, 3]) ** 2).sum())
-    g = rng.normal(size=9)
-    scores = DistanceToGlobal().score(None, Round(models[0], global_model=g)).values
-    np.testing.assert_allclose(scores, ((models[0] - g) ** 2).sum(axis=1))
-
-
-def test_dnc_as_a_filter_drops_who_stands_out(rng):
-    models = rng.normal(size=(10, 50))
-    models[[2, 5]] += 3
-    outcome = Defense(DnCFilter(num_malicious=2), seed=0)(models)
-    assert outcome.dropped == (2, 5)
 
 
 def test_what_the_caller_does_with_a_model_changes_nothing_later(rng):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from flanders.aggregators import FedAvg
 from flanders.arrays import to_numpy
 from flanders.checks import InputError, check_choice, check_number, resolve_count
+from flanders.defense import Defense
 from flanders.round import Round, last_layer_of, sizes_of_layers
 
 ROWS = np.arange(6.0).reshape(3, 2)
@@ -242,3 +243,14 @@ def test_the_last_layer_is_that_of_the_last_tensor_s_owner():
 
 def test_tensors_of_one_owner_make_one_layer():
     assert sizes_of_layers({"a.weight": 3, "a.bias": 1, "norm": 2, "b.c.weight": 5, "a.late": 7}) == (4, 2, 5, 7)
+
+
+def test_layers_must_name_all_parameters():
+    with pytest.raises(InputError, match="all 4 parameters of a row, but their sizes add up to 3"):
+        Round(np.ones((2, 4)), layers={"w": 2, "b": 1})
+    with pytest.raises(InputError, match="all 4 parameters"):
+        Defense()(np.ones((2, 4)), layers={"w": 2, "b": 1})
+
+
+def test_a_part_of_a_round_has_its_layers():
+    assert Round(np.ones((2, 4)), layers={"w": 4}).take([1]).layers == {"w": 4}

@@ -7,7 +7,8 @@ import pytest
 
 from flanders.attacks import Attack, KeptSignature, Lie, NoisyClones, OnOff, SlowDrift, View
 from flanders.catalog import ATTACKS
-from flanders.simulation import Setting, Simulation
+from flanders.simulation import Simulation
+from settings import make_setting
 
 RNG = np.random.default_rng(0)
 
@@ -144,7 +145,7 @@ def test_noisy_clones_of_an_attack_with_a_memory_share_it() -> None:
 
 
 def test_nobody_counts_as_malicious_in_a_round_in_which_the_attacker_rests():
-    setting = Setting(num_clients=10, rounds=8, attack=OnOff(on=2, off=1), malicious_fraction=0.4, attack_start=2)
+    setting = make_setting(num_clients=10, rounds=8, attack=OnOff(on=2, off=1), fraction=0.4, start=2)
     counts = [int(np.sum(record.malicious)) for record in Simulation(setting).run()]
     assert counts == [0, 4, 4, 0, 4, 4, 0, 4]
 

@@ -74,11 +74,10 @@ class Budget(Attack):
 
     .. math:: x_c = g + \rho D_c + c\,\|D_c\|\, v
 
-    :math:`D_c` is what client c last sent, as a displacement from that round's global model (its
-    honest displacement if the attacker has not seen it send anything), and v the unit vector
-    against the honest mean displacement of the first round the attacker saw, fixed from then on. A
-    filter that compares clients with their own past sees a deviation of c lengths, every round in the
-    same direction.
+    :math:`D_c` is what client c last sent, as a displacement from that round's global model. If the attacker has
+    not seen it send anything, it is the client's honest displacement. v is the unit vector against the honest
+    mean displacement of the first round the attacker saw, fixed from then on. A filter that compares clients with
+    their own past sees a deviation of c lengths, every round in the same direction.
 
     Parameters
     ----------

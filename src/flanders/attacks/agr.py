@@ -61,10 +61,10 @@ class AgrMinMax(AgrAttack):
     .. math:: x = \mu + \gamma p, \quad \text{the largest } \gamma \text{ with }
               \max_i \|x - x_i\| \le \max_{i,j} \|x_i - x_j\|
 
-    No search is needed. For each i the squared constraint is a parabola in gamma, opening upwards
-    and not positive at gamma = 0 (the mean is no farther from x_i than some x_j is), so it allows
-    exactly the gammas up to its larger root; the answer is the least of these roots. If all honest
-    models the attacker knows are equal there is no room, and it sends their mean.
+    No search is needed. For each i the squared constraint is a parabola in gamma that opens upwards. It is not
+    positive at gamma = 0, since the mean is no farther from x_i than some x_j is. So it allows exactly the gammas
+    up to its larger root, and the answer is the least of these roots. If all honest models the attacker knows are
+    equal there is no room, and it sends their mean.
 
     Parameters
     ----------
@@ -101,8 +101,8 @@ class AgrMinSum(AgrAttack):
     .. math:: x = \mu + \gamma p, \quad \text{the largest } \gamma \text{ with }
               \sum_i \|x - x_i\|^2 \le \max_i \sum_j \|x_i - x_j\|^2
 
-    The left side is one parabola in gamma, and not above the right side at gamma = 0 (the mean has
-    the least sum of all points), so the answer is its larger root.
+    The left side is one parabola in gamma. At gamma = 0 it is not above the right side, since the mean has
+    the least sum of all points. So the answer is its larger root.
 
     Parameters
     ----------

@@ -90,7 +90,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class OnOff(Attack):
-    r"""Attack for some rounds, behave for some, and so on, so that good rounds pay for bad ones.
+    r"""Attack for some rounds, be honest for some rounds, and so on, to regain trust in between.
 
     .. math:: x_c = \begin{cases} \text{what the base attack crafts} & t \bmod (n_1 + n_0) < n_1 \\
               \theta_c & \text{otherwise} \end{cases}

@@ -22,12 +22,13 @@ class Opt(Attack):
 
     .. math:: x = g - \lambda\, s, \quad s = \operatorname{sign}(\mu - g)
 
-    Starting from their upper bound, with the sums over each benign model's m - b - 2 nearest benign ones,
+    Lambda starts from the authors' upper bound, with the sums over each benign model's m - b - 2 nearest benign
+    ones,
 
     .. math:: \lambda_0 = \sqrt{\frac{\min_i \sum_j \|x_i - x_j\|^2}{\max(1, m - 2b - 1)\,\|s\|^2}}
               + \frac{\max_i \|x_i - g\|}{\|s\|}
 
-    lambda is halved until Krum picks a malicious model or lambda <= tau. A parameter that no honest
+    and is halved until Krum picks a malicious model or lambda <= tau. A parameter that no honest
     client moved has s = 0 and stays as it is. An attacker that knows only its own models simulates the
     round with these, with malicious copies in the round's proportion.
 

@@ -73,10 +73,10 @@ def num_clusters(values: FloatVector, rng: np.random.Generator, most: int = 6, r
 def minority_counts(updates: Array, center: Array, separation: float) -> tuple[FloatVector, int]:
     """Return in how many telling columns each row is in the smaller of two exact clusters, and how many tell.
 
-    On a line the two clusters of least squares are a low and a high run of the sorted values, and the
-    cut after i values explains (m S_i - i S)^2 / (i (m - i) m) of the m values' total, with S_i the
-    running sum. Two clusters of the same size tell nothing. Each column is scaled to a largest value of 1
-    first, so that no square overflows. The clusters stay the same.
+    On a line the two clusters of least squares are a low and a high run of the sorted values. With S_i the
+    running sum, the cut after i values explains (m S_i - i S)^2 / (i (m - i) m) of the m values' total sum of
+    squares. Two clusters of the same size tell nothing. Each column is scaled to a largest value of 1 first, so
+    that no square overflows. The clusters stay the same.
     """
     source, center = on_host(updates), on_host(center)
     xp = array_api_compat.array_namespace(source)

@@ -4,9 +4,8 @@ The paper's letters are kept: X_t is d x h, a column per client, A_i is d x d, B
 Coefficients come from alternating least squares (the paper's Appendix C): with B fixed, all A_i solve one
 least-squares problem, with A fixed all B_i do. Every solve is minimum-norm (or ridge), so
 each A lives in the span of the data: :math:`A_i = Q \tilde A_i Q^T` for any orthonormal basis Q of it. The
-fit is therefore the same, number for number, on the coordinates :math:`Q^T X_t`, which need
-no more rows than there are columns in all, however large d is; and those coordinates follow from inner
-products alone (`coordinates`).
+fit is therefore the same, number for number, on the coordinates :math:`Q^T X_t`. However large d is, these need no
+more rows than there are columns in all, and they follow from inner products alone (`coordinates`).
 
 References
 ----------
@@ -188,9 +187,10 @@ def forecast(matrices: Sequence[Array], *, order: int = 1, iterations: int = 100
 def coordinates(gram: FloatMatrix, rounding: float = float(np.finfo(np.float64).eps)) -> FloatMatrix:
     """Return a matrix R with `R.T @ R == gram`: the columns in some orthonormal basis of their span.
 
-    The columns are scaled to unit length first, so that directions are lost to rounding
-    only if they are small next to the columns themselves (about 1e-7), not to the longest of them.
-    `rounding` is that of the products: where they were summed in float32, more of what they show is not there.
+    The columns are scaled to unit length first. So rounding loses a direction only if it is small (about 1e-7)
+    next to the columns in which it appears, not next to the longest column. `rounding` is the
+    rounding error of the products. It is larger if they were summed in float32, and more small directions count as
+    zero then.
     """
     lengths = np.sqrt(np.maximum(np.diagonal(gram), 0.0))
     scale = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)

@@ -18,8 +18,8 @@ LARGEST_SQUARE = 1e300
 def inner_products(pieces: Sequence[Array], center: Array | None = None, *, tail: int = 0) -> FloatMatrix:
     """Return inner products of stacked rows around `center`, accumulated in float64.
 
-    The rows of all `pieces`, (k_i, d) each, are taken as one matrix; the result has a column for
-    each of them, and a row for those of `pieces[tail:]`.
+    The rows of all `pieces`, (k_i, d) each, are taken as one matrix. The result has a column for each of these
+    rows, and a row for each of those in `pieces[tail:]`.
 
     Subtracting a point near the rows first is what keeps small differences between large
     models: the products of the raw float32 rows lose them.

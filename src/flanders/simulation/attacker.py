@@ -14,6 +14,7 @@ from flanders.arrays import BoolVector, IntVector
 from flanders.attacks import Attack, View
 from flanders.checks import InputError
 from flanders.defense import Defense
+from flanders.round import last_layer_of
 from flanders.simulation.setting import Threat
 
 STREAMS = ("attack", "attacker")
@@ -57,8 +58,8 @@ class Attacker:
         The number of clients in the federation, K.
     streams
         The random generators `"attack"` and `"attacker"`, as `Setting.streams` returns them.
-    last_layer
-        The place of the last layer in the flattened model, which every client knows.
+    layers
+        The number of parameters in each tensor of the model, by name, which every client knows.
 
     Examples
     --------
@@ -77,11 +78,11 @@ class Attacker:
         num_clients: int,
         streams: Mapping[str, np.random.Generator],
         *,
-        last_layer: slice | None = None,
+        layers: Mapping[str, int] | None = None,
     ) -> None:
         self.threat, self.num_clients = threat, num_clients
         self._streams = {role: streams[role] for role in STREAMS}
-        self._last_layer = last_layer
+        self._layers = {} if layers is None else dict(layers)
         self._memory: Any = None
         self._own = self._draw()
 
@@ -147,8 +148,8 @@ class Attacker:
             benign=updates[torch.from_numpy(others).to(updates.device)] if everything else None,
             benign_clients=tuple(clients[others].tolist()) if everything else (),
             memory=self._memory,
-            server_columns=watched(defense, len(global_model)) if everything else None,
-            last_layer=self._last_layer,
+            server_columns=watched(defense, len(global_model), self._layers) if everything else None,
+            last_layer=last_layer_of(self._layers, without_owner=len(self._layers)) if self._layers else None,
         )
 
     def _received(self, turn: Turn, updates: Tensor, malicious: BoolVector) -> Received:
@@ -159,9 +160,9 @@ class Attacker:
         return Received(updates, clients, malicious)
 
 
-def watched(defense: Defense | None, d: int) -> IntVector:
+def watched(defense: Defense | None, d: int, layers: Mapping[str, int]) -> IntVector:
     """Return the parameters that a defence looks at: all of them, unless it always looks at the same few."""
-    columns = None if defense is None else defense.filter.visible_columns(defense.state, d)
+    columns = None if defense is None else defense.filter.visible_columns(defense.state, d, layers)
     return np.arange(d) if columns is None else columns
 
 

@@ -7,7 +7,7 @@ import torch
 
 from flanders.checks import InputError
 from flanders.data import Dataset
-from flanders.models import Layout, last_layer, tensor_sizes
+from flanders.models import Layout, tensor_sizes
 from flanders.simulation.attacker import Attacker
 from flanders.simulation.evaluation import Evaluator
 from flanders.simulation.poisoning import Poisoner, Scope
@@ -65,9 +65,9 @@ class World:
         return Trainer(self.module, self.data, self.setting.training, chunk=self.setting.run.chunk)
 
     def make_attacker(self) -> Attacker:
-        """Return the attacker of the setting."""
+        """Return the attacker of the setting, at its start, with random streams of its own."""
         threat, count = self.setting.threat, self.setting.federation.num_clients
-        return Attacker(threat, count, self.streams, last_layer=last_layer(self.module))
+        return Attacker(threat, count, self.setting.streams(), layers=self.layers)
 
     def seed_of_round(self, number: int) -> int:
         """Return the seed of a round's local training."""

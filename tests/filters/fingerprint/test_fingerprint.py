@@ -12,7 +12,6 @@ from flanders.checks import InputError
 from flanders.filters.fingerprint.decision import typical_level
 from flanders.filters.fingerprint.memory import Signatures
 from flanders.filters.fingerprint.questions import apartness, novelty, originality, standing_out
-from flanders.linalg.robust import t_limit, t_tail
 from flanders.state import load_state, save_state
 
 D = 400
@@ -443,14 +442,6 @@ def test_whoever_is_not_told_whom_to_keep_finds_out():
             outcome = defense(updates, global_model=federation.model)
         found.append(outcome.dropped)
     assert found == [(0, 1), (0, 1)]
-
-
-def test_the_tail_is_that_of_student_s_t():
-    x = np.array([-3.0, 0.0, 2.0150483733330233, 20.0, 1e6])  # the third: the published 95% quantile
-    expected = [0.9849503760512687, 0.5, 0.05, 2.887758186612087e-06, 9.490167245460681e-30]
-    np.testing.assert_allclose(t_tail(x), expected, rtol=1e-6)
-    assert t_limit(0.05) == pytest.approx(2.0150483733330233)
-    assert t_tail(np.array([t_limit(1e-20)]))[0] == pytest.approx(1e-20)
 
 
 def test_standing_out_counts_deviations_above_the_others_of_the_row():

@@ -58,9 +58,9 @@ class Sample(Look):
     size
         How many parameters to look at. The paper: 500.
     choose
-        How they are chosen: `"random"`; the parameters in which the clients kept in the first round differ most
-        (`"variance"`); at random from the `"last-layer"`; or as many from each layer (`"per-layer"`). The last two
-        need to know the layers: pass `layers=` to `Defense` or `Round`.
+        How they are chosen. `"random"`: at random. `"variance"`: the parameters in which the clients kept in the
+        first round differ most. `"last-layer"`: at random from the last layer. `"per-layer"`: at random, as many
+        from each layer. The last two need to know the layers: pass `layers=` to `Defense` or `Round`.
     redraw
         Whether to draw other parameters in every round, after the models have arrived. An attacker cannot avoid
         parameters that are not drawn yet. Only random parameters can be redrawn.
