@@ -39,7 +39,9 @@ def average(rows, column):
 
 
 def test_the_table_of_results_is_what_was_measured(measured):
-    table = re.findall(r"^\| .*\(`([\w-]+)`\) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", README, re.MULTILINE)
+    table = re.findall(
+        r"^\| .*\(`([\w-]+)`\) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", README, re.MULTILINE
+    )
     assert len(table) == 7
     for attack, *printed in table:
         cells = [measured["fashion-mnist", "rotating", attack, share] for share in (0.2, 0.8)]
@@ -53,7 +55,10 @@ def test_the_table_of_results_is_what_was_measured(measured):
 @pytest.mark.parametrize(
     ("rotation", "sentence"),
     [
-        ("rotating", r"has (\d+) cases: (\d+) attacks .* In (\d+) of them the filter .* In (\d+) of them its accuracy"),
+        (
+            "rotating",
+            r"has (\d+) cases: (\d+) attacks .* In (\d+) of them the filter .* In (\d+) of them its accuracy",
+        ),
         ("fixed", r"there are (\d+) cases with (\d+) attacks, and these numbers are (\d+) and (\d+)\."),
     ],
 )
@@ -93,7 +98,9 @@ def test_the_grid_has_as_many_runs_as_the_readme_says_and_all_commands_work(tmp_
     (block,) = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
     commands = [shlex.split(line, comments=True) for line in block.splitlines()]
     assert [command[:2] for command in commands] == [["flanders", c] for c in ("run", "table", "report")]
-    fewer = [f"--set={value}" for value in ("federation.rounds=4", "federation.num_clients=8", "threat.fraction=0.2")]
+    fewer = [
+        f"--set={value}" for value in ("federation.rounds=4", "federation.num_clients=8", "threat.fraction=0.2")
+    ]
     for _, *arguments in commands:
         assert main([*arguments, *(fewer if arguments[0] == "run" else [])]) == 0
     out = capsys.readouterr().out
@@ -116,7 +123,12 @@ def test_the_picture_shows_the_demo(tmp_path):
     assert (tmp_path / "demo.svg").read_text().count("<svg") == 1
     (axes,) = demo.draw(demo.read_results(results)).axes
     texts = [text.get_text().partition(":")[0] for text in axes.texts]
-    assert texts == ["from round 3 on, 8 of 10 clients send noise", "no attack", "attack, protected", "attack, not protected"]
+    assert texts == [
+        "from round 3 on, 8 of 10 clients send noise",
+        "no attack",
+        "attack, protected",
+        "attack, not protected",
+    ]
     assert [len(line.get_xdata()) for line in axes.lines] == [5, 5, 5]
     assert re.search(r"!\[Accuracy [^]]+\]\(docs/figures/demo\.svg\)", README)
 

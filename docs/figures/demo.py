@@ -1,8 +1,8 @@
 """Draw the picture of the README, `demo.svg`, from the results of `make demo`.
 
-    make demo
-    pip install ".[report]"
-    python docs/figures/demo.py demo/results.sqlite
+make demo
+pip install ".[report]"
+python docs/figures/demo.py demo/results.sqlite
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ STYLE = {
 
 def draw(runs: list[RunData]) -> Figure:
     """Draw the accuracy over the rounds, with and without an attack and a filter."""
-    plain, attacked, protected = (
-        _find(runs, *wanted) for wanted in ((False, False), (True, False), (True, True))
-    )
+    plain, attacked, protected = (_find(runs, *wanted) for wanted in ((False, False), (True, False), (True, True)))
     start, last = int(attacked.spec["threat"]["start"]), int(attacked.rounds[-1])
     malicious, clients = int(attacked.malicious[:, start - 1].sum()), len(attacked.clients)
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(8, 3.4), layout="constrained")
         axes = figure.add_subplot()
         axes.axvspan(start - 0.5, last, color=RED, alpha=0.07, linewidth=0)
-        axes.text(start - 0.3, 1.03, f"from round {start} on, {malicious} of {clients} clients send noise", color=RED)
+        axes.text(
+            start - 0.3, 1.03, f"from round {start} on, {malicious} of {clients} clients send noise", color=RED
+        )
         for run, colour, style, lift, label in (
             (plain, GREY, (0, (4, 2)), 0.035, "no attack"),
             (protected, BLUE, "-", -0.035, "attack, protected"),
