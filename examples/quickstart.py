@@ -1,39 +1,38 @@
-"""Ten clients, three of them poisoned from round 4 on: who is dropped, and what it saves."""
+"""Ten clients, of which three are malicious from round 4 on: which are dropped, and what that is worth."""
 
 import numpy as np
 
-from flanders import ATTACKS, Defense, FedAvg, Flanders, KeepAll, View
+from flanders import ATTACKS, Defense, KeepAll, View
 
 rng = np.random.default_rng(0)
-m, b, d = 10, 3, 5_000
-target = rng.normal(size=d)  # what the clients would learn together
-own_taste = 0.5 * rng.normal(size=(m, d))  # how each client's data differs
+m, b, d = 10, 3, 5_000  # clients, malicious clients, parameters
+optimum = rng.normal(size=d)  # the model that the clients would learn together
+own_optima = optimum + 0.5 * rng.normal(size=(m, d))  # the model that each client would learn alone
 
-attack = ATTACKS.make("sign-flip")
-defended = Defense(Flanders(keep=m - b), seed=0)
-alone = Defense(KeepAll(), FedAvg(), seed=0)
+attack = ATTACKS.make("sign-flip", scale=10)
+protected = Defense(seed=0)
+unprotected = Defense(KeepAll(), seed=0)
 
 
 def train(start: np.ndarray) -> np.ndarray:
-    """Every client moves a third of the way from the global model to its own optimum."""
-    return start + (target + own_taste - start) / 3 + 0.01 * rng.normal(size=(m, d))
+    """Move every client a third of the way from the global model to its own optimum."""
+    return start + (own_optima - start) / 3 + 0.01 * rng.normal(size=(m, d))
 
 
 def error(model: np.ndarray) -> float:
-    """Return the distance to the target, relative to its length."""
-    return float(np.linalg.norm(model - target) / np.linalg.norm(target))
+    """Return the distance to the optimum, relative to the length of the optimum."""
+    return float(np.linalg.norm(model - optimum) / np.linalg.norm(optimum))
 
 
-print("round  dropped by FLANDERS   error with FLANDERS   error without")
-models = {defended: np.zeros(d), alone: np.zeros(d)}
-for t in range(1, 13):
-    for defense in models:
-        updates = train(models[defense])
-        if t >= 4:
-            view = View(updates[:b], models[defense], num_clients=m, benign=updates[b:])
-            updates[:b] = models[defense] + 10 * (attack(view, rng) - models[defense])
-        outcome = defense(updates, global_model=models[defense])
+print("round  dropped clients  error, protected  error, not protected")
+models = {protected: np.zeros(d), unprotected: np.zeros(d)}
+for number in range(1, 13):
+    for defense, model in models.items():
+        updates = train(model)
+        if number >= 4:
+            updates[:b] = attack(View(updates[:b], model, num_clients=m), rng)
+        outcome = defense(updates, global_model=model)
         models[defense] = outcome.model
-        if defense is defended:
+        if defense is protected:
             dropped = ", ".join(map(str, outcome.dropped)) or "-"
-    print(f"{t:5}  {dropped:19}  {error(models[defended]):20.3f}  {error(models[alone]):14.3f}")
+    print(f"{number:5}  {dropped:15}  {error(models[protected]):16.3f}  {error(models[unprotected]):20.3f}")

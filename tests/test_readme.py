@@ -1,24 +1,158 @@
+"""The README says what is true: its numbers are those of the measurements, and its commands and names exist."""
+
 from __future__ import annotations
 
+import csv
+import importlib.util
 import re
+import shlex
+import tomllib
+from collections import defaultdict
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
 from flanders import AGGREGATORS, ATTACKS, FILTERS, PREAGGREGATORS
+from flanders.cli import main
 
-README = (Path(__file__).parent.parent / "README.md").read_text()
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+DEFAULT_FILTER = {"auto", "fingerprint"}
+"""What the default filter is called in the measurements."""
+
+
+@pytest.fixture(scope="module")
+def measured():
+    """The measurements of the default filter: (dataset, rotation, attack, share) -> one row for each seed."""
+    cells = defaultdict(list)
+    with (ROOT / "results" / "detection.csv").open() as file:
+        for row in csv.DictReader(file):
+            if row["filter"] in DEFAULT_FILTER and row["dataset"] != "digits":
+                assert row["split"] == "held-out"
+                cells[row["dataset"], row["rotation"], row["attack"], float(row["ratio"])].append(row)
+    return cells
+
+
+def average(rows, column):
+    return fmean(float(row[column]) for row in rows)
+
+
+def test_the_table_of_results_is_what_was_measured(measured):
+    table = re.findall(
+        r"^\| .*\(`([\w-]+)`\) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", README, re.MULTILINE
+    )
+    assert len(table) == 7
+    for attack, *printed in table:
+        cells = [measured["fashion-mnist", "rotating", attack, share] for share in (0.2, 0.8)]
+        assert [len(rows) for rows in cells] == [3, 3]
+        found = [average(rows, column) for rows in cells for column in ("plain_accuracy", "accuracy")]
+        assert [float(number) for number in printed] == pytest.approx(found, abs=0.00501), attack
+        best = [average(rows, "oracle_accuracy") for rows in cells]
+        assert best == pytest.approx([0.81, 0.74], abs=0.00501)
 
 
 @pytest.mark.parametrize(
-    ("row", "registry"),
+    ("rotation", "sentence"),
     [
-        ("filters", FILTERS),
-        ("aggregation rules", AGGREGATORS),
-        ("in front of a rule", PREAGGREGATORS),
-        ("attacks", ATTACKS),
+        (
+            "rotating",
+            r"has (\d+) cases: (\d+) attacks .* In (\d+) of them the filter .* In (\d+) of them its accuracy",
+        ),
+        ("fixed", r"there are (\d+) cases with (\d+) attacks, and these numbers are (\d+) and (\d+)\."),
     ],
 )
-def test_the_readme_names_all_that_can_be_chosen(row, registry):
-    (cells,) = re.findall(rf"^\| {row} \| (.*) \|$", README, re.MULTILINE)
-    assert re.findall(r"`([^`]+)`", cells) == list(registry)
+def test_the_sums_over_all_cases_are_what_was_measured(measured, rotation, sentence):
+    cells = {key: rows for key, rows in measured.items() if key[1] == rotation}
+    found = sum(average(rows, "recall") >= 0.95 for rows in cells.values())
+    near = sum(average(r, "accuracy") >= average(r, "oracle_accuracy") - 0.02 for r in cells.values())
+    printed = re.search(sentence, " ".join(README.split())).groups()
+    assert [int(number) for number in printed] == [len(cells), len({key[2] for key in cells}), found, near]
+
+
+def test_the_honest_updates_dropped_without_an_attack_are_what_was_measured(measured):
+    rates = [float(row["fpr"]) for key, rows in measured.items() if key[2] == "none" for row in rows]
+    dropped, updates = re.search(r"(\d+) of ([\d,]+) honest updates were dropped", README).groups()
+    per_run = 100 * 48  # 100 clients; rounds are counted from the third of 50
+    assert int(updates.replace(",", "")) == per_run * len(rates)
+    assert int(dropped) == sum(round(rate * per_run) for rate in rates)
+
+
+@pytest.mark.parametrize(
+    ("kind", "registry"),
+    [("attack", ATTACKS), ("filter", FILTERS), ("aggregator", AGGREGATORS), ("pre-aggregator", PREAGGREGATORS)],
+)
+def test_the_names_in_the_table_of_the_package_exist(kind, registry):
+    (cells,) = re.findall(rf"^\| {kind} \| (.*) \|$", README, re.MULTILINE)
+    named = re.findall(r"`([^`]+)`", cells)
+    assert named
+    assert set(named) <= set(registry)
+
+
+def test_the_grid_has_as_many_runs_as_the_readme_says_and_all_commands_work(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (spec,) = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
+    Path("grid.toml").write_text(spec)
+    assert main(["run", "grid.toml", "--dry-run"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == int(re.search(r"= (\d+) runs\.", README)[1])
+    (block,) = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+    commands = [shlex.split(line, comments=True) for line in block.splitlines()]
+    assert [command[:2] for command in commands] == [["flanders", c] for c in ("run", "table", "report")]
+    fewer = [
+        f"--set={value}" for value in ("federation.rounds=4", "federation.num_clients=8", "threat.fraction=0.2")
+    ]
+    for _, *arguments in commands:
+        assert main([*arguments, *(fewer if arguments[0] == "run" else [])]) == 0
+    out = capsys.readouterr().out
+    assert all(f"| {attack} |" in out for attack in ("gauss", "lie"))
+    assert "<html" in Path("report.html").read_text()
+
+
+def test_flanders_list_prints_every_name(capsys):
+    assert main(["list"]) == 0
+    words = capsys.readouterr().out.split()
+    assert {*ATTACKS, *FILTERS, *AGGREGATORS, *PREAGGREGATORS} <= set(words)
+
+
+def test_the_picture_shows_the_demo(tmp_path):
+    demo = _module(ROOT / "docs" / "figures" / "demo.py")
+    small = ["--set=federation.rounds=5", "--set=federation.num_clients=10"]
+    results = tmp_path / "results.sqlite"
+    assert main(["run", str(ROOT / "examples" / "demo.toml"), f"--out={results}", *small]) == 0
+    demo.main(results, tmp_path / "demo.svg")
+    assert (tmp_path / "demo.svg").read_text().count("<svg") == 1
+    (axes,) = demo.draw(demo.read_results(results)).axes
+    texts = [text.get_text().partition(":")[0] for text in axes.texts]
+    assert texts == [
+        "from round 3 on, 8 of 10 clients send noise",
+        "no attack",
+        "attack, protected",
+        "attack, not protected",
+    ]
+    assert [len(line.get_xdata()) for line in axes.lines] == [5, 5, 5]
+    assert re.search(r"!\[Accuracy [^]]+\]\(docs/figures/demo\.svg\)", README)
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_every_link_to_a_file_leads_somewhere(page):
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", (ROOT / page).read_text())
+    assert links
+    missing = [link for link in links if not link.startswith("https://") and not (ROOT / link).exists()]
+    assert missing == []
+
+
+def test_the_commands_and_extras_exist():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = re.findall(r"pip install \"\S*\[([\w-]+)\]\"", README)
+    assert {"sim", "flower"} <= set(extras) <= set(project["optional-dependencies"])
+    assert f'pip install "{project["name"]}[sim]"' in README
+    targets = re.findall(r"^    make (\w+)", README, re.MULTILINE)
+    assert targets == ["demo", "test"]
+    assert all(re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE) for target in targets)
+
+
+def _module(path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

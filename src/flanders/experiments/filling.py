@@ -124,7 +124,7 @@ class Filler:
             raise InputError(f"{where}.name: {error}") from error
         return self.fill(cls, {key: v for key, v in table.items() if key != "name"}, where)
 
-    def _aggregator(self, table: Table, entries: Registry[Any], where: str) -> Aggregator:
+    def _aggregator(self, table: Table, entries: Registry[Aggregator], where: str) -> Aggregator:
         """Build an aggregator with what stands in front of it."""
         given = table.pop(PREAGGREGATORS, NONE)
         links = [] if given == NONE else given if isinstance(given, list) else [given]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -132,7 +132,7 @@ class Simulation:
         note = "; ".join(note for note in (outcome.note, *aggregation.notes) if note)
         return RoundRecord(number, told, note, accuracy, loss, attack_success, clock.seconds)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         """Return all that is needed to continue bit for bit, fit for `flanders.state.save_state`."""
         return {
             "format": FORMAT,
@@ -200,8 +200,8 @@ class Aggregation:
 
 def informed(aggregator: Aggregator, num_malicious: int) -> Aggregator:
     """Return an aggregator that has been told the number of malicious clients among its rows."""
-    changed: Aggregator = replace(aggregator, num_malicious=num_malicious)  # type: ignore[type-var]
-    return changed
+    assert is_dataclass(aggregator), f"{aggregator} has no parameter to set"
+    return replace(aggregator, num_malicious=num_malicious)
 
 
 def averaged(

@@ -128,7 +128,7 @@ class Threat:
         return self.attack is not None or self.data_poison is not None
 
     def malicious_of(self, num_clients: int) -> int:
-        """Return how many of so many clients the attacker controls, b = ceil(r K)."""
+        """Return how many of `num_clients` clients the attacker controls, b = ceil(r K)."""
         return resolve_count(float(self.fraction), num_clients)
 
 
