@@ -177,7 +177,7 @@ def mended(simulation):
         ),
         (["run", "spec.toml", "--set", "federatoin.rounds=3"], "--set federatoin.rounds: there is no table"),
         (["run", "spec.toml", "--set", "threat.fraction=2"], "--set threat.fraction: The `fraction` parameter"),
-        (["run", "spec.toml", "--set", "aggregator=fltrust"], "needs a step that the server trains on its own examples"),
+        (["run", "spec.toml", "--set", "aggregator=fltrust"], "needs a step that the server trains"),
         (["study", "window", "--attacks", ""], "There is no attack named ''"),
         (["run", "spec.toml", "--set", "threat.attack=gaus"], "Did you mean 'gauss'?"),
         (["run", "spec.toml", "--set", "rounds"], "--set needs key=value"),
