@@ -68,7 +68,6 @@ def as_axes(tree):
         {"filter": {"name": "flanders", "look": {"name": "sample", "sise": 3}}},
         {"filter": {"name": "flanders", "solver": {"iteration": 3}}},
         {"aggregator": {"name": "krum", "preaggregators": "nmn"}},
-        {"aggregator": "fltrust"},
         {"data": {"alfa": 1}},
         {"run": {"device": ["cpu", "cuda"]}},
         {"informed": "yes"},
