@@ -6,13 +6,13 @@
 How it measures
 ---------------
 - Time: 100 clients with 784-128-10 models (101,770 parameters) on Flower's simulation runtime with Ray. Clients
-  reply at once with what they were sent, changed a little. One ServerApp runs FedAvg bare, then the same FedAvg
-  inside the wrapper with several filters, on the same nodes. The wrapper's own time is what passes in its
-  `configure_train` and `aggregate_train` but neither in FedAvg nor in the filter. The first round of each, in which
-  Ray starts and the filter has nothing to judge by, does not count. Figures are medians over rounds.
-- Memory: rounds of `Strategy.start` with FedAvg in a process of its own. Replies come as they do from a SuperLink,
-  put together from Flower's objects on the wire. What is reported is the largest resident set during the rounds
-  less that before the global model was made, in sizes of the model (float32). Linux only.
+  reply at once with the model that they were sent, changed a little. One ServerApp runs FedAvg alone, then the same
+  FedAvg inside the wrapper with several filters, on the same nodes. The wrapper's own time is the time in its
+  `configure_train` and `aggregate_train`, without the time in FedAvg and in the filter. The first round does not
+  count: Ray starts in it, and the filter cannot judge yet. Figures are medians over rounds.
+- Memory: rounds of `Strategy.start` with FedAvg in a process of its own. Replies are assembled from the objects
+  that Flower sends, as those of a SuperLink are. The figure is the largest resident set during the rounds, less the
+  one before the global model was made, divided by the size of the model (float32). Linux only.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
-from flwr.serverapp.strategy import FedAvg
+from flwr.serverapp.strategy import FedAvg, Strategy
 
 from flanders.arrays import FloatVector
-from flanders.filters import DistanceToGlobal, Filter, Flanders, KeepAll
+from flanders.filters import DistanceToGlobal, Filter, Flanders, KeepAll, Sample
 from flanders.flower import FilteredStrategy
 
 SHAPES = {"0.weight": (128, 784), "0.bias": (128,), "1.weight": (10, 128), "1.bias": (10,)}
 LAYERS = 20
 TARGET = 0.10
-"""Share of a round in which nobody trains that the wrapper may take."""
+"""The largest share of a round without training that the wrapper may take."""
 
 
 def answer(message: Message, context: Context) -> Message:
@@ -141,7 +141,7 @@ def measure_time(clients: int, rounds: int) -> list[dict[str, Any]]:
 
 
 def race(grid: Grid, clients: int, rounds: int) -> list[dict[str, Any]]:
-    """Run the bare strategy and the wrapped ones in turns, on the same nodes."""
+    """Run FedAvg alone and inside the wrapper, one after the other, on the same nodes."""
     rng = np.random.default_rng(0)
     start = ArrayRecord({n: Array(rng.standard_normal(s, dtype=np.float32)) for n, s in SHAPES.items()})
     with tempfile.TemporaryDirectory() as folder:
@@ -149,9 +149,9 @@ def race(grid: Grid, clients: int, rounds: int) -> list[dict[str, Any]]:
         contestants: dict[str, tuple[Filter[Any] | None, dict[str, Any]]] = {
             "FedAvg, bare": (None, {}),
             "DistanceToGlobal(keep=0.8)": (DistanceToGlobal(keep=0.8), {}),
-            "Flanders(keep=0.8, sample=500)": (Flanders(keep=0.8, sample=500), {}),
+            "Flanders(keep=0.8, look=Sample(500))": (SAMPLING, {}),
             "Flanders(keep=0.8)": (Flanders(keep=0.8), {}),
-            "Flanders(keep=0.8, sample=500), saved": (Flanders(keep=0.8, sample=500), saving),
+            "Flanders(keep=0.8, look=Sample(500)), saved": (SAMPLING, saving),
         }
         results = {name: drive(grid, *what, start, clients, rounds) for name, what in contestants.items()}
     noop = float(np.median([seconds[0, 0] for seconds in results["FedAvg, bare"]]))
@@ -185,7 +185,7 @@ def drive(
     """Return for each round but the first its seconds, those in the wrapper alone, and those in the filter."""
     inner = Timed(min_train_nodes=clients, min_available_nodes=clients)
     timed = TimedFilter(KeepAll() if filter_ is None else filter_)
-    strategy: Any = inner if filter_ is None else FilteredStrategy(inner, timed, **options)
+    strategy: Strategy = inner if filter_ is None else FilteredStrategy(inner, timed, **options)
     seconds = []
     for number in range(1, rounds + 2):
         timed.spent.clear()
@@ -205,7 +205,7 @@ def drive(
 
 
 class Wire(Grid):
-    """A grid whose replies come into being, from what a SuperLink would send, as they are fetched."""
+    """A grid that makes each reply, from the objects that a SuperLink would send, when it is fetched."""
 
     def __init__(self, clients: int) -> None:
         self.clients = clients
@@ -239,12 +239,12 @@ class Wire(Grid):
         raise NotImplementedError
 
     def create_message(self, *arguments: Any, **options: Any) -> Message:
-        """Nobody asks for it."""
+        """Nothing calls it."""
         raise NotImplementedError
 
 
 def arrived(message: Message) -> Message:
-    """Return a node's reply as Flower puts it together from what comes over the link."""
+    """Return a node's reply as Flower assembles it from the objects on the wire."""
     from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
     from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 
@@ -258,13 +258,16 @@ def arrived(message: Message) -> Message:
     for key, part in get_all_nested_objects(reply).items():
         sent[key] = part.deflate()
     del reply, content, record, part
-    found: Any = inflate_object_from_contents(id_, sent)
-    return found  # type: ignore[no-any-return]
+    found = inflate_object_from_contents(id_, sent)
+    if not isinstance(found, Message):
+        raise TypeError(f"Flower made a {type(found).__name__} of a message")
+    return found
 
 
-MODES: dict[str, Any] = {
+SAMPLING = Flanders(keep=0.8, look=Sample(500))
+MODES: dict[str, Callable[[], Strategy]] = {
     "FedAvg, bare": lambda: FedAvg(fraction_evaluate=0.0, min_train_nodes=1),
-    "Flanders(keep=0.8, sample=500)": lambda: FilteredStrategy(inside(), Flanders(keep=0.8, sample=500)),
+    "Flanders(keep=0.8, look=Sample(500))": lambda: FilteredStrategy(inside(), SAMPLING),
     "DistanceToGlobal(keep=0.8)": lambda: FilteredStrategy(inside(), DistanceToGlobal(keep=0.8)),
     "Flanders(keep=0.8)": lambda: FilteredStrategy(inside(), Flanders(keep=0.8)),
     "Flanders(keep=0.8), sketch=4096": lambda: FilteredStrategy(inside(), Flanders(keep=0.8), sketch=4096),
@@ -282,7 +285,7 @@ def measure_memory(mode: str, clients: int, parameters: int, rounds: int) -> dic
     TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
     logging.getLogger("flwr").setLevel(logging.ERROR)
     strategy, grid = MODES[mode](), Wire(clients)
-    strategy.start(grid, small_model(100 * LAYERS), num_rounds=1)  # whatever is imported on the way
+    strategy.start(grid, small_model(100 * LAYERS), num_rounds=1)  # so that all modules are imported
     strategy, before = MODES[mode](), resident()
     reset_peak()
     start = time.perf_counter()

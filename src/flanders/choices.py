@@ -45,10 +45,6 @@ _REGISTRIES: dict[str, Callable[[], AnyRegistry]] = {
 }
 KINDS = tuple(_REGISTRIES)
 """The kinds of things that can be chosen by name."""
-NOT_IN_SPECS = {
-    "fltrust": "fltrust needs an update that the server trains itself. Runs of a spec have none; use it in Python."
-}
-"""Registered entries that a spec cannot use, each with the reason."""
 
 
 def registry(kind: str) -> AnyRegistry:

@@ -18,7 +18,7 @@ from flanders.checks import InputError, check_instance
 from flanders.filters import Filter, Fingerprint, Scores
 from flanders.linalg.products import usable_rows
 from flanders.record import ClientRecord, Fate
-from flanders.round import ClientId, Round, check_matrix
+from flanders.round import ClientId, Evaluate, Round, check_matrix
 from flanders.state import load_state, save_state, saveable
 
 S = TypeVar("S")
@@ -189,6 +189,9 @@ class Defense:
     fallback
         The aggregator for rounds in which the filter cannot judge yet, usually only the first. Default:
         `aggregator`. Choose a robust one if clients may be malicious from the start.
+    evaluate
+        A function from a model `(d,)` to its losses on examples of the server; see `Round`. Filters that can use it
+        decide better, above all where most clients are malicious.
     seed
         Makes the filter's and the aggregators' randomness repeatable. Leave it out in production: an attacker can
         evade what it can predict.
@@ -210,12 +213,13 @@ class Defense:
         aggregator: Aggregator | None = None,
         *,
         fallback: Aggregator | None = None,
+        evaluate: Evaluate | None = None,
         seed: int | None = None,
         streams: tuple[np.random.Generator, np.random.Generator] | None = None,
     ) -> None:
         self.filter: Filter[Any] = Fingerprint() if filter is None else filter
         self.aggregator = FedAvg() if aggregator is None else aggregator
-        self.fallback = fallback
+        self.fallback, self.evaluate = fallback, evaluate
         check_instance("Defense", "filter", self.filter, Filter, "Flanders(keep=0.8)")
         check_instance("Defense", "aggregator", self.aggregator, Aggregator, "Median()")
         if fallback is not None:
@@ -244,7 +248,7 @@ class Defense:
         if global_model is None and self._model is not None:
             global_model = xp.asarray(self._model)
         names = () if clients is None else tuple(clients)
-        outcome = self.step(Round(updates, names, weights, global_model, root, layers or {}))
+        outcome = self.step(Round(updates, names, weights, global_model, root, layers, self.evaluate))
         self._model = copied(outcome.model)
         return outcome
 

@@ -6,7 +6,7 @@ One shape throughout: `(m, d)`, a row per client. The paper writes the transpose
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 
@@ -17,6 +17,8 @@ from flanders.arrays import Array, FloatVector, IntVector, without_graph
 from flanders.checks import InputError
 
 ClientId = int | str
+Evaluate = Callable[[Array], FloatVector | float]
+"""Turns a model `(d,)` into its losses on the server's own examples: one loss for each example, or their mean."""
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -35,11 +37,14 @@ class Round:
     global_model
         The model the round started from, `(d,)`. Default: zeros.
     root
-        The server's own displacement from `global_model`, trained on trusted data, `(d,)`.
-        Only the aggregator `fltrust` uses it.
+        The server's own displacement from `global_model`, trained on examples of the server, `(d,)`. The aggregator
+        `fltrust` needs it, and filters can use it.
     layers
         The number of parameters of each tensor, by its name, in the order of a row. Filters use it to say in which
         layer an update is abnormal, or to look at some layers alone.
+    evaluate
+        A function from a model `(d,)` to its losses on examples of the server: a vector with one loss for each
+        example, or a single number. A filter can ask it which of two groups of clients helps the model.
     """
 
     updates: Array
@@ -48,6 +53,7 @@ class Round:
     global_model: Array
     root: Array
     layers: Mapping[str, int]
+    evaluate: Evaluate | None
 
     def __init__(
         self,
@@ -57,6 +63,7 @@ class Round:
         global_model: Array = None,
         root: Array = None,
         layers: Mapping[str, int] | None = None,
+        evaluate: Evaluate | None = None,
     ) -> None:
         xp, device = check_matrix(updates)
         m, d = updates.shape
@@ -70,6 +77,12 @@ class Round:
             set_(self, "global_model", check_vector(global_model, "global_model", updates))
         set_(self, "root", None if root is None else check_vector(root, "root", updates))
         set_(self, "layers", check_layers(layers, d))
+        if evaluate is not None and not callable(evaluate):
+            raise InputError(
+                "`evaluate` must be a function from a model (parameters,) to its losses on the server's examples. "
+                f"Got {evaluate!r} instead."
+            )
+        set_(self, "evaluate", evaluate)
 
     def by_client(self) -> IntVector:
         """Return the rows in the order of their clients' ids."""
@@ -105,6 +118,7 @@ class Round:
             self.global_model,
             self.root,
             self.layers,
+            self.evaluate,
         )
 
 

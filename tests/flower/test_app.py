@@ -13,19 +13,21 @@ from flanders.attacks import Gauss
 from flanders.data import Digits, Dirichlet
 from flanders.filters import Fingerprint
 from flanders.models import Mlp2
-from flanders.simulation import Setting, Simulation, Training
+from flanders.simulation import Simulation, Training
 from flower.clients import nodes_running
 from flower.deployment import APP, SimulationRuntime
 from flower.federation import LocalGrid, app
+from settings import make_setting
 
 CONFIG = tomllib.loads((APP / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
 
 
 def kept_by_round(results):
-    """Return, for each round, who was kept and who was not."""
+    """Return, for each round, the clients that were kept and those that were not."""
     connection = sqlite3.connect(results)
     try:
-        rows = connection.execute("SELECT round, client, kept FROM client ORDER BY round, client").fetchall()
+        query = "SELECT round, client, fate = 'kept' FROM client ORDER BY round, client"
+        rows = connection.execute(query).fetchall()
     finally:
         connection.close()
     return {
@@ -72,7 +74,7 @@ def test_the_protected_run_gains_what_the_simulator_predicts(run_app):
     def simulated(**defence):
         accuracies = []
         for seed in range(3):
-            setting = Setting(
+            setting = make_setting(
                 dataset=Digits(),
                 partition=Dirichlet(CONFIG["alpha"]),
                 model=Mlp2(hidden=64),
@@ -84,7 +86,7 @@ def test_the_protected_run_gains_what_the_simulator_predicts(run_app):
                 num_clients=CONFIG["min-nodes"],
                 rounds=CONFIG["num-server-rounds"],
                 attack=Gauss(),
-                malicious_fraction=CONFIG["malicious-fraction"],
+                fraction=CONFIG["malicious-fraction"],
                 rotating=False,
                 seed=seed,
                 device="cpu",

@@ -8,8 +8,7 @@ from flanders.attacks import Gauss, Mar, SignFlip, View
 from flanders.catalog import ATTACKS
 from flanders.checks import InputError
 from flanders.flower import FilteredStrategy
-from flanders.flower.attacks import _last_layer, poisoned
-from flanders.flower.plan import Plan
+from flanders.flower.attacks import poisoned
 from flower.federation import Client, LocalGrid, app, model, strategies
 from peers import flower
 
@@ -158,16 +157,3 @@ def test_poisoned_nodes_are_dropped_and_the_others_are_not() -> None:
     result = strategy.start(grid, model((20, 30)), num_rounds=5)
     for number in range(2, 6):
         assert sorted(result.train_metrics_clientapp[number]["flanders-unused-nodes"]) == [0, 1]
-
-
-@pytest.mark.parametrize(
-    ("names", "first"),
-    [
-        (["body.weight", "head.weight", "head.bias"], 12),
-        (["body.weight", "body.bias", "head.weight"], 16),
-        (["w", "v", "b"], 12),
-    ],
-)
-def test_the_last_layer_is_every_array_of_its_owner(names, first) -> None:
-    plan = Plan.of(model((3, 4), (4,), (2,), names=names))
-    assert _last_layer(plan) == slice(first, 18)

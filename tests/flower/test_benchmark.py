@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "flower.py"
-WHOLE, SKETCHED = "Flanders(keep=0.8, sample=500)", "Flanders(keep=0.8), sketch=4096"
+WHOLE, SKETCHED = "Flanders(keep=0.8, look=Sample(500))", "Flanders(keep=0.8), sketch=4096"
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/clear_refs").exists(), reason="measures memory as Linux counts it"
 )

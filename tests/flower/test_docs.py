@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from flanders.cli import main
-from flanders.flower.identity import Asked
-from flanders.flower.recording import RoundReport, Verdict
-from flanders.record import Fate
+from flanders.flower.identity import AskedClient
+from flanders.flower.round_report import line_of
+from flanders.record import ClientRecord, Fate, RoundRecord
 from flower.federation import app, grid_of, model
 
 GUIDE = Path(__file__).parents[2] / "docs" / "flower.md"
@@ -48,13 +48,14 @@ def test_every_block_runs_as_it_stands(namespace, tmp_path, capsys) -> None:
 
 def test_the_guides_line_of_the_log_is_what_is_logged() -> None:
     why = "3.1 times its usual length (30.5 sd), not its own fingerprint (9.2 sd)"
-    verdicts = [Verdict(Asked("", node, "", None), Fate.KEPT) for node in range(6)]
-    verdicts += [
-        Verdict(Asked("", 8412, "", None), Fate.DROPPED, why, 30.5, 1.0),
-        Verdict(Asked("", 3390, "", None), Fate.REFUSED, "array 'fc.weight' is not finite"),
-        Verdict(Asked("", 5507, "", None), Fate.BANNED, "until round 9"),
+    clients = [ClientRecord(node, Fate.KEPT) for node in range(6)]
+    clients += [
+        ClientRecord(8412, Fate.DROPPED, 30.5, 1.0, why),
+        ClientRecord(3390, Fate.REFUSED, reason="array 'fc.weight' is not finite"),
+        ClientRecord(5507, Fate.BANNED, reason="until round 9"),
     ]
-    assert f"    flanders: {RoundReport(7, tuple(verdicts)).line()}\n" in GUIDE.read_text()
+    nodes = {client.client: AskedClient(client.client, client.client) for client in clients}
+    assert f"    flanders: {line_of(RoundRecord(7, tuple(clients)), nodes)}\n" in GUIDE.read_text()
 
 
 def test_the_guide_names_the_metrics_that_there_are(namespace) -> None:

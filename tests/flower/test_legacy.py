@@ -89,7 +89,7 @@ def test_integers_that_an_aggregate_turns_into_floats_come_back_as_integers() ->
         found, metrics = strategy.aggregate_fit(number, replies, [])
         assert metrics["flanders-kept"] == 3
         strategy.configure_fit(number + 1, found, NOBODY)
-    assert strategy._sent[2].dtype.kind == "f"
+    assert strategy._sent["2"].numpy().dtype.kind == "f"
 
 
 def test_who_is_dropped_and_why_is_told(flower_log) -> None:
@@ -128,4 +128,4 @@ def test_the_rest_is_the_strategys_own(monkeypatch) -> None:
     assert strategy.configure_fit(1, parameters, NOBODY) == []
     assert strategy.configure_evaluate(1, parameters, NOBODY) == []
     assert strategy.aggregate_evaluate(1, [], []) == (None, {})
-    np.testing.assert_array_equal(strategy._sent[0], model(1)[0])
+    np.testing.assert_array_equal(strategy._sent["0"].numpy(), model(1)[0])

@@ -136,11 +136,10 @@ def test_a_bad_reply_costs_its_sender_the_round_and_nobody_else(twist, reason, f
     assert "refused 103 [" in told[0]
     assert reason in told[0]
     with sqlite3.connect(results) as db:
-        rows = db.execute("SELECT client, kept, unusable, malicious FROM client WHERE round = 2").fetchall()
-        ((note,),) = db.execute("SELECT note FROM round WHERE number = 2").fetchall()
-    assert rows == [(str(i), int(i != 103), int(i == 103), None) for i in range(100, 105)]
-    assert reason in note
-    assert note.endswith(": 103")
+        rows = db.execute("SELECT client, fate, malicious FROM client WHERE round = 2").fetchall()
+        ((why,),) = db.execute("SELECT reason FROM client WHERE round = 2 AND client = '103'").fetchall()
+    assert rows == [(str(i), "refused" if i == 103 else "kept", None) for i in range(100, 105)]
+    assert reason in why
 
 
 def test_a_failing_and_a_silent_client_cost_nothing_but_themselves(flower_log) -> None:
@@ -163,7 +162,7 @@ def test_the_links_own_reply_for_a_dead_node_counts_for_that_node() -> None:
 
     strategy = FilteredStrategy(strategies.FedAvg(), KeepAll())
     play(strategy, grid_of(3, {0: dead}), START, 1)
-    fates = {v.asked.node: v.fate for v in strategy._recorder.last.verdicts}
+    fates = {int(c.client): c.fate for c in strategy.last_round.clients}
     assert fates == {100: "silent", 101: "kept", 102: "kept"}
 
 
@@ -211,7 +210,7 @@ def test_a_client_is_who_was_asked_not_who_it_says_it_is(flower_log) -> None:
 
     strategy = FilteredStrategy(strategies.FedAvg(), KeepAll())
     play(strategy, grid_of(4, {1: impostor}), START, 1)
-    fates = {v.asked.node: v.fate for v in strategy._recorder.last.verdicts}
+    fates = {int(c.client): c.fate for c in strategy.last_round.clients}
     assert fates == {100: "kept", 101: "silent", 102: "kept", 103: "kept"}
     assert "ignored a reply from node 102 to a message for node 101" in flower_log.text
 
@@ -228,7 +227,7 @@ def test_answering_another_nodes_message_does_not_cost_that_node_the_round() -> 
     grid.nodes[103].twist = meddler
     strategy = FilteredStrategy(OrderedFedAvg(), KeepAll())
     play(strategy, grid, START, 1)
-    assert [v.fate for v in strategy._recorder.last.verdicts] == ["kept"] * 4
+    assert [c.fate for c in strategy.last_round.clients] == ["kept"] * 4
 
 
 def test_an_error_in_another_nodes_name_does_not_cost_that_node_the_round(flower_log) -> None:
@@ -289,6 +288,17 @@ def test_in_a_round_that_the_filter_cannot_judge_the_model_stays(flower_log) -> 
     assert metrics["flanders-kept"] == 0
     assert metrics["flanders-stayed"] == 1
     assert "the filter cannot judge this round (Too few.): the global model stays" in flower_log.text
+
+
+def test_a_strict_wrapper_raises_what_the_filter_and_the_strategy_raise() -> None:
+    class Picky(KeepAll):
+        def select(self, scores):
+            raise InputError("Too few.")
+
+    with pytest.raises(InputError, match=r"Too few\."):
+        play(FilteredStrategy(strategies.FedAvg(), Picky(), strict=True), grid_of(4), START, 1)
+    with pytest.raises(ZeroDivisionError):
+        play(FilteredStrategy(Moody(), KeepAll(), strict=True), grid_of(3), START, 3)
 
 
 def test_a_strategy_that_never_works_is_the_users_to_mend() -> None:
@@ -357,7 +367,7 @@ def test_a_reason_to_refuse_everybody_from_the_start_is_the_users_to_mend() -> N
     everybody = grid_of(3, dict.fromkeys(range(3), forgetful))
     with pytest.raises(InputError, match=r"All 3 replies of round 1 .*: metric 'num-examples' is missing\."):
         play(strategy, everybody, START, 1)
-    assert strategy._memory.bans.offences == {}
+    assert strategy._books.memory.bans.offences == {}
     play(strategy, grid_of(3), START, 1)
     (found,) = play(strategy, everybody, START, 1, first=2)
     assert found[1]["flanders-refused"] == 3

@@ -64,7 +64,7 @@ def test_the_aggregate_is_the_bare_strategys_of_the_kept_replies(make, dtype) ->
         replies = grid.send_and_receive(filtered.configure_train(number, arrays, app.ConfigRecord(), grid))
         np.random.seed(number)  # noqa: NPY002 - for the noise of Flower's privacy wrappers
         found, metrics = filtered.aggregate_train(number, replies)
-        kept = {v.asked.node for v in filtered._recorder.last.verdicts if v.fate == "kept"}
+        kept = {int(client.client) for client in filtered.last_round.clients if client.kept}
         assert len(kept) == 9
         theirs = twin.send_and_receive(bare.configure_train(number, arrays, app.ConfigRecord(), twin))
         np.random.seed(number)  # noqa: NPY002

@@ -25,11 +25,11 @@ def compared(ours, paper, rerun=None, **names):
 
 def test_ours_is_the_mean_over_the_seeds_that_are_done_with_the_lowest_and_the_highest():
     asked = cell(table="tab:increment-20", attack="lie")
-    outcomes = {
+    measures = {
         REFERENCE.run(asked, seed).id: {"accuracy": value, "precision": None}
         for seed, value in ((0, 0.80), (2, 0.90))
     }
-    (found,) = compare(REFERENCE, [asked], outcomes, [0, 1, 2])
+    (found,) = compare(REFERENCE, [asked], measures, [0, 1, 2])
     assert (found.paper, found.rerun, found.seeds) == (0.83, 0.87, 2)
     assert (found.ours, found.low, found.high) == (pytest.approx(0.85), 0.80, 0.90)
     assert found.difference == pytest.approx(0.02)

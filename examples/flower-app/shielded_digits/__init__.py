@@ -1,1 +1,1 @@
-"""Handwritten digits, learnt by clients of which some lie."""
+"""Handwritten digits, learned by ten clients. Three of them send poison."""

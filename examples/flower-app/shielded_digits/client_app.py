@@ -1,4 +1,4 @@
-"""The client: trains on its share of the digits, and lies about it if the run config makes it malicious."""
+"""The client: it trains on its share of the digits, and sends poison if the run config makes it malicious."""
 
 import torch
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
@@ -10,7 +10,7 @@ from shielded_digits import task
 
 
 def red_team(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-    """Poison what the first nodes send, as many of them as the run config says; a mod for trials only."""
+    """Poison what the first nodes send. The run config says how many. This mod is for trials only."""
     node, run = context.node_config, context.run_config
     if node["partition-id"] < run["malicious-fraction"] * node["num-partitions"]:
         return poisoned(run["attack"])(message, context, call_next)
@@ -27,7 +27,7 @@ def train(message: Message, context: Context) -> Message:
     model = task.make_model()
     model.load_state_dict(message.content["arrays"].to_torch_state_dict())
     x, y = task.load_partition(node["partition-id"], node["num-partitions"], run["alpha"], run["seed"])
-    # The order of the examples can be repeated, and is another one in each round.
+    # The order of the examples follows from the seed, and differs from round to round.
     torch.manual_seed(hash((run["seed"], node["partition-id"], message.content["config"]["server-round"])))
     loss = task.train(
         model, x, y, epochs=run["local-epochs"], learning_rate=run["learning-rate"], batch_size=run["batch-size"]

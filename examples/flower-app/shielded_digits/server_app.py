@@ -1,4 +1,4 @@
-"""The server: FedAvg, and around it the filter."""
+"""The server: FedAvg, with the filter around it."""
 
 import torch
 from flwr.app import ArrayRecord, Context, MetricRecord
@@ -20,7 +20,7 @@ def main(grid: Grid, context: Context) -> None:
     if run["protected"]:
         strategy = FilteredStrategy(
             strategy,
-            fallback=FedMedian(),  # while there is little yet to compare the clients with
+            fallback=FedMedian(),  # for the first rounds, in which the filter knows little
             state_dir=run["state-dir"] or None,
             results=run["results"] or None,
         )

@@ -1,4 +1,4 @@
-"""The model, the data and how to learn the one from the other: plain PyTorch."""
+"""The model, the data and the training loop, in plain PyTorch."""
 
 from functools import cache
 
@@ -17,12 +17,12 @@ def make_model() -> nn.Module:
 
 @cache
 def load_data() -> Dataset:
-    """Load the digits that scikit-learn carries: nothing to download."""
+    """Load the digits that come with scikit-learn. Nothing is downloaded."""
     return Digits().load()
 
 
 def load_partition(partition_id: int, num_partitions: int, alpha: float, seed: int) -> tuple[Tensor, Tensor]:
-    """Return one client's examples and their classes; every node draws the same partition."""
+    """Return the examples of one client and their classes. Every node draws the same partition."""
     data = load_data()
     rows = Dirichlet(alpha).split(data.y_train, num_partitions, np.random.default_rng(seed))[partition_id]
     return torch.from_numpy(data.x_train[rows]), torch.from_numpy(data.y_train[rows])
@@ -43,7 +43,7 @@ def train(model: nn.Module, x: Tensor, y: Tensor, *, epochs: int, learning_rate:
 
 @torch.no_grad()
 def test(model: nn.Module) -> tuple[float, float]:
-    """Return accuracy and loss on the examples that no client has."""
+    """Return accuracy and loss on the test examples, which no client has."""
     data = load_data()
     logits, y = model(torch.from_numpy(data.x_test)), torch.from_numpy(data.y_test)
     return (logits.argmax(1) == y).double().mean().item(), functional.cross_entropy(logits, y).item()

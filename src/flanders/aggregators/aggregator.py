@@ -19,6 +19,11 @@ class Aggregator(ABC):
     A new aggregator is a frozen dataclass with `aggregate`, and one line in the catalog.
     """
 
+    @property
+    def needs_root(self) -> bool:
+        """Whether it needs the server's own step (`Round.root`)."""
+        return False
+
     @abstractmethod
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
         """Return the new global model, `(d,)`, as the same kind of array as the updates."""
@@ -67,6 +72,11 @@ class Chain(Aggregator):
 
     first: PreAggregator
     then: Aggregator
+
+    @property
+    def needs_root(self) -> bool:
+        """Whether the aggregator at the end needs the server's own step."""
+        return self.then.needs_root
 
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
         """Prepare, then aggregate."""

@@ -123,6 +123,11 @@ class FLTrust(Aggregator):
     Cao et al., "FLTrust: Byzantine-robust federated learning via trust bootstrapping", NDSS 2021.
     """
 
+    @property
+    def needs_root(self) -> bool:
+        """It weighs clients by the server's own step."""
+        return True
+
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
         """Return the global model moved by the trusted average."""
         if round_.root is None:

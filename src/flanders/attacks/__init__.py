@@ -8,6 +8,7 @@ from flanders.attacks.fang import Opt, OptTrimmedMean
 from flanders.attacks.forecasting import Mar
 from flanders.attacks.mimicry import Mimic, Static
 from flanders.attacks.noise import Gauss, SignFlip
+from flanders.attacks.pull import BelowTheSplit, GrowingCamp, OwnPull
 from flanders.attacks.statistical import Ipm, Lie
 
 __all__ = [
@@ -15,9 +16,11 @@ __all__ = [
     "AgrMinSum",
     "AgrTailored",
     "Attack",
+    "BelowTheSplit",
     "BlindSpot",
     "Budget",
     "Gauss",
+    "GrowingCamp",
     "Ipm",
     "KeptSignature",
     "Lie",
@@ -27,6 +30,7 @@ __all__ = [
     "OnOff",
     "Opt",
     "OptTrimmedMean",
+    "OwnPull",
     "SignFlip",
     "SlowDrift",
     "Static",

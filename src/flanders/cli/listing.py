@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Sequence
 
 from flanders.checks import InputError
-from flanders.choices import NOT_IN_SPECS, registry
+from flanders.choices import registry
 from flanders.registry import REQUIRED, Entry
 
 
@@ -39,8 +39,6 @@ def print_listing(kinds: Sequence[str], *, as_json: bool = False) -> None:
 def _print_entry(entry: Entry, width: int) -> None:
     print(f"{entry.name.ljust(width)}  {entry.summary}")
     margin = " " * (width + 4)
-    if entry.name in NOT_IN_SPECS:
-        print(textwrap.indent(f"Not for specs: {NOT_IN_SPECS[entry.name]}", margin))
     if entry.parameters:
         columns = max(60, shutil.get_terminal_size((116, 24)).columns)
         text = ", ".join(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,7 +56,7 @@ class CifarLoader(Loader):
         images, labels = zip(*parts, strict=True)
         return (list(images[:-1]), np.concatenate(labels[:-1])), ([images[-1]], labels[-1])
 
-    def read_binary(self, path: Path, expected: str | int) -> tuple[NDArray[np.uint8], NDArray[Any]]:
+    def read_binary(self, path: Path, expected: str | int) -> tuple[NDArray[np.uint8], NDArray[np.generic]]:
         """Return the images and classes of one binary file."""
         content = read_bytes(path)
         width = self.label_bytes + PIXELS
@@ -75,7 +75,7 @@ class CifarLoader(Loader):
         records = np.frombuffer(content, dtype=np.uint8).reshape(-1, width)
         return records[:, self.label_bytes :].reshape(-1, 3, 32, 32), records[:, self.label_bytes - 1]
 
-    def read_python(self, path: Path, expected: str) -> tuple[NDArray[np.uint8], NDArray[Any]]:
+    def read_python(self, path: Path, expected: str) -> tuple[NDArray[np.uint8], NDArray[np.generic]]:
         """Return the images and classes of one pickled file."""
         content = read_bytes(path)
         if self.verify:

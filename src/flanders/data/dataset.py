@@ -6,10 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from flanders.arrays import IntVector
 from flanders.checks import InputError, check_number
@@ -88,10 +87,10 @@ class Loader(ABC):
 
 
 def from_arrays(
-    x: Any,
-    y: Any,
-    x_test: Any = None,
-    y_test: Any = None,
+    x: ArrayLike,
+    y: ArrayLike,
+    x_test: ArrayLike | None = None,
+    y_test: ArrayLike | None = None,
     *,
     test_fraction: float = 0.2,
     num_classes: int | None = None,
@@ -118,19 +117,19 @@ def from_arrays(
     >>> data.x_train.shape, data.x_test.shape, data.num_classes
     ((8, 2), (2, 2), 2)
     """
-    x, y = as_examples(x, y, "x, y")
+    examples, labels = as_examples(x, y, "x, y")
     if (x_test is None) != (y_test is None):
         raise InputError("from_arrays needs both `x_test` and `y_test`, or neither of them. Got one.")
-    if x_test is None:
-        train, test = stratified_split(y, test_fraction, np.random.default_rng(seed))
-        x, y, x_test, y_test = x[train], y[train], x[test], y[test]
+    if x_test is None or y_test is None:
+        train, test = stratified_split(labels, test_fraction, np.random.default_rng(seed))
+        shown, known, examples, labels = examples[test], labels[test], examples[train], labels[train]
     else:
-        x_test, y_test = as_examples(x_test, y_test, "x_test, y_test")
-    classes = max(2, int(max(y.max(), y_test.max())) + 1) if num_classes is None else num_classes
-    return Dataset(name, x, y, x_test, y_test, classes)
+        shown, known = as_examples(x_test, y_test, "x_test, y_test")
+    classes = max(2, int(max(labels.max(), known.max())) + 1) if num_classes is None else num_classes
+    return Dataset(name, examples, labels, shown, known, classes)
 
 
-def as_examples(x: Any, y: Any, names: str) -> tuple[Images, IntVector]:
+def as_examples(x: ArrayLike, y: ArrayLike, names: str) -> tuple[Images, IntVector]:
     """Return float32 examples and int64 classes of the same length, or complain."""
     try:
         values = np.ascontiguousarray(x, dtype=np.float32)

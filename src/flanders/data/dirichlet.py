@@ -128,7 +128,7 @@ def limit_to(left: IntVector, mix: FloatVector, taken: IntVector, rng: np.random
 
 
 def level_up(owners: IntVector, num_clients: int, least: int) -> IntVector:
-    """Give every client `least` examples, the missing ones taken from whoever has most at the time.
+    """Give every client `least` examples. Missing ones are taken from the client that has most at the time.
 
     The examples of each client are numbered; those with the highest numbers are the ones given away.
     """

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from flanders.checks import InputError
 
-Labelled = tuple[list[NDArray[np.uint8]], NDArray[Any]]
+Labelled = tuple[list[NDArray[np.uint8]], NDArray[np.generic]]
 """Byte images (n, C, H, W) in pieces, and their classes."""
 
 
@@ -92,7 +92,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def check_md5(path: Path, content: bytes, expected: str, known: Mapping[str, str] = {}) -> None:
-    """Complain unless the (decompressed) content has the published MD5 sum; `known` tells others apart."""
+    """Complain unless the (decompressed) content has the published MD5 sum; `known` names other known files."""
     found = hashlib.md5(content, usedforsecurity=False).hexdigest()
     if found != expected:
         guess = f" It is {known[found]}." if found in known else ""

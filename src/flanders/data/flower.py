@@ -16,7 +16,7 @@ from flanders.data.partition import Partition
 
 ROW, LABEL = "row", "label"
 OURS = ("num_partitions", "partition_by", "seed")
-"""What a partitioner is told by us: the number of clients, the column with the classes, and a seed of the run."""
+"""The arguments that are filled in: the number of clients, the column with the classes, and a seed of the run."""
 UNFIT = {
     "DistributionPartitioner": "needs an array",
     "IdToSizeFncPartitioner": "needs a function",
@@ -84,7 +84,7 @@ class FlowerPartition(Partition):
         return self._owners(rows, labels.size, num_clients)
 
     def _arguments(self, known: Any, filled: dict[str, Any]) -> dict[str, Any]:
-        """Return the options and those of the filled-in arguments that the partitioner takes."""
+        """Return the options, and the filled-in arguments that the partitioner accepts."""
         options = read_options(self.options)
         settable = [name for name in known if name not in OURS]
         has = f"It has: {', '.join(settable)}." if settable else "It has none."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,7 +66,7 @@ def parse_idx(path: Path, content: bytes) -> NDArray[np.uint8]:
     return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
 
 
-def labelled(images: NDArray[np.uint8], labels: NDArray[Any]) -> Labelled:
+def labelled(images: NDArray[np.uint8], labels: NDArray[np.generic]) -> Labelled:
     """Give the images their one channel, and check that they fit their classes."""
     if images.ndim != 3 or labels.shape != images.shape[:1]:
         raise InputError(

@@ -24,7 +24,7 @@ class PickledDtype:
 
     __slots__ = ("name",)
 
-    def __init__(self, name: Any, *_: Any) -> None:
+    def __init__(self, name: object, *_: object) -> None:
         self.name = name.decode("ascii") if isinstance(name, bytes) else str(name)
 
     def __setstate__(self, state: Any) -> None:
@@ -36,7 +36,7 @@ class PickledArray:
 
     __slots__ = ("values",)
 
-    def __init__(self, *_: Any) -> None:
+    def __init__(self, *_: object) -> None:
         self.values: NDArray[np.uint8] | None = None
 
     def __setstate__(self, state: Any) -> None:
@@ -59,7 +59,7 @@ class PickledBytes:
             raise pickle.UnpicklingError(f"an encoding {encoding!r} is not expected in it")
         return text.encode("latin1")
 
-    def __setstate__(self, state: Any) -> None:
+    def __setstate__(self, state: object) -> None:
         raise pickle.UnpicklingError("bytes have no state")
 
 

@@ -41,7 +41,7 @@ class Carried(Protocol):
     def run(self) -> Iterator[RoundRecord]:
         """Carry out the rounds that are left, one at a time."""
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         """Return all that is needed to continue."""
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -79,13 +79,13 @@ def check(experiment: Experiment, datasets: Datasets) -> None:
 
 
 def num_threads() -> int:
-    """Return how many threads this process computes with unless told otherwise."""
+    """Return the number of threads that this process computes with by default."""
     return int(torch.get_num_threads())
 
 
 @contextlib.contextmanager
 def computing_with(threads: int) -> Iterator[None]:
-    """Compute with so many threads inside, in PyTorch and in NumPy's linear algebra."""
+    """Compute with this number of threads inside the block, in PyTorch and in NumPy's linear algebra."""
     before = num_threads()
     with threadpool_limits(limits=threads):
         torch.set_num_threads(threads)

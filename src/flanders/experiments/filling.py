@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from flanders.aggregators import Aggregator, PreAggregator
 from flanders.aggregators.aggregator import Chain
 from flanders.checks import InputError, did_you_mean
-from flanders.choices import NOT_IN_SPECS
 from flanders.experiments.kinds import Allowed, Hint, allowed_by, fields_of, hints_of, is_required
 from flanders.registry import Registry
 from flanders.results.tree import Table
@@ -125,12 +124,10 @@ class Filler:
             raise InputError(f"{where}.name: {error}") from error
         return self.fill(cls, {key: v for key, v in table.items() if key != "name"}, where)
 
-    def _aggregator(self, table: Table, entries: Registry[Any], where: str) -> Aggregator:
+    def _aggregator(self, table: Table, entries: Registry[Aggregator], where: str) -> Aggregator:
         """Build an aggregator with what stands in front of it."""
         given = table.pop(PREAGGREGATORS, NONE)
         links = [] if given == NONE else given if isinstance(given, list) else [given]
-        if reason := NOT_IN_SPECS.get(str(table.get("name"))):
-            raise InputError(f"{where}: {reason} Choose another aggregator.")
         if links and table.get("name") == NONE:
             raise InputError(f"{where}: {PREAGGREGATORS} need an aggregator behind them. Give it a name.")
         found: Aggregator = self._entry(table, entries, where)

@@ -1,7 +1,7 @@
-"""A spec with lists in it, taken apart: one plain spec for each point of the grid.
+"""The grid of a spec: lists in it are axes, and each point of the grid is a spec without lists.
 
-A list is an axis, everywhere. A value that is itself a list is written as an axis of one value,
-`layer_sizes = [[784, 10]]`. A list of tables is an axis of tables, which may hold axes of their own.
+A value that is itself a list is written as an axis of one value, `layer_sizes = [[784, 10]]`. A list of tables is
+an axis of tables, which may hold axes of their own.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 from flanders.checks import InputError
 from flanders.results.tree import Table
 
 LARGEST = 100_000
-"""The most runs that one spec may ask for: more is a slip of the keyboard."""
+"""The most runs that one spec may ask for. More are surely a mistake."""
 
 
 def read_toml(path: Path) -> Table:
@@ -75,7 +74,7 @@ def _points(tree: Table) -> Iterator[Table]:
         yield dict(zip(tree, values, strict=True))
 
 
-def _values(value: Any) -> Iterator[Any]:
+def _values(value: object) -> Iterator[object]:
     if isinstance(value, dict):
         yield from _points(value)
     elif isinstance(value, list):
@@ -88,13 +87,13 @@ def _values(value: Any) -> Iterator[Any]:
         yield value
 
 
-def parse_override(text: str) -> tuple[list[str], Any]:
+def parse_override(text: str) -> tuple[list[str], object]:
     """Read `key.path=value`; the value is TOML, and a bare word is a string.
 
     Examples
     --------
-    >>> parse_override("federation.seed=[0, 1]"), parse_override("attack.name=lie")
-    ((['federation', 'seed'], [0, 1]), (['attack', 'name'], 'lie'))
+    >>> parse_override("federation.seed=[0, 1]"), parse_override("threat.attack=lie")
+    ((['federation', 'seed'], [0, 1]), (['threat', 'attack'], 'lie'))
     """
     key, equals, value = text.partition("=")
     path = [part.strip() for part in key.split(".")]
@@ -107,12 +106,12 @@ def parse_override(text: str) -> tuple[list[str], Any]:
             return path, value.strip()
         raise InputError(
             f"--set {key}: {value.strip()!r} is not a TOML value ({error}). "
-            "Quote strings twice, e.g. --set 'attack.name=\"lie\"'."
+            "Quote strings twice, e.g. --set 'threat.attack=\"lie\"'."
         ) from error
 
 
-def override(tree: Table, path: list[str], value: Any) -> Table:
-    """Return the spec with one key set; a list of tables has it set in each of them."""
+def override(tree: Table, path: list[str], value: object) -> Table:
+    """Return the spec with one key set. In a list of tables it is set in each of them."""
     head, *rest = path
     if not rest:
         return {**tree, head: value}

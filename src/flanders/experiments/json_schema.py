@@ -12,10 +12,9 @@ from dataclasses import MISSING, Field
 from pathlib import Path
 from typing import Any
 
-from flanders.choices import KINDS, NOT_IN_SPECS, registry
+from flanders.choices import KINDS, AnyRegistry, registry
 from flanders.experiments.filling import NONE, PREAGGREGATORS
 from flanders.experiments.kinds import Allowed, Hint, allowed_by, fields_of, hints_of
-from flanders.registry import Registry
 from flanders.simulation.setting import Data, Setting
 
 Schema = dict[str, Any]
@@ -32,7 +31,7 @@ def spec_schema() -> Schema:
     for kind in KINDS:
         entries = registry(kind)
         parts[kind] = _choice(entries, kind)
-        parts |= {f"{kind}.{name}": _entry(name, entries, kind) for name in _usable(entries)}
+        parts |= {f"{kind}.{name}": _entry(name, entries, kind) for name in entries}
     return {"$schema": DIALECT, "title": "A spec of flanders", **_record(Setting), "$defs": parts}
 
 
@@ -83,9 +82,9 @@ def _one(allowed: Allowed, *, axes: bool) -> Schema:
     return found[0] if len(found) == 1 else {"anyOf": found}
 
 
-def _choice(entries: Registry[Any], kind: str) -> Schema:
+def _choice(entries: AnyRegistry, kind: str) -> Schema:
     """Return the schema of something that is chosen by name: the name, or a table of the name and parameters."""
-    names = _usable(entries)
+    names = list(entries)
     one_name: Schema = {"oneOf": [{"const": name, "description": entries.describe(name).summary} for name in names]}
     tables = [{"$ref": f"#/$defs/{kind}.{name}"} if kind else _entry(name, entries, kind) for name in names]
     shared: Schema = {name: {} for name in _parameters(entries)} | _in_front(kind)
@@ -105,12 +104,7 @@ def _choice(entries: Registry[Any], kind: str) -> Schema:
     return {"anyOf": [one_name, *tables, axis]}
 
 
-def _usable(entries: Registry[Any]) -> list[str]:
-    """Return the names that a spec can use."""
-    return [name for name in entries if name not in NOT_IN_SPECS]
-
-
-def _entry(name: str, entries: Registry[Any], kind: str) -> Schema:
+def _entry(name: str, entries: AnyRegistry, kind: str) -> Schema:
     """Return the schema of a table of one entry's name and parameters."""
     cls = entries[name]
     told, hints = parameter_texts(cls), hints_of(cls)
@@ -137,7 +131,7 @@ def _in_front(kind: str) -> Schema:
     return {PREAGGREGATORS: {"description": text, "anyOf": [link, axis]}}
 
 
-def _parameters(entries: Registry[Any]) -> list[str]:
+def _parameters(entries: AnyRegistry) -> list[str]:
     """Return the parameters of all entries, each once."""
     return list(dict.fromkeys(field.name for cls in entries.values() for field in fields_of(cls)))
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from flanders.aggregators import Aggregator, PreAggregator
 from flanders.attacks import Attack
-from flanders.choices import registry
+from flanders.choices import AnyRegistry, registry
 from flanders.data import Loader, Partition
 from flanders.filters import Filter, Look
 from flanders.models import ModelSpec
@@ -56,7 +56,7 @@ class Allowed:
     """What a table with free keys holds; None if no such table is allowed."""
     record: type[DataclassInstance] | None = None
     """The dataclass that is written as a table of its fields."""
-    entries: Registry[Any] | None = None
+    entries: AnyRegistry | None = None
     """The entries that are chosen by name."""
     kind: str = ""
     """The kind of `entries`, one of `flanders.choices.KINDS`, if they are registered."""
@@ -131,7 +131,7 @@ def _kind(member: Hint) -> str | None:
     return BY_NAME.get(base) if isinstance(base, type) else None
 
 
-def _union(records: Sequence[type[DataclassInstance]]) -> Registry[Any]:
+def _union(records: Sequence[type[DataclassInstance]]) -> AnyRegistry:
     """Return several dataclasses under their own names, written with dashes."""
     named = {re.sub(r"(?<!^)(?=[A-Z])", "-", cls.__name__).lower(): cls for cls in records}
     return Registry("form", dict(named))

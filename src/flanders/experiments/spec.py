@@ -108,7 +108,7 @@ def resolve(point: Table, place: str = "spec") -> Experiment:
 
 
 def _threat(table: Table, federation: Federation, where: str) -> Threat:
-    """Return who attacks; nobody, if there is neither an attack nor a data poison."""
+    """Return the threat of a spec. Without an attack and a data poison it is the empty threat."""
     threat = Filler().fill(Threat, table, where)
     if not threat.exists:
         return Threat()

@@ -1,7 +1,7 @@
-"""Flower: one wrapper around any strategy, and attacks to try it with.
+"""Flower: a filter around any strategy, a strategy for any aggregator, and attacks to try them with.
 
-`FilteredStrategy` drops suspicious replies before the wrapped strategy aggregates the rest.
-`flanders.flower.attacks` turns a ClientApp into a malicious one.
+`FilteredStrategy` drops suspicious replies before the wrapped strategy aggregates the rest. `AggregatorStrategy`
+aggregates with any aggregator of this package. `flanders.flower.attacks` makes a ClientApp malicious.
 """
 
 import warnings
@@ -13,10 +13,12 @@ with warnings.catch_warnings():
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             "flanders.flower needs Flower, which is not installed. "
-            "Install it with: pip install 'flanders-fl[flower]'"
+            "Install it with: pip install 'flanders-fl[flower]'",
+            name="flwr",
         ) from error
 
+from flanders.flower.aggregator_strategy import AggregatorStrategy
 from flanders.flower.bans import Ban
 from flanders.flower.strategy import FilteredStrategy
 
-__all__ = ["Ban", "FilteredStrategy"]
+__all__ = ["AggregatorStrategy", "Ban", "FilteredStrategy"]

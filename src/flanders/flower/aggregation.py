@@ -1,4 +1,4 @@
-"""The wrapped strategy's own aggregation of whoever is kept, in the form that `flanders.defend` asks for."""
+"""The wrapped strategy's own aggregation of the kept replies, in the form that `Defense.step` asks for."""
 
 from __future__ import annotations
 
@@ -10,70 +10,73 @@ import numpy as np
 from flwr.app import ArrayRecord, Message, MetricRecord
 from flwr.common.logger import log
 from flwr.serverapp.strategy import Strategy
-from numpy.typing import NDArray
 
 from flanders.arrays import IntVector
-from flanders.flower.held import settled
-from flanders.flower.plan import Plan
-from flanders.flower.views import RoundView
+from flanders.flower.model_arrays import ModelArrays, Vector
+from flanders.flower.round_matrix import RoundMatrix
+from flanders.flower.stored_arrays import in_memory
 
 STAYS = "the global model stays"
 
 
-class Aggregation:
-    """Turns rows of the round into the new global model, as the filter sees it.
+class StrategyAggregation:
+    """Lets a strategy aggregate rows of a round.
 
-    Whatever goes wrong in the strategy, the round ends: `arrays` is None then, and `note` says why.
+    The round ends even if the strategy fails: `arrays` is then None, and `note` says why.
 
     Parameters
     ----------
     number
-        The round.
+        The number of the round.
     messages
-        The replies, one a row.
+        The replies, one for each row.
+    model
+        The arrays of the global model.
+    matrix
+        What the filter sees of the replies.
     before
         What the filter sees of the global model that the round started from.
     """
 
     def __init__(
-        self, number: int, messages: Sequence[Message], plan: Plan, view: RoundView, before: NDArray[np.floating]
+        self, number: int, messages: Sequence[Message], model: ModelArrays, matrix: RoundMatrix, before: Vector
     ) -> None:
-        self.number, self.messages, self.plan, self.view, self.before = number, messages, plan, view, before
+        self.number, self.messages, self.model, self.matrix, self.before = number, messages, model, matrix, before
         self.arrays: ArrayRecord | None = None
         """The new global model."""
         self.metrics: MetricRecord | None = None
         self.used: Strategy | None = None
-        """Who aggregated, or tried to."""
+        """The strategy that aggregated, or failed to."""
         self.note = ""
         self.error: Exception | None = None
         self.seconds = 0.0
 
-    def by(self, strategy: Strategy, kept: IntVector) -> NDArray[np.floating]:
-        """Let a strategy aggregate these rows' replies."""
+    def by(self, strategy: Strategy, kept: IntVector) -> Vector:
+        """Let a strategy aggregate the replies of these rows, and return what the filter sees of the result."""
         start, self.used = time.perf_counter(), strategy
         try:
             arrays, self.metrics = strategy.aggregate_train(self.number, [self.messages[row] for row in kept])
-            return self._seen(arrays)
-        except Exception as error:  # what the strategy makes of replies is not in our hands
+            return self._checked(arrays)
+        except Exception as error:  # a strategy is the user's own code, so that any error is possible
             self.error = error
             log(ERROR, "flanders: %s failed", type(strategy).__name__, exc_info=error)
             return self._stay(f"{type(strategy).__name__} failed ({type(error).__name__}: {error})")
         finally:
             self.seconds += time.perf_counter() - start
 
-    def _seen(self, arrays: ArrayRecord | None) -> NDArray[np.floating]:
+    def _checked(self, arrays: ArrayRecord | None) -> Vector:
         if not arrays:
             return self._stay("the strategy returned no model")
-        if difference := self.plan.difference(arrays):
+        if difference := self.model.difference(arrays):
             return self._stay(f"the strategy returned a model with other arrays ({difference})")
-        model = self.view.of_model(arrays)
-        if not np.isfinite(model).all() or not self.plan.rest_is_finite(arrays):
+        row = self.matrix.row_of(arrays)
+        if not np.isfinite(row).all() or not self.model.unscored_are_finite(arrays):
             return self._stay("the aggregate was not finite")
-        for name in self.plan.names:  # some strategies return a reply's own arrays
-            arrays[name] = settled(arrays[name])
+        for name in self.model.names:  # some strategies return an array of a reply itself
+            arrays[name] = in_memory(arrays[name])
         self.arrays = arrays
-        return model
+        return row
 
-    def _stay(self, why: str) -> NDArray[np.floating]:
+    def _stay(self, why: str) -> Vector:
         self.note = f"{why}: {STAYS}"
         return self.before

@@ -1,4 +1,4 @@
-"""A list of clients that are left out for a while, because they were dropped too often."""
+"""Bans: clients that were dropped too often are not asked for some rounds."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ from flanders.state import saveable
 
 @dataclass(frozen=True)
 class Ban:
-    """Leave a client out for `rounds` rounds after `after` offences.
+    """Do not ask a client for `rounds` rounds after `after` offences.
 
-    An offence is a round in which the filter drops the client while it keeps others, or in which the client's reply
-    cannot be used; to send no reply, or an error, is none. Every round in which the client is kept takes an offence
-    back. After the ban the client is on parole: it is one offence short of the next ban, and rounds in which it is
-    kept clear it.
+    A round is an offence if the filter drops the client while it keeps others, or if the client's reply cannot be
+    used. A missing reply or an error is no offence. Each round in which the client is kept removes one offence.
+    After the ban the client is on parole: one more offence bans it again, and rounds in which it is kept clear it.
 
     Parameters
     ----------
     after
-        How many offences it takes.
+        The number of offences that lead to a ban.
     rounds
-        For how many rounds a banned client is not asked.
+        The number of rounds in which a banned client is not asked.
     """
 
     after: int = 3
@@ -38,20 +37,21 @@ class Ban:
 @saveable
 @dataclass(frozen=True)
 class BanList:
-    """Who has how many offences, and who is banned until which round."""
+    """The offences and the bans of all clients."""
 
     offences: dict[ClientId, int] = field(default_factory=dict)
+    """The number of offences of each client that has any."""
     until: dict[ClientId, int] = field(default_factory=dict)
-    """The last round of each ban."""
+    """The last round of each client's ban."""
 
     def is_banned(self, client: ClientId, number: int) -> bool:
-        """Tell whether a client is to be left out of a round."""
+        """Tell whether a client is banned in a round."""
         return number <= self.until.get(client, 0)
 
     def after_round(
         self, ban: Ban, number: int, offenders: Iterable[ClientId], kept: Iterable[ClientId]
     ) -> BanList:
-        """Return the list as it is after a round.
+        """Return the list after a round.
 
         Examples
         --------

@@ -1,11 +1,14 @@
-"""Who is who: clients are known by where the server sent its message, never by what a reply claims."""
+"""The clients that are asked in a round, and their names.
+
+The server knows a client by the node to which it sent its message, never by what a reply claims.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
 from flwr.app import Message, Metadata
 from flwr.serverapp import Grid
@@ -13,15 +16,32 @@ from flwr.serverapp import Grid
 from flanders.checks import InputError
 from flanders.round import ClientId
 
-Identify = Callable[[Any], ClientId]
-"""Names the client behind a node, given the `NodeInfo` that the grid has of it."""
+
+class Node(Protocol):
+    """A node as the server knows it: Flower's `NodeInfo`."""
+
+    @property
+    def node_id(self) -> int:
+        """The id that the SuperLink gave to the node."""
+
+    @property
+    def public_key(self) -> bytes:
+        """The key of the node; empty if there is none."""
+
+    @property
+    def name(self) -> str:
+        """The name that the operator gave to the node; empty if there is none."""
 
 
-def by_key(node: Any) -> ClientId:
-    """Name a node by its public key, where it has one, else by its node id.
+Identify = Callable[[Node], ClientId]
+"""Returns the name of the client on a node."""
 
-    With node authentication the key outlives a restart of the SuperNode and of the SuperLink. Without it, a
-    SuperNode draws a new key, and gets a new node id, whenever it starts.
+
+def by_key(node: Node) -> ClientId:
+    """Name a node by its public key if it has one, else by its node id.
+
+    With node authentication the key survives a restart of the SuperNode and of the SuperLink. Without it, a
+    SuperNode gets a new key and a new node id whenever it starts.
     """
     if not node.public_key:
         return str(node.node_id)
@@ -29,38 +49,43 @@ def by_key(node: Any) -> ClientId:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A client that is sent a message in a round."""
+class AskedClient:
+    """A client that the server sends a message to in a round."""
 
     client: ClientId
     node: int
-    name: str
-    """What the operator has called the node; empty if nothing."""
-    metadata: Metadata
-    """Of the message; the grid enters its id when it is sent."""
+    name: str = ""
+    """The name that the operator gave to the node; empty if there is none."""
+    metadata: Metadata | None = None
+    """The metadata of the message. The grid enters the message's id when it sends it."""
+
+    @property
+    def message_id(self) -> str:
+        """The id of the message; empty if it was not sent."""
+        return "" if self.metadata is None else self.metadata.message_id
 
     @property
     def label(self) -> str:
-        """The node in words, for logs."""
+        """The node as logs show it."""
         return f"{self.node} ({self.name})" if self.name else str(self.node)
 
 
-def call_roll(messages: Iterable[Message], grid: Grid, identify: Identify) -> list[Asked]:
-    """Return who is asked by these messages, according to the server's own list of nodes; each has its own name."""
+def asked_clients(messages: Iterable[Message], grid: Grid, identify: Identify) -> list[AskedClient]:
+    """Return the clients that these messages go to, and check that each has a name of its own."""
     known = {node.node_id: node for node in grid.get_nodes()}
     asked = []
     for message in messages:
         node_id = message.metadata.dst_node_id
         node = known.get(node_id)
-        if node is None:  # it has left since it was chosen; what is known of it is its id
-            asked.append(Asked(str(node_id), node_id, "", message.metadata))
+        if node is None:  # the node has left since it was chosen, so that only its id is known
+            asked.append(AskedClient(str(node_id), node_id, "", message.metadata))
         else:
-            asked.append(Asked(identify(node), node_id, node.name, message.metadata))
+            asked.append(AskedClient(identify(node), node_id, node.name, message.metadata))
     _check_names(asked)
     return asked
 
 
-def _check_names(asked: Iterable[Asked]) -> None:
+def _check_names(asked: Iterable[AskedClient]) -> None:
     nodes: dict[ClientId, int] = {}
     for one in asked:
         if isinstance(one.client, bool) or not isinstance(one.client, int | str):

@@ -1,4 +1,4 @@
-"""Replies, checked one by one: each is usable, or its sender loses the round."""
+"""The replies of a round, checked one by one. A reply that cannot be used costs its sender the round."""
 
 from __future__ import annotations
 
@@ -6,58 +6,76 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import cast
 
 from flwr.app import ArrayRecord, Message
 from flwr.common.constant import SUPERLINK_NODE_ID
+from flwr.serverapp.strategy import Strategy
 
-from flanders.flower.identity import Asked
-from flanders.flower.plan import NAME, BadReply, Plan
-from flanders.flower.views import RoundView
-from flanders.record import Fate
+from flanders.flower.identity import AskedClient
+from flanders.flower.model_arrays import LONGEST_NAME, BadReply, ModelArrays, Vector
+from flanders.flower.round_matrix import RoundMatrix
+from flanders.record import ClientRecord, Fate
 from flanders.round import ClientId, by_name
 
-REASON = 120
-"""Letters of what is wrong with a reply that are told at most."""
+LONGEST_REASON = 120
+"""The most characters of a reason that are told. Part of it may come from a client."""
 MOST_EXAMPLES = 2**53
-"""Examples that a client may claim at most: sums of more than that are not exact."""
+"""The most examples that a client may claim: floats cannot count further one by one."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The reply of a client that has sent just one."""
+    """The reply of a client that has sent exactly one."""
 
-    asked: Asked
+    asked: AskedClient
     message: Message
 
     @property
     def client(self) -> ClientId:
-        """Who sent it."""
+        """The client that sent it."""
         return self.asked.client
 
 
 @dataclass
-class Sorted:
-    """The replies of a round: who answered, who did not and why, and what was not asked for."""
+class SortedReplies:
+    """The replies of a round, matched with the clients that were asked."""
 
     answers: list[Answer] = field(default_factory=list)
-    failed: dict[ClientId, tuple[Fate, str]] = field(default_factory=dict)
+    """The replies that can be used so far."""
+    failed: dict[ClientId, ClientRecord] = field(default_factory=dict)
+    """The clients that did not reply, or whose replies cannot be used."""
     notes: list[str] = field(default_factory=list)
+    """What was out of the ordinary, in words."""
 
     def refuse(self, client: ClientId, why: str) -> None:
-        """Note that a client's reply cannot be used."""
-        self.failed[client] = (Fate.REFUSED, _short(why))
+        """Record that a client's reply cannot be used."""
+        self.failed[client] = ClientRecord(client, Fate.REFUSED, reason=_short(why))
         self.answers = [answer for answer in self.answers if answer.client != client]
 
+    def miss(self, client: ClientId, why: str) -> None:
+        """Record that a client did not reply."""
+        self.failed[client] = ClientRecord(client, Fate.SILENT, reason=why)
 
-def sort_replies(replies: Iterable[Message], asked: Sequence[Asked]) -> Sorted:
-    """Match replies with the messages they answer.
 
-    A reply belongs to the client to which the message with the id that it answers was sent. Flower has its nodes'
-    own ids on replies as well; one that disagrees is not that client's, so it must not cost that client the round.
+def checked_replies(
+    replies: Iterable[Message], asked: Sequence[AskedClient], weight_key: str | None, max_examples: float | None
+) -> SortedReplies:
+    """Match replies with the messages that they answer, and refuse those whose metrics cannot be used."""
+    found = sort_replies(replies, asked)
+    check_metrics(found, weight_key, max_examples)
+    return found
+
+
+def sort_replies(replies: Iterable[Message], asked: Sequence[AskedClient]) -> SortedReplies:
+    """Match replies with the messages that they answer.
+
+    A reply names the message that it answers, and belongs to the client that this message was sent to. Flower also
+    stamps each reply with the id of the node that sent it. If the two disagree, the reply is ignored: it must not
+    cost the client that was asked the round.
     """
-    found = Sorted()
-    sent = {a.metadata.message_id: a for a in asked if a.metadata.message_id}
+    found = SortedReplies()
+    sent = {one.message_id: one for one in asked if one.message_id}
     seen: set[ClientId] = set()
     for reply in replies:
         source = reply.metadata.src_node_id
@@ -65,29 +83,29 @@ def sort_replies(replies: Iterable[Message], asked: Sequence[Asked]) -> Sorted:
         if to is None:
             found.notes.append(f"ignored a reply from node {source} to no message of this round")
             continue
-        in_its_place = reply.has_error() and source == SUPERLINK_NODE_ID  # for a dead node the link replies
-        if source != to.node and not in_its_place:
+        by_link = reply.has_error() and source == SUPERLINK_NODE_ID  # the SuperLink replies for a dead node
+        if source != to.node and not by_link:
             found.notes.append(f"ignored a reply from node {source} to a message for node {to.node}")
             continue
         if to.client in seen:
             found.refuse(to.client, "more than one reply")
         elif reply.has_error():
-            reason = _short(str(reply.error.reason)) or "no reason given"
-            found.failed[to.client] = (Fate.SILENT, f"error: {reason}")
+            found.miss(to.client, f"error: {_short(str(reply.error.reason)) or 'no reason given'}")
         else:
             found.answers.append(Answer(to, reply))
         seen.add(to.client)
-    for client in (a.client for a in asked if a.client not in seen):
-        found.failed[client] = (Fate.SILENT, "no reply")
+    for one in asked:
+        if one.client not in seen:
+            found.miss(one.client, "no reply")
     order = by_name([answer.client for answer in found.answers])
-    found.answers = [found.answers[i] for i in order]  # sums come out the same, whoever was first
+    found.answers = [found.answers[i] for i in order]  # so that sums do not depend on the order of arrival
     return found
 
 
-def check_metrics(found: Sorted, weight_key: str | None, max_examples: float | None) -> None:
-    """Refuse replies whose metrics would break the wrapped strategy, or count for too much.
+def check_metrics(found: SortedReplies, weight_key: str | None, max_examples: float | None) -> None:
+    """Refuse replies whose metrics would break the wrapped strategy, or would count for too much.
 
-    Strategies need the same records with the same metrics from everyone: those of most replies are taken for right.
+    Strategies need the same records with the same metrics from every client. Those of most replies count as right.
     """
     forms: dict[ClientId, tuple[object, ...]] = {}
     for answer in list(found.answers):
@@ -105,11 +123,11 @@ def check_metrics(found: Sorted, weight_key: str | None, max_examples: float | N
 
 
 def _short(text: str) -> str:
-    return " ".join(text.split())[:REASON]
+    return " ".join(text.split())[:LONGEST_REASON]
 
 
 def _form(message: Message, weight_key: str | None, max_examples: float | None) -> tuple[object, ...]:
-    """Return what must be the same in all replies, or complain."""
+    """Return what must be the same in all replies, or raise `BadReply` if the metrics cannot be used."""
     records = message.content.metric_records
     if weight_key is not None and len(records) != 1:
         raise BadReply(f"{len(records)} MetricRecords instead of one")
@@ -118,7 +136,7 @@ def _form(message: Message, weight_key: str | None, max_examples: float | None) 
         for key, value in metrics.items():
             lengths.append((name, key, len(value) if isinstance(value, list) else None))
             if not all(map(_is_finite, value if isinstance(value, list) else [value])):
-                raise BadReply(f"metric {key[:NAME]!r} is not finite")
+                raise BadReply(f"metric {key[:LONGEST_NAME]!r} is not finite")
     if weight_key is not None:
         weight = next(iter(records.values())).get(weight_key)
         most = MOST_EXAMPLES if max_examples is None else max_examples
@@ -134,26 +152,28 @@ def _form(message: Message, weight_key: str | None, max_examples: float | None) 
 def _is_finite(value: float) -> bool:
     try:
         return math.isfinite(value)
-    except OverflowError:  # an int that no float can hold
+    except OverflowError:  # the int is too large for a float
         return False
 
 
-def read_arrays(found: Sorted, plan: Plan, view: RoundView) -> list[Answer]:
-    """Enter the usable replies' arrays into the rows of `view`, refuse the others, and return who is in which row.
+def read_arrays(found: SortedReplies, model: ModelArrays, matrix: RoundMatrix) -> list[Answer]:
+    """Enter the usable replies into the rows of a matrix, refuse the others, and return the reply of each row.
 
-    Arrays that the view keeps are taken out of the reply as they are read, so that they are in memory once. The
-    reply is left with the same arrays in the server's order: some strategies go by the order, not by the names.
+    An array that the matrix stores is taken out of the reply while it is read, so that it is in memory only once.
+    Afterwards the reply has the same arrays in the server's order: some strategies use the order, not the names.
     """
     rows: list[Answer] = []
     for answer in list(found.answers):
         try:
-            record = _array_record(answer.message, plan)
-            view.begin(len(rows))
+            record = _array_record(answer.message, model)
+            matrix.prepare_row(len(rows))
             kept = {}
-            for piece in plan.pieces:
-                array = record.pop(piece.name)
-                numbers = piece.decode(array)
-                kept[piece.name] = view.put(len(rows), piece, numbers, array) if piece.scored else array
+            for place in model.arrays:
+                array = record.pop(place.name)
+                numbers = place.decode(array)
+                if place.scored:
+                    array = matrix.put(len(rows), place, cast("Vector", numbers), array)
+                kept[place.name] = array
                 del array, numbers
             for name, array in kept.items():
                 record[name] = array
@@ -163,33 +183,42 @@ def read_arrays(found: Sorted, plan: Plan, view: RoundView) -> list[Answer]:
     return rows
 
 
-def _array_record(message: Message, plan: Plan) -> ArrayRecord:
+def _array_record(message: Message, model: ModelArrays) -> ArrayRecord:
     records = list(message.content.array_records.values())
     if len(records) != 1:
         raise BadReply(f"{len(records)} ArrayRecords instead of one")
-    if difference := plan.difference_of_names(records[0]):
+    if difference := model.difference_of_names(records[0]):
         raise BadReply(f"arrays with other names: {difference}")
     return records[0]
 
 
-def empty(replies: Iterable[Message]) -> None:
-    """Take all arrays out of replies: Flower keeps those of a round until the next one's have come."""
+def discard_arrays(replies: Iterable[Message]) -> None:
+    """Take all arrays out of replies. Flower keeps the replies of a round until those of the next have arrived."""
     for reply in replies:
         if reply.has_content():
             for record in reply.content.array_records.values():
                 record.clear()
 
 
-def find_weight_key(strategy: Any) -> str | None:
-    """Return the metric by which a strategy weighs replies, if it says so; privacy wrappers have it inside."""
-    while strategy is not None and not hasattr(strategy, "weighted_by_key"):
-        strategy = getattr(strategy, "strategy", None)
-    return None if strategy is None else strategy.weighted_by_key
+def find_weight_key(strategy: Strategy) -> str | None:
+    """Return the metric by which a strategy weighs replies; None if it has none.
+
+    Wrappers, such as those for privacy, have it in the strategy that they wrap.
+    """
+    inner: object = strategy
+    while inner is not None:
+        if hasattr(inner, "weighted_by_key"):
+            key: str | None = inner.weighted_by_key
+            return key
+        inner = getattr(inner, "strategy", None)
+    return None
 
 
 def weight_of(message: Message, weight_key: str | None) -> float:
     """Return how much a checked reply counts."""
     if weight_key is None:
         return 1.0
-    weight: Any = next(iter(message.content.metric_records.values()))[weight_key]
+    weight = next(iter(message.content.metric_records.values()))[weight_key]
+    if isinstance(weight, list):
+        raise BadReply(f"metric {weight_key!r} is a list instead of a number")
     return float(weight)

@@ -1,4 +1,4 @@
-"""Ours beside what was published: means and ranges over seeds, differences, and whether they are near enough."""
+"""Our results beside the published ones: means and ranges over seeds, differences, and whether they agree."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from flanders.paper.outcomes import Outcome
+from flanders.paper.measures import Measures
 from flanders.paper.tables import UNDEFINED, Cell, published, rerun
 from flanders.paper.variants import Variant
 
 DETECTION = ("precision", "recall")
 TOLERANCES = {"accuracy": 0.10, "precision": 0.05, "recall": 0.05}
-"""How far ours may be from the paper, or from its authors' re-run, to count as the same."""
+"""The largest distance from the paper, or from its authors' re-run, that counts as the same."""
 QUIET_MINORITY = 0.15
-"""The same for detection of OPT at a fifth malicious, where the authors' own runs differ."""
+"""The same for the detection of OPT with 20% malicious clients, where the authors' own runs differ."""
 
 
 @dataclass(frozen=True)
@@ -54,25 +54,25 @@ class Compared:
 
     @property
     def agrees(self) -> bool:
-        """Whether ours is as near as that; rounding of what was published to two digits is not held against it."""
+        """Whether our value is within the tolerance. A rounding error does not count against it."""
         return self.distance is not None and self.distance <= self.tolerance + 1e-9
 
 
 def compare(
     variant: Variant,
     cells: Iterable[Cell],
-    outcomes: Mapping[str, Outcome],
+    measures: Mapping[str, Measures],
     seeds: Sequence[int],
     overrides: Sequence[str] = (),
 ) -> list[Compared]:
-    """Look up each cell's runs and put what they came to beside what was published."""
+    """Return each cell with the results of its runs beside the published value."""
     found = []
     for cell in cells:
         values = []
         for seed in seeds:
             run = variant.run(cell, seed, overrides)
-            outcome = None if run is None else outcomes.get(run.id)
-            value = None if outcome is None else outcome.get(cell.metric.partition("@")[0])
+            measured = None if run is None else measures.get(run.id)
+            value = None if measured is None else measured.get(cell.metric.partition("@")[0])
             if value is not None:
                 values.append(value)
         mean = fmean(values) if values else None

@@ -16,7 +16,7 @@ from flanders.report.plots import save
 def write_paper_figures(
     asked: Reproduction, results: Path, compared: Sequence[tuple[TableSpec, Sequence[Compared]]], folder: Path
 ) -> list[Path]:
-    """Draw what of the paper's figures was asked for and has been run, as SVG; return the files written.
+    """Draw the paper's figures as SVG, those that were asked for and have runs; return the files written.
 
     `accuracy-over-time`, from the results, and `tradeoff` are the paper's; `agreement` sets every compared cell
     against its published value.

@@ -52,13 +52,13 @@ def tradeoff(cells: Sequence[Compared]) -> Figure:
         figure = Figure(figsize=(COLUMN * max(1.5, len(datasets)), 2.4), layout="constrained")
         axes = figure.subplots(1, len(datasets), squeeze=False)[0]
         for ax, dataset in zip(axes, datasets, strict=True):
-            for color, (rule, filter_) in zip(SERIES, strategies, strict=False):
+            for color, (aggregator, filter_) in zip(SERIES, strategies, strict=False):
                 for ratio, marker in MARKERS.items():
-                    key = (dataset, "agr-min-max", ratio, rule, filter_)
+                    key = (dataset, "agr-min-max", ratio, aggregator, filter_)
                     time, best = by_cell.get((*key, "seconds")), by_cell.get((*key, "accuracy"))
                     if time is None or best is None or time.ours is None or best.ours is None:
                         continue
-                    strategy = rule if filter_ == "none" else f"{filter_} + {rule}"
+                    strategy = aggregator if filter_ == "none" else f"{filter_} + {aggregator}"
                     ax.plot(time.ours, best.ours, marker, color=color, label=f"{strategy}, r = {ratio}")
             ax.set_title(dataset)
             ax.set_xlabel("Seconds for the whole run")

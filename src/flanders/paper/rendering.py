@@ -17,7 +17,7 @@ COLUMNS = ("table", *KEYS, "value", "ours", "low", "high", "seeds")
 MISSING = "missing"
 LEGEND = (
     "Ours: mean over seeds [lowest, highest seed]; then the paper's value and our difference from it. "
-    "`missing`: not run yet. `n/a`: the paper says that the rule cannot be applied."
+    "`missing`: not run yet. `n/a`: the paper says that the aggregator cannot be applied."
 )
 
 
@@ -54,7 +54,8 @@ def read_csv(path: Path) -> dict[Cell, Compared]:
         if tuple(rows.fieldnames or ()) != COLUMNS:
             raise InputError(f"{path} was not written by `flanders reproduce`. Move it, or choose another folder.")
         for row in rows:
-            cell = Cell(row["table"], **{key: row[key] for key in KEYS})  # type: ignore[arg-type]
+            dataset, attack, ratio, aggregator, filter_, metric = (row[key] for key in KEYS)
+            cell = Cell(row["table"], dataset, attack, ratio, aggregator, filter_, metric)
             ours, low, high = (None if row[x] == "" else float(row[x]) for x in ("ours", "low", "high"))
             found[cell] = beside(cell, ours, low, high, int(row["seeds"]))
     return found
@@ -74,7 +75,7 @@ def pivot(table: TableSpec, compared: Sequence[Compared]) -> tuple[list[str], li
 
 
 def verdict_text(verdicts: Sequence[Verdict], variant: str) -> str:
-    """Return how much agrees, and what does not, as Markdown; `variant` says in words of which runs."""
+    """Return which cells agree and which do not, as Markdown; `variant` names the runs in words."""
     lines = [f"# Agreement with the published values ({variant})", ""]
     for v in verdicts:
         share = f" ({v.agreeing / v.compared:.1%})" if v.compared else ""

@@ -1,4 +1,4 @@
-"""What `flanders reproduce` does: choose cells, run what is missing, show ours beside the paper's."""
+"""The command `flanders reproduce`: choose cells, run what is missing, show our values beside the paper's."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from statistics import fmean
 
 from flanders.checks import InputError, did_you_mean
 from flanders.experiments.experiment import Experiment
-from flanders.files import check_target, writing
+from flanders.files import check_target, write_atomically, writing
 from flanders.paper.comparison import Compared, compare, judge
-from flanders.paper.outcomes import read_curves, read_outcomes
+from flanders.paper.measures import read_curves, read_measures
 from flanders.paper.rendering import as_csv, read_csv, render, verdict_text
 from flanders.paper.tables import KEYS, TABLES, Cell, TableSpec, read_tables, table_names
 from flanders.paper.variants import Variant, read_variant, runs
@@ -19,7 +19,7 @@ from flanders.results.labels import labels
 
 OVER_TIME = "fig:accuracy-over-time"
 UNCHECKED = "data.dataset.verify"
-"""Whether files are checked, which is no change to an experiment."""
+"""The key that says whether files are checked. Setting it does not change an experiment."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Curve:
 
     cell: Cell
     rounds: tuple[tuple[float, ...], ...]
-    """Of each round the value of each seed."""
+    """For each round, the value of each seed."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Reproduction:
 
     @property
     def changes(self) -> list[str]:
-        """The overrides that make other experiments of these."""
+        """The overrides that change the experiments."""
         return [text for text in self.overrides if not text.startswith(f"{UNCHECKED}=")]
 
     @property
@@ -93,9 +93,9 @@ class Reproduction:
 
     def compare(self, results: Path) -> list[tuple[TableSpec, list[Compared]]]:
         """Return every table with ours beside the paper's, as far as its runs are done."""
-        outcomes = read_outcomes(results, self.variant.first_round)
+        measures = read_measures(results, self.variant.first_round)
         return [
-            (table, compare(self.variant, table.cells, outcomes, self.seeds, self.overrides))
+            (table, compare(self.variant, table.cells, measures, self.seeds, self.overrides))
             for table in self.tables
         ]
 
@@ -135,8 +135,8 @@ def parse_where(texts: Sequence[str]) -> dict[str, list[str]]:
 def write_tables(folder: Path, asked: Reproduction, results: Path) -> list[tuple[TableSpec, list[Compared]]]:
     """Write every table as Markdown and LaTeX, all cells in one CSV file, and the verdict; return what is in them.
 
-    What the CSV file already has of other cells stays, in all of them: one folder can be filled in parts, from
-    several results files. Results of changed settings are not mixed with others: they need a folder of their own.
+    Cells that the CSV file already has stay, so that one folder can be filled in parts, from several results files.
+    Results of changed settings need a folder of their own.
     """
     variant, found, said = asked.variant.name, asked.compare(results), asked.words
     earlier = check_tables(folder, asked, [c.cell for _, cells in found for c in cells if c.seeds])
@@ -151,7 +151,7 @@ def write_tables(folder: Path, asked: Reproduction, results: Path) -> list[tuple
     with writing(folder):
         for name, text in texts.items():
             check_target(folder / name)
-            (folder / name).write_text(text, encoding="utf-8")
+            write_atomically(folder / name, text)
     return compared
 
 
@@ -177,7 +177,7 @@ def check_tables(folder: Path, asked: Reproduction, cells: Collection[Cell] | No
 def with_earlier(
     compared: Sequence[tuple[TableSpec, list[Compared]]], earlier: Mapping[Cell, Compared], variant: str
 ) -> list[tuple[TableSpec, list[Compared]]]:
-    """Return all tables that have a cell here or there; what was found now counts, where anything was."""
+    """Return all tables with a cell in either; a value found now replaces an earlier one."""
     cells = dict(earlier)
     for c in (c for _, found in compared for c in found):
         if c.seeds or c.cell not in cells:
@@ -197,7 +197,7 @@ def _curves_csv(curves: Sequence[Curve]) -> str:
 
 
 def show(compared: Sequence[tuple[TableSpec, list[Compared]]], variant: str, format_: str) -> None:
-    """Print every table, and how much of it agrees with what was published; `variant` tells of which runs."""
+    """Print every table, and how much of it agrees with the published values; `variant` names the runs in words."""
     if format_ == "csv":
         print(as_csv([c for _, cells in compared for c in cells]), end="")
         return
@@ -209,7 +209,7 @@ def show(compared: Sequence[tuple[TableSpec, list[Compared]]], variant: str, for
 
 def show_missing(asked: Reproduction, results: Path) -> None:
     """Print the runs that are not done, in the order in which they would be run, and how many there are."""
-    done = read_outcomes(results, asked.variant.first_round)
+    done = read_measures(results, asked.variant.first_round)
     every = asked.runs()
     missing = [run for run in every if run.id not in done]
     for run, name in zip(missing, labels([run.canonical for run in missing]), strict=True):

@@ -6,7 +6,6 @@ import json
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from flanders.checks import InputError, check_choice, resolve_count
 from flanders.experiments.experiment import Experiment
@@ -33,7 +32,7 @@ class Variant:
     name: str
     first_round: int
     settings: Table
-    _resolved: dict[Any, Experiment] = field(default_factory=dict, compare=False, repr=False)
+    _resolved: dict[tuple[object, ...], Experiment] = field(default_factory=dict, compare=False, repr=False)
 
     def run(self, cell: Cell, seed: int, overrides: Sequence[str] = ()) -> Experiment | None:
         """Return the run that a cell is read from, or None where the paper has none to show."""
@@ -98,7 +97,7 @@ def merged(tree: Table, more: Table) -> Table:
     """Return a table with another one laid over it, tables within tables likewise."""
     both = dict(tree)
     for key, value in more.items():
-        below: Any = both.get(key)
+        below = both.get(key)
         both[key] = merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
     return both
 

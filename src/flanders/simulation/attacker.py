@@ -119,7 +119,7 @@ class Attacker:
         return self._received(turn, updates, malicious)
 
     @property
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """All that the attacker remembers, fit for `flanders.state.save_state`. Assign it to continue from it."""
         positions = {role: stream.bit_generator.state for role, stream in self._streams.items()}
         return {"memory": self._memory, "streams": positions}

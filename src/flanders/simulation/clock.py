@@ -1,4 +1,4 @@
-"""How long each phase of a round takes."""
+"""A clock that measures how long each phase of a round takes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flanders.record import PHASES
 
 
 class Clock:
-    """Adds up time by phase; a phase inside another one is not counted in the outer."""
+    """Adds up the time of each phase. The time of a phase inside another one counts only for the inner one."""
 
     def __init__(self, device: torch.device) -> None:
         self.seconds = dict.fromkeys(PHASES, 0.0)

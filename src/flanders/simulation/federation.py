@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -110,7 +110,12 @@ class Simulation:
         with clock.timing("attack"), one_blas_thread():
             received = self.attacker.poison(turn, trained.updates, self.model, self.defense)
         weights = world.data.sizes[clients].astype(float)
-        round_ = Round(received.updates, tuple(received.clients.tolist()), weights, self.model, layers=world.layers)
+        root, evaluate = None, None
+        if world.server is not None:
+            evaluate = world.server.evaluate(self.buffers)
+            root = world.server.step(self.model, self.buffers, world.seed_of_round(number))
+        names = tuple(received.clients.tolist())
+        round_ = Round(received.updates, names, weights, self.model, root, world.layers, evaluate)
         aggregation = Aggregation(self, round_, clock)
         with clock.timing("filter"), one_blas_thread():
             self._tell_the_oracle(received)
@@ -127,7 +132,7 @@ class Simulation:
         note = "; ".join(note for note in (outcome.note, *aggregation.notes) if note)
         return RoundRecord(number, told, note, accuracy, loss, attack_success, clock.seconds)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         """Return all that is needed to continue bit for bit, fit for `flanders.state.save_state`."""
         return {
             "format": FORMAT,
@@ -195,8 +200,8 @@ class Aggregation:
 
 def informed(aggregator: Aggregator, num_malicious: int) -> Aggregator:
     """Return an aggregator that has been told the number of malicious clients among its rows."""
-    changed: Aggregator = replace(aggregator, num_malicious=num_malicious)  # type: ignore[type-var]
-    return changed
+    assert is_dataclass(aggregator), f"{aggregator} has no parameter to set"
+    return replace(aggregator, num_malicious=num_malicious)
 
 
 def averaged(

@@ -1,4 +1,4 @@
-"""How well malicious clients were told from honest ones, and what is worth knowing of a run."""
+"""Measures of a run: how well malicious clients were told from honest ones, accuracy, time."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Clients that poison their own data: flipped labels and backdoors.
 
-A poisoned client trains as every other client does, on examples that are changed on their way into a batch, so
-nothing is copied. Backdoor clients may scale up what they have learnt, which is all they do after training.
+A poisoned client trains like any other client. Its examples are changed on their way into a batch, so that nothing
+is copied. Backdoor clients may scale up what they have learnt after training.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from flanders.simulation.training.hashing import keys
 
 @dataclass(frozen=True)
 class Scope:
-    """What a poison needs to know of the data."""
+    """What a data poison needs to know about the data."""
 
     num_classes: int
     highest: float
@@ -44,7 +44,7 @@ class DataPoison(ABC):
         """
 
     def send(self, trained: Tensor, global_model: Tensor, num_clients: int) -> Tensor:
-        """Return what the malicious clients send, `(b, d)`, of what they trained. Default: just that."""
+        """Return what the malicious clients send, `(b, d)`. Default: the models that they trained."""
         return trained
 
     def aim(self, x: Tensor, y: Tensor, scope: Scope) -> tuple[Tensor, Tensor, Tensor] | None:
@@ -65,7 +65,7 @@ class Poisoner:
     def apply(
         self, x: Tensor, y: Tensor, examples: Tensor, clients: Tensor, poisoned: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return the batches of n clients with those of the `poisoned` (n,) ones changed."""
+        """Return the batches of n clients, changed for the `poisoned` (n,) ones."""
         new_x, new_y = self.poison.change(x, y, examples, clients, self.scope)
         if new_x is not x:
             x = torch.where(poisoned.view(-1, *[1] * (x.ndim - 1)), new_x, x)
@@ -74,7 +74,7 @@ class Poisoner:
 
 @dataclass(frozen=True)
 class LabelFlip(DataPoison):
-    """Train on labels turned round: class y becomes C - 1 - y.
+    """Train on reversed labels: class y becomes C - 1 - y.
 
     References
     ----------
@@ -84,13 +84,13 @@ class LabelFlip(DataPoison):
     def change(
         self, x: Tensor, y: Tensor, examples: Tensor, clients: Tensor, scope: Scope
     ) -> tuple[Tensor, Tensor]:
-        """Turn the labels round."""
+        """Reverse the labels."""
         return x, scope.num_classes - 1 - y
 
 
 @dataclass(frozen=True)
 class Backdoor(DataPoison):
-    r"""Teach the model to take whatever carries a small patch for the target class, and scale that up.
+    r"""Teach the model to assign every image with a small patch to the target class, and scale the change up.
 
     A share of each batch gets the patch, a bright square in the lower right corner (in examples that are no
     images: the last `size`² numbers), and the target's label. The trained model is sent as
@@ -143,7 +143,7 @@ class Backdoor(DataPoison):
         return trained if boost == 1 else global_model + boost * (trained - global_model)
 
     def aim(self, x: Tensor, y: Tensor, scope: Scope) -> tuple[Tensor, Tensor, Tensor] | None:
-        """Put the whole patch on all images; those of the target class itself do not count."""
+        """Put the whole patch on all images. Images of the target class itself do not count."""
         target = self._aimed(scope)
         x = torch.where(self.patch(x.shape[1:], x.device), scope.highest, x)
         return x, torch.full_like(y, target), y != target
@@ -171,7 +171,7 @@ class Backdoor(DataPoison):
 
 @dataclass(frozen=True)
 class Dba(Backdoor):
-    """Share the backdoor's patch among the malicious clients: each trains on one part, the test shows them all.
+    """Divide the backdoor's patch among the malicious clients: each trains on one part, the test shows the whole.
 
     Parameters
     ----------

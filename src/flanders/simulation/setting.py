@@ -17,7 +17,7 @@ from flanders.results.run import Options
 from flanders.simulation.poisoning import DataPoison
 from flanders.simulation.training.options import Training
 
-ROLES = ("data", "init", "clients", "training", "attack", "attacker", "filter", "aggregator")
+ROLES = ("data", "init", "clients", "training", "attack", "attacker", "filter", "aggregator", "server")
 """The uses of randomness. Each has a stream of its own, so that a change in one leaves the others as they were."""
 
 
@@ -128,8 +128,25 @@ class Threat:
         return self.attack is not None or self.data_poison is not None
 
     def malicious_of(self, num_clients: int) -> int:
-        """Return how many of so many clients the attacker controls, b = ceil(r K)."""
+        """Return how many of `num_clients` clients the attacker controls, b = ceil(r K)."""
         return resolve_count(float(self.fraction), num_clients)
+
+
+@dataclass(frozen=True)
+class Server:
+    """What the server has of its own.
+
+    Parameters
+    ----------
+    examples
+        The number of training examples that the server holds. They are taken out of the clients' data. The filter
+        then gets the losses of models on them (`Round.evaluate`) and a step trained on them (`Round.root`).
+    """
+
+    examples: int = 0
+
+    def __post_init__(self) -> None:
+        check_number("Server", "examples", self.examples, 0, whole=True)
 
 
 @dataclass(frozen=True)
@@ -144,6 +161,8 @@ class Setting:
         Who takes part, and for how long.
     threat
         Who attacks, when and how.
+    server
+        What the server has of its own.
     filter
         Decides which clients to keep. Default: `Fingerprint()`, which needs no number of attackers.
     aggregator
@@ -163,6 +182,7 @@ class Setting:
     training: Training = field(default_factory=Training)
     federation: Federation = field(default_factory=Federation)
     threat: Threat = field(default_factory=Threat)
+    server: Server = field(default_factory=Server)
     filter: Filter[Any] = field(default_factory=Fingerprint)
     aggregator: Aggregator = field(default_factory=FedAvg)
     fallback: Aggregator | None = None
@@ -175,6 +195,7 @@ class Setting:
         check_kind("Setting", "training", self.training, Training)
         check_kind("Setting", "federation", self.federation, Federation)
         check_kind("Setting", "threat", self.threat, Threat)
+        check_kind("Setting", "server", self.server, Server)
         check_kind("Setting", "filter", self.filter, Filter)
         check_kind("Setting", "aggregator", self.aggregator, Aggregator)
         check_kind("Setting", "fallback", self.fallback, Aggregator, optional=True)
@@ -184,6 +205,12 @@ class Setting:
                 "Setting(informed=True) needs an aggregator with the parameter `num_malicious`. "
                 f"Got {self.aggregator}."
             )
+        for name, aggregator in (("aggregator", self.aggregator), ("fallback", self.fallback)):
+            if aggregator is not None and aggregator.needs_root and self.server.examples == 0:
+                raise InputError(
+                    f"The {name} {aggregator} needs a step that the server trains on its own examples, "
+                    "but the server has none. Set `server.examples`, e.g. to 100."
+                )
         if self.num_malicious and not self.threat.exists:
             raise InputError(
                 f"Threat(fraction={self.threat.fraction}) leaves malicious clients nothing to do. "

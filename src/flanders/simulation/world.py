@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from flanders.arrays import IntVector
 from flanders.checks import InputError
 from flanders.data import Dataset
 from flanders.models import Layout, tensor_sizes
 from flanders.simulation.attacker import Attacker
 from flanders.simulation.evaluation import Evaluator
 from flanders.simulation.poisoning import Poisoner, Scope
+from flanders.simulation.server import ServerExamples, hold_out
 from flanders.simulation.setting import Setting
 from flanders.simulation.training.batches import ClientData
 from flanders.simulation.training.trainer import Trainer
@@ -35,8 +38,9 @@ class World:
         self.streams = setting.streams()
         """A random generator for each role."""
         split, training = self.streams["data"], setting.training
-        rows = setting.data.partition.split(data.y_train, setting.federation.num_clients, split)
-        rows = [training.kept_examples(r, split) for r in rows]
+        own, others = hold_out(data.y_train, setting.server.examples, self.streams["server"])
+        rows = setting.data.partition.split(data.y_train[others], setting.federation.num_clients, split)
+        rows = [training.kept_examples(others[r], split) for r in rows]
         x, y, x_test, y_test = (
             torch.from_numpy(a).to(self.device) for a in (data.x_train, data.y_train, data.x_test, data.y_test)
         )
@@ -51,6 +55,8 @@ class World:
         """How the parameters lie in a flat vector."""
         self.layers = tensor_sizes(self.module)
         """The number of values in each parameter tensor, by name."""
+        self.server = self._server_examples(x, y, own)
+        """The examples that the server holds; None if it has none."""
         self.training_seed = draw(self.streams["training"])
         """The seed from which the seeds of all rounds follow; see `seed_of_round`."""
         poison, scope = setting.threat.data_poison, Scope(data.num_classes, float(data.x_train.max()))
@@ -59,6 +65,14 @@ class World:
         aimed = None if poison is None else poison.aim(x_test, y_test, scope)
         self.evaluator = Evaluator(self.module, x_test, y_test, aimed)
         """The server's test of the global model."""
+
+    def _server_examples(self, x: Tensor, y: Tensor, own: IntVector) -> ServerExamples | None:
+        """Return the server's examples; its step takes about as many batches as a typical client's."""
+        if own.size == 0:
+            return None
+        training, rows = self.setting.training, torch.from_numpy(own).to(self.device)
+        batches = training.epochs * -(-int(np.median(self.data.sizes)) // training.batch_size)
+        return ServerExamples(self.module, x[rows], y[rows], training, batches)
 
     def make_trainer(self) -> Trainer:
         """Return the trainer that trains the clients in this process."""

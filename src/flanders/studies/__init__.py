@@ -1,1 +1,1 @@
-"""Studies: questions that the paper asks or leaves for later, each put to a few commands' worth of runs."""
+"""Studies: questions that the paper asks or leaves for later, each answered by a grid of runs."""

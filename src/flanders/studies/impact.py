@@ -53,7 +53,7 @@ def chance_of_majority(*, clients: int, malicious: int, selected: int) -> float:
 
 
 def chance_over_rounds(count: int, rounds: int, *, clients: int, malicious: int, selected: int) -> float:
-    """Return the probability that at least one of so many rounds has at least `count` malicious clients.
+    """Return the probability that at least one of `rounds` rounds has at least `count` malicious clients.
 
     Rounds are drawn independently of each other.
 

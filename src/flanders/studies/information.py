@@ -8,10 +8,9 @@ nothing: 0.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 from scipy.special import digamma, ndtri
 from scipy.stats import rankdata
@@ -20,12 +19,12 @@ Floats = NDArray[np.float64]
 
 NEIGHBOURS = 3
 FEW = 500
-"""Up to so many pairs, neighbours are found by comparing all with all, many series at a time."""
+"""Up to this number of pairs, neighbours are found by comparing all pairs, for many series at a time."""
 BLOCK = 2_000_000
 """Numbers in a block of such comparisons."""
 
 
-def gaussian_copula(x: Any, y: Any) -> Floats:
+def gaussian_copula(x: ArrayLike, y: ArrayLike) -> Floats:
     r"""Estimate by the correlation of the normal scores: exact for a Gaussian copula, a lower bound else.
 
     .. math:: I = -\tfrac12 \log(1 - \rho^2)
@@ -50,7 +49,7 @@ def gaussian_copula(x: Any, y: Any) -> Floats:
     return np.where(_varies(a) & _varies(b), found, 0.0)
 
 
-def kraskov(x: Any, y: Any) -> Floats:
+def kraskov(x: ArrayLike, y: ArrayLike) -> Floats:
     r"""Estimate by the distances to the k-th neighbour, k = 3 (KSG, the first of the two algorithms).
 
     .. math:: I = \psi(k) + \psi(n) - \langle \psi(n_x + 1) + \psi(n_y + 1) \rangle
@@ -76,7 +75,7 @@ def kraskov(x: Any, y: Any) -> Floats:
     return np.where(varies, found.reshape(shape), 0.0)
 
 
-def histogram(x: Any, y: Any, bins: int | None = None) -> Floats:
+def histogram(x: ArrayLike, y: ArrayLike, bins: int | None = None) -> Floats:
     r"""Estimate from counts in bins of equal frequency, with the Miller-Madow correction of all three entropies.
 
     Parameters
@@ -102,7 +101,7 @@ def histogram(x: Any, y: Any, bins: int | None = None) -> Floats:
     return found.reshape(shape)
 
 
-ESTIMATORS: dict[str, Callable[[Any, Any], Floats]] = {
+ESTIMATORS: dict[str, Callable[[ArrayLike, ArrayLike], Floats]] = {
     "gaussian-copula": gaussian_copula,
     "kraskov": kraskov,
     "histogram": histogram,
@@ -162,6 +161,6 @@ def _varies(x: Floats) -> NDArray[np.bool_]:
     return np.asarray(x.max(axis=-1) > x.min(axis=-1))
 
 
-def _pairs(x: Any, y: Any) -> tuple[Floats, Floats]:
+def _pairs(x: ArrayLike, y: ArrayLike) -> tuple[Floats, Floats]:
     a, b = np.broadcast_arrays(np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64))
     return a, b

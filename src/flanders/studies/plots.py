@@ -62,7 +62,7 @@ class _Look:
 
     label: str
     color: str
-    dashes: Any
+    dashes: str | tuple[int, tuple[int, ...]]
     marker: str
     shift: float
     """To the side of the point, so that filters do not hide each other."""

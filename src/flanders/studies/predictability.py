@@ -29,7 +29,7 @@ from flanders.checks import InputError
 from flanders.choices import registry
 from flanders.experiments.engine import Datasets
 from flanders.experiments.experiment import Experiment
-from flanders.files import writing
+from flanders.files import atomic, writing
 from flanders.studies.information import ESTIMATORS
 from flanders.studies.significance import compare
 from flanders.studies.trajectories import Trajectories, follow
@@ -146,7 +146,7 @@ def attack_of(experiment: Experiment) -> str:
     return registry("attacks").name_of(experiment.setting.threat.attack)
 
 
-def summarise(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+def summarise(findings: Sequence[Finding]) -> list[dict[str, str | float | None]]:
     """Return one line for each attack and way of measuring: means and median p-values over the seeds."""
     ways = list(dict.fromkeys((f.of, f.pooling, f.estimator) for f in findings))
     groups: dict[tuple[str, str, str, str], list[Finding]] = {}
@@ -171,12 +171,9 @@ def summarise(findings: Sequence[Finding]) -> list[dict[str, Any]]:
 
 def write_series(path: Path, series: Mapping[Key, tuple[FloatVector, FloatVector]]) -> None:
     """Write series to a file, all of them or none."""
-    part = path.with_suffix(".part")
-    arrays = {"/".join(key): np.stack(pair) for key, pair in series.items()}
-    with writing(path.parent, str(path)):
-        with open(part, "wb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
-        part.replace(path)
+    arrays: dict[str, Any] = {"/".join(key): np.stack(pair) for key, pair in series.items()}
+    with writing(path.parent, str(path)), atomic(path) as file:
+        np.savez(file, **arrays)
 
 
 def read_series(path: Path) -> Series:

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -43,7 +42,7 @@ def shown(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     return head, cells
 
 
-def shown_lines(lines: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+def shown_lines(lines: Sequence[Mapping[str, str | float | None]]) -> tuple[list[str], list[list[str]]]:
     """Return the head and the cells of the predictability study's summary."""
     return list(lines[0]), [[number(x) if not isinstance(x, str) else x for x in line.values()] for line in lines]
 

@@ -6,7 +6,6 @@ That is the setting of the paper's Section 4.2: as if an optimal filter dropped 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -34,7 +33,7 @@ class Trajectories:
 
 @dataclass(frozen=True)
 class Listener(Filter[tuple[FloatMatrix, ...]]):
-    """Keeps who is known to be honest, and writes down what two clients send: for studies, not for servers."""
+    """Keeps the honest clients, which it is told, and records what two clients send. It is for studies alone."""
 
     malicious: frozenset[int]
     watched: tuple[int, int]
@@ -88,6 +87,6 @@ def follow(setting: Setting, dataset: Dataset | None = None) -> Trajectories:
     return Trajectories(honest, malicious, g)
 
 
-def numbers(array: Any) -> FloatVector:
+def numbers(array: Array) -> FloatVector:
     """Return an array as float64 on the host."""
     return np.asarray(to_numpy(array), dtype=np.float64)

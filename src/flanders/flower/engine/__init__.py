@@ -1,1 +1,6 @@
-"""The simulator with its clients on Flower's simulation runtime."""
+"""The Flower engine: runs of the simulator on Flower's nodes, protected by `FilteredStrategy`."""
+
+from flanders.flower.engine.runtime import need_ray
+from flanders.flower.engine.simulation import FlowerSimulation
+
+__all__ = ["FlowerSimulation", "need_ray"]

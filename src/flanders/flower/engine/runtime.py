@@ -1,16 +1,16 @@
-"""Flower's simulation runtime, started and ended around the rounds of a run."""
+"""Flower's simulation runtime: it is started before the rounds of a run, and stopped after them."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib.util
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
 
 from flwr.app import Context
 from flwr.clientapp import ClientApp
@@ -19,29 +19,40 @@ from flwr.serverapp import Grid, ServerApp
 from flanders.checks import InputError
 
 POLL = 0.05
-"""Seconds between two looks for what is new."""
+"""Seconds between two looks for new replies."""
+SWITCHES = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+"""Environment variables that stop Flower and Ray from reporting each start to their makers.
+
+The last one also silences a warning of Ray about what it will do in later versions.
+"""
 
 
 @dataclass(frozen=True)
 class Link:
-    """A running federation: the grid to reach its nodes by, and a check that raises if it has died."""
+    """The running nodes: the grid that reaches them, and a check that raises if they have died."""
 
     grid: Grid
     check: Callable[[], None]
 
 
 Runtime = Callable[[ClientApp, int, float], AbstractContextManager[Link]]
-"""Starts a ClientApp on so many nodes, each with its share of a GPU, and ends it."""
+"""Starts a ClientApp on a number of nodes, each with a share of a GPU, and stops it."""
 
 
 @contextlib.contextmanager
 def ray_runtime(app: ClientApp, num_nodes: int, gpus: float = 0.0) -> Iterator[Link]:
-    """Run a ClientApp on Ray, a core for each client at work.
+    """Run a ClientApp on Ray, with a core for each client that trains.
 
-    Flower has its ServerApp own the loop. Ours waits in a thread and lends its grid, so that whoever
-    carries out the run can save, stop and resume it round by round.
+    In Flower the ServerApp carries out the rounds. This one waits in a thread and lends its grid, so that the
+    caller can save, stop and resume the run after each round.
     """
     need_ray()
+    stop_reports()
     from flwr.simulation import run_simulation
 
     lent: list[Grid] = []
@@ -55,12 +66,16 @@ def ray_runtime(app: ClientApp, num_nodes: int, gpus: float = 0.0) -> Iterator[L
         over.wait()
 
     def serve() -> None:
-        config: dict[str, Any] = {
-            "client_resources": {"num_cpus": 1, "num_gpus": gpus},
-            "init_args": {"log_to_driver": False, "logging_level": "error"},
-        }
         try:
-            run_simulation(server, app, num_nodes, backend_config=config)
+            run_simulation(
+                server,
+                app,
+                num_nodes,
+                backend_config={
+                    "client_resources": {"num_cpus": 1, "num_gpus": gpus},
+                    "init_args": {"log_to_driver": False, "logging_level": "error"},
+                },
+            )
         except BaseException as error:
             problems.append(error.__cause__ or error)
         finally:
@@ -87,7 +102,7 @@ def ray_runtime(app: ClientApp, num_nodes: int, gpus: float = 0.0) -> Iterator[L
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Hear only of errors from Flower and Ray inside: whoever carries out the run tells of its rounds."""
+    """Silence all but the errors of Flower and Ray. The run itself reports its rounds."""
     logs = [logging.getLogger(name) for name in ("flwr", "ray")]
     before = [log.level for log in logs]
     for log in logs:
@@ -97,6 +112,17 @@ def quiet() -> Iterator[None]:
     finally:
         for log, level in zip(logs, before, strict=True):
             log.setLevel(level)
+
+
+def stop_reports() -> None:
+    """Stop Flower and Ray from reporting to their makers, unless the user has set the switch."""
+    for name, value in SWITCHES.items():
+        os.environ.setdefault(name, value)
+    with contextlib.suppress(ImportError):
+        # Flower has read its switch when it was imported, so that the variable alone comes too late.
+        from flwr.supercore import telemetry
+
+        telemetry.FLWR_TELEMETRY_ENABLED = os.environ["FLWR_TELEMETRY_ENABLED"]
 
 
 def need_ray() -> None:

@@ -1,40 +1,48 @@
-"""The simulator's federation with its clients on Flower's simulation runtime: `flanders run --engine flower`.
+"""A run of the simulator on Flower: `flanders run --engine flower`.
 
-The clients are Flower nodes. Each trains on the examples and with the random numbers it has in the simulator. All
-else is the simulator itself, in one process, on what the nodes reply: the attacker that crafts what its clients
-send, the defence, the test of the global model, what is recorded, and what is saved to resume.
+The clients train on Flower's nodes, with the data and the random numbers that they have in the simulator. The
+attacker gets their models and replaces what its own clients send. `FilteredStrategy` gets the result as replies of
+Flower, and decides and aggregates as in a real deployment.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-import torch
-from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
-from torch import Tensor, nn
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord
+from torch import Tensor
 
-from flanders.arrays import BoolVector, IntVector
+from flanders.arrays import IntVector
 from flanders.checks import InputError
 from flanders.data import Dataset
-from flanders.flower.engine.client import ARRAYS, CONFIG, METRICS, PARTITION, POISONED, SEED, make_client_app
-from flanders.flower.engine.runtime import POLL, Link, Runtime, need_ray, ray_runtime
-from flanders.models import Layout
-from flanders.simulation import RoundRecord, Setting, Simulation
-from flanders.simulation.training.trainer import Trained
+from flanders.defense import Defense
+from flanders.filters import Oracle
+from flanders.flower.engine.client_app import make_client_app
+from flanders.flower.engine.node_trainer import NodeTrainer
+from flanders.flower.engine.received_grid import ReceivedGrid
+from flanders.flower.engine.runtime import Runtime, ray_runtime
+from flanders.flower.engine.simulator_strategy import SimulatorStrategy
+from flanders.flower.strategy import FilteredStrategy
+from flanders.record import RoundRecord
+from flanders.simulation import ClientTrainer, Received, Setting, World
+from flanders.simulation.clock import Clock
+from flanders.simulation.federation import one_blas_thread
+from flanders.simulation.training.trainer import exact
 
-__all__ = ["FlowerSimulation", "need_ray"]
+FORMAT = "flower-1"
+"""The version of the saved state. A state of another version is refused."""
 
 
-class FlowerSimulation(Simulation):
-    """A simulation whose clients train on Flower's simulation runtime.
+class FlowerSimulation:
+    """A simulation whose clients train on Flower's nodes and whose server is a `FilteredStrategy`.
 
     Parameters
     ----------
     setting
-        What to simulate. The nodes load its dataset themselves. With `device="cuda"` each client at work has a
+        What to simulate. The nodes load its dataset themselves. With `device="cuda"` each client that trains has a
         GPU of its own, else a core.
     dataset
         The same data, if it has been loaded already.
@@ -43,103 +51,149 @@ class FlowerSimulation(Simulation):
 
     Examples
     --------
-    >>> for record in FlowerSimulation(Setting(num_clients=10, rounds=3)).run():  # doctest: +SKIP
+    >>> from flanders.simulation import Federation
+    >>> simulation = FlowerSimulation(Setting(federation=Federation(num_clients=10, rounds=3)))
+    >>> for record in simulation.run():  # doctest: +SKIP
     ...     print(record.number, record.accuracy)
     """
 
     def __init__(self, setting: Setting, dataset: Dataset | None = None, *, runtime: Runtime = ray_runtime) -> None:
-        super().__init__(setting, dataset)
+        self.setting = setting
+        self.world = World(setting, dataset)
+        """The data, the model and the test."""
+        self.model = self.world.layout.flatten(self.world.module)
+        """The global model, `(d,)`."""
+        self.buffers = {name: b.detach().clone() for name, b in self.world.module.named_buffers()}
+        """The global model's buffers (batch normalisation statistics)."""
+        self.round_number = 0
+        """The number of rounds that are done."""
+        self.attacker = self.world.make_attacker()
+        self.strategy = self._make_strategy()
+        """The server."""
         self._runtime = runtime
-        self._trainer = Absent()  # type: ignore[assignment]
+        self._trainer: ClientTrainer | None = None
+
+    def _make_strategy(self) -> FilteredStrategy:
+        setting, streams, fallback = self.setting, self.world.streams, self.setting.fallback
+        self._aggregation = SimulatorStrategy(setting.aggregator, self.world, informed=setting.informed)
+        self._fallback = None if fallback is None else SimulatorStrategy(fallback, self.world)
+        strategy = FilteredStrategy(
+            self._aggregation,
+            setting.filter,
+            fallback=self._fallback,
+            unscored=self.buffers.__contains__,
+            identify=lambda node: node.node_id,
+            strict=True,
+        )
+        strategy.defense = Defense(setting.filter, streams=(streams["filter"], streams["aggregator"]))
+        return strategy
+
+    @property
+    def like(self) -> Tensor:
+        """An array of the kind and on the device of this simulation, as `load_state` asks for."""
+        return self.model
 
     def run(self) -> Iterator[RoundRecord]:
-        """Carry out the rounds that are left, one at a time, with the nodes up in the meantime."""
-        device = self.device.type
-        app = make_client_app(replace(self.setting, device=device))
-        with self._runtime(app, self.setting.num_clients, float(device == "cuda")) as link:
-            self._trainer = Fleet(link, self.module, self.device)  # type: ignore[assignment]
+        """Start the nodes, carry out the rounds that are left, one at a time, and stop the nodes."""
+        device = self.world.device
+        app = make_client_app(replace(self.setting, run=replace(self.setting.run, device=device.type)))
+        num_clients = self.setting.federation.num_clients
+        with self._runtime(app, num_clients, float(device.type == "cuda")) as link:
+            self._trainer = NodeTrainer(link, self.world.layout, device)
             try:
-                yield from super().run()
+                while self.round_number < self.setting.federation.rounds:
+                    yield self.step()
             finally:
-                self._trainer = Absent()  # type: ignore[assignment]
+                self._trainer = None
 
+    def step(self) -> RoundRecord:
+        """Carry out the next round. `run` calls it while the nodes are up."""
+        if self._trainer is None:
+            raise InputError("The rounds of a FlowerSimulation are carried out by `run()`, which starts its nodes.")
+        world, clock, number = self.world, Clock(self.world.device), self.round_number + 1
+        clients = self._select()
+        turn = self.attacker.begin(number, clients)
+        with clock.timing("train"):
+            seed = world.seed_of_round(number)
+            trained = self._trainer.train(self.model, self.buffers, clients, seed, poisoned=turn.malicious)
+        with clock.timing("attack"), one_blas_thread():
+            received = self.attacker.poison(turn, trained.updates, self.model, self.strategy.defense)
+        self._tell_the_truth(received)
+        grid = ReceivedGrid(received, trained.buffers, world.data.sizes[clients], world.layout)
+        with one_blas_thread():
+            self._protect(number, grid)
+        self.round_number = number
+        with clock.timing("evaluate"), exact(world.device, 0):
+            accuracy, loss, attack_success = world.evaluator.evaluate(self.model, self.buffers)
+        return self._record(received, accuracy, loss, attack_success, clock.seconds)
 
-class Absent:
-    """Stands where the clients are before they are up."""
+    def _select(self) -> IntVector:
+        """Return the clients of the round, in rising order."""
+        federation = self.setting.federation
+        if federation.selected == federation.num_clients:
+            return np.arange(federation.num_clients)
+        stream = self.world.streams["clients"]
+        return np.sort(stream.choice(federation.num_clients, federation.selected, replace=False))
 
-    def train(self, *arguments: Any, **options: Any) -> Trained:
-        """Say what to do."""
-        raise InputError("The rounds of a FlowerSimulation are carried out by `run()`, which starts its nodes.")
+    def _tell_the_truth(self, received: Received) -> None:
+        """Tell `Oracle` and an informed aggregator which clients are malicious. Nothing else learns it."""
+        for strategy in (self._aggregation, self._fallback):
+            if strategy is not None:
+                strategy.received = received
+        if isinstance(self.setting.filter, Oracle):
+            self.strategy.defense.filter = Oracle(tuple(received.clients[received.malicious].tolist()))
 
+    def _protect(self, number: int, grid: ReceivedGrid) -> None:
+        """Let the strategy filter and aggregate what the clients send."""
+        layout, device = self.world.layout, self.world.device
+        tensors = {**layout.unflatten(self.model), **self.buffers}
+        before = ArrayRecord({name: tensor.cpu() for name, tensor in tensors.items()})
+        messages = self.strategy.configure_train(number, before, ConfigRecord(), grid)
+        after, _ = self.strategy.aggregate_train(number, grid.send_and_receive(messages))
+        if after is not None:
+            new = {name: tensor.to(device) for name, tensor in after.to_torch_state_dict().items()}
+            self.model = layout.flatten(new)
+            self.buffers = {name: new[name] for name in self.buffers}
 
-class Fleet:
-    """Trains clients as `flanders.simulation.Trainer` does, by sending the global model to their nodes.
+    def _record(
+        self, received: Received, accuracy: float, loss: float, attack_success: float, seconds: Mapping[str, float]
+    ) -> RoundRecord:
+        """Return the strategy's record of the round with what only a simulation knows."""
+        told = self.strategy.last_round
+        if told is None:
+            raise RuntimeError("FilteredStrategy kept no record of the round")
+        by_client = {record.client: record for record in told.clients}
+        clients = tuple(
+            replace(by_client[client], malicious=malicious)
+            for client, malicious in zip(received.clients.tolist(), received.malicious.tolist(), strict=True)
+        )
+        seconds = {**told.seconds, **seconds}
+        return RoundRecord(told.number, clients, told.note, accuracy, loss, attack_success, seconds)
 
-    Parameters
-    ----------
-    link
-        The running federation.
-    module
-        The model that the nodes train.
-    device
-        Where to gather what they reply.
-    """
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that is needed to continue bit for bit, fit for `flanders.state.save_state`."""
+        return {
+            "format": FORMAT,
+            "round": self.round_number,
+            "model": self.model,
+            "buffers": dict(self.buffers),
+            "defense": self.strategy.defense.memory,
+            "attacker": self.attacker.state,
+            "selection": self.world.streams["clients"].bit_generator.state,
+        }
 
-    def __init__(self, link: Link, module: nn.Module, device: torch.device) -> None:
-        self.link, self.layout, self.device = link, Layout.of(module), device
-        everyone = list(link.grid.get_node_ids())
-        asked = [Message(RecordDict(), dst_node_id=node, message_type=MessageType.QUERY) for node in everyone]
-        self.nodes: dict[int, int] = {}
-        """The node that holds each client's data."""
-        for place, reply in self._exchange(asked):
-            partition: Any = reply.content.metric_records[METRICS][PARTITION]
-            self.nodes[partition] = everyone[place]
-
-    def train(
-        self,
-        model: Tensor,
-        buffers: Mapping[str, Tensor],
-        clients: Sequence[int] | IntVector,
-        seed: int,
-        *,
-        poisoner: object = None,
-        poisoned: Sequence[bool] | BoolVector = (),
-    ) -> Trained:
-        """Train these clients from a global model, the `poisoned` ones on poisoned data.
-
-        The nodes have the poison from the setting; `poisoner` is not looked at.
-        """
-        sent = {**self.layout.unflatten(model), **buffers}
-        arrays = ArrayRecord({name: tensor.cpu() for name, tensor in sent.items()})
-        bad = list(poisoned) or [False] * len(clients)
-        messages = []
-        for client, poisoned_ in zip(clients, bad, strict=True):
-            config = ConfigRecord({SEED: seed, POISONED: bool(poisoned_)})
-            content = RecordDict({ARRAYS: arrays, CONFIG: config})
-            messages.append(Message(content, dst_node_id=self.nodes[int(client)], message_type=MessageType.TRAIN))
-        updates = torch.empty((len(clients), self.layout.size), device=self.device)
-        after = {name: b.new_empty((len(clients), *b.shape)) for name, b in buffers.items()}
-        for row, reply in self._exchange(messages):
-            tensors = reply.content.array_records[ARRAYS].to_torch_state_dict()
-            updates[row] = self.layout.flatten(tensors).to(self.device)
-            for name, rows in after.items():
-                rows[row] = tensors[name].to(self.device)
-        return Trained(updates, after)
-
-    def _exchange(self, messages: Sequence[Message]) -> Iterator[tuple[int, Message]]:
-        """Send messages and yield the replies as they come, with the places of what they answer."""
-        grid = self.link.grid
-        waiting = {id_: place for place, id_ in enumerate(grid.push_messages(messages))}
-        if len(waiting) < len(messages):
-            raise RuntimeError(f"Flower took {len(waiting)} of {len(messages)} messages")
-        while waiting:
-            for reply in grid.pull_messages(list(waiting)):
-                place = waiting.pop(reply.metadata.reply_to_message_id)
-                if reply.has_error():
-                    # An experiment that went on without this client would be another experiment.
-                    node = messages[place].metadata.dst_node_id
-                    raise RuntimeError(f"Flower node {node} failed: {reply.error.reason}")
-                yield place, reply
-            if waiting:
-                self.link.check()
-                time.sleep(POLL)
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from a state of the same setting; read it with `load_state(path, like=simulation.like)`."""
+        shape = tuple(getattr(state.get("model"), "shape", ()))
+        if state.get("format") != FORMAT or shape != tuple(self.model.shape):
+            raise InputError(
+                f"This state does not fit: it has format {state.get('format')!r} and a model of shape {shape}; "
+                f"format {FORMAT!r} and {tuple(self.model.shape)} are needed. "
+                "Start the run afresh, or use the setting it was saved with."
+            )
+        device = self.world.device
+        self.round_number = state["round"]
+        self.model = state["model"].to(device)
+        self.buffers = {name: b.to(device) for name, b in state["buffers"].items()}
+        self.strategy.defense.memory, self.attacker.state = state["defense"], state["attacker"]
+        self.world.streams["clients"].bit_generator.state = state["selection"]

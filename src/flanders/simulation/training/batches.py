@@ -1,4 +1,4 @@
-"""Who trains on what, step by step: the data once on the device, and index tables into it."""
+"""The examples of each client and step: all data once on the device, and tables of indices into it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHUFFLE, DROPOUT = 1, 2
 
 @dataclass(frozen=True, eq=False)
 class ClientData:
-    """The training examples of all clients, on the device once, and whose is which.
+    """The training examples of all clients, once on the device, and the rows that belong to each client.
 
     Parameters
     ----------

@@ -88,7 +88,7 @@ class Stack:
             self.buffers[name].copy_(tensor)
 
     def poison(self, poisoner: Poisoner | None, clients: Tensor, poisoned: Tensor) -> None:
-        """Set whose data is poisoned, and how."""
+        """Set which clients have poisoned data, and how it is poisoned."""
         self._poisoner = poisoner
         self._clients[: len(clients)] = clients
         self._poisoned[: len(poisoned)] = poisoned

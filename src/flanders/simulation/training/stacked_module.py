@@ -182,14 +182,14 @@ class _Dropout(nn.Dropout):
 
 
 class _LinearRule(torch.autograd.Function):
-    """`functional.linear` with a rule for `vmap`, whose ordinary operations are what is differentiated."""
+    """`functional.linear` with a rule for `vmap`. The rule is made of ordinary operations, so it has a gradient."""
 
     @staticmethod
     def forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return functional.linear(x, weight, bias)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+    def setup_context(ctx: object, inputs: object, output: object) -> None:
         pass
 
     @staticmethod
@@ -206,7 +206,7 @@ class _Conv2dRule(torch.autograd.Function):
         return functional.conv2d(x, weight, bias, *options)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+    def setup_context(ctx: object, inputs: object, output: object) -> None:
         pass
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Local training of all selected clients at once: stacked parameters, one call of the model a step.
+"""Local training of all selected clients at once, with one call of the model for each step.
 
 The clients' models are stacked into one tensor a parameter, `(n, *shape)`. A step runs the module on a batch of
 each client (layer by layer where it is a plain sequence, else under `torch.func.vmap`), sums the clients' losses,
@@ -33,12 +33,12 @@ from flanders.simulation.training.threads import count_for, side_by_side
 log = logging.getLogger("flanders")
 
 CACHE = 32 * 2**20
-"""Bytes that the clients trained at a time may use on a CPU: about what its cache holds."""
+"""Bytes that clients trained together may use on a CPU: about the size of its cache."""
 
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """What came of a round of local training, a row per client."""
+    """The result of a round of local training, a row per client."""
 
     updates: Tensor
     """The flattened parameters, `(m, d)`."""
@@ -140,7 +140,7 @@ class Trainer:
         return schedule(self.data, who, seed, shuffle=t.shuffle, **options)
 
     def _share_out(self, order: IntVector, train_some: Callable[[Stack, IntVector], None]) -> None:
-        """Train clients in chunks, on a CPU several at a time; in smaller ones if a GPU's memory does not do."""
+        """Train clients in chunks: several at a time on a CPU, smaller ones if a GPU runs out of memory."""
         chunks = cut(order, self.chunk_of(len(order)))
         workers = min(self.workers, len(chunks))
         if workers > 1:
@@ -156,14 +156,14 @@ class Trainer:
                 chunks = cut(np.concatenate(chunks), self._shrink(len(chunks[0])))
 
     def chunk_of(self, count: int) -> int:
-        """Return how many of so many clients are trained at a time."""
+        """Return how many of `count` clients are trained at a time."""
         if self._given is not None or self.workers == 1:
             return min(self._most, count)
         turns = -(-count // (self.workers * self._most))  # the same number of chunks for each worker
         return -(-count // (self.workers * turns))
 
     def _room(self, stacks: int, clients: int) -> list[Stack]:
-        """Return stacks for so many clients each, those of the last round if they are large enough."""
+        """Return stacks for `clients` clients each; those of the last round if they are large enough."""
         if len(self._stacks) < stacks or self._stacks[0].capacity < clients:
             self._stacks = []  # free the memory first
             self._stacks = [

@@ -1,4 +1,4 @@
-"""What the runs of a results file came to, in the paper's measures."""
+"""The results of runs in the paper's measures: accuracy, precision, recall, time."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from pathlib import Path
 from flanders.results.schema import reading
 from flanders.results.summary import read_summaries
 
-Outcome = dict[str, float | None]
+Measures = dict[str, float | None]
 """The value of each measure; None where it is not defined (precision if nobody was dropped)."""
 
 
-def read_outcomes(path: Path, first_round: int) -> dict[str, Outcome]:
-    """Return what each finished run came to, by its id; detection and the best accuracy from `first_round` on."""
+def read_measures(path: Path, first_round: int) -> dict[str, Measures]:
+    """Return the measures of each finished run by its id.
+
+    Detection and the best accuracy count from `first_round` on.
+    """
     if not path.exists():
         return {}
     return {
@@ -30,7 +33,7 @@ def read_outcomes(path: Path, first_round: int) -> dict[str, Outcome]:
 
 
 def read_curves(path: Path, ids: Sequence[str]) -> dict[str, list[float | None]]:
-    """Return the accuracy of each round of these runs, those of them that are done."""
+    """Return the accuracy of each round, of those of these runs that are done."""
     if not path.exists():
         return {}
     with reading(path) as connection:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from flanders.experiments.spec import parse_spec
-from flanders.paper.outcomes import read_curves, read_outcomes
+from flanders.paper.measures import read_curves, read_measures
 from flanders.results.store import Store
 from round_records import round_record
 
@@ -36,22 +36,22 @@ def results(tmp_path):
 
 def test_detection_and_the_best_accuracy_count_from_the_first_round_on(results):
     path, done, _ = results
-    found = read_outcomes(path, 3)[done]
+    found = read_measures(path, 3)[done]
     assert found["accuracy"] == 0.6
     assert found["final-accuracy"] == 0.5
     assert found["seconds"] == pytest.approx(8.0)
     assert found["precision"] == pytest.approx(3 / 4)
     assert found["recall"] == pytest.approx(3 / 4)
-    early = read_outcomes(path, 1)[done]
+    early = read_measures(path, 1)[done]
     assert (early["accuracy"], early["precision"]) == (0.9, pytest.approx(3 / 8))
 
 
 def test_only_finished_runs_count(results):
     path, done, begun = results
-    assert set(read_outcomes(path, 3)) == {done}
+    assert set(read_measures(path, 3)) == {done}
     assert read_curves(path, [done, begun]) == {done: [0.9, 0.8, 0.6, 0.5]}
 
 
 def test_without_a_results_file_nothing_is_there_yet(tmp_path):
-    assert read_outcomes(tmp_path / "none.sqlite", 3) == {}
+    assert read_measures(tmp_path / "none.sqlite", 3) == {}
     assert read_curves(tmp_path / "none.sqlite", ["x"]) == {}

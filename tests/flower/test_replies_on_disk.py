@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from flanders import DistanceToGlobal, Flanders, KeepAll
-from flanders.flower import FilteredStrategy, spilling
-from flanders.flower.held import FileArray
-from flanders.flower.spilling import SpillingGrid
+from flanders.flower import FilteredStrategy, replies_on_disk
+from flanders.flower.replies_on_disk import RepliesOnDisk
+from flanders.flower.stored_arrays import FileArray
 from flower.federation import LocalGrid, app, flat, grid_of, model, play, strategies
 
 START = model((6, 7), (7,))
@@ -24,10 +24,10 @@ def messages(grid, nodes):
 
 
 def test_replies_on_disk_are_what_the_clients_sent(tmp_path) -> None:
-    spilled = SpillingGrid(grid_of(3), tmp_path).send_and_receive(messages(None, [100, 101, 102]))
+    stored = RepliesOnDisk(grid_of(3), tmp_path).send_and_receive(messages(None, [100, 101, 102]))
     plain = grid_of(3).send_and_receive(messages(None, [100, 101, 102]))
     assert len(list(tmp_path.glob("*/*"))) == 3
-    for a, b in zip(spilled, plain, strict=True):
+    for a, b in zip(stored, plain, strict=True):
         for name, array in a.content["arrays"].items():
             assert isinstance(array, FileArray)
             assert array.data == b.content["arrays"][name].data
@@ -35,7 +35,7 @@ def test_replies_on_disk_are_what_the_clients_sent(tmp_path) -> None:
 
 
 def test_the_files_of_a_round_go_with_the_next_one(tmp_path) -> None:
-    grid = SpillingGrid(grid_of(3), tmp_path)
+    grid = RepliesOnDisk(grid_of(3), tmp_path)
     for _ in range(3):
         grid.send_and_receive(messages(None, [100, 101]))
         assert len(list(tmp_path.glob("*/*"))) == 2
@@ -44,8 +44,8 @@ def test_the_files_of_a_round_go_with_the_next_one(tmp_path) -> None:
 
 
 def test_the_time_limit_holds_and_what_has_come_is_returned(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(spilling, "WAIT", 0.01)
-    grid = SpillingGrid(grid_of(3, {1: lambda message, honest: None}), tmp_path)
+    monkeypatch.setattr(replies_on_disk, "WAIT", 0.01)
+    grid = RepliesOnDisk(grid_of(3, {1: lambda message, honest: None}), tmp_path)
     replies = grid.send_and_receive(messages(None, [100, 101, 102]), timeout=0.05)
     assert sorted(reply.metadata.src_node_id for reply in replies) == [100, 102]
 
@@ -59,7 +59,7 @@ def test_one_reply_is_fetched_at_a_time() -> None:
             fetched.append(len(found))
             return found
 
-    SpillingGrid(grid_of(4, kind=Watched)).send_and_receive(messages(None, [100, 101, 102, 103]))
+    RepliesOnDisk(grid_of(4, kind=Watched)).send_and_receive(messages(None, [100, 101, 102, 103]))
     assert fetched == [1, 1, 1, 1]
 
 

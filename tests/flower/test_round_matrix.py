@@ -6,26 +6,26 @@ import pytest
 from flanders import DistanceToGlobal
 from flanders.checks import InputError
 from flanders.flower import FilteredStrategy
-from flanders.flower.plan import Plan
-from flanders.flower.views import BLOCK, Reused, Sketched, Whole
+from flanders.flower.model_arrays import ModelArrays
+from flanders.flower.round_matrix import ReusedMemory, SketchedMatrix, WholeMatrix
+from flanders.linalg.sketch import STREAMED
 from flower.federation import app, grid_of, model, play, strategies, trained
 
 
-def entered(view, plan, records):
+def entered(matrix, records):
     for row, record in enumerate(records):
-        view.begin(row)
-        for piece in plan.pieces:
-            if piece.scored:
-                view.put(row, piece, record[piece.name].numpy(), record[piece.name])
-    return view.matrix
+        matrix.prepare_row(row)
+        for place, numbers in matrix.model.scored(record):
+            matrix.put(row, place, numbers, record[place.name])
+    return matrix.numbers
 
 
 def test_a_sketch_keeps_distances_and_another_secret_makes_another_sketch(rng) -> None:
     start = model((200, 300), (300,))
-    plan = Plan.of(start)
+    arrays = ModelArrays.of(start)
     records = [trained(start, client, rng) for client in range(4)]
-    whole = entered(Whole(plan, 4), plan, records).astype(np.float64)
-    sketches = [entered(Sketched(plan, 4, 4096, secret), plan, records).copy() for secret in (1, 1, 2)]
+    whole = entered(WholeMatrix(arrays, 4), records).astype(np.float64)
+    sketches = [entered(SketchedMatrix(arrays, 4, 4096, secret), records).copy() for secret in (1, 1, 2)]
     np.testing.assert_array_equal(sketches[0], sketches[1])
     assert not np.allclose(sketches[0], sketches[2])
     for i, j in ((0, 1), (1, 3), (2, 3)):
@@ -33,34 +33,34 @@ def test_a_sketch_keeps_distances_and_another_secret_makes_another_sketch(rng) -
         assert np.sum((sketches[0][i] - sketches[0][j]) ** 2) == pytest.approx(true, rel=0.15)
 
 
-def test_a_view_of_all_parameters_knows_the_arrays_by_name_and_a_sketch_does_not() -> None:
-    plan = Plan.of(model((4, 5), (5,), (5,), names=["w", "bn.weight", "bn.running_var"]))
-    assert Whole(plan, 2).layers == {"w": 20, "bn.weight": 5}
-    assert Sketched(plan, 2, 64, 5).layers == {}
+def test_a_whole_matrix_knows_its_layers_by_name_and_a_sketched_one_does_not() -> None:
+    arrays = ModelArrays.of(model((4, 5), (5,), (5,), names=["w", "bn.weight", "bn.running_var"]))
+    assert WholeMatrix(arrays, 2).layers == {"w": 20, "bn.weight": 5}
+    assert SketchedMatrix(arrays, 2, 64, 5).layers == {}
 
 
 def test_a_sketch_is_linear_and_a_row_can_be_used_again(rng) -> None:
     """What a refused reply has left in a row does not count for the next one."""
     start = model((30, 20), (20,))
-    plan = Plan.of(start)
-    view = Sketched(plan, 1, 64, 5)
-    once = entered(view, plan, [start]).copy()
-    np.testing.assert_array_equal(entered(view, plan, [start]), once)
-    np.testing.assert_array_equal(view.of_model(start), once[0])
+    arrays = ModelArrays.of(start)
+    matrix = SketchedMatrix(arrays, 1, 64, 5)
+    once = entered(matrix, [start]).copy()
+    np.testing.assert_array_equal(entered(matrix, [start]), once)
+    np.testing.assert_array_equal(matrix.row_of(start), once[0])
     doubled = app.ArrayRecord({n: app.Array(2 * a.numpy()) for n, a in start.items()})
-    np.testing.assert_allclose(view.of_model(doubled), 2 * once[0])
+    np.testing.assert_allclose(matrix.row_of(doubled), 2 * once[0])
 
 
 def test_a_sketch_of_an_array_of_many_blocks_is_that_of_all_its_parameters() -> None:
-    big = np.zeros(2 * BLOCK + 5, dtype=np.float32)
-    big[[3, BLOCK + 3, 2 * BLOCK + 4]] = [1.0, 2.0, 4.0]
+    big = np.zeros(2 * STREAMED + 5, dtype=np.float32)
+    big[[3, STREAMED + 3, 2 * STREAMED + 4]] = [1.0, 2.0, 4.0]
     record = app.ArrayRecord({"w": app.Array(big)})
-    found = Sketched(Plan.of(record), 1, 1024, 9).of_model(record)
+    found = SketchedMatrix(ModelArrays.of(record), 1, 1024, 9).row_of(record)
     assert sorted(np.abs(found[found != 0])) == [1.0, 2.0, 4.0]
 
 
 def test_memory_is_used_again_unless_somebody_holds_a_part_of_it() -> None:
-    memory = Reused()
+    memory = ReusedMemory()
     first = memory.matrix(3, 5)
     address = first.ctypes.data
     del first
@@ -85,8 +85,8 @@ def test_a_filter_that_keeps_views_of_the_rounds_is_not_overwritten() -> None:
     copies = []
     for number in (1, 2, 3):
         play(strategy, grid_of(3), model((6, 7), seed=number), 1, first=number)
-        copies.append(strategy._memory.state[-1].copy())
-    for held, copy in zip(strategy._memory.state, copies, strict=True):
+        copies.append(strategy.defense.state[-1].copy())
+    for held, copy in zip(strategy.defense.state, copies, strict=True):
         np.testing.assert_array_equal(held, copy)
 
 

@@ -1,4 +1,4 @@
-"""Replies on disk: they are fetched one at a time and wait in files, so that memory holds one of them."""
+"""A grid that stores replies on disk, so that memory holds one of them at a time."""
 
 from __future__ import annotations
 
@@ -7,35 +7,41 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from flwr.app import Message
+from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
-from flanders.flower.held import FileArray
+from flanders.flower.stored_arrays import FileArray
+
+if TYPE_CHECKING:
+    from flwr.proto.node_pb2 import NodeInfo
+    from flwr.supercore.run import Run
 
 WAIT = 1.0
 """Seconds between two looks for new replies."""
 PREFIX = "replies-"
+"""The first letters of the folders with replies. Folders with this prefix in `folder` are removed."""
 
 
-class SpillingGrid(Grid):
-    """A grid that puts the arrays of the replies to training messages into files.
+class RepliesOnDisk(Grid):
+    """A grid that moves the arrays of all replies into files. All else is left to the grid that it wraps.
 
     Parameters
     ----------
     grid
         The grid that Flower gave to the ServerApp.
     folder
-        Where to make the files; None for the system's folder for temporary files. They go away with the next
-        round's, or when the grid is left. What a process that was killed has left there goes when it is entered.
+        The folder in which to make the files; None for the system's temporary folder. The files of a round are
+        removed when the next round begins, or when the grid is left. Files of a process that was killed are
+        removed when the grid is entered.
     """
 
     def __init__(self, grid: Grid, folder: Path | None = None) -> None:
         self.grid, self.folder = grid, folder
         self._files: Path | None = None
 
-    def __enter__(self) -> SpillingGrid:
+    def __enter__(self) -> RepliesOnDisk:
         for left in [] if self.folder is None else self.folder.glob(f"{PREFIX}*"):
             shutil.rmtree(left, ignore_errors=True)
         return self
@@ -44,7 +50,7 @@ class SpillingGrid(Grid):
         self.clear()
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
-        """Send messages and fetch the replies one by one, until all are here or time is up."""
+        """Send messages and fetch the replies one by one, until all have arrived or the time is up."""
         self.clear()
         self._files = Path(tempfile.mkdtemp(prefix=PREFIX, dir=self.folder))
         waiting = [id_ for id_ in self.grid.push_messages(messages) if id_]
@@ -54,7 +60,7 @@ class SpillingGrid(Grid):
         while waiting:
             for id_ in list(waiting):
                 for reply in self.grid.pull_messages([id_]):
-                    self._spill(reply, self._files / str(len(replies)))
+                    self._store(reply, self._files / str(len(replies)))
                     replies.append(reply)
                     waiting = [other for other in waiting if other != id_]
             if waiting:
@@ -70,7 +76,7 @@ class SpillingGrid(Grid):
             self._files = None
 
     @staticmethod
-    def _spill(reply: Message, path: Path) -> None:
+    def _store(reply: Message, path: Path) -> None:
         if not reply.has_content():
             return
         with open(path, "wb") as file:
@@ -81,27 +87,29 @@ class SpillingGrid(Grid):
                     record[name] = FileArray(array, path, start, length)
                     del array
 
-    # The rest is the grid's own business.
+    # All other methods call the wrapped grid.
 
-    def set_run(self, run: Any) -> None:
+    def set_run(self, run: Run) -> None:
         """Set the run of the grid."""
         self.grid.set_run(run)
 
     @property
-    def run(self) -> Any:
+    def run(self) -> Run:
         """The run of the grid."""
         return self.grid.run
 
-    def create_message(self, *arguments: Any, **options: Any) -> Message:
+    def create_message(
+        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
+    ) -> Message:
         """Create a message."""
-        return self.grid.create_message(*arguments, **options)
+        return self.grid.create_message(content, message_type, dst_node_id, group_id, ttl)
 
     def get_node_ids(self) -> Iterable[int]:
         """Return the ids of the nodes."""
         return self.grid.get_node_ids()
 
-    def get_nodes(self) -> Iterator[Any]:
-        """Return what is known of the nodes."""
+    def get_nodes(self) -> Iterator[NodeInfo]:
+        """Return the descriptions of the nodes."""
         return iter(self.grid.get_nodes())
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:

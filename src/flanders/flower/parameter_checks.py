@@ -1,21 +1,22 @@
-"""What the user passes, checked when it is passed, so that no mistake in it is taken for a client's doing."""
+"""Checks of what the user passes. They run at once, so that a mistake of the user is not blamed on a client."""
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable
 from logging import WARNING
 
 from flwr.common.logger import log
 from flwr.serverapp.strategy import Strategy
 
-from flanders.checks import InputError
-from flanders.record import Fate
-from flanders.round import ClientId
+from flanders.checks import InputError, check_number
+from flanders.record import ClientRecord, Fate
 
 LEGACY = "flanders.flower.legacy.FilteredLegacyStrategy"
 EXAMPLES = {
     "strategy": "flwr.serverapp.strategy.FedAvg()",
+    "aggregator": "Median()",
     "filter": "Flanders(keep=0.8)",
     "fallback": "flwr.serverapp.strategy.FedMedian()",
     "ban": "Ban(after=3, rounds=5)",
@@ -23,6 +24,7 @@ EXAMPLES = {
     "identify": "lambda node: str(node.node_id)",
     "initial_arrays": "ArrayRecord(model.state_dict())",
 }
+"""What a message shows as an example of each parameter."""
 
 
 def check_kind(
@@ -42,8 +44,16 @@ def check_function(caller: str, name: str, value: object) -> None:
         raise _wrong(caller, name, f"a function, e.g. {EXAMPLES[name]}", value)
 
 
+def check_optional_number(
+    caller: str, name: str, value: float | None, low: float, high: float = math.inf, *, whole: bool = False
+) -> None:
+    """Complain unless a parameter is a number in this range, or None."""
+    if value is not None:
+        check_number(caller, name, value, low, high, whole=whole)
+
+
 def check_path(caller: str, name: str, value: object) -> None:
-    """Complain unless a parameter names a place on disk, or is left out."""
+    """Complain unless a parameter is a path, or None."""
     if value is not None and not (isinstance(value, str | os.PathLike) and os.fspath(value)):
         raise _wrong(caller, name, "a path that is not empty", value)
 
@@ -53,7 +63,7 @@ def _wrong(caller: str, name: str, expected: str, value: object, more: str = "")
 
 
 def warn_of_own_start(strategy: Strategy) -> None:
-    """Tell that a strategy's own way to carry out the rounds is passed over."""
+    """Log a warning if a strategy has a `start` of its own, which is not called."""
     if type(strategy).start is not Strategy.start:
         log(
             WARNING,
@@ -62,11 +72,11 @@ def warn_of_own_start(strategy: Strategy) -> None:
         )
 
 
-def check_refusals(number: int, failed: Mapping[ClientId, tuple[Fate, str]]) -> None:
-    """Complain if all replies of a round are refused for one reason, which is no client's doing."""
-    reasons = [why for fate, why in failed.values() if fate is Fate.REFUSED]
+def check_refusals(number: int, failed: Iterable[ClientRecord]) -> None:
+    """Complain if all replies of a round are refused for the same reason, which is then not the clients' fault."""
+    reasons = [record.reason for record in failed if record.fate is Fate.REFUSED]
     if len(reasons) > 1 and len(set(reasons)) == 1:
         raise InputError(
             f"All {len(reasons)} replies of round {number} are refused for the same reason: {reasons[0]}. "
-            "Nothing has been aggregated so far. See what the ClientApp sends and what the strategy asks for."
+            "Nothing has been aggregated so far. Check what the ClientApp sends and what the strategy asks for."
         )

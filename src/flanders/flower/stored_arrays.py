@@ -1,4 +1,7 @@
-"""Arrays of replies whose numbers are kept once: in the round's matrix, or in a file."""
+"""Arrays of replies whose numbers are stored elsewhere: in the matrix of the round, or in a file.
+
+Strategies use them like any other array of Flower.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,13 @@ from flwr.app import Array
 from numpy.typing import NDArray
 
 NUMPY = "numpy.ndarray"
-"""How Flower calls arrays in NumPy's own file format."""
+"""Flower's name for arrays in NumPy's own file format."""
 
 
 class RowArray(Array):
-    """An array that lies in a row of the round's matrix.
+    """An array whose numbers are part of a row of the round's matrix.
 
-    Strategies read it as they read any array, and get a copy each time, for some of them calculate in place.
+    Each read returns a copy, since some strategies compute in place.
     """
 
     def __init__(self, numbers: NDArray[np.float32], shape: tuple[int, ...]) -> None:
@@ -43,7 +46,13 @@ class FileArray(Array):
 
     def __init__(self, array: Array, path: Path, start: int, length: int) -> None:
         self.dtype, self.shape, self.stype = array.dtype, array.shape, array.stype
-        self.__dict__.update(_path=path, _start=start, length=length)
+        self.__dict__.update(_path=path, _start=start, _length=length)
+
+    @property
+    def length(self) -> int:
+        """The number of its bytes."""
+        length: int = self.__dict__["_length"]
+        return length
 
     def numpy(self) -> NDArray[np.generic]:
         """Read the numbers from the file."""
@@ -59,15 +68,15 @@ class FileArray(Array):
         """The array as the client sent it."""
         with open(self.__dict__["_path"], "rb") as file:
             file.seek(self.__dict__["_start"])
-            return file.read(self.__dict__["length"])
+            return file.read(self.length)
 
 
-def trim() -> None:
-    """Give the memory of what has been freed back to the system, which GNU's C library may keep for itself."""
-    with contextlib.suppress(OSError, AttributeError):  # another system, another library
-        ctypes.CDLL(None).malloc_trim(0)
-
-
-def settled(array: Array) -> Array:
-    """Return an array that needs neither matrix nor file any more."""
+def in_memory(array: Array) -> Array:
+    """Return an array that needs neither the matrix nor the file any more."""
     return Array(array.numpy()) if isinstance(array, RowArray | FileArray) else array
+
+
+def return_freed_memory() -> None:
+    """Return freed memory to the system. Without this, GNU's C library may keep it for the process."""
+    with contextlib.suppress(OSError, AttributeError):  # other systems and libraries have no such call
+        ctypes.CDLL(None).malloc_trim(0)

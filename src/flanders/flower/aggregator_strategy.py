@@ -1,0 +1,149 @@
+"""A Flower strategy that aggregates with any of our aggregators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import FedAvg
+
+from flanders.aggregators import Aggregator
+from flanders.arrays import FloatVector
+from flanders.checks import InputError
+from flanders.flower.model_arrays import ModelArrays, Numbers, Vector, is_buffer
+from flanders.flower.parameter_checks import check_function, check_kind
+from flanders.flower.replies import weight_of
+from flanders.round import Round
+
+ME = "AggregatorStrategy"
+
+
+class AggregatorStrategy(FedAvg):
+    """Aggregate the replies of a round with an aggregator of `flanders.aggregators`.
+
+    Clients are chosen, and metrics are averaged, as Flower's `FedAvg` does. The weight of a client is its number of
+    examples. Float arrays are aggregated together, as one vector. Arrays that `unscored` names and integers are
+    averaged.
+
+    Parameters
+    ----------
+    aggregator
+        The aggregator, with or without pre-aggregators, e.g. `MultiKrum(num_malicious=2)` or `Nnm(2) | Median()`.
+    seed
+        Makes the randomness of the aggregator repeatable; a generator is used as it is.
+    unscored
+        Tells by name which float arrays are averaged instead. Default: the buffers of batch normalisation.
+    fraction_train, fraction_evaluate, min_train_nodes, min_evaluate_nodes, min_available_nodes, weighted_by_key
+        As in `flwr.serverapp.strategy.FedAvg`.
+
+    Examples
+    --------
+    >>> from flanders.aggregators import MultiKrum
+    >>> from flanders.flower import FilteredStrategy
+    >>> strategy = FilteredStrategy(AggregatorStrategy(MultiKrum(num_malicious=2)))
+    """
+
+    def __init__(
+        self,
+        aggregator: Aggregator,
+        *,
+        seed: int | np.random.Generator | None = None,
+        unscored: Callable[[str], bool] = is_buffer,
+        fraction_train: float = 1.0,
+        fraction_evaluate: float = 1.0,
+        min_train_nodes: int = 2,
+        min_evaluate_nodes: int = 2,
+        min_available_nodes: int = 2,
+        weighted_by_key: str = "num-examples",
+    ) -> None:
+        check_kind(ME, "aggregator", aggregator, Aggregator)
+        check_function(ME, "unscored", unscored)
+        super().__init__(
+            fraction_train,
+            fraction_evaluate,
+            min_train_nodes,
+            min_evaluate_nodes,
+            min_available_nodes,
+            weighted_by_key,
+        )
+        self.aggregator, self.unscored = aggregator, unscored
+        self.rng = np.random.default_rng(seed)
+        self._before: ArrayRecord | None = None
+
+    def begin_round(self, arrays: ArrayRecord) -> None:
+        """Remember the global model that the round starts from. Some aggregators measure distances from it."""
+        self._before = arrays
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Choose clients as `FedAvg` does."""
+        self.begin_round(arrays)
+        return super().configure_train(server_round, arrays, config, grid)
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Aggregate the models of the replies with the aggregator, and their metrics by weight."""
+        usable, _ = self._check_and_log_replies(replies, is_train=True)
+        if not usable:
+            return None, None
+        usable.sort(
+            key=lambda message: message.metadata.src_node_id
+        )  # Flower samples nodes in random order, on which sums depend
+        if self._before is None:
+            raise InputError(
+                f"{ME} needs the global model that the round starts from. Call `configure_train` or `begin_round` "
+                "before `aggregate_train`."
+            )
+        before = self._before
+        model = ModelArrays.of(before, self.unscored)
+        records = [next(iter(message.content.array_records.values())) for message in usable]
+        for record in records:
+            if difference := model.difference(record):
+                raise InputError(f"{ME} cannot aggregate a model with other arrays ({difference}).")
+        float_type = model.float_type(before)
+        rows = np.empty((len(usable), model.size), dtype=float_type)
+        for row, record in zip(rows, records, strict=True):
+            row[:] = model.flatten(record, float_type)
+        weights = np.array([weight_of(message, self.weighted_by_key) for message in usable])
+        round_ = Round(
+            rows,
+            tuple(message.metadata.src_node_id for message in usable),
+            weights,
+            model.flatten(before, float_type),
+            layers=model.layers,
+        )
+        new = model.unflatten(self.aggregate_round(round_), before)
+        for array in model.arrays:
+            if not array.scored:
+                several = [record[array.name].numpy() for record in records]
+                new[array.name] = Array(self.average(before[array.name].numpy(), several, weights))
+        return new, self.train_metrics_aggr_fn([message.content for message in usable], self.weighted_by_key)
+
+    def aggregate_round(self, round_: Round) -> Vector:
+        """Return the new global model as a flat vector. The clients of the round are called by their node ids."""
+        vector: Vector = self.aggregator.aggregate(round_, self.rng)
+        return vector
+
+    def average(self, before: Numbers, several: Sequence[Numbers], weights: FloatVector) -> Numbers:
+        """Return the new numbers of an array that is averaged."""
+        return average(before, several, weights)
+
+
+def average(before: Numbers, several: Sequence[Numbers], weights: FloatVector) -> Numbers:
+    """Return the weighted average of arrays, in the type of `before`; integers are rounded.
+
+    It averages the changes since `before`, so that numbers that no client changed stay the same, bit for bit.
+
+    Examples
+    --------
+    >>> average(np.array([3]), [np.array([4]), np.array([8])], np.array([1.0, 3.0]))
+    array([7])
+    """
+    start = before.astype(np.float64)
+    changes = np.stack([numbers.astype(np.float64).ravel() for numbers in several]) - start.ravel()
+    mean = start + (weights / weights.sum() @ changes).reshape(start.shape)
+    return np.asarray(mean if before.dtype.kind == "f" else np.rint(mean), dtype=before.dtype)

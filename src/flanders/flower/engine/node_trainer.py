@@ -1,0 +1,91 @@
+"""The trainer of the Flower engine: it trains clients by sending the global model to their nodes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+import torch
+from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
+from torch import Tensor
+
+from flanders.arrays import BoolVector, IntVector
+from flanders.flower.engine.client_app import ARRAYS, CONFIG, METRICS, PARTITION, POISONED, SEED
+from flanders.flower.engine.runtime import POLL, Link
+from flanders.models import Layout
+from flanders.simulation import Trained
+from flanders.simulation.poisoning import Poisoner
+
+
+class NodeTrainer:
+    """Trains clients as `flanders.simulation.Trainer` does, on Flower's nodes.
+
+    Parameters
+    ----------
+    link
+        The running nodes.
+    layout
+        How the parameters of the model lie in a flat vector.
+    device
+        The device on which to gather the trained models.
+    """
+
+    def __init__(self, link: Link, layout: Layout, device: torch.device) -> None:
+        self.link, self.layout, self.device = link, layout, device
+        everyone = list(link.grid.get_node_ids())
+        asked = [Message(RecordDict(), dst_node_id=node, message_type=MessageType.QUERY) for node in everyone]
+        self.nodes: dict[int, int] = {}
+        """The node of each client."""
+        for place, reply in self._exchange(asked):
+            partition = reply.content.metric_records[METRICS][PARTITION]
+            if isinstance(partition, int):
+                self.nodes[partition] = everyone[place]
+
+    def train(
+        self,
+        model: Tensor,
+        buffers: Mapping[str, Tensor],
+        clients: Sequence[int] | IntVector,
+        seed: int,
+        *,
+        poisoner: Poisoner | None = None,
+        poisoned: Sequence[bool] | BoolVector = (),
+    ) -> Trained:
+        """Train these clients from a global model, the `poisoned` ones on poisoned data.
+
+        The nodes make the poison themselves, from the setting. `poisoner` is not used.
+        """
+        sent = {**self.layout.unflatten(model), **buffers}
+        arrays = ArrayRecord({name: tensor.cpu() for name, tensor in sent.items()})
+        bad = list(poisoned) or [False] * len(clients)
+        messages = []
+        for client, is_bad in zip(clients, bad, strict=True):
+            config = ConfigRecord({SEED: seed, POISONED: bool(is_bad)})
+            content = RecordDict({ARRAYS: arrays, CONFIG: config})
+            messages.append(Message(content, dst_node_id=self.nodes[int(client)], message_type=MessageType.TRAIN))
+        updates = torch.empty((len(clients), self.layout.size), device=self.device)
+        after = {name: b.new_empty((len(clients), *b.shape)) for name, b in buffers.items()}
+        for row, reply in self._exchange(messages):
+            tensors = reply.content.array_records[ARRAYS].to_torch_state_dict()
+            updates[row] = self.layout.flatten(tensors).to(self.device)
+            for name, rows in after.items():
+                rows[row] = tensors[name].to(self.device)
+        return Trained(updates, after)
+
+    def _exchange(self, messages: Sequence[Message]) -> Iterator[tuple[int, Message]]:
+        """Send messages, and yield the replies as they arrive, each with the place of its message."""
+        grid = self.link.grid
+        waiting = {id_: place for place, id_ in enumerate(grid.push_messages(messages))}
+        if len(waiting) < len(messages):
+            raise RuntimeError(f"Flower took {len(waiting)} of {len(messages)} messages")
+        while waiting:
+            for reply in grid.pull_messages(list(waiting)):
+                place = waiting.pop(reply.metadata.reply_to_message_id)
+                if reply.has_error():
+                    # Without this client it would be another experiment, so that the run must fail.
+                    node = messages[place].metadata.dst_node_id
+                    raise RuntimeError(f"Flower node {node} failed: {reply.error.reason}")
+                yield place, reply
+            if waiting:
+                self.link.check()
+                time.sleep(POLL)

@@ -1,0 +1,67 @@
+"""The strategy inside the Flower engine's `FilteredStrategy`: it aggregates as the simulator does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from flanders.aggregators import Aggregator
+from flanders.arrays import FloatVector, to_numpy
+from flanders.flower.aggregator_strategy import AggregatorStrategy
+from flanders.flower.model_arrays import Numbers, Vector
+from flanders.round import Round
+from flanders.simulation import Received, World
+from flanders.simulation.federation import averaged, informed
+
+
+class SimulatorStrategy(AggregatorStrategy):
+    """Aggregate with PyTorch and in the order of the simulator, so that sums come out the same, bit for bit.
+
+    Parameters
+    ----------
+    aggregator
+        The aggregator.
+    world
+        The world of the simulation, with its device and the random numbers of the aggregator.
+    informed
+        Whether to tell the aggregator how many of its clients are malicious. No real server knows this.
+    """
+
+    def __init__(self, aggregator: Aggregator, world: World, *, informed: bool = False) -> None:
+        buffers = frozenset(name for name, _ in world.module.named_buffers())
+        super().__init__(
+            aggregator,
+            seed=world.streams["aggregator"],
+            unscored=buffers.__contains__,
+            min_train_nodes=1,
+            min_evaluate_nodes=1,
+            min_available_nodes=1,
+        )
+        self.device, self.informed = world.device, informed
+        self.received: Received | None = None
+        """What the server receives in this round."""
+
+    def aggregate_round(self, round_: Round) -> Vector:
+        """Aggregate the kept clients."""
+        aggregator = self.aggregator
+        if self.received is not None:
+            place = {client: row for row, client in enumerate(self.received.clients.tolist())}
+            rows = [place[client] for client in round_.clients]
+            round_ = round_.take(np.argsort(rows))
+            if self.informed:
+                aggregator = informed(aggregator, int(self.received.malicious[rows].sum()))
+        on_device = Round(
+            torch.from_numpy(round_.updates).to(self.device),
+            round_.clients,
+            round_.weights,
+            torch.from_numpy(round_.global_model).to(self.device),
+            layers=round_.layers,
+        )
+        return to_numpy(aggregator.aggregate(on_device, self.rng))
+
+    def average(self, before: Numbers, several: Sequence[Numbers], weights: FloatVector) -> Numbers:
+        """Average buffers."""
+        old, new = {"": torch.from_numpy(before)}, {"": torch.from_numpy(np.stack(several))}
+        return to_numpy(averaged(old, new, np.arange(len(several)), weights)[""])

@@ -1,0 +1,215 @@
+"""The arrays of the global model: their names, their shapes, and their places in one flat vector."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from flwr.app import Array, ArrayRecord
+from numpy.typing import DTypeLike, NDArray
+
+from flanders.checks import InputError
+from flanders.flower.stored_arrays import FileArray
+
+BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
+"""The last parts of the names that PyTorch gives to the buffers of batch normalisation."""
+WIDEST = 16
+"""The most bytes that one number of a reply may take: the width of NumPy's widest float."""
+LONGEST_HEADER = 4096
+"""The most bytes that a serialised array may have besides its numbers. NumPy's own header is shorter than this."""
+LONGEST_NAME = 60
+"""The most characters of a name that a message shows. Clients choose the names in their replies."""
+
+Numbers = NDArray[np.generic]
+"""The numbers of one array, of any real type."""
+Vector = NDArray[np.floating]
+"""A flat model."""
+
+
+class BadReply(Exception):
+    """A reply that cannot be used. The message says why, in a few words."""
+
+
+def is_buffer(name: str) -> bool:
+    """Tell by its name whether an array is a buffer of batch normalisation, which is not trained.
+
+    Examples
+    --------
+    >>> is_buffer("layer1.0.bn1.running_var"), is_buffer("layer1.0.bn1.weight")
+    (True, False)
+    """
+    return name.rpartition(".")[2] in BUFFERS
+
+
+@dataclass(frozen=True)
+class ModelArray:
+    """One array of the global model."""
+
+    name: str
+    shape: tuple[int, ...]
+    start: int
+    """The place of its first number in the flat vector; -1 if the array is aggregated but not scored."""
+
+    @property
+    def size(self) -> int:
+        """The number of its numbers."""
+        return math.prod(self.shape)
+
+    @property
+    def scored(self) -> bool:
+        """Whether filters look at it."""
+        return self.start >= 0
+
+    @property
+    def columns(self) -> slice:
+        """The places of its numbers in the flat vector."""
+        return slice(self.start, self.start + self.size)
+
+    def decode(self, array: Array) -> Numbers:
+        """Return the numbers of a client's array, or raise `BadReply` if they cannot be used.
+
+        The type and the shape that the client declares are ignored: only its bytes count. A float may have any
+        width, since strategies change it. An array that is not scored may have any real type, since the average of
+        integers, which the server sends next, has fractions.
+        """
+        if stored_bytes(array) > WIDEST * self.size + LONGEST_HEADER:
+            raise BadReply(f"array {self.name!r} is too large: {stored_bytes(array):,} bytes")
+        try:
+            value = array.numpy()
+        except Exception as error:  # a client may send any bytes, so that any error is possible
+            raise BadReply(f"array {self.name!r} is not readable ({type(error).__name__})") from error
+        if not isinstance(value, np.ndarray) or value.shape != self.shape:
+            raise BadReply(f"array {self.name!r} has shape {getattr(value, 'shape', None)} instead of {self.shape}")
+        if value.dtype.kind not in ("f" if self.scored else "fiub"):
+            raise BadReply(f"array {self.name!r} has type {value.dtype}")
+        with np.errstate(over="ignore"):  # a float64 that is too large for float32 becomes infinite
+            narrow = value.astype(np.float32, copy=False) if self.scored else value
+        if not np.isfinite(narrow).all():
+            raise BadReply(f"array {self.name!r} is not finite")
+        return value
+
+
+@dataclass(frozen=True)
+class ModelArrays:
+    """All arrays of the global model, in the server's order.
+
+    The scored arrays, one after the other, make up the flat vector that filters see.
+
+    Examples
+    --------
+    >>> record = ArrayRecord({"w": Array(np.ones((2, 2), np.float32)), "b": Array(np.zeros(2, np.float32))})
+    >>> model = ModelArrays.of(record)
+    >>> model.flatten(record)
+    array([1., 1., 1., 1., 0., 0.], dtype=float32)
+    >>> model.unflatten(np.arange(6, dtype=np.float32), record)["b"].numpy()
+    array([4., 5.], dtype=float32)
+    """
+
+    arrays: tuple[ModelArray, ...]
+
+    @classmethod
+    def of(cls, record: Mapping[str, Array], unscored: Callable[[str], bool] = is_buffer) -> ModelArrays:
+        """Return the arrays of a global model. Float arrays are scored, except those that `unscored` names."""
+        arrays, size = [], 0
+        for name, array in record.items():
+            scored = np.dtype(array.dtype).kind == "f" and not unscored(name)
+            arrays.append(ModelArray(name, tuple(array.shape), size if scored else -1))
+            size += arrays[-1].size if scored else 0
+        if size == 0:
+            raise InputError(
+                f"There is nothing to score in the {len(arrays)} arrays of the global model: a filter looks at "
+                "float arrays that are not buffers. Check `initial_arrays`, and `unscored` if you pass it."
+            )
+        return cls(tuple(arrays))
+
+    @property
+    def size(self) -> int:
+        """The length d of the flat vector."""
+        return sum(self.layers.values())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all arrays."""
+        return tuple(array.name for array in self.arrays)
+
+    @property
+    def layers(self) -> dict[str, int]:
+        """The number of numbers in each scored array, by its name."""
+        return {array.name: array.size for array in self.arrays if array.scored}
+
+    def scored(self, record: Mapping[str, Array]) -> Iterator[tuple[ModelArray, Vector]]:
+        """Yield the scored arrays of a model with their numbers, one at a time."""
+        for array in self.arrays:
+            if array.scored:
+                yield array, record[array.name].numpy()
+
+    def flatten(self, record: Mapping[str, Array], dtype: DTypeLike = np.float32) -> Vector:
+        """Return the scored arrays of a model as one vector. Numbers too large for `dtype` become infinite."""
+        vector: Vector = np.empty(self.size, dtype=dtype)
+        with np.errstate(over="ignore"):
+            for array, numbers in self.scored(record):
+                vector[array.columns] = numbers.ravel()
+        return vector
+
+    def unflatten(self, vector: Vector, record: Mapping[str, Array]) -> ArrayRecord:
+        """Return a model with these numbers in its scored arrays. All else, types included, is as in `record`."""
+        arrays = dict(record.items())
+        for array in self.arrays:
+            if array.scored:
+                numbers = vector[array.columns].reshape(array.shape)
+                arrays[array.name] = Array(numbers.astype(np.dtype(record[array.name].dtype)))
+        return ArrayRecord(arrays)
+
+    def float_type(self, record: Mapping[str, Array]) -> np.dtype[np.floating]:
+        """Return the float type in which to compute with the scored arrays: float64 if one of them has it."""
+        wide = any(np.dtype(record[name].dtype) == np.float64 for name in self.layers)
+        return np.dtype(np.float64 if wide else np.float32)
+
+    def difference(self, record: Mapping[str, Array]) -> str:
+        """Return in words how the server's own arrays differ from these in name or shape; empty if they do not."""
+        if names := self.difference_of_names(record):
+            return names
+        for array in self.arrays:
+            if tuple(record[array.name].shape) != array.shape:
+                return f"{array.name!r} of shape {tuple(record[array.name].shape)} instead of {array.shape}"
+        return ""
+
+    def difference_of_names(self, names: Iterable[str]) -> str:
+        """Return in words which names are missing and which are unknown; empty if all names are right."""
+        found, expected = set(names), set(self.names)
+        parts = (("missing", expected - found), ("unknown", found - expected))
+        return ", ".join(f"{text} {list_names(sorted(some))}" for text, some in parts if some)
+
+    def check_start(self, record: Mapping[str, Array]) -> None:
+        """Complain if the initial model holds numbers that no reply may hold."""
+        for array in self.arrays:
+            try:
+                array.decode(record[array.name])
+            except BadReply as why:
+                raise InputError(
+                    f"`initial_arrays` cannot be trained from: {why}. Start from another model."
+                ) from why
+
+    def unscored_are_finite(self, record: Mapping[str, Array]) -> bool:
+        """Tell whether all numbers are finite in those of the server's own arrays that filters do not see."""
+        unseen = (record[array.name].numpy() for array in self.arrays if not array.scored)
+        return all(bool(np.isfinite(numbers).all()) for numbers in unseen)
+
+
+def list_names(names: Sequence[str], most: int = 3) -> str:
+    """Return a few names, and how many more there are.
+
+    Examples
+    --------
+    >>> list_names(["a", "b", "c", "d", "e"])
+    "'a', 'b', 'c' and 2 more"
+    """
+    shown = ", ".join(repr(name[:LONGEST_NAME]) for name in names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+def stored_bytes(array: Array) -> int:
+    """Return the number of bytes that an array was sent as. Arrays on disk are not read for this."""
+    return array.length if isinstance(array, FileArray) else len(array.data)

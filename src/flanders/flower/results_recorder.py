@@ -1,0 +1,161 @@
+"""The recorder: writes each round of a live federation to Flower's log and to a results file."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from importlib.metadata import version
+from logging import ERROR, INFO, WARNING
+from pathlib import Path
+from typing import Any
+
+from flwr.app import MetricRecord
+from flwr.common.logger import log
+from flwr.serverapp.strategy import Strategy
+
+from flanders.catalog import FILTERS
+from flanders.checks import InputError
+from flanders.filters import Filter
+from flanders.flower.identity import AskedClient
+from flanders.flower.round_report import Nodes, details_of, line_of
+from flanders.record import Fate, RoundRecord
+from flanders.results.heartbeat import heartbeat
+from flanders.results.run import RunSpec
+from flanders.results.store import ClaimLost, Store
+from flanders.results.tree import Table
+from flanders.round import ClientId
+
+
+def describe(
+    run: str, strategy: Strategy, filter: Filter[Any], fallback: Strategy | None, sketch: int | None
+) -> Table:
+    """Return what the results file knows of a live federation, in the form of a spec."""
+    names = []
+    inner: object = strategy
+    while inner is not None:
+        names.append(type(inner).__name__)
+        inner = getattr(inner, "strategy", None)
+    try:
+        name = FILTERS.name_of(filter)
+    except InputError:  # the user's own filter
+        name = type(filter).__name__
+    parameters = json.loads(json.dumps(getattr(filter, "__dict__", {}), default=str))
+    return {
+        "live": run,
+        "data": {"dataset": {"name": "live federation"}},
+        "federation": {"rounds": None, "seed": None},
+        "filter": {"name": name, **parameters, "sketched": sketch},
+        "aggregator": {"name": " > ".join(names), "preaggregators": []},
+        "fallback": None if fallback is None else {"name": type(fallback).__name__, "preaggregators": []},
+    }
+
+
+class Recorder:
+    """Records rounds as they end.
+
+    Parameters
+    ----------
+    results
+        The results file; None for no such file.
+    spec
+        What the results file knows of the federation. Its hash is the id of the run.
+    """
+
+    def __init__(self, results: Path | None, spec: Table) -> None:
+        self.results, self.spec = results, RunSpec(spec)
+        self.last: RoundRecord | None = None
+        """The last round."""
+        self.details: dict[int, dict[str, list[int] | list[float]]] = {}
+        """The numbers of each client in the rounds since the last start."""
+        self._store: Store | None = None
+        self._known: dict[ClientId, int] = {}
+
+    def open(self) -> None:
+        """Enter the federation into the results file, or continue it there."""
+        if self.results is None or self._store is not None:
+            return
+        store = Store(self.results)
+        store.add([self.spec], {name: version(name) for name in ("flanders-fl", "flwr", "numpy")})
+        store.reopen(self.spec.id)
+        if store.claim([self.spec.id], live=True) is None:
+            store.close()
+            raise InputError(
+                f"Another process is at work on run {self.spec.id} in {self.results}. End it, or name another "
+                "`state_dir`."
+            )
+        self._store = store
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Show in the results file that the federation runs. It counts as done if nothing is raised."""
+        self.open()
+        finished = False
+        try:
+            with contextlib.nullcontext() if self.results is None else heartbeat(self.results, self.spec.id):
+                yield
+            finished = True
+        finally:
+            self.close(done=finished)
+
+    def introduce(self, everyone: Iterable[AskedClient]) -> None:
+        """Log the name of each new client that is not called by its node id."""
+        for asked in everyone:
+            if self._known.get(asked.client) != asked.node and str(asked.client) != str(asked.node):
+                log(INFO, "flanders: node %s is client %s", asked.label, asked.client)
+            self._known[asked.client] = asked.node
+
+    def tell(self, record: RoundRecord, nodes: Nodes, *, stayed: bool) -> None:
+        """Log a round and write it to the results file. `stayed`: the global model is that of the last round."""
+        self.last, self.details[record.number] = record, details_of(record, nodes)
+        odd = record.having(Fate.REFUSED, Fate.SILENT) or stayed
+        log(WARNING if odd else INFO, "flanders: %s", line_of(record, nodes))
+        self.open()
+        self._write(record)
+
+    def add_evaluation(self, metrics: MetricRecord | None) -> None:
+        """Add accuracy and loss of the global model to the last round, if these metrics have them."""
+        if metrics is None or self.last is None:
+            return
+        accuracy, loss = _metric_named(metrics, "acc"), _metric_named(metrics, "loss")
+        if accuracy is None and loss is None:
+            return
+        self.last = replace(
+            self.last,
+            accuracy=self.last.accuracy if accuracy is None else accuracy,
+            loss=self.last.loss if loss is None else loss,
+        )
+        self._write(self.last)
+
+    def close(self, *, done: bool) -> None:
+        """Leave the results file. If `done`, the federation is over."""
+        if self._store is None:
+            return
+        try:
+            if done:
+                self._store.write_rounds(self.spec.id, [], last=True)
+            else:
+                self._store.release(self.spec.id)
+        except (InputError, ClaimLost) as error:
+            log(ERROR, "flanders: the results file does not say that the federation has ended: %s", error)
+        self._store.close()
+        self._store = None
+
+    def _write(self, record: RoundRecord) -> None:
+        if self._store is None:
+            return
+        try:
+            self._store.write_round(self.spec.id, record)
+            self._store.beat(self.spec.id)
+        except (InputError, ClaimLost) as error:  # a full disk must not end the federation
+            log(ERROR, "flanders: round %s is not in the results file: %s", record.number, error)
+
+
+def _metric_named(metrics: MetricRecord, part: str) -> float | None:
+    """Return the first number whose name has this part; an accuracy may be called `eval_acc`, for example."""
+    for key, value in metrics.items():
+        wanted = "acc" if "acc" in key.lower() else "loss" if "loss" in key.lower() else ""
+        if wanted == part and not isinstance(value, list):
+            return float(value)
+    return None

@@ -1,0 +1,181 @@
+"""The memory of a federation that survives its ServerApp, and the folder that it is saved in."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from logging import ERROR, INFO, WARNING
+from pathlib import Path
+
+import numpy as np
+from flwr.app import Array, ArrayRecord
+from flwr.common.logger import log
+from numpy.typing import NDArray
+
+from flanders.checks import InputError
+from flanders.defense import Defense, DefenseState
+from flanders.flower.bans import BanList
+from flanders.flower.model_arrays import ModelArray, ModelArrays
+from flanders.state import load_state, save_state, saveable
+
+if sys.platform != "win32":
+    import fcntl
+
+FILE = "flanders.npz"
+"""The name of the file in the `state_dir`."""
+FORMAT = 2
+"""The version of the file. A file of another version is refused."""
+ELSEWHERE = "To start afresh, name another `state_dir`."
+
+
+@saveable
+@dataclass(frozen=True, eq=False)
+class SavedMemory:
+    """All that `FilteredStrategy` remembers from round to round."""
+
+    sketch: int | None
+    """The width of the sketch; None if the filter sees whole models."""
+    secret: int
+    """The number from which the sketch follows."""
+    run: str
+    """The name of this federation in the results file."""
+    defense: DefenseState | None = None
+    """The memory of the defense; None before the first round."""
+    rounds: int = 0
+    """The number of rounds that are done."""
+    bans: BanList = field(default_factory=BanList)
+    arrays: tuple[tuple[str, tuple[int, ...], int], ...] = ()
+    """The fields of each `ModelArray` of the global model; empty before the first round."""
+    model: dict[str, NDArray[np.generic]] = field(default_factory=dict)
+    """The global model after the last round; empty while it is not in a file."""
+    worked: tuple[str, ...] = ()
+    """What has worked at least once of `strategy`, `fallback` and `evaluation`."""
+    format: int = FORMAT
+
+    @property
+    def model_arrays(self) -> ModelArrays | None:
+        """The arrays of the global model; None before the first round."""
+        if not self.arrays:
+            return None
+        return ModelArrays(tuple(ModelArray(name, tuple(shape), start) for name, shape, start in self.arrays))
+
+    def of_model(self, model: ModelArrays) -> SavedMemory:
+        """Return the memory of a federation with this model."""
+        return replace(self, arrays=tuple((array.name, array.shape, array.start) for array in model.arrays))
+
+    def having_worked(self, part: str) -> SavedMemory:
+        """Return the memory of a federation in which this part has worked."""
+        return self if part in self.worked else replace(self, worked=(*self.worked, part))
+
+    @property
+    def has_aggregated(self) -> bool:
+        """Whether there has ever been a new global model."""
+        return "strategy" in self.worked or "fallback" in self.worked
+
+    @property
+    def record(self) -> ArrayRecord:
+        """The saved global model; without arrays if there is none."""
+        return ArrayRecord({name: Array(np.asarray(numbers)) for name, numbers in self.model.items()})
+
+
+class StateFolder:
+    """The folder in which the memory is saved after each round.
+
+    Parameters
+    ----------
+    folder
+        The user's `state_dir`. With None nothing is saved.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str] | None) -> None:
+        self.path = None if folder is None else Path(folder) / FILE
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder; None if nothing is saved."""
+        return None if self.path is None else self.path.parent
+
+    def recall(self, fresh: SavedMemory, defense: Defense) -> SavedMemory:
+        """Return the saved memory, and give the defense its part of it; return `fresh` if nothing is saved.
+
+        Complain if the memory was made with another filter or another sketch.
+        """
+        if self.path is None:
+            return fresh
+        if not self.path.exists():
+            _make_folder(self.path.parent)
+            return fresh
+        found = self._load(self.path, fresh.sketch)
+        if found.defense is not None:
+            try:
+                defense.memory = found.defense
+            except InputError as error:
+                raise InputError(f"{self.path}: {error} {ELSEWHERE}") from error
+        return found
+
+    @staticmethod
+    def _load(path: Path, sketch: int | None) -> SavedMemory:
+        try:
+            found = load_state(path)
+        except InputError as error:
+            raise InputError(f"{error} {ELSEWHERE}") from error
+        if not isinstance(found, SavedMemory) or found.format != FORMAT:
+            raise InputError(f"{path} was not saved by this version of FilteredStrategy. {ELSEWHERE}")
+        if found.sketch != sketch:
+            raise InputError(
+                f"{path} was saved with sketch={found.sketch}, but now there is sketch={sketch}. "
+                f"Go on with the sketch that it was saved with. {ELSEWHERE}"
+            )
+        return found
+
+    def tell_of_earlier_rounds(self, done: int, num_rounds: int) -> None:
+        """Log after which round a federation goes on, or that there is nothing left to do."""
+        if done < num_rounds:
+            where = "" if self.path is None else f", saved in {self.path}"
+            log(INFO, "flanders: going on after round %s of %s%s", done, num_rounds, where)
+        else:
+            where = "done. Raise" if self.path is None else f"in {self.path}. Name another `state_dir`, or raise"
+            log(WARNING, "flanders: nothing left to do: all %s rounds are %s `num_rounds`.", done, where)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes out of the folder, if the system can."""
+        if self.folder is None or sys.platform == "win32":
+            yield
+            return
+        handle = os.open(self.folder, os.O_RDONLY)
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InputError(
+                    f"Another ServerApp is at work in `state_dir` {self.folder}. End it. {ELSEWHERE}"
+                ) from None
+            except OSError:  # some network file systems have no locks
+                pass
+            yield
+        finally:
+            os.close(handle)
+
+    def save(self, memory: SavedMemory, arrays: ArrayRecord) -> None:
+        """Save the memory and the global model, both or neither.
+
+        If this write fails, the federation goes on, and a restart would continue from an earlier round.
+        """
+        if self.path is None:
+            return
+        model = {name: array.numpy() for name, array in arrays.items()}
+        try:
+            save_state(self.path, replace(memory, model=model))
+        except OSError as error:
+            log(ERROR, "%s cannot be written (%s): a restart would go back to an earlier round", self.path, error)
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"`state_dir` {folder} cannot be made: {error.strerror or error}.") from error

@@ -1,0 +1,81 @@
+"""The server's own examples: the losses of a model on them, and a step trained on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from flanders.arrays import FloatVector, IntVector
+from flanders.checks import InputError
+from flanders.models import Layout
+from flanders.simulation.training.batches import ClientData
+from flanders.simulation.training.options import Training
+from flanders.simulation.training.stacked_module import stacked
+from flanders.simulation.training.trainer import Trainer, exact
+
+BATCH = 1000
+"""Examples that are evaluated at a time."""
+
+
+def hold_out(labels: IntVector, count: int, rng: np.random.Generator) -> tuple[IntVector, IntVector]:
+    """Return the rows of the server's examples and all other rows, each in rising order.
+
+    >>> hold_out(np.zeros(4), 0, np.random.default_rng(0))
+    (array([], dtype=int64), array([0, 1, 2, 3]))
+    """
+    if count >= len(labels):
+        raise InputError(
+            f"The server cannot hold {count} of {len(labels)} training examples. Leave some to clients."
+        )
+    own = np.sort(rng.permutation(len(labels))[:count]) if count else np.empty(0, dtype=np.int64)
+    return own, np.setdiff1d(np.arange(len(labels)), own)
+
+
+class ServerExamples:
+    """The examples that the server holds.
+
+    Parameters
+    ----------
+    module
+        The model; its own parameters are never touched.
+    x, y
+        The server's examples and their classes, on the device.
+    training
+        How the clients train: the server's step is made in the same way.
+    steps
+        How many batches the server trains on for its step; about as many as a typical client.
+    """
+
+    def __init__(self, module: nn.Module, x: Tensor, y: Tensor, training: Training, steps: int) -> None:
+        self._layout, self._run = Layout.of(module), stacked(module, training=False)
+        self._x, self._y = x, y
+        per_epoch = -(-len(y) // training.batch_size)
+        epochs = max(1, round(steps / per_epoch))
+        own = Training(training.optimizer, training.learning_rate, training.momentum, training.batch_size, epochs)
+        data = ClientData.of(x, y, [np.arange(len(y))])
+        self._trainer = Trainer(module, data, own, chunk=1)
+
+    def evaluate(self, buffers: Mapping[str, Tensor]) -> Callable[[Tensor], FloatVector]:
+        """Return the function from a model to its losses on the server's examples, one for each example."""
+        own = {name: b[None] for name, b in buffers.items()}
+
+        def losses(model: Tensor) -> FloatVector:
+            key = torch.zeros(1, dtype=torch.int32, device=model.device)
+            parameters = self._layout.unflatten(model[None])
+            found = []
+            with torch.no_grad(), exact(model.device, 0):
+                for start in range(0, len(self._y), BATCH):
+                    part = slice(start, start + BATCH)
+                    logits = self._run(parameters, own, key, self._x[None, part])[0]
+                    found.append(functional.cross_entropy(logits, self._y[part], reduction="none"))
+            return np.asarray(torch.cat(found).double().cpu().numpy())
+
+        return losses
+
+    def step(self, model: Tensor, buffers: Mapping[str, Tensor], seed: int) -> Tensor:
+        """Return the displacement of a model that is trained on the server's examples."""
+        return self._trainer.train(model, buffers, np.zeros(1, dtype=np.int64), seed).updates[0] - model

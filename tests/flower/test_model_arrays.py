@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from flanders.flower.model_arrays import ModelArrays
+from flower.federation import app, model
+
+
+def batch_norm_model(dtype="float32"):
+    start = model((6, 7), (7,), (7,), names=["w", "bn.running_mean", "v"], dtype=dtype)
+    start["bn.num_batches_tracked"] = app.Array(np.asarray(3))
+    return start
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_flattening_and_back_keeps_every_bit(dtype) -> None:
+    start = batch_norm_model(dtype)
+    arrays = ModelArrays.of(start)
+    vector = arrays.flatten(start, arrays.float_type(start))
+    assert vector.dtype == ("float64" if dtype == "float64" else "float32")
+    assert vector.shape == (arrays.size,) == (49,)
+    back = arrays.unflatten(vector, start)
+    assert list(back) == list(start)
+    for name in start:
+        np.testing.assert_array_equal(back[name].numpy(), start[name].numpy(), strict=True)
+
+
+def test_only_scored_arrays_are_replaced() -> None:
+    start = batch_norm_model()
+    arrays = ModelArrays.of(start)
+    changed = arrays.unflatten(np.zeros(arrays.size, dtype=np.float32), start)
+    assert arrays.layers == {"w": 42, "v": 7}
+    assert not changed["w"].numpy().any()
+    for name in ("bn.running_mean", "bn.num_batches_tracked"):
+        assert changed[name] == start[name]
+
+
+def test_a_number_too_large_for_float32_becomes_infinite() -> None:
+    start = model((2,), dtype="float64")
+    start["layer0.weight"] = app.Array(np.array([1.0, 1e300]))
+    np.testing.assert_array_equal(ModelArrays.of(start).flatten(start), [1.0, np.inf])
