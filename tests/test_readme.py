@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import html
 import importlib.util
+import json
 import re
 import shlex
 import tomllib
@@ -18,6 +20,8 @@ from flanders.cli import main
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
+DEMO = ROOT / "examples" / "demo.toml"
+PICTURE = "docs/figures/demo.svg"
 DEFAULT_FILTER = {"auto", "fingerprint"}
 """What the default filter is called in the measurements."""
 
@@ -115,23 +119,32 @@ def test_flanders_list_prints_every_name(capsys):
     assert {*ATTACKS, *FILTERS, *AGGREGATORS, *PREAGGREGATORS} <= set(words)
 
 
-def test_the_picture_shows_the_demo(tmp_path):
-    demo = _module(ROOT / "docs" / "figures" / "demo.py")
-    small = ["--set=federation.rounds=5", "--set=federation.num_clients=10"]
+def test_the_picture_is_of_the_demo_as_it_is():
+    (described,) = re.findall(r"<dc:description>(.*?)</dc:description>", (ROOT / PICTURE).read_text())
+    spec = tomllib.loads(DEMO.read_text())
+    assert json.loads(html.unescape(described)) == spec, "draw it again: python docs/figures/demo.py"
+    federation, threat = spec["federation"], spec["threat"]
+    malicious = round(threat["fraction"] * federation["num_clients"])
+    clients = f"{malicious} of the {federation['num_clients']} clients send noise"
+    assert f"From round {threat['start']} on, {clients}." in README
+    assert re.search(rf"!\[Accuracy over {federation['rounds']} rounds\. [^]]+\]\({PICTURE}\)", README)
+
+
+def test_the_picture_can_be_drawn_again(tmp_path):
+    demo = _module((ROOT / PICTURE).with_suffix(".py"))
+    small = ["--set=federation.rounds=5", "--set=federation.num_clients=10", "--set=threat.fraction=0.7"]
     results = tmp_path / "results.sqlite"
-    assert main(["run", str(ROOT / "examples" / "demo.toml"), f"--out={results}", *small]) == 0
+    assert main(["run", str(DEMO), f"--out={results}", *small]) == 0
     demo.main(results, tmp_path / "demo.svg")
     assert (tmp_path / "demo.svg").read_text().count("<svg") == 1
     (axes,) = demo.draw(demo.read_results(results)).axes
-    texts = [text.get_text().partition(":")[0] for text in axes.texts]
-    assert texts == [
-        "from round 3 on, 8 of 10 clients send noise",
+    assert [text.get_text().partition(":")[0] for text in axes.texts] == [
+        "from round 3 on, 7 of 10 clients send noise",
         "no attack",
         "attack, protected",
         "attack, not protected",
     ]
     assert [len(line.get_xdata()) for line in axes.lines] == [5, 5, 5]
-    assert re.search(r"!\[Accuracy [^]]+\]\(docs/figures/demo\.svg\)", README)
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
