@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import html
 import importlib.util
+import json
 import re
 import shlex
 import tomllib
@@ -18,6 +20,8 @@ from flanders.cli import main
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
+DEMO = ROOT / "examples" / "demo.toml"
+PICTURE = "docs/figures/demo.svg"
 DEFAULT_FILTER = {"auto", "fingerprint"}
 """What the default filter is called in the measurements."""
 
@@ -55,12 +59,13 @@ def test_the_table_of_results_is_what_was_measured(measured):
 @pytest.mark.parametrize(
     ("rotation", "sentence"),
     [
+        ("rotating", r"has (\d+) cases: (\d+) attacks .* In (\d+) of them the filter .* In all (\d+) the accuracy"),
         (
-            "rotating",
-            r"has (\d+) cases: (\d+) attacks .* In (\d+) of them the filter .* In (\d+) of them its accuracy",
+            "fixed",
+            r"has (\d+) cases, with (\d+) attacks by the same clients .* these numbers are (\d+) and (\d+)\.",
         ),
-        ("fixed", r"there are (\d+) cases with (\d+) attacks, and these numbers are (\d+) and (\d+)\."),
     ],
+    ids=["rotating", "fixed"],
 )
 def test_the_sums_over_all_cases_are_what_was_measured(measured, rotation, sentence):
     cells = {key: rows for key, rows in measured.items() if key[1] == rotation}
@@ -94,7 +99,7 @@ def test_the_grid_has_as_many_runs_as_the_readme_says_and_all_commands_work(tmp_
     (spec,) = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
     Path("grid.toml").write_text(spec)
     assert main(["run", "grid.toml", "--dry-run"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == int(re.search(r"= (\d+) runs\.", README)[1])
+    assert len(capsys.readouterr().out.splitlines()) == int(re.search(r"= (\d+) runs:", README)[1])
     (block,) = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
     commands = [shlex.split(line, comments=True) for line in block.splitlines()]
     assert [command[:2] for command in commands] == [["flanders", c] for c in ("run", "table", "report")]
@@ -114,23 +119,32 @@ def test_flanders_list_prints_every_name(capsys):
     assert {*ATTACKS, *FILTERS, *AGGREGATORS, *PREAGGREGATORS} <= set(words)
 
 
-def test_the_picture_shows_the_demo(tmp_path):
-    demo = _module(ROOT / "docs" / "figures" / "demo.py")
-    small = ["--set=federation.rounds=5", "--set=federation.num_clients=10"]
+def test_the_picture_is_of_the_demo_as_it_is():
+    (described,) = re.findall(r"<dc:description>(.*?)</dc:description>", (ROOT / PICTURE).read_text())
+    spec = tomllib.loads(DEMO.read_text())
+    assert json.loads(html.unescape(described)) == spec, "draw it again: python docs/figures/demo.py"
+    federation, threat = spec["federation"], spec["threat"]
+    malicious = round(threat["fraction"] * federation["num_clients"])
+    clients = f"{malicious} of the {federation['num_clients']} clients send noise"
+    assert f"From round {threat['start']} on, {clients}." in README
+    assert re.search(rf"!\[Accuracy over {federation['rounds']} rounds\. [^]]+\]\({PICTURE}\)", README)
+
+
+def test_the_picture_can_be_drawn_again(tmp_path):
+    demo = _module((ROOT / PICTURE).with_suffix(".py"))
+    small = ["--set=federation.rounds=5", "--set=federation.num_clients=10", "--set=threat.fraction=0.7"]
     results = tmp_path / "results.sqlite"
-    assert main(["run", str(ROOT / "examples" / "demo.toml"), f"--out={results}", *small]) == 0
+    assert main(["run", str(DEMO), f"--out={results}", *small]) == 0
     demo.main(results, tmp_path / "demo.svg")
     assert (tmp_path / "demo.svg").read_text().count("<svg") == 1
     (axes,) = demo.draw(demo.read_results(results)).axes
-    texts = [text.get_text().partition(":")[0] for text in axes.texts]
-    assert texts == [
-        "from round 3 on, 8 of 10 clients send noise",
+    assert [text.get_text().partition(":")[0] for text in axes.texts] == [
+        "from round 3 on, 7 of 10 clients send noise",
         "no attack",
         "attack, protected",
         "attack, not protected",
     ]
     assert [len(line.get_xdata()) for line in axes.lines] == [5, 5, 5]
-    assert re.search(r"!\[Accuracy [^]]+\]\(docs/figures/demo\.svg\)", README)
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
@@ -145,7 +159,7 @@ def test_the_commands_and_extras_exist():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = re.findall(r"pip install \"\S*\[([\w-]+)\]\"", README)
     assert {"sim", "flower"} <= set(extras) <= set(project["optional-dependencies"])
-    assert f'pip install "{project["name"]}[sim]"' in README
+    assert f'    pip install "{project["name"]}[sim]"\n' in README
     targets = re.findall(r"^    make (\w+)", README, re.MULTILINE)
     assert targets == ["demo", "test"]
     assert all(re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE) for target in targets)

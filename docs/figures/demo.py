@@ -7,7 +7,9 @@ python docs/figures/demo.py demo/results.sqlite
 
 from __future__ import annotations
 
+import json
 import sys
+import tomllib
 from pathlib import Path
 
 import matplotlib as mpl
@@ -15,6 +17,7 @@ from matplotlib.figure import Figure
 
 from flanders.report.run_data import RunData, read_results
 
+SPEC = Path(__file__).parents[2] / "examples" / "demo.toml"
 BLUE, RED, GREY = "#1f88d0", "#e0531f", "#808080"
 """Colours of medium brightness: they can be read on a white page and on a dark one."""
 STYLE = {
@@ -68,9 +71,13 @@ def _find(runs: list[RunData], attacked: bool, protected: bool) -> RunData:
 
 
 def main(results: Path, picture: Path) -> None:
-    """Draw a results file as an SVG file with a transparent background. The same results give the same bytes."""
+    """Draw a results file as an SVG file with a transparent background. The same results give the same bytes.
+
+    The spec of the demo is written into the file, so that a test can tell whether the picture is of another demo.
+    """
+    spec = json.dumps(tomllib.loads(SPEC.read_text()))
     with mpl.rc_context(STYLE):
-        draw(read_results(results)).savefig(picture, transparent=True, metadata={"Date": None})
+        draw(read_results(results)).savefig(picture, transparent=True, metadata={"Date": None, "Description": spec})
 
 
 if __name__ == "__main__":
