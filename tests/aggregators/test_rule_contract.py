@@ -351,7 +351,9 @@ def test_a_weight_of_n_is_the_client_n_times(name, counts, seed):
     rows = np.random.default_rng(seed).normal(size=(len(counts), 3))
     rule = make(name, **REPEATABLE[name])
     repeated = rule(np.repeat(rows, counts, axis=0))
-    np.testing.assert_allclose(rule(rows, np.array(counts)), repeated, atol=1e-9)
+    # A distance out of inner products is good to the root of the rounding; a median close to a client hangs on it.
+    atol = 1e-6 if name == "geometric-median" else 1e-9
+    np.testing.assert_allclose(rule(rows, np.array(counts)), repeated, atol=atol)
 
 
 @given(st.lists(st.integers(1, 5), min_size=3, max_size=9), st.integers(0, 2**32), st.data())
