@@ -19,7 +19,7 @@ from flanders.simulation import Setting, Simulation, Trainer, Training
 from flanders.simulation.batches import ClientData
 from flanders.state import load_state, save_state
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 
 
 def images(count=600, side=32, classes=5):
