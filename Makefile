@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CORES := $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
 
-.PHONY: demo help test lint slow bench clean
+.PHONY: demo help test lint slow browser bench clean
 
 demo: $(VENV)/demo.done  ## A poisoned federation, with and without the filter
 	@mkdir -p demo
@@ -12,10 +12,10 @@ demo: $(VENV)/demo.done  ## A poisoned federation, with and without the filter
 	@echo "Report: demo/report.html (open it in a browser)"
 
 help:  ## This list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-6s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-test: lint  ## Everything that must hold: style, types, layers, tests
-	$(BIN)/python -m pytest -q -n $(CORES) -m "not slow"
+test: lint $(VENV)/browser.done  ## Everything that must hold: style, types, layers, tests; the same each time
+	PYTHONHASHSEED=0 $(BIN)/python -m pytest -q -n $(CORES) -m "not slow"
 
 lint: $(VENV)/dev.done  ## Style, types, layers
 	$(BIN)/ruff check .
@@ -23,8 +23,10 @@ lint: $(VENV)/dev.done  ## Style, types, layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-slow: $(VENV)/dev.done  ## The tests that take minutes
-	$(BIN)/python -m pytest -q -m slow
+slow: $(VENV)/browser.done  ## The tests that take minutes, measure time, or try thousands of random examples
+	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -v -m "slow or hypothesis"
+
+browser: $(VENV)/browser.done  ## Chromium for the tests of the report, if there is none and nobody need be asked
 
 bench: $(VENV)/dev.done  ## Speed and memory next to other libraries
 	$(BIN)/python benchmarks/core.py
@@ -40,6 +42,10 @@ $(VENV)/demo.done: $(BIN)/python pyproject.toml constraints.txt
 $(VENV)/dev.done: $(BIN)/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
 	@touch $@ $(VENV)/demo.done
+
+$(VENV)/browser.done: $(VENV)/dev.done
+	@$(BIN)/python tests/chromium.py || true
+	@touch $@
 
 clean:  ## Remove what all this has made
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache demo dist

@@ -5,7 +5,7 @@ JAX runs with its default settings, without float64, so its tolerance is that of
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 
 import numpy as np
 import pytest
@@ -18,18 +18,24 @@ from flanders.attacks import disguise, noise
 M, B, D = 12, 2, 3000
 
 
-def backends():
-    found = []
-    if torch.cuda.is_available():
-        found.append(pytest.param(lambda a: torch.asarray(a, device="cuda"), 1e-4, id="cuda"))
-        if importlib.util.find_spec("cupy"):
-            found.append(pytest.param(importlib.import_module("cupy").asarray, 1e-4, id="cupy"))
-    if importlib.util.find_spec("jax"):
-        found.append(pytest.param(importlib.import_module("jax.numpy").asarray, 5e-3, id="jax"))
-    return found or [pytest.param(None, 0, marks=pytest.mark.skip("no CUDA device, no JAX"))]
+def installed(name, module):
+    """Skip where a library is missing."""
+    return pytest.mark.skipif(importlib.util.find_spec(module) is None, reason=f"{name} is not installed")
 
 
-on_every_accelerator = pytest.mark.parametrize(("convert", "tolerance"), backends())
+def asarray(module):
+    return lambda a: importlib.import_module(module).asarray(a)
+
+
+gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+on_every_accelerator = pytest.mark.parametrize(
+    ("convert", "tolerance"),
+    [
+        pytest.param(lambda a: torch.asarray(a, device="cuda"), 1e-4, id="cuda", marks=gpu),
+        pytest.param(asarray("cupy"), 1e-4, id="cupy", marks=[gpu, installed("CuPy", "cupy")]),
+        pytest.param(asarray("jax.numpy"), 5e-3, id="jax", marks=installed("JAX", "jax")),
+    ],
+)
 
 
 @pytest.fixture

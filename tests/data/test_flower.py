@@ -27,7 +27,7 @@ def classes(rows):
 
 @pytest.fixture
 def real():
-    return pytest.importorskip("flwr_datasets", reason="needs the extra `download`")
+    return pytest.importorskip("flwr_datasets", reason="Flower Datasets is not installed")
 
 
 @pytest.mark.usefixtures("real")

@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flanders.checks import InputError
@@ -24,7 +24,7 @@ VARIANTS = [
     FlowerPartition("IidPartitioner"),
 ]
 needs_flower_datasets = pytest.mark.skipif(
-    importlib.util.find_spec("flwr_datasets") is None, reason="needs the extra `download`"
+    importlib.util.find_spec("flwr_datasets") is None, reason="Flower Datasets is not installed"
 )
 every_partition = pytest.mark.parametrize(
     "partition",
@@ -41,7 +41,6 @@ def test_every_registered_partition_is_tested():
 
 
 @every_partition
-@settings(max_examples=30)
 @given(data=st.data())
 def test_every_client_has_an_example_and_no_example_has_two_clients(partition, data):
     num_clients = data.draw(st.integers(1, 30))
@@ -88,6 +87,7 @@ def test_a_clients_classes_do_not_come_one_after_the_other(partition):
         assert changes > 0.7 * (1 - np.sum(shares**2)) - 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("partition", [p for p in VARIANTS if not isinstance(p, FlowerPartition)], ids=str)
 def test_ten_thousand_clients_take_less_than_two_seconds(partition):
     labels = np.random.default_rng(0).integers(0, 100, 60_000)

@@ -80,6 +80,16 @@ def finish(process):
     return process.returncode, out, err
 
 
+def hear(process, words):
+    """Wait until a process says something on standard error, and return what it has said so far."""
+    said = b""
+    while words.encode() not in said:
+        piece = os.read(process.stderr.fileno(), 10_000)
+        assert piece, said.decode()  # it has ended
+        said += piece
+    return said.decode()
+
+
 def decisions(path):
     """Return every row of a results file but for times, to the last bit."""
     connection = sqlite3.connect(path)

@@ -1,8 +1,8 @@
 """A simulator small enough to be killed a hundred times: the interface of `Simulation`, no training.
 
 As a script it is the `flanders` command with this simulator in place of the real one, and without PyTorch. Every
-round takes FAKE_SECONDS; a run whose seed is 13 fails in its second round; FAKE_DEATH is the number
-of the SQL statement at which the process is killed.
+round takes FAKE_SECONDS; rounds after a run's first wait until the file FAKE_GATE is there; a run whose seed is 13
+fails in its second round; FAKE_DEATH is the number of the SQL statement at which the process is killed.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ class Simulation:
         number = self.round_number + 1
         if federation.seed == 13 and number == 2:
             raise ArithmeticError("the thirteenth seed brings no luck")
+        if number > 1 and "FAKE_GATE" in os.environ:
+            wait_at(os.environ["FAKE_GATE"])
         time.sleep(float(os.environ.get("FAKE_SECONDS", "0")))
         m = federation.selected
         clients = np.sort(rng.choice(federation.num_clients, m, replace=False))
@@ -89,6 +91,12 @@ class Simulation:
         self.round_number, self.model = state["round"], state["model"]
         self.filter_state, self.memory = state["filter"], state["memory"]
         self.rng.bit_generator.state = state["rng"]
+
+
+def wait_at(gate: str) -> None:
+    end = time.monotonic() + 300  # whoever was to open it has failed
+    while not os.path.exists(gate) and time.monotonic() < end:
+        time.sleep(0.01)
 
 
 def find_device(name: str) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import random
 import re
 import signal
@@ -11,7 +12,7 @@ import time
 import numpy as np
 import pytest
 
-from experiments.conftest import command, decisions, finish
+from experiments.conftest import command, decisions, finish, hear
 from flanders import InputError
 from flanders.experiments import runner
 from flanders.experiments.engine import Datasets, versions
@@ -34,7 +35,7 @@ def enter(path, spec, *overrides):
 
 
 def wait_until(path, condition):
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300  # whether it comes does not hang on how fast
     while time.monotonic() < deadline:
         with contextlib.suppress(ResultsError):  # not there yet
             if condition(read_summaries(path)):
@@ -50,16 +51,18 @@ def uninterrupted(fake, spec, tmp_path):
     return decisions(path)
 
 
-def kill_until_done(path, spec, kills, seed, **environment):
-    """Run a grid, killing it at a random statement or moment each time, and return how often it was killed."""
+def kill_until_done(path, spec, kills, seed, *, moments):
+    """Run a grid, killing it at a random statement, or moment every second time; return how often."""
     rng = random.Random(seed)
     killed = 0
     arguments = ["run", spec, "--out", path]
+    if not moments:  # which statement is the n-th shall not hang on the clock either
+        arguments += ["--set", "run.checkpoint_every=2"]
     for attempt in range(kills):
-        if attempt % 2:
-            process = command(*arguments, FAKE_DEATH=rng.randint(1, 60), **environment)
+        if attempt % 2 or not moments:
+            process = command(*arguments, FAKE_DEATH=rng.randint(1, 60))
         else:
-            process = command(*arguments, FAKE_SECONDS=0.3, **environment)
+            process = command(*arguments, FAKE_SECONDS=0.3)
             time.sleep(rng.uniform(0.2, 1.4))
             process.kill()
         code, _, err = finish(process)
@@ -67,20 +70,20 @@ def kill_until_done(path, spec, kills, seed, **environment):
         killed += code != 0
         if path.exists() and attempt > 2:
             arguments = ["resume", path]
-    code, _, err = finish(command(*arguments, **environment))
+    code, _, err = finish(command(*arguments))
     assert code == 0, err
     return killed
 
 
 def test_a_grid_that_is_killed_again_and_again_ends_as_if_nothing_had_happened(uninterrupted, spec, results):
-    assert kill_until_done(results, spec, 8, seed=1) >= 4
+    assert kill_until_done(results, spec, 8, seed=1, moments=False) >= 4
     assert decisions(results) == uninterrupted
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_a_grid_survives_a_hundred_kills(uninterrupted, spec, results, seed):
-    assert kill_until_done(results, spec, 100, seed) >= 5
+    assert kill_until_done(results, spec, 100, seed, moments=True) >= 5
     assert decisions(results) == uninterrupted
 
 
@@ -107,6 +110,9 @@ class Mortal(sqlite3.Connection):
 
 
 def test_no_statement_is_a_bad_one_to_die_at(fake, spec, tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "BEHIND", 0)  # every round is written at once, however fast they follow
+    monkeypatch.setattr(runner, "WORTH", math.inf)
+    monkeypatch.setattr("flanders.results.heartbeat.HEARTBEAT", 1000)
     small = ("federation.rounds=2", "federation.seed=0", "filter.name={name='flanders', keep=6}")
     whole, connect = tmp_path / "whole.sqlite", sqlite3.connect
     work(whole, enter(whole, spec, *small), Datasets(), lambda event: None, never)
@@ -149,45 +155,59 @@ def test_several_jobs_end_as_one(uninterrupted, spec, results):
     assert f"Results: {results}" in out
 
 
-def test_jobs_stop_after_their_round_when_the_command_that_started_them_is_killed(uninterrupted, spec, results):
-    process = command("run", spec, "--out", results, "--jobs", 2, FAKE_SECONDS=0.2)
-    wait_until(results, lambda found: any(s.rounds for s in found))
+def start_and_wait_in_round_two(spec, results, gate, jobs=1, **environment):
+    """Start a grid whose jobs play a round of a run each, and then wait for the gate; return the process."""
+    asked = ("run", spec, "--out", results, "--jobs", jobs, "--set", "run.checkpoint_every=1")
+    process = command(*asked, FAKE_GATE=gate, **environment)
+    wait_until(results, lambda found: sum(s.rounds for s in found) == jobs)
+    return process
+
+
+def test_jobs_stop_after_their_round_when_the_command_that_started_them_is_killed(
+    uninterrupted, spec, results, tmp_path
+):
+    process = start_and_wait_in_round_two(spec, results, tmp_path / "gate", jobs=2)
     process.kill()
-    finish(process)
-    wait_until(results, lambda found: {s.status for s in found} <= {"pending", "done"})
-    assert any(s.status == "pending" for s in read_summaries(results))
+    process.wait()
+    (tmp_path / "gate").touch()
+    finish(process)  # that is, its jobs
+    found = read_summaries(results)
+    assert {s.status for s in found} == {"pending"}
+    assert sorted(s.rounds for s in found) == [0, 0, 2, 2]
     assert finish(command("resume", results))[0] == 0
     assert decisions(results) == uninterrupted
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_ctrl_c_saves_the_round_and_says_how_to_go_on(uninterrupted, spec, results, jobs):
-    process = command("run", spec, "--out", results, "--jobs", jobs, FAKE_SECONDS=0.3)
-    wait_until(results, lambda found: any(s.rounds for s in found))
+def test_ctrl_c_saves_the_round_and_says_how_to_go_on(uninterrupted, spec, results, tmp_path, jobs):
+    process = start_and_wait_in_round_two(spec, results, tmp_path / "gate", jobs, FAKE_SECONDS=0.1)
     process.send_signal(signal.SIGINT)
+    said = hear(process, "Stopping after this round")
+    (tmp_path / "gate").touch()
     code, _, err = finish(process)
+    err = said + err
     assert code == 130
-    assert "Stopping after this round" in err
     assert f"To go on: flanders resume {results}" in err
     assert "Traceback" not in err
     assert {s.status for s in read_summaries(results)} <= {"pending", "done"}
-    begun = any(s.status == "pending" and s.rounds for s in read_summaries(results))  # not if each ended just then
+    begun = any(s.status == "pending" and s.rounds for s in read_summaries(results))
+    assert begun or jobs > 1  # jobs are told a little later, and may have ended their runs by then
     code, _, err = finish(command("resume", results))
     assert code == 0
     assert ("goes on after round" in err) == begun
     assert decisions(results) == uninterrupted
 
 
-def test_a_second_ctrl_c_stops_at_once(spec, results):
-    process = command("run", spec, "--out", results, FAKE_SECONDS=30)
-    wait_until(results, lambda found: any(s.status == "running" for s in found))
+def test_a_second_ctrl_c_stops_at_once(spec, results, tmp_path):
+    process = start_and_wait_in_round_two(spec, results, tmp_path / "gate")  # which nobody opens
     process.send_signal(signal.SIGINT)
-    time.sleep(0.3)
+    hear(process, "Stopping after this round")
     process.send_signal(signal.SIGINT)
     code, _, err = finish(process)
     assert code == 130
     assert "Traceback" not in err
     assert {s.status for s in read_summaries(results)} == {"pending"}
+    assert sum(s.rounds for s in read_summaries(results)) == 1
 
 
 def test_a_run_that_fails_is_recorded_and_the_others_go_on(fake, spec, results):

@@ -12,7 +12,7 @@ import pytest
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "flower.py"
 WHOLE, SKETCHED = "Flanders(keep=0.8, look=Sample(500))", "Flanders(keep=0.8), sketch=4096"
 pytestmark = pytest.mark.skipif(
-    not Path("/proc/self/clear_refs").exists(), reason="measures memory as Linux counts it"
+    not Path("/proc/self/clear_refs").exists(), reason="this system does not count memory as Linux does"
 )
 
 

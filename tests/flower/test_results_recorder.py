@@ -138,7 +138,7 @@ def heartbeat(path):
 
 def test_a_federation_is_known_to_be_alive_however_long_a_round_takes(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("flanders.results.heartbeat.HEARTBEAT", 0.01)
-    results, end = tmp_path / "live.sqlite", time.monotonic() + 60
+    results, end = tmp_path / "live.sqlite", time.monotonic() + 300
 
     def slow(message, honest):
         before = heartbeat(results)
@@ -155,9 +155,10 @@ def test_every_round_that_is_written_says_that_the_federation_is_alive(tmp_path)
     results = tmp_path / "live.sqlite"
     strategy = FilteredStrategy(strategies.FedAvg(), KeepAll(), results=results)
     play(strategy, grid_of(3), START, 1)
-    before = heartbeat(results)
+    with contextlib.closing(sqlite3.connect(results)) as db, db:
+        db.execute("UPDATE run SET heartbeat = 0")
     play(strategy, grid_of(3), START, 1, first=2)
-    assert heartbeat(results) > before
+    assert heartbeat(results) > 0
 
 
 def test_a_results_file_that_cannot_be_used_is_told_before_the_first_round(tmp_path) -> None:

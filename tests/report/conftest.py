@@ -1,20 +1,17 @@
 from __future__ import annotations
 
 import copy
-import shutil
 
 import numpy as np
 import pytest
+from playwright.sync_api import sync_playwright
 
+import chromium
 from flanders.record import PHASES
 from flanders.results.run import RunSpec
 from flanders.results.store import Store
 from round_records import round_record
 
-QUIET = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-]  # fmt: skip
 NO_THREAT = {
     "attack": None,
     "data_poison": None,
@@ -142,17 +139,13 @@ def write():
     return write_results
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # its event loop must not be there for the tests of others
 def browser():
-    """Debian's Chromium, without its own traffic."""
-    api = pytest.importorskip(
-        "playwright.sync_api", reason="the browser tests need playwright (pip install playwright)"
-    )
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("the browser tests need chromium (apt-get install chromium)")
-    with api.sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=chromium, args=QUIET)
+    """Chromium, without its own traffic."""
+    with sync_playwright() as playwright:
+        launched = chromium.launch(playwright)
+        if launched is None:
+            pytest.skip(chromium.MISSING)
         yield launched
         launched.close()
 
@@ -164,6 +157,7 @@ def open_page(browser):
 
     def open_(path, width, scheme="light"):
         context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        context.set_default_timeout(300_000)
         contexts.append(context)
         page, problems = context.new_page(), []
         page.on("console", lambda message: problems.append(message.text))

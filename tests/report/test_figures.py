@@ -4,8 +4,6 @@ import sys
 
 import pytest
 
-pytest.importorskip("matplotlib", reason="figures need matplotlib")
-
 from flanders.checks import InputError
 from flanders.report import write_figures
 

@@ -63,7 +63,6 @@ def odd(request, write, make_spec, make_rounds, tmp_path, rng):
 
 
 def test_odd_runs_have_figures(odd, tmp_path):
-    pytest.importorskip("matplotlib", reason="figures need matplotlib")
     assert len(write_figures(odd, tmp_path, "svg")) == 5
 
 

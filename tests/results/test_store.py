@@ -177,15 +177,17 @@ def owner(**changes):
     return json.dumps({**json.loads(claims.this_process()), **changes})
 
 
-def test_a_claim_lives_as_long_as_its_process_and_elsewhere_as_its_heartbeat():
+def test_a_claim_lives_as_long_as_its_process_and_elsewhere_as_its_heartbeat(monkeypatch):
     assert claims.is_alive(claims.this_process(), 0)
     assert not claims.is_alive(None, None)
     child = subprocess.Popen([sys.executable, "-c", "pass"])
     child.wait()
-    assert not claims.is_alive(owner(pid=child.pid, started=None), time.time())
-    assert not claims.is_alive(owner(started="1"), time.time())  # the number of the process was given out again
-    assert claims.is_alive(owner(machine="far away"), time.time() - claims.LEASE / 2)
-    assert not claims.is_alive(owner(machine="far away"), time.time() - 2 * claims.LEASE)
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
+    assert not claims.is_alive(owner(pid=child.pid, started=None), now)
+    assert not claims.is_alive(owner(started="1"), now)  # the number of the process was given out again
+    assert claims.is_alive(owner(machine="far away"), now - claims.LEASE / 2)
+    assert not claims.is_alive(owner(machine="far away"), now - 2 * claims.LEASE)
 
 
 def test_the_claim_of_a_dead_process_is_taken_over_with_its_checkpoint(opened, ids):
@@ -311,7 +313,8 @@ def test_csv_has_every_row_and_the_spec_as_columns(opened, ids, results, tmp_pat
 
 
 def test_parquet_has_typed_columns(opened, ids, results, tmp_path):
-    parquet = pytest.importorskip("pyarrow.parquet")
+    from pyarrow import parquet
+
     opened.claim(ids)
     opened.write_round(ids[0], record(1))
     _, rounds, clients = (parquet.read_table(path) for path in export_parquet(results, tmp_path / "parquet"))

@@ -19,7 +19,7 @@ from flanders.simulation.training.batches import ClientData
 from flanders.state import load_state, save_state
 from settings import changed, make_setting
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 
 
 def images(count=600, side=32, classes=5):

@@ -51,7 +51,7 @@ def test_once_the_window_is_full_the_gap_statistic_finds_fixed_attackers_by_itse
 
 
 @pytest.mark.slow
-@pytest.mark.skipif("FLANDERS_DATA" not in os.environ, reason="needs MNIST in FLANDERS_DATA")
+@pytest.mark.skipif("FLANDERS_DATA" not in os.environ, reason="FLANDERS_DATA does not name a folder with MNIST")
 @pytest.mark.parametrize("attack", ["opt-trmean", "opt", "backdoor"])
 def test_on_mnist_fixed_malicious_clients_are_told_apart_and_rotating_ones_are_not(attack):
     fixed, _ = play(chosen(False, attack, dataset="mnist"))
