@@ -38,7 +38,8 @@ def test_every_block_runs_as_it_stands(namespace, tmp_path, capsys) -> None:
     context = app.Context(1, 1, {}, app.RecordDict(), {})
     namespace["app"](namespace["grid"], context)  # the ServerApp of the first block
     assert len(namespace["result"].train_metrics_clientapp) == 6
-    assert namespace["sketched"].start(grid_of(8), namespace["initial_arrays"], num_rounds=2).arrays
+    for name in ("robust", "alone", "sketched"):
+        assert namespace[name].start(grid_of(8), namespace["initial_arrays"], num_rounds=3).arrays, name
     assert (tmp_path / "state" / "flanders.npz").exists()
     capsys.readouterr()
     assert main(["show", "results.sqlite"]) == 0
