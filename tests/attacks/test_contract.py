@@ -182,6 +182,39 @@ def test_an_entry_describes_itself_in_one_sentence(name: str) -> None:
     assert len(summary) <= 110
 
 
+@pytest.mark.parametrize(
+    ("name_", "parameters"),
+    [
+        ("gauss", {"sigma": -1}),
+        ("sign-flip", {"scale": -1}),
+        ("lie", {"z": -0.1}),
+        ("ipm", {"epsilon": "a lot"}),
+        ("opt", {"tau": -1}),
+        ("opt-trmean", {"factor": 0.5}),
+        ("agr-min-max", {"direction": "up"}),
+        ("agr-min-sum", {"direction": "up"}),
+        ("agr-tailored", {"target": "median"}),
+        ("agr-tailored", {"direction": "up"}),
+        ("kept-signature", {"z": -0.1}),
+        ("noisy-clones", {"noise": -0.1}),
+        ("noisy-clones", {"base": "agr-mix-max"}),
+        ("slow-drift", {"rate": -0.1}),
+        ("slow-drift", {"cap": -1}),
+        ("on-off", {"on": 0}),
+        ("on-off", {"off": 1.5}),
+        ("on-off", {"base": "agr-mix-max"}),
+        ("mar", {"window": 0}),
+        ("mar", {"window": 1.5}),
+        ("blind-spot", {"scale": -1}),
+        ("static", {"base": "sign-flop"}),
+        ("budget", {"rho": -1}),
+        ("budget", {"c": -1}),
+        ("opt-reference", {"num_tensors": 0}),
+        ("opt-reference", {"layer_sizes": (0,)}),
+        ("opt-reference", {"num_tensors": 3, "layer_sizes": (4, 8)}),
+        ("agr-min-max-reference", {"gamma_init": -1}),
+    ],
+)
 def test_a_value_that_makes_no_sense_is_refused(name_: str, parameters: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         ATTACKS.make(name_, **parameters)

@@ -27,9 +27,7 @@ def varying(flats: Sequence[Mapping[str, object]]) -> list[str]:
     owners = {key: [owner for owner in owners_of(key) if owner in keys] for key in keys}
     for flat in flats:
         for key in keys:
-            if key in owners[key]:
-                seen[key, ""].add(repr(flat.get(key)))
-            elif not owners[key] or any(owner in flat for owner in owners[key]):
+            if not owners[key] or any(owner in flat for owner in owners[key]):
                 choice = repr([flat.get(owner) for owner in owners[key]])
                 seen[key, choice].add(repr(flat.get(key)))
     differ = {key for (key, _), values in seen.items() if len(values) > 1}

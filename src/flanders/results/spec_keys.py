@@ -51,17 +51,25 @@ def last_part(key: str) -> str:
 
 
 def owners_of(key: str) -> tuple[str, ...]:
-    """Return the keys of the choices that a key is a detail of.
+    """Return the keys of the choices that a key is a detail of: the names in all tables around it.
 
     Examples
     --------
     >>> owners_of("filter.keep")
     ('filter.name',)
+    >>> owners_of("filter.look.size"), owners_of("filter.look.name")
+    (('filter.look.name', 'filter.name'), ('filter.name',))
     >>> owners_of("threat.start")
     ('threat.attack.name', 'threat.data_poison.name')
     """
     table = key.rpartition(".")[0]
-    return ATTACK_NAMES if table == THREAT else (f"{table}.name",)
+    if table == THREAT:
+        return ATTACK_NAMES
+    owners = []
+    while table:
+        owners.append(f"{table}.name")
+        table = table.rpartition(".")[0]
+    return tuple(owner for owner in owners if owner != key)
 
 
 def flat_spec(spec: Tree) -> Table:
