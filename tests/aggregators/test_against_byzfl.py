@@ -5,7 +5,7 @@ Deliberate differences:
 - Krum: ByzFL sums the n - f - 1 nearest others, the paper and we the m - b - 2: theirs with f is ours with
   b = f - 1.
 - Geometric median: theirs takes 3 steps from zero with an absolute floor of 0.1 on distances. Ours goes on until it
-  stands still, with a floor relative to the spread; with 3 steps the two are the same.
+  is proven to be there, without a floor; with 3 steps the two are the same.
 - Centered clipping: theirs remembers its last result inside the object, ours starts from the global model.
 - Clipping: theirs clips in place, ours leaves the input alone.
 """

@@ -351,7 +351,7 @@ def test_weights_count_where_they_are_asked_for(name):
 REPEATABLE = {
     "fedavg": {},
     "median": {"weighted": True},
-    "geometric-median": {"weighted": True, "smoothing": 0.0, "tolerance": 0.0, "iterations": 200},
+    "geometric-median": {"weighted": True},
     "centered-clipping": {"weighted": True, "radius": 0.7},
 }
 """Rules in which a client of weight n is n clients of weight 1. Not Multi-Krum and DnC: there weights

@@ -1,0 +1,307 @@
+r"""The point with the least sum of distances to weighted rows, from the rows' inner products alone.
+
+The point is a weighted average of the rows, so all of its distances follow from the m x m inner products.
+
+Write F(z) for :math:`\sum_i w_i \|x_i - z\|`, with weights that add up to 1, :math:`d_i` for :math:`\|x_i - z\|`
+and :math:`z^*` for the minimiser. The vectors :math:`p_i = w_i (x_i - z) / d_i` have length :math:`w_i`. So every y
+has :math:`F(y) \ge \sum_i \langle p_i, x_i - y \rangle`, and at z the two are equal. Therefore
+
+.. math:: F(z) - F(z^*) \le \langle \sum_i p_i, z^* - z \rangle \le L \, \|\sum_i p_i\|
+
+for every L that is at least :math:`\|z - z^*\|`. This is the certificate. Its L follows from
+:math:`F(z^*) \le F(z)`: a set S of rows with more than half of the weight, :math:`W_S`, keeps the minimiser near z,
+
+.. math:: \|z - z^*\| \le L = \min_S \, 2 \sum_{i \in S} w_i d_i / (2 W_S - 1).
+
+S runs over the rows nearest to z, so a minority of far rows does not loosen the bound. At a row :math:`x_k` the
+vector :math:`p_k` may be any of length up to :math:`w_k`. If the sum of the others is no longer than that, it can
+cancel them. Then the gap is zero, and the row is the minimiser. The bound takes the inner products as they are:
+it knows nothing of their rounding errors.
+
+References
+----------
+Beck and Sabach, "Weiszfeld's method: old and new results", JOTA 2015.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from flanders.arrays import FloatMatrix, FloatVector, IntVector
+from flanders.linalg.products import distances_of_gram
+
+NOISE = 64
+"""Rounding errors of its terms within which a squared distance is zero. Copies of a row came out 12 apart."""
+TIE = 1e-12
+"""Shares of the weight that differ by less are equal."""
+TINY = 1e-200
+"""Stands for a length of zero where it is divided by. The square of a smaller one is zero."""
+SLOW = 1 / 8
+"""Where a Weiszfeld step leaves more than this of the gradient, Newton steps follow."""
+PATIENCE = 20
+"""Steps without a smaller gap after which only rounding errors are left."""
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """A weighted average of the rows, and a bound on how far its objective is above the least one."""
+
+    coefficients: FloatVector
+    gap: float
+
+
+def geometric_median(
+    products: FloatMatrix,
+    weights: FloatVector,
+    *,
+    rounding: float = 2.0**-52,
+    tolerance: float = 1e-14,
+    iterations: int = 1000,
+    smoothing: float = 0.0,
+) -> Optimum:
+    r"""Return the point with the least sum of distances to the rows that have these inner products.
+
+    Weights count by their shares in the sum of all, also in the gap. The search stops once the gap is at most
+    `tolerance` times the median distance. `rounding` is the relative error of the sums in `products`. Rows that
+    are no farther apart than that count as one, at their weighted mean.
+
+    Where the rows lie on a line, with half of the weight on either side of an interval, each point of the
+    interval is a minimiser. The result is the middle of the interval.
+
+    With `smoothing`, :math:`d^2 / 2 \nu + \nu / 2` takes the place of distances d below :math:`\nu`, which is
+    `smoothing` times the median distance to the geometric median.
+    """
+    w = weights / weights.sum()
+    present = np.flatnonzero(w)
+    if present.size < w.size:
+        products, w = products[np.ix_(present, present)], w[present]
+    squared, noise = distances_of_gram(products), NOISE * rounding * np.diagonal(products)
+    label = coincident(squared, noise)
+    totals = np.bincount(label, w)
+    share = w / totals[label]
+    if totals.size < w.size:
+        means = np.zeros((totals.size, w.size))
+        means[label, np.arange(w.size)] = share
+        products = means @ products @ means.T
+        squared, noise = distances_of_gram(products), NOISE * rounding * np.diagonal(products)
+    problem = Problem(products, squared, totals / totals.sum(), tolerance, iterations)
+    found = problem.exact(noise)
+    if smoothing > 0:
+        found = problem.smoothed(found, smoothing)
+    coefficients = np.zeros_like(weights)
+    coefficients[present] = found.coefficients[label] * share
+    return Optimum(coefficients, found.gap)
+
+
+def weiszfeld(products: FloatMatrix, weights: FloatVector, steps: int, smoothing: float = 0.0) -> FloatVector:
+    r"""Return the coefficients after some Weiszfeld steps from the origin of the inner products.
+
+    A step is :math:`\beta_i \propto w_i / \max(\nu, d_i)`, with :math:`\nu` relative to the median distance.
+    """
+    norms, beta = np.diagonal(products), np.zeros_like(weights)
+    for _ in range(steps):
+        squared = norms - 2 * products @ beta + beta @ products @ beta
+        distances = np.sqrt(np.maximum(squared, 0.0))
+        pull = weights / np.maximum(distances, max(smoothing * weighted_median(distances, weights), TINY))
+        beta = pull / pull.sum()
+    return beta
+
+
+def coincident(squared: FloatMatrix, noise: FloatVector) -> IntVector:
+    """Number the rows so that those have the same number that coincide, directly or by others in between."""
+    close = squared <= noise[:, None] + noise
+    label = np.arange(noise.size)
+    if np.count_nonzero(close) == noise.size:
+        return label
+    while True:
+        lowest = np.where(close, label, noise.size).min(axis=1)
+        if np.array_equal(lowest, label):
+            return np.unique(label, return_inverse=True)[1]
+        label = lowest
+
+
+@dataclass(frozen=True)
+class Place:
+    """A weighted average z of the rows, by its coefficients and what follows from them, all less the best row."""
+
+    beta: FloatVector
+    shift: FloatVector  # the inner products of the rows with z
+    squared: FloatVector  # the squared distances of the rows to z
+
+
+class Problem:
+    """Distinct rows, weights that add up to 1, and when to stop.
+
+    The rows are taken less the best of them, that with the least sum of distances to the others. A minimiser
+    close to a row is close to that one, and seen from there even a tiny distance keeps its digits.
+    """
+
+    def __init__(
+        self, products: FloatMatrix, squared: FloatMatrix, weights: FloatVector, tolerance: float, iterations: int
+    ) -> None:
+        self.weights, self.tolerance, self.iterations = weights, tolerance, iterations
+        self.best = best_row(products, np.sqrt(squared), weights)
+        self.products = around(products, self.best)
+        self.norms = np.diagonal(self.products)
+
+    def exact(self, noise: FloatVector) -> Optimum:
+        """Return the geometric median. The noise is how far off a line, squared, a row on it may seem to be."""
+        w, k, products = self.weights, self.best, self.products
+        line = coordinates(products, noise + noise[k])
+        if line is not None:
+            return Optimum(middle(line, w), 0.0)
+        pull = w / np.maximum(np.sqrt(self.norms), TINY)
+        pull[k] = 0.0
+        length = self.length(pull)
+        if length <= w[k]:
+            return Optimum(np.eye(w.size)[k], 0.0)
+        # Go downhill from the best row. No row has an objective that small, so no later step meets one.
+        step = pull * (1 - w[k] / length) / pull.sum()
+        along = products @ step
+        beta = step * line_minimum(self.norms, along, float(step @ along), w, 0.0)
+        beta[k] = 1 - beta.sum()
+        return self.descend(beta, 0.0)
+
+    def smoothed(self, start: Optimum, smoothing: float) -> Optimum:
+        """Return the minimiser of the smoothed objective, from the geometric median on."""
+        nu = smoothing * self.spread(np.sqrt(self.place(start.coefficients).squared), 0.0)[0]
+        return self.descend(start.coefficients, nu) if nu > 0 else start
+
+    def place(self, beta: FloatVector) -> Place:
+        """Return the place that has these coefficients; the one of the best row makes no difference."""
+        shift = self.products @ beta
+        squared = np.maximum(self.norms - 2 * shift + beta @ shift, 0.0)
+        return Place(beta, shift, squared)
+
+    def length(self, coefficients: FloatVector) -> float:
+        """Return the length of a sum of rows."""
+        return float(np.sqrt(np.maximum(coefficients @ (self.products @ coefficients), 0.0)))
+
+    def descend(self, beta: FloatVector, nu: float) -> Optimum:
+        """Take Weiszfeld steps, after Newton steps where they are slow, until the gap is small enough."""
+        at, w, floor = self.place(beta), self.weights, max(nu, TINY)
+        found, waited, before, newton = Optimum(beta, np.inf), 0, np.inf, False
+        for _ in range(self.iterations + 1):
+            distances = np.sqrt(at.squared)
+            q = w / np.maximum(distances, floor)
+            downhill = q - q.sum() * at.beta  # the sum of p, by its coefficients; they all go to zero with it
+            slope = self.length(downhill)
+            scale, reach = self.spread(distances, nu)
+            gap = slope * reach
+            if gap < found.gap:
+                found, waited = Optimum(at.beta, gap), 0
+            if gap <= self.tolerance * scale or waited > PATIENCE:
+                break
+            waited += 1
+            newton = newton or slope > SLOW * before
+            before = slope
+            if newton:
+                q = w / np.maximum(np.sqrt(self.newton(at, q, downhill, nu).squared), floor)
+            at = self.place(q / q.sum())
+        return found
+
+    def spread(self, distances: FloatVector, nu: float) -> tuple[float, float]:
+        """Return the median distance, and how far away the minimiser may be: the certificate's L."""
+        order = distances.argsort()
+        w, d = self.weights[order], distances[order]
+        below = w.cumsum()
+        half = int(below.searchsorted(0.5 + TIE))
+        twice = 2 * d if nu == 0 else d + np.where(d < nu, d**2 / (2 * nu) + nu / 2, d)
+        reach = (w * twice).cumsum()[half:] / (2 * below[half:] - 1)
+        return float(d[half]), float(reach.min())
+
+    def newton(self, at: Place, q: FloatVector, downhill: FloatVector, nu: float) -> Place:
+        r"""Return the minimum along Newton's direction.
+
+        The Hessian is :math:`\omega I - \sum_i q_i u_i u_i^T`, with unit vectors u towards the rows,
+        :math:`q_i = w_i / d_i` and :math:`\omega` their sum. Rows closer than nu have no u. For the inner products
+        of the step with the rows less z it makes a system of m equations.
+        """
+        omega, distances = q.sum(), np.sqrt(at.squared)
+        root = np.where(distances > nu, np.sqrt(q / omega) / np.maximum(distances, TINY), 0.0)
+        pulled = self.products @ downhill
+        with np.errstate(over="ignore", invalid="ignore"):
+            matrix = -root[:, None] * (self.products - at.shift[:, None] - at.shift + at.beta @ at.shift) * root
+            np.fill_diagonal(matrix, np.where(root > 0, 1 - q / omega, 1.0))
+            try:
+                turn = root * np.linalg.solve(matrix, root * (pulled - at.beta @ pulled))
+            except np.linalg.LinAlgError:
+                turn = np.zeros_like(q)
+            steps = (downhill + turn - turn.sum() * at.beta) / omega, downhill / omega
+        for step in steps if np.isfinite(turn).all() else steps[1:]:
+            along = self.products @ step
+            length = float(step @ along)
+            if length > 0 and step @ pulled > 0:
+                t = line_minimum(at.squared, along - at.beta @ along, length, self.weights, nu)
+                return self.place(at.beta + t * step)
+        return at
+
+
+def line_minimum(squared: FloatVector, along: FloatVector, length: float, w: FloatVector, nu: float) -> float:
+    """Return how many times to take a step, about, for the least objective on its line.
+
+    `squared` are the rows' squared distances, `along` their inner products with the step, both from where it
+    starts; `length` is the squared length of the step.
+    """
+
+    def slope(t: float) -> float:
+        distances = np.sqrt(np.maximum(squared - 2 * t * along + t * t * length, 0.0))
+        rising = float(w @ ((t * length - along) / np.maximum(distances, max(nu, TINY))))
+        return rising if nu > 0 else rising + float(np.sqrt(length) * w[distances == 0].sum())
+
+    first, low, high, t = slope(0.0), 0.0, np.inf, 1.0
+    for _ in range(100):
+        found = slope(t)
+        if abs(found) <= 0.1 * abs(first):
+            break
+        low, high = (t, high) if found < 0 else (low, t)
+        t = 2 * t if high == np.inf else (low + high) / 2
+    return t
+
+
+def best_row(products: FloatMatrix, distances: FloatMatrix, weights: FloatVector) -> int:
+    """Return the row with the least sum of distances to the others."""
+    sums = distances @ weights
+    tied = np.flatnonzero(sums <= sums.min() * (1 + TIE))
+    if tied.size == 1:
+        return int(tied[0])
+    # Far rows hide what near ones differ by. They do not in |x - y| - |x - b|, which is
+    # (|y|^2 - 2 <x, y>) / (|x - y| + |x - b|), all less b.
+    b = tied[0]
+    less = around(products, b)
+    more = (np.diagonal(less) - 2 * less) / np.maximum(distances + distances[:, b, None], TINY)
+    return int(tied[(weights @ more)[tied].argmin()])
+
+
+def around(products: FloatMatrix, k: int) -> FloatMatrix:
+    """Return the inner products of the rows less row k."""
+    moved: FloatMatrix = products - products[:, k, None] - products[k] + products[k, k]
+    moved[:, k] = moved[k, :] = 0.0
+    return moved
+
+
+def coordinates(products: FloatMatrix, noise: FloatVector) -> FloatVector | None:
+    """Return where on a line the rows are, unless a row is farther off it, squared, than its noise."""
+    squared = np.diagonal(products)
+    far = int(squared.argmax())
+    along = products[far] / max(np.sqrt(squared[far]), TINY)
+    return along if np.all(squared - along**2 <= noise) else None
+
+
+def middle(line: FloatVector, weights: FloatVector) -> FloatVector:
+    """Return the coefficients of the weighted median of points on a line; of the middle, if it is an interval."""
+    order = line.argsort()
+    below = weights[order].cumsum()
+    k = int(below.searchsorted(0.5 - TIE))
+    halves = order[k : k + 1] if below[k] > 0.5 + TIE else order[k : k + 2]
+    coefficients = np.zeros_like(weights)
+    coefficients[halves] = 1 / halves.size
+    return coefficients
+
+
+def weighted_median(values: FloatVector, weights: FloatVector) -> float:
+    """Return the smallest value such that more than half of the weight is on values up to it."""
+    order = values.argsort()
+    return float(values[order[weights[order].cumsum().searchsorted(0.5 + TIE)]])
