@@ -31,6 +31,9 @@ class AggregatorStrategy(FedAvg):
     ----------
     aggregator
         The aggregator, with or without pre-aggregators, e.g. `MultiKrum(num_malicious=2)` or `Nnm(2) | Median()`.
+    train_fn
+        Trains the global model on examples of the server: a function from the number of the round and the model's
+        arrays to the arrays of the trained model. The aggregator `FLTrust` needs it.
     seed
         Makes the randomness of the aggregator repeatable; a generator is used as it is.
     unscored
@@ -49,6 +52,7 @@ class AggregatorStrategy(FedAvg):
         self,
         aggregator: Aggregator,
         *,
+        train_fn: Callable[[int, ArrayRecord], ArrayRecord] | None = None,
         seed: int | np.random.Generator | None = None,
         unscored: Callable[[str], bool] = is_buffer,
         fraction_train: float = 1.0,
@@ -60,6 +64,10 @@ class AggregatorStrategy(FedAvg):
     ) -> None:
         check_kind(ME, "aggregator", aggregator, Aggregator)
         check_function(ME, "unscored", unscored)
+        if train_fn is not None:
+            check_function(ME, "train_fn", train_fn)
+        elif aggregator.needs_root and type(self) is AggregatorStrategy:
+            raise InputError(f"{aggregator} needs a step that the server trains itself. Pass `train_fn`.")
         super().__init__(
             fraction_train,
             fraction_evaluate,
@@ -68,7 +76,7 @@ class AggregatorStrategy(FedAvg):
             min_available_nodes,
             weighted_by_key,
         )
-        self.aggregator, self.unscored = aggregator, unscored
+        self.aggregator, self.train_fn, self.unscored = aggregator, train_fn, unscored
         self.rng = np.random.default_rng(seed)
         self._before: ArrayRecord | None = None
 
@@ -114,7 +122,8 @@ class AggregatorStrategy(FedAvg):
             tuple(message.metadata.src_node_id for message in usable),
             weights,
             model.flatten(before, float_type),
-            layers=model.layers,
+            self.server_step(server_round, model, before),
+            model.layers,
         )
         new = model.unflatten(self.aggregate_round(round_), before)
         for array in model.arrays:
@@ -122,6 +131,16 @@ class AggregatorStrategy(FedAvg):
                 several = [record[array.name].numpy() for record in records]
                 new[array.name] = Array(self.average(before[array.name].numpy(), several, weights))
         return new, self.train_metrics_aggr_fn([message.content for message in usable], self.weighted_by_key)
+
+    def server_step(self, number: int, model: ModelArrays, arrays: ArrayRecord) -> Vector | None:
+        """Return the server's own step from the global model, in the float type of the model; None without one."""
+        if self.train_fn is None:
+            return None
+        trained, float_type = self.train_fn(number, arrays), model.float_type(arrays)
+        if difference := model.difference(trained):
+            raise InputError(f"The `train_fn` of {ME} returned a model with other arrays ({difference}).")
+        step: Vector = model.flatten(trained, float_type) - model.flatten(arrays, float_type)
+        return step
 
     def aggregate_round(self, round_: Round) -> Vector:
         """Return the new global model as a flat vector. The clients of the round are called by their node ids."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from logging import ERROR, INFO, WARNING
@@ -26,7 +26,7 @@ from flanders.flower.aggregator_strategy import AggregatorStrategy
 from flanders.flower.bans import Ban
 from flanders.flower.bookkeeping import Bookkeeping
 from flanders.flower.identity import Identify, by_key
-from flanders.flower.model_arrays import ModelArrays, is_buffer
+from flanders.flower.model_arrays import ModelArrays, Vector, is_buffer
 from flanders.flower.parameter_checks import (
     check_function,
     check_kind,
@@ -50,8 +50,9 @@ from flanders.flower.results_recorder import Recorder, describe
 from flanders.flower.round_matrix import ReusedMemory, RoundMatrix, SketchedMatrix, WholeMatrix
 from flanders.flower.round_report import unused_of
 from flanders.flower.saved_memory import SavedMemory, StateFolder
+from flanders.flower.server_test import ServerTest
 from flanders.record import ClientRecord, Fate, RoundRecord
-from flanders.round import Round
+from flanders.round import Evaluate, Round
 
 ME = "FilteredStrategy"
 
@@ -148,6 +149,8 @@ class FilteredStrategy(Strategy):
         arrays, memory = memory.record, replace(memory, model={})  # the model is in memory once
         self._books = Bookkeeping(memory, folder, recorder, ban, arrays, done_before=memory.rounds)
         self._weight_key = find_weight_key(strategy)
+        self.server_test = ServerTest()
+        """What the server knows of models by itself, which filters can use."""
         self._sent_at = 0.0
         self._matrix_memory = ReusedMemory()
 
@@ -218,7 +221,7 @@ class FilteredStrategy(Strategy):
                 tuple(answer.client for answer in answers),
                 np.array([weight_of(answer.message, self._weight_key) for answer in answers]),
                 aggregation.before,
-                layers=matrix.layers,
+                *self._own_knowledge(aggregation),
             )
             outcome = self.defense.step(
                 round_,
@@ -289,6 +292,9 @@ class FilteredStrategy(Strategy):
 
         The rounds of an earlier start, of this object or with the same `state_dir`, count. The global model after
         them takes the place of `initial_arrays`.
+
+        If the metrics of `evaluate_fn` hold a loss, the filter may use `evaluate_fn` to find out which of two
+        groups of clients helps the model. It is then called a few more times in such a round.
         """
         check_kind(f"{ME}.start", "initial_arrays", initial_arrays, ArrayRecord)
         check_number(f"{ME}.start", "num_rounds", num_rounds, 0, whole=True)
@@ -301,8 +307,11 @@ class FilteredStrategy(Strategy):
         else:
             model.check_start(initial_arrays)
 
+        if evaluate_fn is not None:
+            self.server_test = ServerTest(evaluate_fn, done)
+
         def evaluate(number: int, arrays: ArrayRecord) -> MetricRecord | None:
-            metrics = evaluate_fn(number + done, arrays) if evaluate_fn is not None else None
+            metrics = self.server_test(number, arrays)
             if number > 0:
                 books.recorder.add_evaluation(metrics)
             return metrics
@@ -320,6 +329,19 @@ class FilteredStrategy(Strategy):
         if not result.arrays:
             result.arrays = initial_arrays
         return books.completed(result)
+
+    def _own_knowledge(
+        self, aggregation: StrategyAggregation
+    ) -> tuple[Vector | None, Mapping[str, int], Evaluate | None]:
+        """Return the server's own step, the sizes of the layers, and the server's test of flat models.
+
+        A filter that sees a sketch can use neither step nor test.
+        """
+        layers = aggregation.matrix.layers
+        if self.sketch is not None:
+            return None, layers, None
+        known = aggregation.number, aggregation.model, self._books.arrays
+        return self.server_test.step(*known), layers, self.server_test.of_models(*known)
 
     def _grid(self, grid: Grid) -> AbstractContextManager[Grid]:
         """Return the grid to use during the rounds. With a sketch it keeps replies on disk."""

@@ -25,6 +25,7 @@ from flanders.flower.engine.node_trainer import NodeTrainer
 from flanders.flower.engine.received_grid import ReceivedGrid
 from flanders.flower.engine.runtime import Runtime, ray_runtime
 from flanders.flower.engine.simulator_strategy import SimulatorStrategy
+from flanders.flower.engine.world_test import WorldTest
 from flanders.flower.strategy import FilteredStrategy
 from flanders.record import RoundRecord
 from flanders.simulation import ClientTrainer, Received, Setting, World
@@ -85,6 +86,7 @@ class FlowerSimulation:
             identify=lambda node: node.node_id,
             strict=True,
         )
+        strategy.server_test = WorldTest(self.world)
         strategy.defense = Defense(setting.filter, streams=(streams["filter"], streams["aggregator"]))
         return strategy
 

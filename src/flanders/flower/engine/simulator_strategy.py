@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from flwr.app import ArrayRecord
 
 from flanders.aggregators import Aggregator
 from flanders.arrays import FloatVector, to_numpy
 from flanders.flower.aggregator_strategy import AggregatorStrategy
-from flanders.flower.model_arrays import Numbers, Vector
+from flanders.flower.engine.world_test import WorldTest
+from flanders.flower.model_arrays import ModelArrays, Numbers, Vector
 from flanders.round import Round
 from flanders.simulation import Received, World
 from flanders.simulation.federation import averaged, informed
@@ -40,8 +42,13 @@ class SimulatorStrategy(AggregatorStrategy):
             min_available_nodes=1,
         )
         self.device, self.informed = world.device, informed
+        self._server_test = WorldTest(world)
         self.received: Received | None = None
         """What the server receives in this round."""
+
+    def server_step(self, number: int, model: ModelArrays, arrays: ArrayRecord) -> Vector | None:
+        """Return the step of the simulation's server, if the aggregator needs one."""
+        return self._server_test.step(number, model, arrays) if self.aggregator.needs_root else None
 
     def aggregate_round(self, round_: Round) -> Vector:
         """Aggregate the kept clients."""
@@ -57,7 +64,8 @@ class SimulatorStrategy(AggregatorStrategy):
             round_.clients,
             round_.weights,
             torch.from_numpy(round_.global_model).to(self.device),
-            layers=round_.layers,
+            None if round_.root is None else torch.from_numpy(round_.root).to(self.device),
+            round_.layers,
         )
         return to_numpy(aggregator.aggregate(on_device, self.rng))
 

@@ -1,0 +1,50 @@
+"""The server's own examples of a simulation, for the `FilteredStrategy` of the Flower engine."""
+
+from __future__ import annotations
+
+import torch
+from flwr.app import ArrayRecord
+
+from flanders.arrays import Array, FloatVector, to_numpy
+from flanders.flower.model_arrays import ModelArrays, Vector
+from flanders.flower.server_test import ServerTest
+from flanders.round import Evaluate
+from flanders.simulation import World
+
+
+class WorldTest(ServerTest):
+    """Losses and steps on the examples that the server of a simulation holds.
+
+    Parameters
+    ----------
+    world
+        The world of the simulation, with the server's examples.
+    """
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
+
+    def of_models(self, number: int, model: ModelArrays, arrays: ArrayRecord) -> Evaluate | None:
+        """Return the function from a flat model to its losses; None if the server holds no examples."""
+        server, device = self._world.server, self._world.device
+        if server is None:
+            return None
+        losses = server.evaluate(self._buffers(arrays))
+
+        def evaluate(vector: Array) -> FloatVector:
+            return losses(torch.as_tensor(vector, device=device))
+
+        return evaluate
+
+    def step(self, number: int, model: ModelArrays, arrays: ArrayRecord) -> Vector | None:
+        """Return the server's own step from the global model; None if it holds no examples."""
+        server, device = self._world.server, self._world.device
+        if server is None:
+            return None
+        start = torch.from_numpy(model.flatten(arrays)).to(device)
+        return to_numpy(server.step(start, self._buffers(arrays), self._world.seed_of_round(number)))
+
+    def _buffers(self, arrays: ArrayRecord) -> dict[str, torch.Tensor]:
+        names, device = [name for name, _ in self._world.module.named_buffers()], self._world.device
+        return {name: torch.from_numpy(arrays[name].numpy()).to(device) for name in names}
