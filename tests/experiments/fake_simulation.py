@@ -133,7 +133,9 @@ def modules() -> dict[str, types.ModuleType]:
         return made
 
     return {
-        "torch": module("torch", get_num_threads=lambda: 1, set_num_threads=lambda count: None),
+        "torch": module(
+            "torch", Tensor=type("Tensor", (), {}), get_num_threads=lambda: 1, set_num_threads=lambda count: None
+        ),
         "flanders.models": module("models", ModelSpec=Kind, Mlp2=Mlp2, MODELS=Registry("model", {"mlp2": Mlp2})),
         "flanders.simulation": module("simulation", __path__=[str(folder)]),
         "flanders.simulation.federation": module("federation", Simulation=Simulation),

@@ -101,7 +101,7 @@ def test_two_linear_clients_are_averaged_as_one_works_out_by_hand():
         setting(partition=Iid(), model=Line(), training=Training("sgd", 0.1), num_clients=2, rounds=1), data
     )
     (only,) = simulation.run()
-    # one step each: (0.1, -0.1) and (-0.2, 0.2), see test_training; the average is (-0.05, 0.05)
+    # one step each: (0.1, -0.1) and (-0.2, 0.2), see training/test_trainer.py; the average is (-0.05, 0.05)
     torch.testing.assert_close(simulation.model, torch.tensor([-0.05, 0.05]))
     assert only.accuracy == 0.5
     expected = np.mean([math.log(1 + math.exp(0.1)), math.log(1 + math.exp(-0.1))])
