@@ -26,7 +26,7 @@ lint: $(VENV)/dev.done  ## Style, types, layers
 slow: $(VENV)/browser.done  ## The tests that take minutes, measure time, or try thousands of random examples
 	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -v -m "slow or hypothesis"
 
-browser: $(VENV)/browser.done  ## Chromium for the tests of the report, if there is none and nobody need be asked
+browser: $(VENV)/browser.done  ## Chromium for the tests of the report, if it can be installed without a person
 
 bench: $(VENV)/dev.done  ## Speed and memory next to other libraries
 	$(BIN)/python benchmarks/core.py

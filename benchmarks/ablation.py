@@ -4,22 +4,27 @@
                                   [--ratios 0.2 0.8] [--seeds 1 2] [--rounds 50] [--jobs 2] [--data-dir DIR]
 
 Dir(0.5), other attackers each round from the third on, FedAvg; digits has 50 clients and a learning rate of 0.01,
-mnist and fashion-mnist 100 and 0.001. A question that is left out is answered to the filter's satisfaction by
-everyone; limits stay what they are. For each of them: the mean of the last accuracies, the shares of attackers
-found and of honest clients dropped, and the cells whose accuracy suffers most.
+mnist and fashion-mnist 100 and 0.001. A question that is left out makes nobody suspicious; the limits of the others
+stay what they are. For each of them: the mean of the last accuracies, the shares of attackers found and of honest
+clients dropped, and the cells whose accuracy suffers most.
+
+The filter has no switch for its questions. So this script replaces `deviations` in `fingerprint/decision.py`, the
+function by which the filter compares all answers with what is usual.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -31,22 +36,15 @@ from flanders.catalog import ATTACKS
 from flanders.checks import InputError, check_number
 from flanders.data import Dataset, Digits, Dirichlet, FashionMnist, Loader, Mnist
 from flanders.filters import Fingerprint
-from flanders.filters.fingerprint import decision as verdict
-from flanders.filters.fingerprint import questions as signature
+from flanders.filters.fingerprint import decision
+from flanders.filters.fingerprint.questions import CHANNELS
 from flanders.models import Mlp2, Mlp4, ModelSpec
 from flanders.simulation import Data, Federation, Options, Setting, Simulation, Threat, Training, confusion
 
 NOTHING = "nothing"
-QUESTIONS: dict[str, Sequence[int]] = {
-    NOTHING: (),
-    "fingerprint": (signature.FINGERPRINT,),
-    "length": (signature.LENGTH, signature.ANY_LENGTH),
-    "heading": (signature.HEADING, signature.ANY_HEADING),
-    "originality": (signature.ORIGINALITY,),
-    "novelty": (signature.NOVELTY,),
-    "company": (signature.COMPANY,),
-}
-"""The columns of each question's answers."""
+ASKED = [channel.removeprefix("any ") for channel in CHANNELS]
+"""The question of each column: "length" and "any length" are one question, asked of different clients."""
+QUESTIONS = (NOTHING, *dict.fromkeys(ASKED))
 SYBILS = "sybils"
 """agr-min-max under new ids in each round."""
 LEARNT: dict[str, tuple[Loader, ModelSpec, int, float]] = {
@@ -141,17 +139,24 @@ def run(case: Case) -> Found:
         filter=Fingerprint(),
         run=Options(device="cpu"),
     )
-    original = verdict.deviations
-
-    def partly(*arguments: object) -> FloatMatrix:
-        away = original(*arguments)  # type: ignore[arg-type]
-        away[:, list(QUESTIONS[case.without])] = -np.inf
-        return away
-
-    with patch.object(verdict, "deviations", partly):
+    with leaving_out(case.without):
         records = list(Simulation(setting, loaded(data, case.data_dir)).run())
     found = confusion(records, START)
     return Found(found.recall, found.false_positive_rate, records[-1].accuracy)
+
+
+@contextmanager
+def leaving_out(question: str) -> Iterator[None]:
+    """Let nobody deviate from what is usual in the answers to a question, inside the block."""
+    original = decision.deviations
+
+    def without_question(*arguments: Any) -> FloatMatrix:
+        away = original(*arguments)
+        away[:, np.equal(ASKED, question)] = -np.inf
+        return away
+
+    with patch.object(decision, "deviations", without_question):
+        yield
 
 
 @cache

@@ -35,14 +35,18 @@ def check_choice(caller: str, name: str, value: object, choices: Sequence[str]) 
         )
 
 
-def check_instance(caller: str, name: str, value: object, kind: type, example: str) -> None:
-    """Complain unless `value` is a `kind`; `example` shows how one is written."""
-    if not isinstance(value, kind):
-        article = "an" if kind.__name__[0] in "AEIOU" else "a"
-        raise InputError(
-            f"The `{name}` parameter of {caller} must be {article} {kind.__name__}, e.g. {example}. "
-            f"Got {value!r} instead."
-        )
+def check_instance(
+    caller: str, name: str, value: object, kind: type, example: str = "", *, optional: bool = False, hint: str = ""
+) -> None:
+    """Complain unless `value` is a `kind`, or None if that is allowed.
+
+    `example` shows how one is written. `hint` is appended to the message.
+    """
+    if isinstance(value, kind) or (optional and value is None):
+        return
+    article = "an" if kind.__name__[0] in "AEIOU" else "a"
+    wanted = f"{article} {kind.__name__}{f', e.g. {example}' if example else ''}{', or None' if optional else ''}"
+    raise InputError(f"The `{name}` parameter of {caller} must be {wanted}. Got {value!r} instead.{hint}")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

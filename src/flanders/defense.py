@@ -222,8 +222,7 @@ class Defense:
         self.fallback, self.evaluate = fallback, evaluate
         check_instance("Defense", "filter", self.filter, Filter, "Flanders(keep=0.8)")
         check_instance("Defense", "aggregator", self.aggregator, Aggregator, "Median()")
-        if fallback is not None:
-            check_instance("Defense", "fallback", fallback, Aggregator, "Median()")
+        check_instance("Defense", "fallback", fallback, Aggregator, "Median()", optional=True)
         for_filter, self._rng = np.random.default_rng(seed).spawn(2) if streams is None else streams
         self.state: Any = self.filter.init(for_filter)
         self._name = described(self.filter)

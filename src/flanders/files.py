@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,6 +66,17 @@ def writing(folder: Path, named: str = "") -> Iterator[None]:
     except OSError as error:
         what = named or folder
         raise InputError(f"{what} cannot be written: {error.strerror or error}. Choose another place.") from error
+
+
+def file_name(text: str) -> str:
+    """Return a text as a file name that every file system accepts.
+
+    Examples
+    --------
+    >>> file_name("multi-krum · lie 80% · alpha 0.5")
+    'multi-krum-lie-80-alpha-0.5'
+    """
+    return re.sub(r"[^\w.]+", "-", text).strip("-.") or "run"
 
 
 def check_target(path: Path) -> None:

@@ -166,7 +166,8 @@ def fake(monkeypatch):
     """A Flower Datasets with two partitioners; returns what the first was asked for."""
     GivenPartitioner.asked = []
     kinds = {kind.__name__: kind for kind in (Partitioner, GivenPartitioner, BarePartitioner)}
-    monkeypatch.setitem(sys.modules, "flwr_datasets.partitioner", types.SimpleNamespace(Table=Table, **kinds))
+    package = types.SimpleNamespace(partitioner=types.SimpleNamespace(Table=Table, **kinds))
+    monkeypatch.setitem(sys.modules, "flwr_datasets", package)
     monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(Dataset=Table))
     return GivenPartitioner.asked
 
@@ -194,7 +195,7 @@ def test_the_number_the_column_and_a_seed_of_the_run_are_filled_in(fake):
 
 
 def test_without_the_package_its_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "flwr_datasets.partitioner", None)
+    monkeypatch.setitem(sys.modules, "flwr_datasets", None)
     with pytest.raises(InputError, match=r'pip install "flanders-fl\[download\]"'):
         split("DirichletPartitioner", "alpha = 1.0")
 

@@ -16,6 +16,7 @@ from flanders.filters import Fingerprint, FLDetector, Oracle
 from flanders.flower import AggregatorStrategy, FilteredStrategy
 from flanders.flower.legacy import FilteredLegacyStrategy
 from flanders.simulation import Simulation
+from flanders.simulation.thread_limits import one_blas_thread
 from flower.federation import LocalGrid, app, content
 from peers import flower
 from settings import make_setting
@@ -152,7 +153,7 @@ def test_all_fronts_decide_the_same(name, data, monkeypatch) -> None:
     # FLDetector adds float32 vectors up in the library that it is given: PyTorch in the simulator, NumPy elsewhere.
     rtol = 1e-5 if isinstance(filter_, FLDetector) else 0.0
     for front in (by_arrays, by_strategy, by_legacy_strategy):
-        with simulated.one_blas_thread():  # as in the simulator: the last bits of sums depend on it
+        with one_blas_thread():  # as in the simulator: the last bits of sums depend on it
             decided = list(front(filter_, stream(), rounds))
         for (_, _, outcome), (clients, model) in zip(seen, decided, strict=True):
             assert [str(c.client) for c in clients] == [str(c.client) for c in outcome.clients]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from flanders.checks import InputError
-from flanders.models import BatchNorm2d, Layout, last_layer, tensor_sizes
+from flanders.models import BatchNorm2d, Layout, tensor_sizes
 
 
 def module():
@@ -61,9 +61,3 @@ def test_what_does_not_fit_is_refused():
         layout.flatten({**layout.unflatten(torch.zeros(layout.size)), "0.weight": torch.zeros(2, 1, 3, 2)})
     with pytest.raises(InputError, match="nothing to flatten"):
         Layout.of(nn.ReLU()).flatten({})
-
-
-def test_the_last_layer_of_a_single_layer_is_all_of_it():
-    assert last_layer(nn.Linear(3, 2)) == slice(0, 8)
-    with pytest.raises(InputError, match="no parameters"):
-        last_layer(nn.ReLU())

@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from flanders.paper.comparison import Compared, compare, judge
+from flanders.paper.comparison import Compared, compare_cells, verdicts_on
 from flanders.paper.rendering import COLUMNS, as_csv, render, verdict_text
 from flanders.paper.tables import Cell, TableSpec
 from flanders.paper.variants import read_variant
@@ -29,7 +29,7 @@ def test_ours_is_the_mean_over_the_seeds_that_are_done_with_the_lowest_and_the_h
         REFERENCE.run(asked, seed).id: {"accuracy": value, "precision": None}
         for seed, value in ((0, 0.80), (2, 0.90))
     }
-    (found,) = compare(REFERENCE, [asked], measures, [0, 1, 2])
+    (found,) = compare_cells(REFERENCE, [asked], measures, [0, 1, 2])
     assert (found.paper, found.rerun, found.seeds) == (0.83, 0.87, 2)
     assert (found.ours, found.low, found.high) == (pytest.approx(0.85), 0.80, 0.90)
     assert found.difference == pytest.approx(0.02)
@@ -37,8 +37,8 @@ def test_ours_is_the_mean_over_the_seeds_that_are_done_with_the_lowest_and_the_h
 
 def test_a_cell_without_runs_or_without_a_value_is_missing():
     asked = cell(metric="precision")
-    (none,) = compare(REFERENCE, [asked], {}, [0])
-    (undefined,) = compare(REFERENCE, [asked], {REFERENCE.run(asked, 0).id: {"precision": None}}, [0])
+    (none,) = compare_cells(REFERENCE, [asked], {}, [0])
+    (undefined,) = compare_cells(REFERENCE, [asked], {REFERENCE.run(asked, 0).id: {"precision": None}}, [0])
     for found in (none, undefined):
         assert (found.ours, found.low, found.seeds, found.difference) == (None, None, 0, None)
 
@@ -69,7 +69,7 @@ def test_the_verdict_counts_published_cells_only_and_lists_the_rest_farthest_fir
         compared(0.3, None),
         compared(0.9, 1.0, metric="recall"),
     ]
-    detection, accuracy = judge(cells)
+    detection, accuracy = verdicts_on(cells)
     assert (accuracy.agreeing, accuracy.compared, accuracy.missing) == (1, 3, 1)
     assert [c.ours for c in accuracy.others] == [0.1, 0.5]
     assert (detection.agreeing, detection.compared) == (0, 1)

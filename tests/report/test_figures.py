@@ -82,7 +82,7 @@ def test_both_sides_of_the_score_distributions_have_a_scale(results):
     from flanders.report.run_data import read_results
 
     compared = ComparedRuns(read_results(results))
-    found = dict(plots.draw(compared, range(len(compared.runs))))
+    found = dict(plots.draw_figures(compared, range(len(compared.runs))))
     (ax,) = found["score_distributions"].axes
     low, high = ax.get_ylim()
     assert low == -high

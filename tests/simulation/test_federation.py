@@ -101,7 +101,7 @@ def test_two_linear_clients_are_averaged_as_one_works_out_by_hand():
         setting(partition=Iid(), model=Line(), training=Training("sgd", 0.1), num_clients=2, rounds=1), data
     )
     (only,) = simulation.run()
-    # one step each: (0.1, -0.1) and (-0.2, 0.2), see test_training; the average is (-0.05, 0.05)
+    # one step each: (0.1, -0.1) and (-0.2, 0.2), see training/test_trainer.py; the average is (-0.05, 0.05)
     torch.testing.assert_close(simulation.model, torch.tensor([-0.05, 0.05]))
     assert only.accuracy == 0.5
     expected = np.mean([math.log(1 + math.exp(0.1)), math.log(1 + math.exp(-0.1))])
@@ -466,8 +466,8 @@ def test_flanders_saves_digits_from_a_malicious_majority():
         ({"clients_per_round": 0.0}, "a fraction above 0 and up to 1. Got 0.0"),
         ({"fraction": 0.2}, "nothing to do"),
         ({"fraction": 1.2}, "`fraction` parameter of Threat"),
-        ({"filter": Median()}, "`filter` parameter of Setting must be an instance of Filter"),
-        ({"attack": Gauss}, "`attack` parameter of Threat must be an instance of Attack or None"),
+        ({"filter": Median()}, "`filter` parameter of Setting must be a Filter"),
+        ({"attack": Gauss}, "`attack` parameter of Threat must be an Attack, or None"),
         ({"rounds": 0}, "rounds"),
         ({"chunk": 0}, "chunk"),
     ],

@@ -11,7 +11,7 @@ from flanders import InputError
 from flanders.experiments.engine import Datasets
 from flanders.studies import predictability
 from flanders.studies.grids import runs_of
-from flanders.studies.predictability import FORECAST, forecast_errors, judge, measure, measured, summarise
+from flanders.studies.predictability import FORECAST, findings_of, forecast_errors, measure, measured, summarise
 from flanders.studies.questions import PREDICTABILITY
 from flanders.studies.trajectories import Trajectories
 
@@ -51,7 +51,7 @@ def test_the_fewest_rounds_that_can_be_measured_are_named(tmp_path):
     for rounds in (1, 3):
         with pytest.raises(InputError, match=f"at least 4 rounds to follow clients. Got {rounds}"):
             measured(spec_of(rounds=rounds), tmp_path, Datasets())
-    judge(spec_of(), measured(spec_of(rounds=4), tmp_path, Datasets()))
+    findings_of(spec_of(), measured(spec_of(rounds=4), tmp_path, Datasets()))
 
 
 def test_every_way_of_measuring_calls_the_steady_client_more_predictable(rng):
@@ -60,7 +60,7 @@ def test_every_way_of_measuring_calls_the_steady_client_more_predictable(rng):
     assert series["models", "parameters", "kraskov"][0].shape == (11,)
     assert series["models", "time", "kraskov"][0].shape == (100,)
     assert series["models", "parameters", FORECAST][0].shape == (10,)
-    findings = judge(spec_of(), series)
+    findings = findings_of(spec_of(), series)
     assert len(findings) == len(series) == 14
     for found in findings:
         assert found.difference > 0, found
@@ -70,7 +70,7 @@ def test_every_way_of_measuring_calls_the_steady_client_more_predictable(rng):
 
 
 def test_the_published_p_value_stands_beside_what_can_be_compared_with_it(rng):
-    findings = judge(spec_of("lie-reference"), measure(steady_and_noisy(rng), coordinates=50))
+    findings = findings_of(spec_of("lie-reference"), measure(steady_and_noisy(rng), coordinates=50))
     beside = {(f.of, f.pooling, f.estimator) for f in findings if f.published_p is not None}
     estimators = ("gaussian-copula", "kraskov", "histogram")
     assert beside == {("models", "parameters", name) for name in estimators}
@@ -78,7 +78,7 @@ def test_the_published_p_value_stands_beside_what_can_be_compared_with_it(rng):
 
 
 def test_seeds_are_summed_up_line_by_line(rng):
-    one = judge(spec_of(), measure(steady_and_noisy(rng), coordinates=50))
+    one = findings_of(spec_of(), measure(steady_and_noisy(rng), coordinates=50))
     two = [replace(f, seed=1, honest=f.honest + 2, difference=-1.0, welch_p=1.0) for f in one]
     lines = summarise([*one, *two])
     assert len(lines) == len(one)
@@ -90,7 +90,7 @@ def test_seeds_are_summed_up_line_by_line(rng):
 def test_gauss_is_less_predictable_than_an_honest_client_on_digits(tmp_path):
     run = spec_of()
     series = measured(run, tmp_path, Datasets())
-    for found in judge(run, series):
+    for found in findings_of(run, series):
         if found.of == "models" and found.pooling == "parameters":
             assert found.difference > 0
             assert found.welch_p < 1e-3

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import ttest_ind
 
 from flanders import InputError
-from flanders.studies.significance import block_means, compare, welch
+from flanders.studies.significance import block_means, compare_means, welch
 
 
 def drifting(rng, n, strength=0.9):
@@ -43,7 +43,7 @@ def test_blocks_cover_as_many_values_as_the_series_has(rng):
 
 def test_independent_values_get_the_same_verdict_from_both_tests(rng):
     a, b = rng.normal(0.35, 1, size=60), rng.normal(size=60)
-    found = compare(a, b, block=1, rng=rng)
+    found = compare_means(a, b, block=1, rng=rng)
     assert found.bootstrap_p == pytest.approx(found.welch_p, rel=0.5, abs=0.01)
     assert found.low < found.difference < found.high
 
@@ -52,7 +52,7 @@ def test_where_neighbours_are_alike_only_the_bootstrap_keeps_its_promise(rng):
     """Without any difference, a test at 5% should reject in 5% of the cases."""
     rejected = np.zeros(2)
     for _ in range(300):
-        found = compare(drifting(rng, 49), drifting(rng, 49), block=7, rng=rng, resamples=199)
+        found = compare_means(drifting(rng, 49), drifting(rng, 49), block=7, rng=rng, resamples=199)
         rejected += np.array([found.welch_p, found.bootstrap_p]) <= 0.05
     welch_rate, bootstrap_rate = rejected / 300
     assert welch_rate > 0.25
@@ -60,7 +60,7 @@ def test_where_neighbours_are_alike_only_the_bootstrap_keeps_its_promise(rng):
 
 
 def test_a_clear_difference_gets_the_least_p_value_there_is(rng):
-    found = compare(rng.normal(9, 1, size=40), rng.normal(size=40), block=6, rng=rng, resamples=999)
+    found = compare_means(rng.normal(9, 1, size=40), rng.normal(size=40), block=6, rng=rng, resamples=999)
     assert found.bootstrap_p == pytest.approx(1 / 1000)
     assert found.welch_p < 1e-30
 
@@ -68,4 +68,4 @@ def test_a_clear_difference_gets_the_least_p_value_there_is(rng):
 @pytest.mark.parametrize("pair", [(np.ones(3), np.ones(4)), (np.ones(1), np.ones(1)), (np.ones((2, 2)),) * 2])
 def test_series_that_cannot_be_compared_are_an_error(pair, rng):
     with pytest.raises(InputError, match="two series of one length"):
-        compare(*pair, block=1, rng=rng)
+        compare_means(*pair, block=1, rng=rng)

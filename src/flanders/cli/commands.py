@@ -41,9 +41,9 @@ def run(options: argparse.Namespace) -> int:
 def resume(options: argparse.Namespace) -> int:
     """Go on with everything in a results file that is not done."""
     with needing("sim"):
-        from flanders.experiments import commands
+        from flanders.experiments.commands import resume_experiments
 
-    return commands.resume(options.results, _changes(options), options.jobs)
+    return resume_experiments(options.results, _changes(options), options.jobs)
 
 
 def reproduce(options: argparse.Namespace) -> int:
@@ -58,7 +58,7 @@ def reproduce(options: argparse.Namespace) -> int:
     )
     changes = _changes(options)
     if options.dry_run:
-        reproduction.show_missing(asked, options.out)
+        reproduction.print_missing(asked, options.out)
         return 0
     if options.table_only and not (options.tables and (options.tables / f"{options.variant}.csv").exists()):
         with reading(options.out):
@@ -72,7 +72,7 @@ def reproduce(options: argparse.Namespace) -> int:
     if not options.table_only:
         code = run_aside(options.out, asked.runs(), changes, options.jobs)
     compared = asked.compare(options.out)
-    reproduction.show(compared, asked.words, options.format)
+    reproduction.print_compared(compared, asked.words, options.format)
     if options.tables:
         compared = reproduction.write_tables(options.tables, asked, options.out)  # with what the folder had
     if options.figures:

@@ -1,7 +1,7 @@
 """Datasets and the ways to spread them over clients. NumPy only.
 
 Nothing is shipped but what scikit-learn carries (`digits`) and what can be drawn (`synthetic`); the other
-datasets are read from files in their original formats, see `flanders.data.files`.
+datasets are read from files in their original formats, see `flanders.data.sources`.
 """
 
 from flanders.data.cifar import Cifar10, Cifar100

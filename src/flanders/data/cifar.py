@@ -12,16 +12,18 @@ from numpy.typing import NDArray
 
 from flanders.checks import InputError
 from flanders.data.dataset import Dataset, Loader, as_images, normalise
-from flanders.data.files import Labelled, Source, check_md5, download, find_files, read_bytes
+from flanders.data.sources import Labelled, Source, check_md5, download, find_files, read_bytes
 from flanders.data.unpickling import unpickle
 
 PIXELS = 3 * 32 * 32
 
 
+@dataclass(frozen=True)
 class CifarLoader(Loader):
     """Reads a dataset in CIFAR's binary format, or in its python format."""
 
-    verify: bool
+    normalise_test: bool = True
+    verify: bool = True
     source: ClassVar[Source]
     mean: ClassVar[tuple[float, ...]]
     std: ClassVar[tuple[float, ...]]
@@ -116,9 +118,6 @@ class Cifar10(CifarLoader):
     Krizhevsky, "Learning multiple layers of features from tiny images", 2009 (please cite when using the data).
     """
 
-    normalise_test: bool = True
-    verify: bool = True
-
     source: ClassVar = Source(
         "cifar10",
         places("cifar10", "cifar-10-batches-bin", "cifar-10-batches-py"),
@@ -160,9 +159,6 @@ class Cifar100(CifarLoader):
     ----------
     Krizhevsky, "Learning multiple layers of features from tiny images", 2009 (please cite when using the data).
     """
-
-    normalise_test: bool = True
-    verify: bool = True
 
     source: ClassVar = Source(
         "cifar100",

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from flanders.checks import InputError
 from flanders.data.dataset import Dataset, Loader, normalise, stratified_split
+from flanders.extras import needing
 
 MEAN, STD = 0.3055, 0.3761
 
@@ -30,13 +29,9 @@ class Digits(Loader):
 
     def load(self, data_dir: Path | str | None = None) -> Dataset:
         """Take the images out of scikit-learn; `data_dir` is not needed."""
-        try:
-            datasets = importlib.import_module("sklearn.datasets")
-        except ModuleNotFoundError as error:
-            raise InputError(
-                "The dataset 'digits' comes with scikit-learn, which is missing: pip install \"flanders-fl[sim]\"."
-            ) from error
-        x, y = datasets.load_digits(return_X_y=True)
+        with needing("sim"):
+            from sklearn.datasets import load_digits
+        x, y = load_digits(return_X_y=True)
         images = np.asarray(x, dtype=np.float32).reshape(-1, 1, 8, 8) / np.float32(16)
         classes = np.asarray(y, dtype=np.int64)
         train, test = stratified_split(classes, 0.2, np.random.default_rng(0))

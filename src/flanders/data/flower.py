@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import tomllib
 from dataclasses import dataclass
@@ -137,8 +136,8 @@ def read_options(text: Any) -> dict[str, Any]:
 def find_partitioner(name: str) -> tuple[Any, Any]:
     """Return the partitioner's class, and the class of the datasets it works on."""
     try:
-        module = importlib.import_module("flwr_datasets.partitioner")
-        dataset = importlib.import_module("datasets").Dataset
+        from datasets import Dataset
+        from flwr_datasets import partitioner
     except ImportError as error:
         raise InputError(
             f"The partition 'flower' needs Flower Datasets, which cannot be imported ({error}): "
@@ -146,8 +145,8 @@ def find_partitioner(name: str) -> tuple[Any, Any]:
         ) from error
     known = {
         key: kind
-        for key, kind in vars(module).items()
-        if key not in UNFIT and inspect.isclass(kind) and issubclass(kind, module.Partitioner)
+        for key, kind in vars(partitioner).items()
+        if key not in UNFIT and inspect.isclass(kind) and issubclass(kind, partitioner.Partitioner)
         if not inspect.isabstract(kind)
     }
     if name in UNFIT:
@@ -156,4 +155,4 @@ def find_partitioner(name: str) -> tuple[Any, Any]:
         raise InputError(
             f"Flower Datasets has no partitioner {name!r}.{did_you_mean(name, known)} Known: {', '.join(known)}."
         )
-    return known[name], dataset
+    return known[name], Dataset

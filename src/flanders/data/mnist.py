@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from flanders.checks import InputError
 from flanders.data.dataset import Dataset, Loader, as_images, normalise
-from flanders.data.files import Labelled, Source, check_md5, download, find_files, read_bytes
+from flanders.data.sources import Labelled, Source, check_md5, download, find_files, read_bytes
 
 FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 SPELLINGS = {
@@ -21,10 +21,12 @@ SPELLINGS = {
 }
 
 
+@dataclass(frozen=True)
 class IdxLoader(Loader):
     """Reads a dataset in MNIST's format: four IDX files, compressed or not."""
 
-    verify: bool
+    normalise_test: bool = True
+    verify: bool = True
     source: ClassVar[Source]
     mean: ClassVar[float]
     std: ClassVar[float]
@@ -90,9 +92,6 @@ class Mnist(IdxLoader):
     Licence of the data: CC BY-SA 3.0.
     """
 
-    normalise_test: bool = True
-    verify: bool = True
-
     source: ClassVar = Source(
         "mnist",
         ("mnist", "MNIST/raw", "."),
@@ -124,9 +123,6 @@ class FashionMnist(IdxLoader):
     Xiao et al., "Fashion-MNIST: a novel image dataset for benchmarking machine learning algorithms", 2017.
     Licence of the data: MIT.
     """
-
-    normalise_test: bool = True
-    verify: bool = True
 
     source: ClassVar = Source(
         "fashion-mnist",

@@ -52,7 +52,7 @@ def run_aside(path: Path, experiments: Sequence[Experiment], changes: OptionChan
         return run_experiments(path, experiments, changes, jobs)
 
 
-def resume(path: Path, changes: OptionChanges, jobs: int) -> int:
+def resume_experiments(path: Path, changes: OptionChanges, jobs: int) -> int:
     """Carry on with everything in a results file that is not done, and return the exit code."""
     ids = [summary.id for summary in read_summaries(path)]
     return _carry_on(path, ids, changes, jobs, Datasets())

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import platform
 from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-import torch
-from threadpoolctl import threadpool_limits
-from torch import Tensor
-
 import flanders
+from flanders.arrays import Array
 from flanders.data import Dataset, Loader
 from flanders.experiments.experiment import Experiment
 from flanders.extras import needing
@@ -26,16 +21,12 @@ from flanders.simulation.world import find_device
 if TYPE_CHECKING:
     from flanders.flower.engine.simulation import FlowerSimulation
 
-SILENCED = ("FLWR_TELEMETRY_ENABLED", "RAY_USAGE_STATS_ENABLED", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO")
-"""Switches of Flower and Ray that are turned off: the first two report each start to their makers, the last one
-prints a warning."""
-
 
 class Carried(Protocol):
     """A run that an engine carries out, round by round."""
 
     @property
-    def like(self) -> Tensor:
+    def like(self) -> Array:
         """An array of the kind and on the device of the run, as `load_state` asks for."""
 
     def run(self) -> Iterator[RoundRecord]:
@@ -78,23 +69,6 @@ def check(experiment: Experiment, datasets: Datasets) -> None:
     datasets.of(experiment)
 
 
-def num_threads() -> int:
-    """Return the number of threads that this process computes with by default."""
-    return int(torch.get_num_threads())
-
-
-@contextlib.contextmanager
-def computing_with(threads: int) -> Iterator[None]:
-    """Compute with this number of threads inside the block, in PyTorch and in NumPy's linear algebra."""
-    before = num_threads()
-    with threadpool_limits(limits=threads):
-        torch.set_num_threads(threads)
-        try:
-            yield
-        finally:
-            torch.set_num_threads(before)
-
-
 def versions() -> dict[str, str]:
     """Return the versions on which the bytes of a run may depend, besides its spec."""
     found = {"flanders": flanders.__version__, "python": platform.python_version(), "platform": platform.platform()}
@@ -108,8 +82,6 @@ def versions() -> dict[str, str]:
 
 def _flower() -> type[FlowerSimulation]:
     """Import the Flower engine, or say what to install."""
-    for switch in SILENCED:
-        os.environ.setdefault(switch, "0")
     with needing("flower-sim"):
         from flanders.flower.engine.runtime import need_ray
         from flanders.flower.engine.simulation import FlowerSimulation

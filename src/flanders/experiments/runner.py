@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 
 from flanders.checks import InputError
-from flanders.experiments.engine import Datasets, computing_with, num_threads, start
+from flanders.experiments.engine import Datasets, start
 from flanders.experiments.events import Notify, RoundEnded, RunEnded, RunStarted
 from flanders.experiments.experiment import Experiment
 from flanders.record import RoundRecord
@@ -19,6 +19,7 @@ from flanders.results.heartbeat import heartbeat
 from flanders.results.schema import ResultsError
 from flanders.results.spec_keys import label
 from flanders.results.store import Claimed, ClaimLost, Store
+from flanders.simulation.thread_limits import computing_with, num_threads
 
 Stop = Callable[[], bool]
 SHARE = 0.1

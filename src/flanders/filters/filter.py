@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -35,11 +35,6 @@ class Scores:
     """Whether too little is known yet for a reliable decision, so that the fallback aggregator should be used."""
     evidence: object = None
     """What `amend` would otherwise compute again. It is for the filter alone."""
-
-    def told(self, clients: Iterable[ClientId]) -> dict[ClientId, str]:
-        """Return the reasons against these clients, for the clients that have any."""
-        reasons = dict(zip(self.clients, self.reasons, strict=False))
-        return {client: reasons[client] for client in clients if reasons.get(client)}
 
 
 class Filter(ABC, Generic[S]):

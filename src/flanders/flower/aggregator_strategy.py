@@ -13,7 +13,7 @@ from flanders.aggregators import Aggregator
 from flanders.arrays import FloatVector
 from flanders.checks import InputError
 from flanders.flower.model_arrays import ModelArrays, Numbers, Vector, is_buffer
-from flanders.flower.parameter_checks import check_function, check_kind
+from flanders.flower.parameter_checks import check_function, check_part
 from flanders.flower.replies import weight_of
 from flanders.round import Round
 
@@ -62,7 +62,7 @@ class AggregatorStrategy(FedAvg):
         min_available_nodes: int = 2,
         weighted_by_key: str = "num-examples",
     ) -> None:
-        check_kind(ME, "aggregator", aggregator, Aggregator)
+        check_part(ME, "aggregator", aggregator, Aggregator)
         check_function(ME, "unscored", unscored)
         if train_fn is not None:
             check_function(ME, "train_fn", train_fn)

@@ -19,7 +19,7 @@ from flanders.defense import Defense
 from flanders.filters import Filter, Fingerprint
 from flanders.flower.aggregation import STAYS
 from flanders.flower.model_arrays import BadReply, ModelArrays, Vector
-from flanders.flower.parameter_checks import check_kind
+from flanders.flower.parameter_checks import check_part
 from flanders.flower.replies import MOST_EXAMPLES
 from flanders.flower.stored_arrays import NUMPY
 from flanders.round import Round
@@ -48,8 +48,8 @@ class FilteredLegacyStrategy(Strategy):
     def __init__(self, strategy: Strategy, filter: Filter[Any] | None = None, *, seed: int | None = None) -> None:
         filter = Fingerprint() if filter is None else filter
         me = type(self).__name__
-        check_kind(me, "strategy", strategy, Strategy, example="flwr.server.strategy.FedAvg()")
-        check_kind(me, "filter", filter, Filter)
+        check_part(me, "strategy", strategy, Strategy, example="flwr.server.strategy.FedAvg()")
+        check_part(me, "filter", filter, Filter)
         rng = np.random.default_rng(seed)
         self.strategy, self.defense = strategy, Defense(filter, streams=(rng, rng))
         self._model: ModelArrays | None = None

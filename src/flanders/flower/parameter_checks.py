@@ -10,7 +10,7 @@ from logging import WARNING
 from flwr.common.logger import log
 from flwr.serverapp.strategy import Strategy
 
-from flanders.checks import InputError, check_number
+from flanders.checks import InputError, check_instance, check_number
 from flanders.record import ClientRecord, Fate
 
 LEGACY = "flanders.flower.legacy.FilteredLegacyStrategy"
@@ -28,15 +28,13 @@ EXAMPLES = {
 """What a message shows as an example of each parameter."""
 
 
-def check_kind(
+def check_part(
     caller: str, name: str, value: object, kind: type, *, optional: bool = False, example: str = ""
 ) -> None:
-    """Complain unless a parameter is of the right kind."""
-    if not isinstance(value, kind) and not (optional and value is None):
-        older = any(each.__module__.startswith("flwr.server.strategy") for each in type(value).__mro__)
-        hint = f" For strategies of flwr.server.strategy there is {LEGACY}." if older and kind is Strategy else ""
-        article = "an" if kind.__name__[0] in "AEIO" else "a"
-        raise _wrong(caller, name, f"{article} {kind.__name__}, e.g. {example or EXAMPLES[name]}", value, hint)
+    """Complain unless a parameter is a `kind`; the message has an example and knows Flower's older strategies."""
+    older = any(each.__module__.startswith("flwr.server.strategy") for each in type(value).__mro__)
+    hint = f" For strategies of flwr.server.strategy there is {LEGACY}." if older and kind is Strategy else ""
+    check_instance(caller, name, value, kind, example or EXAMPLES[name], optional=optional, hint=hint)
 
 
 def check_function(caller: str, name: str, value: object) -> None:
@@ -59,8 +57,8 @@ def check_path(caller: str, name: str, value: object) -> None:
         raise _wrong(caller, name, "a path that is not empty", value)
 
 
-def _wrong(caller: str, name: str, expected: str, value: object, more: str = "") -> InputError:
-    return InputError(f"The `{name}` parameter of {caller} must be {expected}. Got {value!r} instead.{more}")
+def _wrong(caller: str, name: str, expected: str, value: object) -> InputError:
+    return InputError(f"The `{name}` parameter of {caller} must be {expected}. Got {value!r} instead.")
 
 
 def warn_of_own_start(strategy: Strategy) -> None:

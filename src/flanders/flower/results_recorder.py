@@ -28,7 +28,7 @@ from flanders.results.tree import Table
 from flanders.round import ClientId
 
 
-def describe(
+def live_spec(
     run: str, strategy: Strategy, filter: Filter[Any], fallback: Strategy | None, sketch: int | None
 ) -> Table:
     """Return what the results file knows of a live federation, in the form of a spec."""

@@ -29,8 +29,8 @@ from flanders.flower.identity import Identify, by_key
 from flanders.flower.model_arrays import ModelArrays, Vector, is_buffer
 from flanders.flower.parameter_checks import (
     check_function,
-    check_kind,
     check_optional_number,
+    check_part,
     check_path,
     check_refusals,
     warn_of_own_start,
@@ -46,7 +46,7 @@ from flanders.flower.replies import (
     weight_of,
 )
 from flanders.flower.replies_on_disk import RepliesOnDisk
-from flanders.flower.results_recorder import Recorder, describe
+from flanders.flower.results_recorder import Recorder, live_spec
 from flanders.flower.round_matrix import ReusedMemory, RoundMatrix, SketchedMatrix, WholeMatrix
 from flanders.flower.round_report import unused_of
 from flanders.flower.saved_memory import SavedMemory, StateFolder
@@ -124,10 +124,10 @@ class FilteredStrategy(Strategy):
         strict: bool = False,
     ) -> None:
         filter = Fingerprint() if filter is None else filter
-        check_kind(ME, "strategy", strategy, Strategy)
-        check_kind(ME, "filter", filter, Filter)
-        check_kind(ME, "ban", ban, Ban, optional=True)
-        check_kind(ME, "fallback", fallback, Strategy, optional=True)
+        check_part(ME, "strategy", strategy, Strategy)
+        check_part(ME, "filter", filter, Filter)
+        check_part(ME, "ban", ban, Ban, optional=True)
+        check_part(ME, "fallback", fallback, Strategy, optional=True)
         check_optional_number(ME, "sketch", sketch, 2, whole=True)
         check_optional_number(ME, "seed", seed, 0, whole=True)
         check_optional_number(ME, "max_examples", max_examples, 0, MOST_EXAMPLES)
@@ -144,7 +144,7 @@ class FilteredStrategy(Strategy):
         """The filter, with what it remembers."""
         folder = StateFolder(state_dir)
         memory = folder.recall(memory, self.defense)
-        spec = describe(memory.run, strategy, filter, fallback, sketch)
+        spec = live_spec(memory.run, strategy, filter, fallback, sketch)
         recorder = Recorder(None if results is None else Path(results), spec)
         arrays, memory = memory.record, replace(memory, model={})  # the model is in memory once
         self._books = Bookkeeping(memory, folder, recorder, ban, arrays, done_before=memory.rounds)
@@ -296,7 +296,7 @@ class FilteredStrategy(Strategy):
         If the metrics of `evaluate_fn` hold a loss, the filter may use `evaluate_fn` to find out which of two
         groups of clients helps the model. It is then called a few more times in such a round.
         """
-        check_kind(f"{ME}.start", "initial_arrays", initial_arrays, ArrayRecord)
+        check_part(f"{ME}.start", "initial_arrays", initial_arrays, ArrayRecord)
         check_number(f"{ME}.start", "num_rounds", num_rounds, 0, whole=True)
         books = self._books
         done = books.done_before = books.memory.rounds

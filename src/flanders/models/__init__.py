@@ -3,17 +3,15 @@
 Every module works under `torch.func.functional_call` and `torch.func.vmap`, batch normalisation included.
 """
 
-from flanders.checks import InputError
+from flanders.extras import needing
 
-try:
+with needing("sim"):
     import torch  # noqa: F401
-except ModuleNotFoundError as error:
-    raise InputError('flanders.models needs PyTorch, which is missing: pip install "flanders-fl[sim]".') from error
 
 from flanders.models.convolutional import Cnn6, SmallCnn
 from flanders.models.dense import Logistic, Mlp2, Mlp4
 from flanders.models.mobilenet import BatchNorm2d, MobileNet
-from flanders.models.parameters import Layout, last_layer, tensor_sizes
+from flanders.models.parameters import Layout, tensor_sizes
 from flanders.models.spec import ModelSpec
 from flanders.registry import Registry
 
@@ -40,6 +38,5 @@ __all__ = [
     "MobileNet",
     "ModelSpec",
     "SmallCnn",
-    "last_layer",
     "tensor_sizes",
 ]

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from flanders.checks import InputError
-from flanders.round import last_layer_of
 
 
 @dataclass(frozen=True)
@@ -94,14 +93,3 @@ def tensor_sizes(module: nn.Module) -> dict[str, int]:
     """Return the number of values in each parameter tensor by name, in the order of the flat vector."""
     layout = Layout.of(module)
     return dict(zip(layout.names, layout.sizes, strict=True))
-
-
-def last_layer(module: nn.Module) -> slice:
-    """Return where the last layer, weights and bias, lies in the flat vector of parameters.
-
-    It is the layer registered last. In all models of this package that is the one that gives the logits.
-    """
-    sizes = tensor_sizes(module)
-    if not sizes:
-        raise InputError(f"{type(module).__name__} has no parameters, and so no last layer.")
-    return last_layer_of(sizes, without_owner=sum("." not in name for name in sizes))

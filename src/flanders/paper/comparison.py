@@ -58,7 +58,7 @@ class Compared:
         return self.distance is not None and self.distance <= self.tolerance + 1e-9
 
 
-def compare(
+def compare_cells(
     variant: Variant,
     cells: Iterable[Cell],
     measures: Mapping[str, Measures],
@@ -99,7 +99,7 @@ class Verdict:
     """Those that do not agree, farthest first."""
 
 
-def judge(compared: Sequence[Compared]) -> list[Verdict]:
+def verdicts_on(compared: Sequence[Compared]) -> list[Verdict]:
     """Sum up detection and accuracy over all published cells; a cell printed in two tables counts in both."""
     verdicts = []
     for measure, metrics in (("precision and recall", DETECTION), ("accuracy", ("accuracy",))):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from flanders.files import writing
-from flanders.paper import plots as draw
+from flanders.paper import plots
 from flanders.paper.comparison import Compared
 from flanders.paper.reproduction import Reproduction
 from flanders.paper.tables import TableSpec
@@ -23,15 +23,15 @@ def write_paper_figures(
     """
     figures = {}
     if curves := asked.curves(results):
-        figures["accuracy-over-time"] = draw.over_time(curves)
+        figures["accuracy-over-time"] = plots.over_time(curves)
     tradeoff = [
         c for table, cells in compared if table.label == "fig:tradeoff" for c in cells if c.ours is not None
     ]
     if any(c.cell.metric == "seconds" for c in tradeoff):
-        figures["tradeoff"] = draw.tradeoff(tradeoff)
+        figures["tradeoff"] = plots.tradeoff(tradeoff)
     published = [c for _, cells in compared for c in cells if c.difference is not None]
     if published:
-        figures["agreement"] = draw.agreement(published)
+        figures["agreement"] = plots.agreement(published)
     paths = []
     with writing(folder):
         for name, figure in figures.items():

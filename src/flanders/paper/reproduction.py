@@ -10,7 +10,7 @@ from statistics import fmean
 from flanders.checks import InputError, did_you_mean
 from flanders.experiments.experiment import Experiment
 from flanders.files import check_target, write_atomically, writing
-from flanders.paper.comparison import Compared, compare, judge
+from flanders.paper.comparison import Compared, compare_cells, verdicts_on
 from flanders.paper.measures import read_curves, read_measures
 from flanders.paper.rendering import as_csv, read_csv, render, verdict_text
 from flanders.paper.tables import KEYS, TABLES, Cell, TableSpec, read_tables, table_names
@@ -95,7 +95,7 @@ class Reproduction:
         """Return every table with ours beside the paper's, as far as its runs are done."""
         measures = read_measures(results, self.variant.first_round)
         return [
-            (table, compare(self.variant, table.cells, measures, self.seeds, self.overrides))
+            (table, compare_cells(self.variant, table.cells, measures, self.seeds, self.overrides))
             for table in self.tables
         ]
 
@@ -142,7 +142,10 @@ def write_tables(folder: Path, asked: Reproduction, results: Path) -> list[tuple
     earlier = check_tables(folder, asked, [c.cell for _, cells in found for c in cells if c.seeds])
     compared = with_earlier(found, earlier, variant)
     everything = [c for _, cells in compared for c in cells]
-    texts = {f"{variant}.csv": as_csv(everything), f"{variant}-verdict.md": verdict_text(judge(everything), said)}
+    texts = {
+        f"{variant}.csv": as_csv(everything),
+        f"{variant}-verdict.md": verdict_text(verdicts_on(everything), said),
+    }
     for table, cells in compared:
         texts[f"{variant}-{table.stem}.md"] = render(table, cells, "markdown", said)
         texts[f"{variant}-{table.stem}.tex"] = render(table, cells, "latex", said)
@@ -196,7 +199,7 @@ def _curves_csv(curves: Sequence[Curve]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def show(compared: Sequence[tuple[TableSpec, list[Compared]]], variant: str, format_: str) -> None:
+def print_compared(compared: Sequence[tuple[TableSpec, list[Compared]]], variant: str, format_: str) -> None:
     """Print every table, and how much of it agrees with the published values; `variant` names the runs in words."""
     if format_ == "csv":
         print(as_csv([c for _, cells in compared for c in cells]), end="")
@@ -204,10 +207,10 @@ def show(compared: Sequence[tuple[TableSpec, list[Compared]]], variant: str, for
     for table, cells in compared:
         print(render(table, cells, format_, variant))
     if format_ == "markdown":
-        print(verdict_text(judge([c for _, cells in compared for c in cells]), variant))
+        print(verdict_text(verdicts_on([c for _, cells in compared for c in cells]), variant))
 
 
-def show_missing(asked: Reproduction, results: Path) -> None:
+def print_missing(asked: Reproduction, results: Path) -> None:
     """Print the runs that are not done, in the order in which they would be run, and how many there are."""
     done = read_measures(results, asked.variant.first_round)
     every = asked.runs()

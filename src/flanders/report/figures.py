@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
-from flanders.checks import InputError, check_choice
-from flanders.files import writing
+from flanders.checks import check_choice
+from flanders.extras import needing
+from flanders.files import file_name, writing
 from flanders.report.compared_runs import ComparedRuns
 from flanders.report.run_data import read_results
 from flanders.results.spec_keys import SEED, last_part
@@ -36,14 +36,8 @@ def write_figures(results: Path, folder: Path, format: str = "pdf") -> list[Path
         The files written.
     """
     check_choice("write_figures", "format", format, FORMATS)
-    try:
+    with needing("report"):
         from flanders.report import plots
-    except ModuleNotFoundError as error:
-        if not (error.name or "").startswith("matplotlib"):
-            raise
-        raise InputError(
-            "Figures need matplotlib, which is not installed. Install it with: pip install 'flanders-fl[report]'."
-        ) from error
     compared = ComparedRuns(read_results(Path(results)))
     settings = compared.settings() or [[]]
     written: list[Path] = []
@@ -53,21 +47,10 @@ def write_figures(results: Path, folder: Path, format: str = "pdf") -> list[Path
             if len(settings) > 1:
                 place /= _unique(_setting_name(compared, group), written)
             place.mkdir(parents=True, exist_ok=True)
-            for name, figure in plots.draw(compared, group):
+            for name, figure in plots.draw_figures(compared, group):
                 written.append(place / f"{name}.{format}")
                 plots.save(figure, written[-1])
     return written
-
-
-def slug(text: str) -> str:
-    """Return a text as a file name that every file system accepts.
-
-    Examples
-    --------
-    >>> slug("multi-krum · lie 80% · alpha 0.5")
-    'multi-krum-lie-80-alpha-0.5'
-    """
-    return re.sub(r"[^\w.]+", "-", text).strip("-.") or "run"
 
 
 def _setting_name(compared: ComparedRuns, group: list[int]) -> str:
@@ -76,7 +59,7 @@ def _setting_name(compared: ComparedRuns, group: list[int]) -> str:
     for key, value in compared.other_details(group[0]):
         if key != SEED:
             parts.append(str(value) if last_part(key) == "name" else f"{last_part(key)} {value}")
-    return slug("-".join(parts))
+    return file_name("-".join(parts))
 
 
 def _unique(name: str, written: list[Path]) -> str:

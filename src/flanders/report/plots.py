@@ -15,10 +15,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from flanders.arrays import FloatVector
-from flanders.files import check_target
+from flanders.files import check_target, file_name
 from flanders.record import Fate
 from flanders.report.compared_runs import ComparedRuns
-from flanders.report.figures import slug
 from flanders.report.run_data import BoolMatrix, RunData
 
 COLUMN = 3.35
@@ -70,7 +69,7 @@ STYLE: Any = {
 }
 
 
-def draw(compared: ComparedRuns, group: Sequence[int]) -> Iterator[tuple[str, Figure]]:
+def draw_figures(compared: ComparedRuns, group: Sequence[int]) -> Iterator[tuple[str, Figure]]:
     """Draw all figures of one setting, each with its name."""
     defences: dict[str, list[int]] = {}
     for i in group:
@@ -82,7 +81,7 @@ def draw(compared: ComparedRuns, group: Sequence[int]) -> Iterator[tuple[str, Fi
     shown: dict[str, RunData | None] = dict(reversed(judged)) or {"": None}  # the first run of each defence
     yield "accuracy", _figure(2.3, lambda ax: _accuracy(ax, every, free))
     for label, run in shown.items():
-        end = f"-{slug(label)}" if len(shown) > 1 else ""
+        end = f"-{file_name(label)}" if len(shown) > 1 else ""
         height = 1.0 + 2.9 * min(1, max(0.25, min(len(run.clients), TALL) / TALL)) if run else 1.5
         yield f"scores_heatmap{end}", _figure(height, partial(_heatmap, run=run))
         yield f"score_distributions{end}", _figure(2.1, partial(_distributions, run=run))

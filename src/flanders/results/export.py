@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib
 import io
 import json
 import sqlite3
@@ -11,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-from flanders.checks import InputError
+from flanders.extras import needing
 from flanders.files import atomic, check_target, writing
 from flanders.results.columns import CLIENT_COLUMNS, ROUND_COLUMNS, Value
 from flanders.results.schema import reading
@@ -46,13 +45,9 @@ def export_csv(results: Path, folder: Path) -> list[Path]:
 
 def export_parquet(results: Path, folder: Path) -> list[Path]:
     """Write `run.parquet`, `round.parquet` and `client.parquet`. This needs pyarrow."""
-    try:
-        pa, pq = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
-    except ModuleNotFoundError as error:
-        raise InputError(
-            "Parquet files need pyarrow, which is not installed. Install it with: pip install "
-            "'flanders-fl[parquet]', or use --csv."
-        ) from error
+    with needing("parquet"):
+        import pyarrow as pa
+        import pyarrow.parquet as pq
     types = {"string": pa.string(), "int64": pa.int64(), "float64": pa.float64(), "bool": pa.bool_()}
 
     def write(file: BinaryIO, columns: Mapping[str, str], batches: Batches) -> None:

@@ -117,7 +117,7 @@ class Store:
                 "SELECT id, spec, options, status FROM run WHERE status != 'done' ORDER BY position"
             ).fetchall()
         wanted = None if ids is None else set(ids)
-        found = [(read_spec(s, o), status) for id_, s, o, status in rows if wanted is None or id_ in wanted]
+        found = [(read_run_spec(s, o), status) for id_, s, o, status in rows if wanted is None or id_ in wanted]
         return [(spec, status) for spec, status in found if not spec.live]
 
     def claim(self, ids: Sequence[str], threads: int = 1, *, live: bool = False) -> Claimed | None:
@@ -145,7 +145,7 @@ class Store:
                 found = self._connection.execute(
                     "SELECT coalesce(max(round), 0) FROM checkpoint WHERE run = ?", (id_,)
                 ).fetchone()
-                claimed = read_spec(spec, options)
+                claimed = read_run_spec(spec, options)
                 if claimed.options.threads is None:
                     claimed = RunSpec(claimed.canonical, replace(claimed.options, threads=threads))
                     self._set_options(id_, claimed.options)
@@ -265,7 +265,7 @@ class Store:
         )
 
 
-def read_spec(spec: str, options: str) -> RunSpec:
+def read_run_spec(spec: str, options: str) -> RunSpec:
     """Return the run that a row of the table `run` holds."""
     return RunSpec(json.loads(spec), Options.from_json(options))
 

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import is_dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
-from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
 from flanders.aggregators import Aggregator
 from flanders.arrays import BoolVector, FloatVector, IntVector
-from flanders.checks import InputError
 from flanders.data import Dataset
 from flanders.defense import Defense
 from flanders.filters import Oracle
@@ -22,11 +18,11 @@ from flanders.record import RoundRecord
 from flanders.round import Round
 from flanders.simulation.attacker import Attacker, Received
 from flanders.simulation.clock import Clock
+from flanders.simulation.resuming import restore, state_of
 from flanders.simulation.setting import Setting
+from flanders.simulation.thread_limits import one_blas_thread
 from flanders.simulation.training.trainer import ClientTrainer, exact
 from flanders.simulation.world import World
-
-_libraries: ThreadpoolController | None = None
 
 FORMAT = 2
 """The version of the saved state. A state of another version is refused."""
@@ -96,7 +92,7 @@ class Simulation:
     def step(self) -> RoundRecord:
         """Carry out the next round."""
         world, clock, number = self.world, Clock(self.world.device), self.round_number + 1
-        clients = self._select()
+        clients = world.select_clients()
         turn = self.attacker.begin(number, clients)
         with clock.timing("train"):
             trained = self.trainer.train(
@@ -134,39 +130,11 @@ class Simulation:
 
     def state_dict(self) -> dict[str, object]:
         """Return all that is needed to continue bit for bit, fit for `flanders.state.save_state`."""
-        return {
-            "format": FORMAT,
-            "round": self.round_number,
-            "model": self.model,
-            "buffers": dict(self.buffers),
-            "defense": self.defense.memory,
-            "attacker": self.attacker.state,
-            "selection": self.world.streams["clients"].bit_generator.state,
-        }
+        return state_of(self, FORMAT)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from a state of the same setting; read it with `load_state(path, like=simulation.like)`."""
-        shape = tuple(getattr(state.get("model"), "shape", ()))
-        if state.get("format") != FORMAT or shape != tuple(self.model.shape):
-            raise InputError(
-                f"This state does not fit: it has format {state.get('format')!r} and a model of shape {shape}; "
-                f"format {FORMAT} and {tuple(self.model.shape)} are needed. "
-                "Start the run afresh, or use the setting it was saved with."
-            )
-        device = self.world.device
-        self.round_number = state["round"]
-        self.model = state["model"].to(device)
-        self.buffers = {name: b.to(device) for name, b in state["buffers"].items()}
-        self.defense.memory, self.attacker.state = state["defense"], state["attacker"]
-        self.world.streams["clients"].bit_generator.state = state["selection"]
-
-    def _select(self) -> IntVector:
-        """Return the clients of the round, in rising order."""
-        federation = self.setting.federation
-        if federation.selected == federation.num_clients:
-            return np.arange(federation.num_clients)
-        stream = self.world.streams["clients"]
-        return np.sort(stream.choice(federation.num_clients, federation.selected, replace=False))
+        restore(self, state, FORMAT)
 
     def _tell_the_oracle(self, received: Received) -> None:
         """Tell the filter `Oracle` which clients are malicious. No other filter learns it."""
@@ -223,16 +191,3 @@ def averaged(
         mean = at + (share / share.sum().clamp(min=1e-300)) @ changes
         new[name] = (mean if old.is_floating_point() else mean.round()).to(old.dtype).view(old.shape)
     return new
-
-
-def one_blas_thread() -> AbstractContextManager[object]:
-    """Keep NumPy's linear algebra to one thread.
-
-    PyTorch's idle threads go on spinning for a while; NumPy's would wait for the same cores, which
-    takes tens of times longer than the small products it is asked for.
-    """
-    global _libraries
-    if _libraries is None:
-        _libraries = ThreadpoolController()
-    limited: AbstractContextManager[object] = _libraries.limit(limits=1, user_api="blas")
-    return limited

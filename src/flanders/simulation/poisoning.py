@@ -15,7 +15,7 @@ from torch import Tensor
 
 from flanders.checks import InputError, check_number
 from flanders.registry import Registry
-from flanders.simulation.training.hashing import keys
+from flanders.simulation.hashing import keys
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from flanders.aggregators import Aggregator, FedAvg
 from flanders.attacks import Attack
-from flanders.checks import InputError, check_number, resolve_count
+from flanders.checks import InputError, check_instance, check_number, resolve_count
 from flanders.data import Digits, Dirichlet, Loader, Partition
 from flanders.filters import Filter, Fingerprint
 from flanders.models import Mlp2, ModelSpec
@@ -37,8 +37,8 @@ class Data:
     partition: Partition = field(default_factory=Dirichlet)
 
     def __post_init__(self) -> None:
-        check_kind("Data", "dataset", self.dataset, Loader)
-        check_kind("Data", "partition", self.partition, Partition)
+        check_instance("Data", "dataset", self.dataset, Loader)
+        check_instance("Data", "partition", self.partition, Partition)
 
 
 @dataclass(frozen=True)
@@ -117,8 +117,8 @@ class Threat:
     sybils: bool = False
 
     def __post_init__(self) -> None:
-        check_kind("Threat", "attack", self.attack, Attack, optional=True)
-        check_kind("Threat", "data_poison", self.data_poison, DataPoison, optional=True)
+        check_instance("Threat", "attack", self.attack, Attack, optional=True)
+        check_instance("Threat", "data_poison", self.data_poison, DataPoison, optional=True)
         check_number("Threat", "fraction", self.fraction, 0, 1)
         check_number("Threat", "start", self.start, 1, whole=True)
 
@@ -190,16 +190,16 @@ class Setting:
     run: Options = field(default_factory=Options)
 
     def __post_init__(self) -> None:
-        check_kind("Setting", "data", self.data, Data)
-        check_kind("Setting", "model", self.model, ModelSpec)
-        check_kind("Setting", "training", self.training, Training)
-        check_kind("Setting", "federation", self.federation, Federation)
-        check_kind("Setting", "threat", self.threat, Threat)
-        check_kind("Setting", "server", self.server, Server)
-        check_kind("Setting", "filter", self.filter, Filter)
-        check_kind("Setting", "aggregator", self.aggregator, Aggregator)
-        check_kind("Setting", "fallback", self.fallback, Aggregator, optional=True)
-        check_kind("Setting", "run", self.run, Options)
+        check_instance("Setting", "data", self.data, Data)
+        check_instance("Setting", "model", self.model, ModelSpec)
+        check_instance("Setting", "training", self.training, Training)
+        check_instance("Setting", "federation", self.federation, Federation)
+        check_instance("Setting", "threat", self.threat, Threat)
+        check_instance("Setting", "server", self.server, Server)
+        check_instance("Setting", "filter", self.filter, Filter)
+        check_instance("Setting", "aggregator", self.aggregator, Aggregator)
+        check_instance("Setting", "fallback", self.fallback, Aggregator, optional=True)
+        check_instance("Setting", "run", self.run, Options)
         if self.informed and not hasattr(self.aggregator, "num_malicious"):
             raise InputError(
                 "Setting(informed=True) needs an aggregator with the parameter `num_malicious`. "
@@ -226,11 +226,3 @@ class Setting:
         """Return a fresh random generator for each role."""
         seeds = np.random.SeedSequence(self.federation.seed).spawn(len(ROLES))
         return {role: np.random.default_rng(seed) for role, seed in zip(ROLES, seeds, strict=True)}
-
-
-def check_kind(caller: str, name: str, value: object, kind: type[object], *, optional: bool = False) -> None:
-    """Complain unless `value` is an instance of `kind`, or None where that is allowed."""
-    if isinstance(value, kind) or (optional and value is None):
-        return
-    wanted = f"{kind.__name__}{' or None' if optional else ''}"
-    raise InputError(f"The `{name}` parameter of {caller} must be an instance of {wanted}. Got {value!r} instead.")

@@ -47,7 +47,7 @@ class World:
         self.data = ClientData.of(x, y, rows)
         """The examples of all clients."""
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(draw(self.streams["init"]))
+            torch.manual_seed(self._draw_seed("init"))
             module = setting.model.build(data.input_shape, data.num_classes)
         self.module = module.to(self.device)
         """The model as a PyTorch module, with its initial parameters."""
@@ -57,7 +57,7 @@ class World:
         """The number of values in each parameter tensor, by name."""
         self.server = self._server_examples(x, y, own)
         """The examples that the server holds; None if it has none."""
-        self.training_seed = draw(self.streams["training"])
+        self.training_seed = self._draw_seed("training")
         """The seed from which the seeds of all rounds follow; see `seed_of_round`."""
         poison, scope = setting.threat.data_poison, Scope(data.num_classes, float(data.x_train.max()))
         self.poisoner = None if poison is None else Poisoner(poison, scope)
@@ -65,6 +65,10 @@ class World:
         aimed = None if poison is None else poison.aim(x_test, y_test, scope)
         self.evaluator = Evaluator(self.module, x_test, y_test, aimed)
         """The server's test of the global model."""
+
+    def _draw_seed(self, role: str) -> int:
+        """Draw a seed from the random stream of a role."""
+        return int(self.streams[role].integers(0, 2**63))
 
     def _server_examples(self, x: Tensor, y: Tensor, own: IntVector) -> ServerExamples | None:
         """Return the server's examples; its step takes about as many batches as a typical client's."""
@@ -83,15 +87,17 @@ class World:
         threat, count = self.setting.threat, self.setting.federation.num_clients
         return Attacker(threat, count, self.setting.streams(), layers=self.layers)
 
+    def select_clients(self) -> IntVector:
+        """Return the clients that the server selects for the next round, in rising order."""
+        federation = self.setting.federation
+        if federation.selected == federation.num_clients:
+            return np.arange(federation.num_clients)
+        return np.sort(self.streams["clients"].choice(federation.num_clients, federation.selected, replace=False))
+
     def seed_of_round(self, number: int) -> int:
         """Return the seed of a round's local training."""
         state = np.random.SeedSequence([self.training_seed, number]).generate_state(1, np.uint64)
         return int(state[0] >> 1)
-
-
-def draw(rng: np.random.Generator) -> int:
-    """Draw a seed."""
-    return int(rng.integers(0, 2**63))
 
 
 def find_device(name: str) -> torch.device:

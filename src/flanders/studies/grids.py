@@ -56,7 +56,7 @@ def runs_of(
     changes = [*changes_for(study.name, dataset), f"federation.seed={list(range(seeds))}", *overrides]
     runs: dict[str, Experiment] = {}
     for name in study.specs:
-        tree = read_spec(name)
+        tree = read_study_spec(name)
         if attacks:
             if "attack" not in tree["threat"]:
                 continue
@@ -80,6 +80,6 @@ def changes_for(study: str, dataset: str) -> list[str]:
     return [f"data.dataset={dataset}", *(LARGER if study in FIXED else REAL.get(dataset, ()))]
 
 
-def read_spec(name: str) -> Table:
+def read_study_spec(name: str) -> Table:
     """Return a study's spec, from the package."""
     return tomllib.loads((files("flanders.studies") / "specs" / f"{name}.toml").read_text(encoding="utf-8"))

@@ -31,7 +31,7 @@ from flanders.experiments.engine import Datasets
 from flanders.experiments.experiment import Experiment
 from flanders.files import atomic, writing
 from flanders.studies.information import ESTIMATORS
-from flanders.studies.significance import compare
+from flanders.studies.significance import compare_means
 from flanders.studies.trajectories import Trajectories, follow
 
 PUBLISHED = {"gauss": 5.67e-38, "lie": 8.33e-5, "opt": 6.70e-18, "agr-min-max": 4.20e-12}
@@ -121,7 +121,7 @@ def measured(experiment: Experiment, folder: Path, datasets: Datasets) -> Series
     return series
 
 
-def judge(experiment: Experiment, series: Series) -> list[Finding]:
+def findings_of(experiment: Experiment, series: Series) -> list[Finding]:
     """Return what the series of one run say, one line for each.
 
     Blocks of the bootstrap are neighbouring rounds, or neighbouring parameters: about the square root of as many.
@@ -131,7 +131,7 @@ def judge(experiment: Experiment, series: Series) -> list[Finding]:
     for (of, pooling, estimator), (honest, malicious) in series.items():
         rng, block = np.random.default_rng([seed, 2]), max(1, round(np.sqrt(honest.size)))
         pair = (malicious, honest) if estimator == FORECAST else (honest, malicious)
-        found = compare(*pair, block=block, rng=rng)
+        found = compare_means(*pair, block=block, rng=rng)
         means = float(honest.mean()), float(malicious.mean())
         comparable = of == "models" and pooling == "parameters" and estimator != FORECAST
         theirs = PUBLISHED.get(attack.removesuffix("-reference")) if comparable else None

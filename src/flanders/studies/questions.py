@@ -23,7 +23,7 @@ class GridStudy:
 
     def point(self, spec: Mapping[str, object]) -> str:
         """Return the values of a run along the axes, in words."""
-        return ", ".join(word for axis in self.axes if (word := describe(axis, _at(spec, axis))))
+        return ", ".join(word for axis in self.axes if (word := value_in_words(axis, _at(spec, axis))))
 
 
 def _study(name: str, question: str, axes: str, label: str, specs: str = "") -> GridStudy:
@@ -75,13 +75,15 @@ def find(name: str) -> GridStudy:
     return QUESTIONS[name]
 
 
-def describe(axis: str, value: object) -> str:
+def value_in_words(axis: str, value: object) -> str:
     """Return one value of an axis in words.
 
     Examples
     --------
-    >>> describe("filter.look.size", None), describe("threat.rotating", False), describe("filter.distance", 0.5)
-    ('all', 'fixed', '0.5')
+    >>> value_in_words("filter.look.size", None), value_in_words("threat.rotating", False)
+    ('all', 'fixed')
+    >>> value_in_words("filter.distance", 0.5)
+    '0.5'
     """
     words: dict[str, dict[object, str]] = {
         "filter.look.size": {None: "all"},

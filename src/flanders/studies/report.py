@@ -19,7 +19,7 @@ from flanders.report.plots import save
 from flanders.report.text import print_table
 from flanders.studies.grids import runs_of
 from flanders.studies.plots import along_axis, densities
-from flanders.studies.predictability import Finding, Series, attack_of, judge, measured, summarise
+from flanders.studies.predictability import Finding, Series, attack_of, findings_of, measured, summarise
 from flanders.studies.questions import PREDICTABILITY, find
 from flanders.studies.rows import Row, tabulate
 
@@ -121,6 +121,6 @@ def _follow_clients(
         series = measured(run.carried_out(replace(run.options, **changes)), folder, datasets)
         attack, seed = attack_of(run), run.setting.federation.seed
         print(f"[{place}/{len(runs)}] {attack}, seed {seed}", file=sys.stderr, flush=True)
-        findings += judge(run, series)
+        findings += findings_of(run, series)
         first.setdefault(attack, series)
     return findings, first

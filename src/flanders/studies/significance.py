@@ -25,7 +25,7 @@ class Comparison:
     """The bootstrap's 95% interval of the difference."""
 
 
-def compare(
+def compare_means(
     first: FloatVector, second: FloatVector, *, block: int, rng: np.random.Generator, resamples: int = 9999
 ) -> Comparison:
     """Compare the means of two series of equal length whose neighbours may be alike.
@@ -38,10 +38,11 @@ def compare(
     ----------
     Künsch, "The jackknife and the bootstrap for general stationary observations", Annals of Statistics 1989.
     """
-    check_number("compare", "block", block, 1, whole=True)
+    check_number("compare_means", "block", block, 1, whole=True)
     if first.shape != second.shape or first.ndim != 1 or first.size < 2:
         raise InputError(
-            f"compare needs two series of one length, at least 2. Got shapes {first.shape} and {second.shape}."
+            f"compare_means needs two series of one length, at least 2. Got shapes {first.shape} and "
+            f"{second.shape}."
         )
     apart = first - second
     observed = float(apart.mean())

@@ -11,11 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord
 from torch import Tensor
 
-from flanders.arrays import IntVector
 from flanders.checks import InputError
 from flanders.data import Dataset
 from flanders.defense import Defense
@@ -30,7 +28,8 @@ from flanders.flower.strategy import FilteredStrategy
 from flanders.record import RoundRecord
 from flanders.simulation import ClientTrainer, Received, Setting, World
 from flanders.simulation.clock import Clock
-from flanders.simulation.federation import one_blas_thread
+from flanders.simulation.resuming import restore, state_of
+from flanders.simulation.thread_limits import one_blas_thread
 from flanders.simulation.training.trainer import exact
 
 FORMAT = "flower-1"
@@ -91,6 +90,11 @@ class FlowerSimulation:
         return strategy
 
     @property
+    def defense(self) -> Defense:
+        """The filter of the strategy, with what it remembers."""
+        return self.strategy.defense
+
+    @property
     def like(self) -> Tensor:
         """An array of the kind and on the device of this simulation, as `load_state` asks for."""
         return self.model
@@ -113,13 +117,13 @@ class FlowerSimulation:
         if self._trainer is None:
             raise InputError("The rounds of a FlowerSimulation are carried out by `run()`, which starts its nodes.")
         world, clock, number = self.world, Clock(self.world.device), self.round_number + 1
-        clients = self._select()
+        clients = world.select_clients()
         turn = self.attacker.begin(number, clients)
         with clock.timing("train"):
             seed = world.seed_of_round(number)
             trained = self._trainer.train(self.model, self.buffers, clients, seed, poisoned=turn.malicious)
         with clock.timing("attack"), one_blas_thread():
-            received = self.attacker.poison(turn, trained.updates, self.model, self.strategy.defense)
+            received = self.attacker.poison(turn, trained.updates, self.model, self.defense)
         self._tell_the_truth(received)
         grid = ReceivedGrid(received, trained.buffers, world.data.sizes[clients], world.layout)
         with one_blas_thread():
@@ -129,21 +133,13 @@ class FlowerSimulation:
             accuracy, loss, attack_success = world.evaluator.evaluate(self.model, self.buffers)
         return self._record(received, accuracy, loss, attack_success, clock.seconds)
 
-    def _select(self) -> IntVector:
-        """Return the clients of the round, in rising order."""
-        federation = self.setting.federation
-        if federation.selected == federation.num_clients:
-            return np.arange(federation.num_clients)
-        stream = self.world.streams["clients"]
-        return np.sort(stream.choice(federation.num_clients, federation.selected, replace=False))
-
     def _tell_the_truth(self, received: Received) -> None:
         """Tell `Oracle` and an informed aggregator which clients are malicious. Nothing else learns it."""
         for strategy in (self._aggregation, self._fallback):
             if strategy is not None:
                 strategy.received = received
         if isinstance(self.setting.filter, Oracle):
-            self.strategy.defense.filter = Oracle(tuple(received.clients[received.malicious].tolist()))
+            self.defense.filter = Oracle(tuple(received.clients[received.malicious].tolist()))
 
     def _protect(self, number: int, grid: ReceivedGrid) -> None:
         """Let the strategy filter and aggregate what the clients send."""
@@ -172,30 +168,10 @@ class FlowerSimulation:
         seconds = {**told.seconds, **seconds}
         return RoundRecord(told.number, clients, told.note, accuracy, loss, attack_success, seconds)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         """Return all that is needed to continue bit for bit, fit for `flanders.state.save_state`."""
-        return {
-            "format": FORMAT,
-            "round": self.round_number,
-            "model": self.model,
-            "buffers": dict(self.buffers),
-            "defense": self.strategy.defense.memory,
-            "attacker": self.attacker.state,
-            "selection": self.world.streams["clients"].bit_generator.state,
-        }
+        return state_of(self, FORMAT)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from a state of the same setting; read it with `load_state(path, like=simulation.like)`."""
-        shape = tuple(getattr(state.get("model"), "shape", ()))
-        if state.get("format") != FORMAT or shape != tuple(self.model.shape):
-            raise InputError(
-                f"This state does not fit: it has format {state.get('format')!r} and a model of shape {shape}; "
-                f"format {FORMAT!r} and {tuple(self.model.shape)} are needed. "
-                "Start the run afresh, or use the setting it was saved with."
-            )
-        device = self.world.device
-        self.round_number = state["round"]
-        self.model = state["model"].to(device)
-        self.buffers = {name: b.to(device) for name, b in state["buffers"].items()}
-        self.strategy.defense.memory, self.attacker.state = state["defense"], state["attacker"]
-        self.world.streams["clients"].bit_generator.state = state["selection"]
+        restore(self, state, FORMAT)

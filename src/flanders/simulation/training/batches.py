@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from flanders.arrays import IntVector
-from flanders.simulation.training.hashing import keys, mix64
+from flanders.simulation.hashing import keys, mix64
 
 SHUFFLE, DROPOUT = 1, 2
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from flanders.simulation.training.hashing import mix32
+from flanders.simulation.hashing import mix32
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from peers import flower
+
+flower("serverapp.strategy")
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "flower.py"
 WHOLE, SKETCHED = "Flanders(keep=0.8, look=Sample(500))", "Flanders(keep=0.8), sketch=4096"
 pytestmark = pytest.mark.skipif(

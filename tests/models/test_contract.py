@@ -9,7 +9,8 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
 from flanders.checks import InputError
-from flanders.models import MODELS, BatchNorm2d, Layout, Mlp4, last_layer, tensor_sizes
+from flanders.models import MODELS, BatchNorm2d, Layout, Mlp4, tensor_sizes
+from flanders.round import last_layer_of
 
 SHAPES = {"cnn6": (3, 16, 16), "mobilenet": (3, 17, 17)}
 every_model = pytest.mark.parametrize("name", list(MODELS))
@@ -158,7 +159,7 @@ def test_without_pytorch_the_package_names_the_extra():
     code = "import sys; sys.modules['torch'] = None; import flanders.data; import flanders.models"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "InputError" in done.stderr
-    assert 'pip install "flanders-fl[sim]"' in done.stderr
+    assert "pip install 'flanders-fl[sim]'" in done.stderr
 
 
 def test_data_needs_no_pytorch():
@@ -170,7 +171,7 @@ def test_data_needs_no_pytorch():
 def test_the_last_layer_gives_the_logits(name):
     module = build(name)
     vector = Layout.of(module).flatten(module)
-    where = last_layer(module)
+    where = last_layer_of(tensor_sizes(module))
     linear = [layer for layer in module.modules() if isinstance(layer, torch.nn.Linear)][-1]
     assert torch.equal(vector[where], torch.cat([linear.weight.flatten(), linear.bias]).detach())
     assert where.stop == vector.numel()

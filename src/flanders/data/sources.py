@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import importlib
 import os
 import zlib
 from collections.abc import Mapping, Sequence
@@ -112,11 +111,11 @@ def download(source: Source, data_dir: Path | str | None = None) -> tuple[Labell
         "The dataset 'digits' needs neither."
     )
     try:
-        flwr_datasets = importlib.import_module("flwr_datasets")
+        from flwr_datasets import FederatedDataset
     except ModuleNotFoundError as error:
         raise InputError(f"{missing}. {ways}") from error
     try:
-        hub = flwr_datasets.FederatedDataset(dataset=source.hub, partitioners={}, shuffle=False)
+        hub = FederatedDataset(dataset=source.hub, partitioners={}, shuffle=False)
         train, test = (hub.load_split(split) for split in ("train", "test"))
         return from_hub(train, source.columns), from_hub(test, source.columns)
     except Exception as error:  # offline shows as any of a dozen kinds of error

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCRIPT = Path(__file__).parent.parent / "benchmarks" / "ablation.py"
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "ablation.py"
 
 
 def test_without_a_question_what_only_it_finds_passes():

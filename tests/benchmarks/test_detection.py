@@ -20,7 +20,7 @@ from flanders.models import Layout
 from flanders.results.confusion import Confusion
 from flanders.results.run import Options
 
-SCRIPT = Path(__file__).parent.parent / "benchmarks" / "detection.py"
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "detection.py"
 COLUMNS = (
     "dataset,partition,attack,ratio,rotation,filter,seed,split,precision,recall,f1,fpr,accuracy,"
     "oracle_accuracy,plain_accuracy"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parent.parent / "benchmarks" / "core.py"
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "core.py"
 
 
 def run(*arguments: str) -> str:

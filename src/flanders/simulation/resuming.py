@@ -1,0 +1,57 @@
+"""The state of a simulation: all that it needs to continue bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from flanders.checks import InputError
+from flanders.defense import Defense
+from flanders.simulation.attacker import Attacker
+from flanders.simulation.world import World
+
+
+class Resumable(Protocol):
+    """A simulation between two rounds."""
+
+    world: World
+    attacker: Attacker
+    model: Tensor
+    buffers: dict[str, Tensor]
+    round_number: int
+
+    @property
+    def defense(self) -> Defense:
+        """The filter and the aggregator, with what they remember."""
+
+
+def state_of(simulation: Resumable, version: int | str) -> dict[str, object]:
+    """Return all that is needed to continue, fit for `flanders.state.save_state`."""
+    return {
+        "format": version,
+        "round": simulation.round_number,
+        "model": simulation.model,
+        "buffers": dict(simulation.buffers),
+        "defense": simulation.defense.memory,
+        "attacker": simulation.attacker.state,
+        "selection": simulation.world.streams["clients"].bit_generator.state,
+    }
+
+
+def restore(simulation: Resumable, state: Mapping[str, Any], version: int | str) -> None:
+    """Bring a simulation to a state that `state_of` returned, for the same setting and version."""
+    shape, needed = tuple(getattr(state.get("model"), "shape", ())), tuple(simulation.model.shape)
+    if state.get("format") != version or shape != needed:
+        raise InputError(
+            f"This state does not fit: it has format {state.get('format')!r} and a model of shape {shape}; "
+            f"format {version!r} and {needed} are needed. "
+            "Start the run afresh, or use the setting it was saved with."
+        )
+    device = simulation.world.device
+    simulation.round_number = state["round"]
+    simulation.model = state["model"].to(device)
+    simulation.buffers = {name: b.to(device) for name, b in state["buffers"].items()}
+    simulation.defense.memory, simulation.attacker.state = state["defense"], state["attacker"]
+    simulation.world.streams["clients"].bit_generator.state = state["selection"]

@@ -1,0 +1,42 @@
+"""How many threads PyTorch and NumPy compute with."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+
+import torch
+from threadpoolctl import ThreadpoolController, threadpool_limits
+
+_libraries: ThreadpoolController | None = None
+
+
+def num_threads() -> int:
+    """Return the number of threads that this process computes with by default."""
+    return int(torch.get_num_threads())
+
+
+@contextlib.contextmanager
+def computing_with(threads: int) -> Iterator[None]:
+    """Compute with this number of threads inside the block, in PyTorch and in NumPy's linear algebra."""
+    before = num_threads()
+    with threadpool_limits(limits=threads):
+        torch.set_num_threads(threads)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
+
+
+def one_blas_thread() -> AbstractContextManager[object]:
+    """Keep NumPy's linear algebra to one thread.
+
+    PyTorch's idle threads go on spinning for a while; NumPy's would wait for the same cores, which
+    takes tens of times longer than the small products it is asked for.
+    """
+    global _libraries
+    if _libraries is None:
+        _libraries = ThreadpoolController()
+    limited: AbstractContextManager[object] = _libraries.limit(limits=1, user_api="blas")
+    return limited
