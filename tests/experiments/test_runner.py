@@ -187,14 +187,14 @@ def test_ctrl_c_saves_the_round_and_says_how_to_go_on(uninterrupted, spec, resul
     code, _, err = finish(process)
     err = said + err
     assert code == 130
-    assert f"To go on: flanders resume {results}" in err
+    assert f"To continue: flanders resume {results}" in err
     assert "Traceback" not in err
     assert {s.status for s in read_summaries(results)} <= {"pending", "done"}
     begun = any(s.status == "pending" and s.rounds for s in read_summaries(results))
     assert begun or jobs > 1  # jobs are told a little later, and may have ended their runs by then
     code, _, err = finish(command("resume", results))
     assert code == 0
-    assert ("goes on after round" in err) == begun
+    assert ("continues after round" in err) == begun
     assert decisions(results) == uninterrupted
 
 

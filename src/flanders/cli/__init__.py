@@ -19,7 +19,9 @@ __all__ = ["main"]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    logging.basicConfig(format="%(message)s", level=logging.ERROR)  # warnings of a round are in the results
+    logging.basicConfig(
+        format="%(message)s", level=logging.ERROR
+    )  # the results file has the warnings of each round
     try:
         options = make_parser().parse_args(arguments)
         command: Command = options.command
