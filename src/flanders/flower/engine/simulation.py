@@ -136,7 +136,7 @@ class FlowerSimulation:
         return np.sort(stream.choice(federation.num_clients, federation.selected, replace=False))
 
     def _tell_the_truth(self, received: Received) -> None:
-        """Tell `Oracle` and an informed aggregator which clients are malicious. Nothing else learns it."""
+        """Tell `Oracle` and an informed aggregator which clients are malicious. No other part learns it."""
         for strategy in (self._aggregation, self._fallback):
             if strategy is not None:
                 strategy.received = received
@@ -144,7 +144,7 @@ class FlowerSimulation:
             self.strategy.defense.filter = Oracle(tuple(received.clients[received.malicious].tolist()))
 
     def _protect(self, number: int, grid: ReceivedGrid) -> None:
-        """Let the strategy filter and aggregate what the clients send."""
+        """Let the strategy filter and aggregate the replies of the clients."""
         layout, device = self.world.layout, self.world.device
         tensors = {**layout.unflatten(self.model), **self.buffers}
         before = ArrayRecord({name: tensor.cpu() for name, tensor in tensors.items()})
@@ -158,20 +158,20 @@ class FlowerSimulation:
     def _record(
         self, received: Received, accuracy: float, loss: float, attack_success: float, seconds: Mapping[str, float]
     ) -> RoundRecord:
-        """Return the strategy's record of the round with what only a simulation knows."""
-        told = self.strategy.last_round
-        if told is None:
+        """Return the strategy's record of the round, with the values that only a simulation knows added."""
+        decided = self.strategy.last_round
+        if decided is None:
             raise RuntimeError("FilteredStrategy kept no record of the round")
-        by_client = {record.client: record for record in told.clients}
+        by_client = {record.client: record for record in decided.clients}
         clients = tuple(
             replace(by_client[client], malicious=malicious)
             for client, malicious in zip(received.clients.tolist(), received.malicious.tolist(), strict=True)
         )
-        seconds = {**told.seconds, **seconds}
-        return RoundRecord(told.number, clients, told.note, accuracy, loss, attack_success, seconds)
+        seconds = {**decided.seconds, **seconds}
+        return RoundRecord(decided.number, clients, decided.note, accuracy, loss, attack_success, seconds)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that is needed to continue bit for bit, fit for `flanders.state.save_state`."""
+        """Return everything that is needed to continue bit for bit. `flanders.state.save_state` can save it."""
         return {
             "format": FORMAT,
             "round": self.round_number,
@@ -183,7 +183,7 @@ class FlowerSimulation:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state of the same setting; read it with `load_state(path, like=simulation.like)`."""
+        """Continue from a state of the same setting. Read it with `load_state(path, like=simulation.like)`."""
         shape = tuple(getattr(state.get("model"), "shape", ()))
         if state.get("format") != FORMAT or shape != tuple(self.model.shape):
             raise InputError(
