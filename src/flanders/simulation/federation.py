@@ -133,7 +133,7 @@ class Simulation:
         return RoundRecord(number, told, note, accuracy, loss, attack_success, clock.seconds)
 
     def state_dict(self) -> dict[str, object]:
-        """Return all that is needed to continue bit for bit, fit for `flanders.state.save_state`."""
+        """Return everything that is needed to continue bit for bit. `flanders.state.save_state` can save it."""
         return {
             "format": FORMAT,
             "round": self.round_number,
@@ -145,7 +145,7 @@ class Simulation:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state of the same setting; read it with `load_state(path, like=simulation.like)`."""
+        """Continue from a state of the same setting. Read it with `load_state(path, like=simulation.like)`."""
         shape = tuple(getattr(state.get("model"), "shape", ()))
         if state.get("format") != FORMAT or shape != tuple(self.model.shape):
             raise InputError(
@@ -181,10 +181,10 @@ class Aggregation:
         self._defense, self._round, self._clock = simulation.defense, round_, clock
         self._model = simulation.model
         self.notes: list[str] = []
-        """What was out of the ordinary, in words."""
+        """Anything unusual that happened, in words."""
 
     def by(self, aggregator: Aggregator, truth: BoolVector | None = None) -> Callable[[IntVector], Tensor]:
-        """Return how an aggregator aggregates rows; with `truth` it is told how many of them are malicious."""
+        """Return a function that aggregates rows. With `truth`, the aggregator learns how many are malicious."""
 
         def aggregate(rows: IntVector) -> Tensor:
             chosen = aggregator if truth is None else informed(aggregator, int(truth[rows].sum()))
@@ -207,9 +207,9 @@ def informed(aggregator: Aggregator, num_malicious: int) -> Aggregator:
 def averaged(
     before: Mapping[str, Tensor], after: Mapping[str, Tensor], kept: IntVector, weights: FloatVector
 ) -> dict[str, Tensor]:
-    """Return the weighted average of the kept clients' buffers; what is not finite does not count.
+    """Return the weighted average of the kept clients' buffers. Buffers that are not finite are left out.
 
-    It is taken of the changes since `before`, so that what no client changed stays as it is, bit for bit.
+    The changes since `before` are averaged, so that numbers that no client changed stay the same, bit for bit.
     """
     if kept.size == 0:
         return dict(before)
@@ -226,10 +226,10 @@ def averaged(
 
 
 def one_blas_thread() -> AbstractContextManager[object]:
-    """Keep NumPy's linear algebra to one thread.
+    """Limit NumPy's linear algebra to one thread inside the block.
 
-    PyTorch's idle threads go on spinning for a while; NumPy's would wait for the same cores, which
-    takes tens of times longer than the small products it is asked for.
+    PyTorch's idle threads keep their cores busy for a while. NumPy's threads would wait for these cores, tens of
+    times longer than the small products take.
     """
     global _libraries
     if _libraries is None:
