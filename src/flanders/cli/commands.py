@@ -74,16 +74,15 @@ def reproduce(options: argparse.Namespace) -> int:
     compared = asked.compare(options.out)
     reproduction.show(compared, asked.words, options.format)
     if options.tables:
-        compared = reproduction.write_tables(
-            options.tables, asked, options.out
-        )  # the folder may hold cells of earlier runs
+        # The tables also have the cells that the folder already had.
+        compared = reproduction.write_tables(options.tables, asked, options.out)
     if options.figures:
         write_paper_figures(asked, options.out, compared, options.figures)
     return code
 
 
 def study(options: argparse.Namespace) -> int:
-    """Answer a question about the filter of the FLANDERS paper, with a table and a figure."""
+    """Answer a question that the FLANDERS paper leaves open, with a table and a figure."""
     with needing("studies"):
         from flanders.studies.report import conduct
 

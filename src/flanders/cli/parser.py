@@ -74,7 +74,7 @@ def make_parser() -> Parser:
             add(
                 "study",
                 commands.study,
-                "Answer a question about the filter of the FLANDERS paper, with a table and a figure.",
+                "Answer a question that the FLANDERS paper leaves open, with a table and a figure.",
             )
         ),
     ]
@@ -144,7 +144,7 @@ def _reproduce(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         "--variant",
         choices=VARIANTS,
         default=VARIANTS[0],
-        help="settings of the published code (reference) or of the paper's text (default: %(default)s)",
+        help="settings of the published code (reference) or of the text (textbook) (default: %(default)s)",
     )
     parser.add_argument("--dataset", metavar="NAMES", help="only these datasets, e.g. mnist,fashion-mnist")
     parser.add_argument(

@@ -135,6 +135,10 @@ def _sum_up(path: Path, ids: Sequence[str], stop: Interrupt, died: int) -> int:
         refused = sum(str(s.error).startswith(f"{REFUSED}: ") for s in failed)
         again = f" To try {'the others' if refused else 'them'} again: flanders resume {path}"
         again = again if refused < len(failed) else ""
-        change = f" {refused} cannot start: correct their specs, or the files that these name." if refused else ""
+        change = (
+            f" {refused} failed because of their specs: correct these, or the files that they name."
+            if refused
+            else ""
+        )
         print(f"{len(failed)} of {len(found)} runs failed.{change}{again}", file=sys.stderr)
     return 1 if failed or died else 0
