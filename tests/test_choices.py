@@ -54,7 +54,7 @@ def test_an_attack_of_another_package_is_listed_and_runs_from_a_spec(install, tm
 @pytest.mark.parametrize(
     ("names", "problem"),
     [
-        ({"lie": "my_attacks:Boost"}, "'lie' is one of flanders' own attacks"),
+        ({"lie": "my_attacks:Boost"}, "'lie' is already one of flanders' own attacks"),
         ({"boost": "my_attacks:Bost"}, "'boost', installed as my_attacks:Bost, cannot be loaded"),
         ({"boost": "my_attack:Boost"}, "'boost', installed as my_attack:Boost, cannot be loaded: No module"),
         ({"boost": "my_attacks:number"}, "must be a dataclass"),

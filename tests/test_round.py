@@ -92,8 +92,8 @@ def test_ids_that_do_not_tell_the_clients_apart_are_an_error(clients, says) -> N
 @pytest.mark.parametrize(
     ("weights", "says"),
     [
-        ([1, 2], "`weights` must be 3 numbers, one a client, got 2"),
-        (5, "`weights` must be 3 numbers, one a client, got 5"),
+        ([1, 2], "`weights` must be 3 numbers, one per client, got 2"),
+        (5, "`weights` must be 3 numbers, one per client, got 5"),
         ("abc", "`weights` must be 3 numbers"),
         ([[1, 2], [3, 4], [5, 6]], "`weights` must be 3 numbers"),
         (np.ones((3, 2)), "`weights` must be 3 numbers"),

@@ -1,4 +1,7 @@
-"""Arrays of any library that follows the array API standard, and how they get to the host and back."""
+"""Arrays of any library that follows the array API standard, and copies between them and NumPy.
+
+The host is the main memory, where NumPy works. A device, such as a GPU, has memory of its own.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ BoolVector = NDArray[np.bool_]
 
 
 def to_numpy(array: Array) -> NDArray[Any]:
-    """Copy a small array of any library to the host."""
+    """Return an array of any library as a NumPy array. From a device it is copied, so use it for small arrays."""
     if array_api_compat.is_torch_array(array):
         return np.asarray(array.detach().cpu().numpy())
     if array_api_compat.is_cupy_array(array):
@@ -30,19 +33,19 @@ def to_numpy(array: Array) -> NDArray[Any]:
 
 
 def without_graph(array: Array) -> Array:
-    """Return a tensor without its gradient and its history; any other array is returned as it is."""
+    """Return a tensor detached from its gradient graph. Any other array is returned as it is."""
     return array.detach() if getattr(array, "requires_grad", False) else array
 
 
 def is_on_host(array: Array) -> bool:
-    """Tell whether the numbers lie in main memory, where NumPy can read them."""
+    """Tell whether an array is in main memory."""
     if array_api_compat.is_torch_array(array):
         return bool(array.device.type == "cpu")
     return bool(array_api_compat.is_numpy_array(array))
 
 
 def on_host(array: Array) -> Array:
-    """View a CPU tensor as a NumPy array without copying; anything else is returned as it is.
+    """Return a CPU tensor as a NumPy array that shares its memory. Any other array is returned as it is.
 
     NumPy sorts and reduces blocks several times faster than PyTorch does on a CPU.
     """
@@ -52,7 +55,7 @@ def on_host(array: Array) -> Array:
 
 
 def like(values: object, array: Array, dtype: object = None) -> Array:
-    """Return host values as an array like `array`: its library, its device, its dtype unless one is given."""
+    """Return NumPy values as an array of the same library and device as `array`, and of its dtype by default."""
     xp = array_api_compat.array_namespace(array)
     return xp.asarray(values, dtype=array.dtype if dtype is None else dtype, device=array_api_compat.device(array))
 
@@ -65,8 +68,8 @@ def copied(array: Array) -> Array:
 def normals_like(array: Array, rng: np.random.Generator) -> Array:
     """Draw independent standard normal numbers of the shape, dtype, library and device of `array`.
 
-    On a GPU PyTorch draws them from a seed that `rng` gives. They differ from those on a CPU, and come a hundred
-    times faster.
+    On a GPU, PyTorch draws them, from a seed that `rng` gives. That is a hundred times faster, but the numbers
+    differ from those on a CPU.
     """
     xp = array_api_compat.array_namespace(array)
     if array_api_compat.is_torch_array(array) and not is_on_host(array):
@@ -77,18 +80,18 @@ def normals_like(array: Array, rng: np.random.Generator) -> Array:
 
 
 def index_like(index: object, array: Array) -> Array:
-    """Put row or column numbers where `array` is, as the integers its library indexes by."""
+    """Return row or column numbers as an index into `array`: on its device, in the type its library needs."""
     xp = array_api_compat.array_namespace(array)
     return like(index, array, xp.__array_namespace_info__().default_dtypes()["indexing"])
 
 
 def widest(xp: ModuleType) -> object:
-    """Return float64, or float32 on the libraries that have no float64 (JAX unless x64 is enabled)."""
+    """Return float64, or float32 if the library has no float64 (JAX, unless x64 is enabled)."""
     real = xp.__array_namespace_info__().dtypes(kind="real floating")
     return real.get("float64", xp.float32)
 
 
 def rounding_of(array: Array) -> float:
-    """Return the rounding error of 1 in the float in which sums over such an array are accumulated."""
+    """Return the machine epsilon of the float type in which sums over such an array are accumulated."""
     xp = array_api_compat.array_namespace(array)
     return float(xp.finfo(widest(xp)).eps)

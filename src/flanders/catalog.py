@@ -1,6 +1,6 @@
 """The names of attacks, filters, aggregators, pre-aggregators and looks.
 
-A new one is one file and one line here.
+To add one, write a file for it and enter it in a table here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Checks of what users pass. The errors say what was asked, what was found and what to do."""
+"""Checks of the values that users pass. The errors say what was asked, what was found and what to do."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy as np
 
 
 class InputError(ValueError):
-    """What the caller passed cannot be used. The message says what was asked, what was found and what to do."""
+    """A value from the caller cannot be used. The message says what was asked, what was found and what to do."""
 
 
 def check_number(
     caller: str, name: str, value: Any, low: float, high: float = math.inf, *, whole: bool = False
 ) -> None:
-    """Complain unless `value` is a finite (whole) number in [low, high]."""
+    """Complain unless `value` is a finite number from `low` to `high`. With `whole`, it must be an integer."""
     kinds = int | np.integer if whole else int | np.integer | float | np.floating
     right_type = isinstance(value, kinds) and not isinstance(value, bool)
     if not right_type or not low <= value <= high or value == math.inf:
@@ -56,7 +56,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def resolve_count(value: float, m: int) -> int:
-    """Return a number of clients as it is, and a fraction of the `m` clients as `ceil(fraction * m)`."""
+    """Return a number of clients. An int is that number; a float is a fraction of `m` clients, rounded up."""
     if isinstance(value, int | np.integer):
         return int(value)
-    return math.ceil(round(value * m, 9))  # the rounding keeps 0.28 * 25 at 7
+    return math.ceil(round(value * m, 9))  # as a float, 0.28 * 25 is a little more than 7

@@ -55,7 +55,9 @@ def registry(kind: str) -> AnyRegistry:
     if not (own := installed(kind)):
         return found
     if twice := [name for name in own if name in found]:
-        raise InputError(f"{twice[0]!r} is one of flanders' own {kind}. Give the installed one another name.")
+        raise InputError(
+            f"{twice[0]!r} is already one of flanders' own {kind}. Rename the entry of the other package."
+        )
     return Registry(found.kind, {**found, **own})
 
 

@@ -1,4 +1,4 @@
-"""The function that protects one round, and the object that every front of the package holds."""
+"""The function `defend` protects one round. The class `Defense` protects one round after the other."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class Outcome:
     clients: tuple[ClientRecord, ...]
     """What happened to the client of each row."""
     scores: Scores | None
-    """What the filter said of the clients whose rows were usable; None if it could not judge them yet."""
+    """The filter's scores of the clients whose rows were usable; None if it could not judge them yet."""
     state: Any
     """The filter's memory for the next round."""
     note: str = ""
-    """What was out of the ordinary, in words."""
+    """Anything unusual that happened, in words."""
 
     @property
     def dropped(self) -> tuple[ClientId, ...]:
@@ -94,7 +94,7 @@ def defend(
 
 
 def checked_scores(filter: Filter[Any], scores: object, seen: Round) -> Scores | None:
-    """Return what a filter has scored, or say that it is not a score for each client."""
+    """Return the scores of a filter. Complain unless there is one for each client."""
     if scores is None:
         return None
     name, m = type(filter).__name__, len(seen.clients)
@@ -109,7 +109,7 @@ def checked_scores(filter: Filter[Any], scores: object, seen: Round) -> Scores |
 
 
 def checked_rows(filter: Filter[Any], rows: object, m: int) -> IntVector:
-    """Return the rows that a filter keeps, or say that they are none of the round's."""
+    """Return the rows that a filter keeps. Complain unless they are rows of the round."""
     kept = np.asarray(rows)
     whole = kept.ndim == 1 and (kept.size == 0 or kept.dtype.kind in "iu")
     if not whole or np.any(kept < 0) or np.any(kept >= m) or np.any(np.diff(kept) <= 0):
@@ -165,16 +165,16 @@ def _records(
 @saveable
 @dataclass(frozen=True, eq=False)
 class DefenseState:
-    """All that a `Defense` remembers."""
+    """Everything that a `Defense` remembers."""
 
     filter: str
-    """The filter that made the memory, with its parameters. Another filter cannot go on from it."""
+    """The filter that made the memory, with its parameters. Another filter cannot use it."""
     memory: object
     """The filter's own memory."""
     model: Array
     """The last global model."""
     generator: dict[str, object]
-    """Where the aggregator's random numbers stand."""
+    """The state of the aggregator's random generator."""
 
 
 class Defense:
@@ -265,7 +265,7 @@ class Defense:
         return outcome
 
     def aggregate(self, aggregator: Aggregator, round_: Round, rows: IntVector) -> Array:
-        """Return what an aggregator makes of these rows of a round, with this object's random numbers."""
+        """Return the model that an aggregator makes of these rows, with this object's random generator."""
         return aggregator.aggregate(round_.take(rows), self._rng)
 
     def _by(self, aggregator: Aggregator, round_: Round) -> Aggregate:
@@ -273,7 +273,7 @@ class Defense:
 
     @property
     def memory(self) -> DefenseState:
-        """All that is remembered: the filter's memory, the last model, the generator. It can be saved."""
+        """Everything that is remembered: the filter's memory, the last model, the generator. It can be saved."""
         position = dict(self._rng.bit_generator.state)
         return DefenseState(self._name, self.state, self._model, position)
 
@@ -288,11 +288,11 @@ class Defense:
         self.state, self._model = found.memory, found.model
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write all that is remembered to a file."""
+        """Write everything that is remembered to a file."""
         save_state(path, self.memory)
 
     def load(self, path: str | os.PathLike[str], like: Array = None) -> None:
-        """Go on where the defense that wrote the file was; see `load_state` for `like`."""
+        """Continue from the memory in a file that `save` wrote; see `load_state` for `like`."""
         found = load_state(path, like)
         if not isinstance(found, DefenseState):
             raise InputError(

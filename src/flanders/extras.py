@@ -1,4 +1,4 @@
-"""Optional packages: what an extra of this package brings, and what to say where it is missing."""
+"""Optional packages, and the error if one is not installed. An extra of this package installs some of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flanders.checks import InputError
 
 @contextlib.contextmanager
 def needing(extra: str) -> Iterator[None]:
-    """Turn a missing package in the imports inside into an error that names the extra to install.
+    """If an import inside the block fails, raise an error that names the extra to install.
 
     Examples
     --------

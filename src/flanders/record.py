@@ -1,7 +1,7 @@
 """The record of a round: what happened to each client, and to the round as a whole.
 
-This is the one definition. The results file, the export, the report, the simulator and the Flower wrapper all use
-these fields.
+The results file, the export, the report, the simulator and the Flower wrapper all use these fields. They are
+defined only here.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ class RoundRecord:
     """What happened in one round."""
 
     number: int
-    """From 1."""
+    """The number of the round, from 1."""
     clients: tuple[ClientRecord, ...] = ()
     note: str = ""
-    """What was out of the ordinary, in words."""
+    """Anything unusual that happened, in words."""
     accuracy: float = math.nan
-    """Of the new global model, on the server's test examples. NaN if it was not measured."""
+    """The accuracy of the new global model on the server's test examples. NaN if it was not measured."""
     loss: float = math.nan
     attack_success: float = math.nan
     """The share of triggered test images that are taken for the attacker's target. NaN if there is no target."""

@@ -23,7 +23,7 @@ Evaluate = Callable[[Array], FloatVector | float]
 
 @dataclass(frozen=True, eq=False, init=False)
 class Round:
-    """What the server holds at the end of a round: one local model a client, and where they started.
+    """What the server has at the end of a round: the model of each client, and the model they started from.
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ def check_same_kind(array: Array, name: str, updates: Array) -> Array:
 
 
 def check_continued(round_: Round, remembered: Array) -> None:
-    """Complain unless a round is of the size and the array library of a vector remembered from earlier ones."""
+    """Complain unless a round has the size and the array library of a vector from an earlier round."""
     now, before = (
         f"{type(vector).__module__.partition('.')[0]} arrays of {vector.shape[0]} parameters"
         for vector in (round_.global_model, remembered)
@@ -272,9 +272,9 @@ def check_weights(weights: Iterable[float] | None, m: int) -> FloatVector:
     try:
         vector = np.array([float(w) for w in weights], dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"`weights` must be {m} numbers, one a client, got {weights!r}.") from error
+        raise InputError(f"`weights` must be {m} numbers, one per client, got {weights!r}.") from error
     if vector.shape != (m,):
-        raise InputError(f"`weights` must be {m} numbers, one a client, got {vector.size}.")
+        raise InputError(f"`weights` must be {m} numbers, one per client, got {vector.size}.")
     with np.errstate(over="ignore"):
         total = vector.sum()
     if not np.isfinite(total) or np.any(vector < 0) or total <= 0:

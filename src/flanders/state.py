@@ -33,7 +33,7 @@ def saveable(cls: C) -> C:
 
 
 def save_state(path: str | os.PathLike[str], state: object) -> None:
-    """Write a state to a file, all of it or, if anything fails, none of it."""
+    """Write a state to a file. If anything fails, the file is not changed."""
     with atomic(path, private=True) as file:  # a state holds the secret seed of its filter
         _write(file, state)
 
@@ -74,7 +74,7 @@ def _write(file: BinaryIO, state: object) -> None:
 
 
 def _read(file: BinaryIO, name: str, like: Array) -> Any:
-    """Return the state in an open file; `name` is what messages call it."""
+    """Return the state in an open file. Messages call the file `name`."""
     try:
         with np.load(file, allow_pickle=False) as archive:
             tree = json.loads(bytes(archive["tree"]))

@@ -113,7 +113,7 @@ def test_a_failing_run_makes_the_exit_code_one_and_is_tried_again_on_resume(cli,
     code, out, err = cli("resume")
     assert code == 0
     assert out.count("done") == 4
-    assert "goes on after round 1" in err
+    assert "continues after round 1" in err
 
 
 def test_a_run_that_cannot_be_built_does_not_keep_the_others_from_going_on(cli, tmp_path):
@@ -123,7 +123,9 @@ def test_a_run_that_cannot_be_built_does_not_keep_the_others_from_going_on(cli, 
     assert code == 1
     assert out.count("failed") == out.count("done") == 2
     assert re.search(r"failed: \w{16}, \w{16}: InputError: No files of mnist were found", err)
-    assert "2 of 4 runs failed. 2 by what they ask for: change the spec, or what it names.\n" in err
+    assert (
+        "2 of 4 runs failed. 2 failed because of their specs: correct these, or the files that they name.\n" in err
+    )
     code, out, err = cli("resume", "--data-dir", tmp_path, "--device", "cuda")
     assert code == 2
     assert re.search(r"flanders: Run \w{16}: There is no GPU here", err)
@@ -189,9 +191,9 @@ def mended(simulation):
         (["run", "spec.toml", "--out", "/proc/results.sqlite"], "cannot be "),
         (["run", "spec.toml", "--out", "spec.toml"], "not a readable results file"),
         (["resume"], "There are no results at results.sqlite"),
-        (["rnu", "spec.toml"], "Did you mean 'run'? `flanders --help` tells more."),
+        (["rnu", "spec.toml"], "Did you mean 'run'? See `flanders --help`."),
         (["run", "spec.toml", "--divice", "cpu"], "unrecognized arguments: --divice cpu. Did you mean '--device'?"),
-        (["run"], "the following arguments are required: SPEC. `flanders run --help` tells more."),
+        (["run"], "the following arguments are required: SPEC. See `flanders run --help`."),
         (["run", "spec.toml", "--jobs", "x"], "argument --jobs: invalid int value: 'x'."),
         (["study", "windw"], "Did you mean 'window'?"),
         ([], "the following arguments are required: COMMAND."),

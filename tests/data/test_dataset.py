@@ -49,12 +49,12 @@ def test_the_callers_arrays_are_not_changed(rng):
         (([[1.0]], [0.5]), "whole numbers"),
         (([1.0, 2.0], [0, 1]), r"\(2,\)"),
         (([[1.0], [2.0]], [0]), "classes"),
-        (([[1.0], [2.0, 3.0]], [0, 1]), "one shape"),
+        (([[1.0], [2.0, 3.0]], [0, 1]), "same shape"),
         ((np.zeros((0, 3)), np.zeros(0, int)), "examples"),
         ((np.full((9, 2), np.nan), [0, 1, 0] * 3), "NaN"),
         ((np.zeros((9, 2)), [-1, 1, 0] * 3), "from 0 to"),
         (([[1.0], [2.0]], [0, 1], [[1.0]]), "y_test"),
-        (([[1.0], [2.0]], [0, 1], [[1.0, 2.0]], [0]), "one shape"),
+        (([[1.0], [2.0]], [0, 1], [[1.0, 2.0]], [0]), "same shape"),
     ],
 )
 def test_arrays_that_cannot_be_used_are_refused(arguments, message):

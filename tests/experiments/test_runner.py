@@ -110,8 +110,8 @@ class Mortal(sqlite3.Connection):
 
 
 def test_no_statement_is_a_bad_one_to_die_at(fake, spec, tmp_path, monkeypatch):
-    monkeypatch.setattr(runner, "BEHIND", 0)  # every round is written at once, however fast they follow
-    monkeypatch.setattr(runner, "WORTH", math.inf)
+    monkeypatch.setattr(runner, "WRITE_GAP", 0)  # every round is written at once, however fast they follow
+    monkeypatch.setattr(runner, "CHECKPOINT_GAP", math.inf)
     monkeypatch.setattr("flanders.results.heartbeat.HEARTBEAT", 1000)
     small = ("federation.rounds=2", "federation.seed=0", "filter.name={name='flanders', keep=6}")
     whole, connect = tmp_path / "whole.sqlite", sqlite3.connect
@@ -187,14 +187,14 @@ def test_ctrl_c_saves_the_round_and_says_how_to_go_on(uninterrupted, spec, resul
     code, _, err = finish(process)
     err = said + err
     assert code == 130
-    assert f"To go on: flanders resume {results}" in err
+    assert f"To continue: flanders resume {results}" in err
     assert "Traceback" not in err
     assert {s.status for s in read_summaries(results)} <= {"pending", "done"}
     begun = any(s.status == "pending" and s.rounds for s in read_summaries(results))
     assert begun or jobs > 1  # jobs are told a little later, and may have ended their runs by then
     code, _, err = finish(command("resume", results))
     assert code == 0
-    assert ("goes on after round" in err) == begun
+    assert ("continues after round" in err) == begun
     assert decisions(results) == uninterrupted
 
 
@@ -228,8 +228,8 @@ def test_a_run_that_fails_is_recorded_and_the_others_go_on(fake, spec, results):
 def test_an_error_inside_a_library_is_told_by_the_line_that_asked_for_it(fail):
     with pytest.raises(ValueError) as caught:
         fail()
-    assert re.fullmatch(r" \(in test_runner.py:\d+\)", runner._whence(caught.value))
-    assert runner._whence(InputError("it says so itself")) == ""
+    assert re.fullmatch(r" \(in test_runner.py:\d+\)", runner._line_of(caught.value))
+    assert runner._line_of(InputError("it says so itself")) == ""
 
 
 def test_what_is_done_is_not_run_again(fake, spec, results):
@@ -286,7 +286,7 @@ def test_checkpoints_come_as_asked_or_take_a_tenth_of_the_time(monkeypatch):
     cheap = Pace(None)
     for _ in range(5):
         assert not cheap.due(1)
-        clock[0] += runner.WORTH
+        clock[0] += runner.CHECKPOINT_GAP
         assert cheap.due(1)
         with cheap.timed():
             pass

@@ -249,9 +249,9 @@ def test_a_state_that_another_filter_made_is_refused(name):
     filter_ = FILTERS.make(name, **PARAMETERS.get(name, {}))
     other = Flanders(keep=3) if name != "flanders" else Fingerprint()
     state, round_ = other.init(np.random.default_rng(0)), Round(np.ones((4, 3)))
-    with pytest.raises(InputError, match=rf"goes on from a \w+State.*Got {type(other).__name__}State instead"):
+    with pytest.raises(InputError, match=rf"needs a \w+State.*Got {type(other).__name__}State instead"):
         filter_.score(state, round_)
-    with pytest.raises(InputError, match=r"goes on from a \w+State"):
+    with pytest.raises(InputError, match=r"needs a \w+State"):
         filter_.amend(state, round_, np.arange(4), np.ones(3))
 
 

@@ -14,7 +14,7 @@ from flanders.round import Round
 
 
 class Aggregator(ABC):
-    """Turns the models of a round into one.
+    """Turns the models of a round into one model.
 
     A new aggregator is a frozen dataclass with `aggregate`, and one line in the catalog.
     """
@@ -37,17 +37,17 @@ class Aggregator(ABC):
         root: Array | None = None,
         rng: np.random.Generator | None = None,
     ) -> Array:
-        """Aggregate an `(m, d)` array as it is; see `Round` for the arguments. All rows must be finite."""
+        """Aggregate an `(m, d)` array without a filter; see `Round` for the arguments. All rows must be finite."""
         round_ = round_of(self, updates, weights, global_model, root)
         return self.aggregate(round_, np.random.default_rng() if rng is None else rng)
 
 
 class PreAggregator(ABC):
-    """Prepares the models of a round for the aggregator that comes next: `Nnm(b) | Krum(b)`."""
+    """Prepares the models of a round for an aggregator. `Nnm(b) | Krum(b)` is Krum with `Nnm` in front of it."""
 
     @abstractmethod
     def prepare(self, round_: Round, rng: np.random.Generator) -> Round:
-        """Return the round with other rows in it, not necessarily as many."""
+        """Return the round with new rows. Their number may differ."""
 
     def __or__(self, then: Aggregator) -> Aggregator:
         return Chain(self, then) if isinstance(then, Aggregator) else NotImplemented
@@ -60,7 +60,7 @@ class PreAggregator(ABC):
         global_model: Array | None = None,
         rng: np.random.Generator | None = None,
     ) -> Array:
-        """Prepare an `(m, d)` array as it is and return new rows. All rows must be finite."""
+        """Prepare an `(m, d)` array without a filter and return the new rows. All rows must be finite."""
         round_ = round_of(self, updates, weights, global_model)
         prepared = self.prepare(round_, np.random.default_rng() if rng is None else rng)
         return copied(updates) if prepared is round_ else prepared.updates
@@ -90,26 +90,26 @@ def round_of(
     global_model: Array | None,
     root: Array | None = None,
 ) -> Round:
-    """Return the round that these arrays make, or say which rows no aggregator can use."""
+    """Return a round of these arrays. Complain if it has rows that no aggregator can use."""
     round_ = Round(updates, weights=weights, global_model=global_model, root=root)
     bad = np.flatnonzero(~usable_rows(round_.updates))
     if bad.size:
         raise InputError(
-            f"{type(caller).__name__} needs finite rows whose squares do not overflow, but these are not: "
+            f"{type(caller).__name__} needs finite rows whose squares do not overflow. These rows cannot be used: "
             f"{', '.join(map(str, bad))}. Leave them out, or let Defense aggregate the round: it drops them."
         )
     return round_
 
 
 def mean_of(round_: Round, rows: IntVector, *, weighted: bool) -> Array:
-    """Return the mean of some rows, by their weights if `weighted` and not all of these are zero."""
+    """Return the mean of some rows. It is weighted if `weighted` and at least one of their weights is not zero."""
     chosen = np.zeros(round_.updates.shape[0])
     chosen[rows] = round_.weights[rows] if weighted and round_.weights[rows].any() else 1.0
     return mean(round_.updates, chosen)
 
 
 def minority(caller: str, num_malicious: float, m: int) -> int:
-    """Return b, or complain if the honest clients are no majority."""
+    """Return the number b of malicious clients. Complain if it is half of the round or more."""
     b = resolve_count(num_malicious, m)
     if 2 * b >= m:
         raise InputError(

@@ -17,7 +17,7 @@ from flanders.round import Round
 class Median(Aggregator):
     """Take the median of each parameter.
 
-    Holds while malicious clients are fewer than half. `weighted=True` takes the weighted
+    It is robust if fewer than half of the clients are malicious. `weighted=True` takes the weighted
     median: the value at which half of the total weight lies on either side.
 
     Examples
@@ -43,8 +43,8 @@ class Median(Aggregator):
 class TrimmedMean(Aggregator):
     """Average each parameter after dropping its `trim` lowest and highest values.
 
-    `trim` is a number of clients a side, or a fraction of the round (`0.2`, the paper's
-    setting: a fifth a side, rounded down). `weighted=True` cuts that share of the total
+    `trim` is the number of values to drop on each side, or a fraction of the round. The paper uses
+    0.2, a fifth on each side, rounded down. `weighted=True` cuts that share of the total
     *weight* on each side and averages the rest by weight.
 
     Examples
@@ -81,8 +81,8 @@ class TrimmedMean(Aggregator):
 class MeanAroundMedian(Aggregator):
     """Average, for each parameter, the m - b values nearest to its median.
 
-    This is what the FLANDERS paper describes under the name of trimmed mean. A tie between
-    a value below the median and one above it goes to the lower.
+    This is what the FLANDERS paper describes under the name of trimmed mean. If a value below the
+    median and one above it are equally near, the lower one is taken.
 
     Examples
     --------

@@ -28,7 +28,7 @@ def krum_malicious(caller: str, num_malicious: float, m: int) -> int:
 
 
 def choose(round_: Round, pick: Callable[[FloatMatrix], IntVector]) -> IntVector:
-    """Return the rows that `pick` chooses by their distances; a tie is decided for the lower client id."""
+    """Return the rows that `pick` chooses by their distances. In a tie, the lower client id is chosen."""
     order = round_.by_client()
     distances = squared_distances(round_.updates, round_.global_model)[np.ix_(order, order)]
     return np.sort(order[pick(distances)])
@@ -38,7 +38,7 @@ def choose(round_: Round, pick: Callable[[FloatMatrix], IntVector]) -> IntVector
 class Krum(Aggregator):
     """Take the one model with the smallest sum of squared distances to its m - b - 2 nearest.
 
-    Holds while m > 2b + 2.
+    Its guarantee holds if m > 2b + 2.
 
     Examples
     --------
@@ -102,7 +102,7 @@ class MultiKrum(Aggregator):
 class Bulyan(Aggregator):
     """Pick m - 2b models by repeated Krum, then average the m - 4b values nearest to each median.
 
-    Holds while m >= 4b + 3.
+    Its guarantee holds if m >= 4b + 3.
 
     Examples
     --------

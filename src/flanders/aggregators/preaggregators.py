@@ -1,4 +1,4 @@
-"""What can stand in front of an aggregator: nearest-neighbour mixing, bucketing, norm clipping."""
+"""Pre-aggregators, which go in front of an aggregator: nearest-neighbour mixing, bucketing, norm clipping."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shejwalkar and Houmansadr's attacks: the largest step off the honest mean that a constraint allows."""
+"""Shejwalkar and Houmansadr's attacks: the largest step away from the honest mean that a constraint allows."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ TARGETS = ("krum", "multi-krum", "bulyan")
 
 @dataclass(frozen=True)
 class AgrAttack(Attack):
-    """What the family has in common: b copies of mu + gamma p, with as large a gamma as the subclass allows.
+    """The base of the family: an attack that sends b copies of mu + gamma p. Subclasses choose gamma.
 
-    mu is the honest mean. `direction` names p: "std" is minus the honest standard deviation,
-    "unit" minus the unit vector along the honest mean displacement mu - g, "sign" minus its signs.
+    mu is the honest mean. `direction` names p: "std" is minus the honest standard deviation. "unit" is minus the
+    unit vector along the honest mean displacement mu - g. "sign" is minus the signs of that displacement.
     """
 
     direction: str = "std"
@@ -35,7 +35,7 @@ class AgrAttack(Attack):
 
     @abstractmethod
     def gamma(self, line: Line, view: View) -> float:
-        """Return how far to go along a line from the honest mean, given its distances to the honest models."""
+        """Return how far to go along `line`, which starts at the honest mean."""
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
         """Return b copies of the perturbed mean."""
@@ -56,7 +56,7 @@ class AgrAttack(Attack):
 
 @dataclass(frozen=True)
 class AgrMinMax(AgrAttack):
-    r"""Move off the honest mean while no honest model is farther away than two of them are apart.
+    r"""Move away from the honest mean, but stay as near to each honest model as these are to each other.
 
     .. math:: x = \mu + \gamma p, \quad \text{the largest } \gamma \text{ with }
               \max_i \|x - x_i\| \le \max_{i,j} \|x_i - x_j\|
@@ -69,9 +69,8 @@ class AgrMinMax(AgrAttack):
     Parameters
     ----------
     direction
-        The perturbation p: "std" is minus the honest standard deviation (the paper's setting),
-        "unit" minus the unit vector along the honest mean displacement mu - g, "sign" minus that
-        displacement's signs.
+        The perturbation p: "std" is minus the honest standard deviation (the paper's setting). "unit" is minus the
+        unit vector along the honest mean displacement mu - g. "sign" is minus the signs of that displacement.
 
     Examples
     --------
@@ -81,7 +80,7 @@ class AgrMinMax(AgrAttack):
     ...     num_clients=3,
     ...     benign=np.array([[1.0], [3.0]]),
     ... )
-    >>> AgrMinMax()(view)  # 3 may be at most 2 away
+    >>> AgrMinMax()(view)  # the honest models are 2 apart, and 1 is at distance 2 from 3
     array([[1.]])
 
     References
@@ -96,19 +95,19 @@ class AgrMinMax(AgrAttack):
 
 @dataclass(frozen=True)
 class AgrMinSum(AgrAttack):
-    r"""Move off the honest mean while the sum of squared distances stays below an honest model's largest.
+    r"""Move away from the honest mean, while the squared distances add up to no more than for an honest model.
 
     .. math:: x = \mu + \gamma p, \quad \text{the largest } \gamma \text{ with }
               \sum_i \|x - x_i\|^2 \le \max_i \sum_j \|x_i - x_j\|^2
 
-    The left side is one parabola in gamma. At gamma = 0 it is not above the right side, since the mean has
-    the least sum of all points. So the answer is its larger root.
+    The left side is one parabola in gamma. At gamma = 0 it is not above the right side, since no point
+    has a smaller sum than the mean. So the answer is its larger root.
 
     Parameters
     ----------
     direction
-        The perturbation p: "std" is minus the honest standard deviation, "unit" minus the unit vector
-        along the honest mean displacement mu - g, "sign" minus that displacement's signs.
+        The perturbation p: "std" is minus the honest standard deviation. "unit" is minus the unit vector along
+        the honest mean displacement mu - g. "sign" is minus the signs of that displacement.
 
     References
     ----------
@@ -122,27 +121,27 @@ class AgrMinSum(AgrAttack):
 
 @dataclass(frozen=True)
 class AgrTailored(AgrAttack):
-    r"""Move off the honest mean while a known aggregator still selects the malicious models.
+    r"""Move away from the honest mean as long as a known aggregator still selects the malicious models.
 
-    :math:`x = \mu + \gamma p` with the largest gamma found for which the target's choice holds as
-    many malicious models as it can: Krum's pick is malicious; Multi-Krum's m - b, or Bulyan's
-    m - 2b, include all b (or are all malicious, where they are fewer). The search is the authors':
-    from `gamma_init`, up after a success, down after a failure, by a step that halves each time until
-    it is below `tau`. So gamma stays below 2 `gamma_init`, even if the target falls for every gamma.
-    If no gamma succeeds, AGR-min-max's is taken. An attacker that knows only its own models simulates the
-    round with these, with malicious copies in the round's proportion.
+    :math:`x = \mu + \gamma p` with the largest gamma found that fools the target. Krum is fooled if it picks a
+    malicious model. Multi-Krum, which selects m - b models, and Bulyan, which selects m - 2b, are fooled if
+    they select all b malicious models, or only malicious ones. The search is that of the authors: gamma starts at
+    `gamma_init`, rises after a success and falls after a failure. The step is halved each time until it is below
+    `tau`. So gamma stays below 2 `gamma_init`, even if every gamma fools the target. If no gamma does, the gamma of
+    AGR-min-max is taken. An attacker that knows only its own models simulates the round with them. The simulated
+    round has the same share of malicious copies as the real one.
 
     Parameters
     ----------
     direction
-        The perturbation p: "std" is minus the honest standard deviation, "unit" minus the unit vector
-        along the honest mean displacement mu - g, "sign" minus that displacement's signs.
+        The perturbation p: "std" is minus the honest standard deviation. "unit" is minus the unit vector along
+        the honest mean displacement mu - g. "sign" is minus the signs of that displacement.
     target
         The aggregator to fool: "krum", "multi-krum" or "bulyan".
     gamma_init
         Where the search starts.
     tau
-        The step at which it ends.
+        The search ends when its step is smaller than this.
 
     References
     ----------
@@ -160,7 +159,7 @@ class AgrTailored(AgrAttack):
         check_number("AgrTailored", "tau", self.tau, 0)
 
     def gamma(self, line: Line, view: View) -> float:
-        """Return the largest gamma the search finds, or AGR-min-max's."""
+        """Return the largest gamma that the search finds, or else the gamma of AGR-min-max."""
         b = simulated_copies(view)
         best, gamma, step = 0.0, self.gamma_init, self.gamma_init
         while step > self.tau:
@@ -172,13 +171,14 @@ class AgrTailored(AgrAttack):
         return best if best > 0 else min_max_gamma(line)
 
     def _is_fooled(self, distances: FloatMatrix, b: int) -> bool:
+        """Tell whether the target selects as many of the last b rows as it can."""
         chosen = selected_rows(self.target, distances, b)
         honest = distances.shape[0] - b
         return int(np.sum(chosen >= honest)) == min(b, chosen.size)
 
 
 def min_max_gamma(line: Line) -> float:
-    """Return the largest gamma at which no row is farther from x(gamma) than two rows are apart."""
+    """Return the largest gamma at which x(gamma) is as near to each row as the two farthest rows to each other."""
     return line.longest_within(float(line.between.max()))
 
 

@@ -16,14 +16,14 @@ from flanders.round import ClientId, check_clients, check_matrix, check_same_kin
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What the attacker knows in a round, and nothing else.
+    """Everything that the attacker knows in a round.
 
     Parameters
     ----------
     own
-        The models its own b clients trained honestly this round, `(b, d)`.
+        The models that its own b clients have trained honestly in this round, `(b, d)`.
     global_model
-        The model the round started from, `(d,)`.
+        The model that the round started from, `(d,)`.
     num_clients
         How many clients take part in the round (m), its own included.
     clients
@@ -33,7 +33,7 @@ class View:
     benign_clients
         The ids of the other clients, in the order of `benign`.
     memory
-        What the attack chose to remember of earlier rounds (see `Attack.remember`).
+        What the attack remembers of earlier rounds; see `Attack.remember`.
     server_columns
         The parameters the server's filter looks at, if the attacker knows them.
     last_layer
@@ -80,7 +80,7 @@ class View:
             whole = columns.ndim == 1 and columns.dtype.kind in "iu"
             if columns.size and not (whole and columns.min() >= 0 and columns.max() < d):
                 raise InputError(
-                    f"`server_columns` must be numbers of parameters from 0 to {d - 1}. Got {columns}."
+                    f"`server_columns` must be indices of parameters, from 0 to {d - 1}. Got {columns}."
                 )
 
     @property
@@ -90,10 +90,10 @@ class View:
 
     @property
     def honest(self) -> Array:
-        """The honest models the attack takes its statistics from.
+        """The honest models from which the attack computes its statistics.
 
-        All benign clients' if the attacker is omniscient, else those of its own clients
-        before poisoning, which is also what is left when everyone is malicious.
+        If the attacker is omniscient, these are the models of all benign clients. If it is not, or if there are no
+        benign clients, they are the models of its own clients before poisoning.
         """
         if self.benign is None or self.benign.shape[0] == 0:
             return self.own
@@ -101,7 +101,7 @@ class View:
 
     @property
     def everyone(self) -> Array:
-        """All models the attacker knows: its own clients' honest ones first, then the benign."""
+        """All models that the attacker knows: the honest ones of its own clients, then those of benign clients."""
         if self.benign is None or self.benign.shape[0] == 0:
             return self.own
         xp = array_api_compat.array_namespace(self.own, self.benign)
@@ -119,16 +119,16 @@ class Attack(ABC):
         """Return the malicious models, `(b, d)`, one for each of the attacker's clients."""
 
     def rests(self, view: View) -> bool:
-        """Tell whether the attacker is honest in this round. Then nobody counts as malicious in it."""
+        """Tell whether the attacker sends only honest models in this round. Then no client counts as malicious."""
         return False
 
     def remember(self, view: View, sent: Array) -> object:
-        """Return what to keep of this round for the next one's `view.memory`.
+        """Return what to remember: the next round has it as `view.memory`.
 
         Called after every round, poisoned or not, with the rows the attacker's clients sent.
         """
         return view.memory
 
     def __call__(self, view: View, rng: np.random.Generator | None = None) -> Array:
-        """Craft with a generator of your own, or an unseeded one."""
+        """Craft the malicious models. Without `rng`, an unseeded generator is used."""
         return self.craft(view, np.random.default_rng() if rng is None else rng)

@@ -30,10 +30,10 @@ def norm(vector: Array) -> float:
 
 
 def simulated_copies(view: View) -> int:
-    """Return how many malicious rows to set against the honest rows that the attacker knows.
+    """Return the number of malicious copies in a round that the attacker simulates.
 
-    If it knows all benign models, these are all b. Otherwise its own honest models stand for the benign ones, and
-    the number of copies keeps the proportion of the round: b copies would be half of that round.
+    If the attacker knows all benign models, this is b. Otherwise its own b honest models take the place of the
+    benign ones, and the number of copies is such that the share of malicious rows is that of the real round.
     """
     b, known = view.num_malicious, view.honest.shape[0]
     unknown = view.num_clients - b

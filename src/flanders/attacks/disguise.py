@@ -39,7 +39,7 @@ class SlowDrift(Attack):
     Parameters
     ----------
     rate
-        How much the pull grows a round, :math:`\rho`, in lengths of the honest update.
+        How much the pull grows in each round, :math:`\rho`, in lengths of the honest update.
     cap
         Where it stops growing, :math:`\kappa`, in lengths of the honest update.
 
@@ -195,7 +195,7 @@ class KeptSignature(Attack):
 
 @dataclass(frozen=True)
 class NoisyClones(Attack):
-    r"""Add some noise of its own to every row of an attack, so that no two of them are alike.
+    r"""Add different noise to each malicious model of another attack, so that no two of them are alike.
 
     .. math:: x_c = y_c + \nu\,\|y_c - g\|\, n_c
 
@@ -208,7 +208,7 @@ class NoisyClones(Attack):
     noise
         The length of the noise, :math:`\nu`, in lengths of the poisoned step.
     base
-        The attack; one that sends the same row for all clients.
+        The other attack: one that sends the same row for all clients.
     """
 
     noise: float = 0.1
@@ -219,7 +219,7 @@ class NoisyClones(Attack):
         check_instance(type(self).__name__, "base", self.base, Attack, "AgrMinMax()")
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
-        """Return the base attack's rows, each with noise of its own unless it rests."""
+        """Return the base attack's rows, each with different noise. If the base attack rests, add none."""
         rows = self.base.craft(view, rng)
         if self.rests(view):
             return rows

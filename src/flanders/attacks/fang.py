@@ -18,7 +18,7 @@ from flanders.linalg.neighbours import krum_scores, multi_krum_rows
 
 @dataclass(frozen=True)
 class Opt(Attack):
-    r"""Step against the honest direction as far as Krum still picks a malicious model (Fang et al.).
+    r"""Take the longest step against the honest direction with which Krum picks a malicious model (Fang et al.).
 
     .. math:: x = g - \lambda\, s, \quad s = \operatorname{sign}(\mu - g)
 
@@ -70,19 +70,19 @@ class Opt(Attack):
 class OptTrimmedMean(Attack):
     r"""Put every parameter just outside the honest range, on the side against the honest direction.
 
-    Where the honest mean grows, values are drawn below the honest minimum, where it falls, above
-    the maximum, uniformly and within a factor k of it:
+    If the honest mean of a parameter grows, its values are drawn below the honest minimum. If the mean falls, they
+    are drawn above the honest maximum. They are uniform within a factor k of that bound:
 
     .. math:: x_j \sim U[\min/k, \min] \text{ or } [k \min, \min], \qquad
               x_j \sim U[\max, k \max] \text{ or } [\max, \max/k]
 
     (the first of each pair for a positive bound, the second otherwise). Each malicious client draws its
-    own. A parameter whose honest mean stayed where it was is sent as that mean.
+    own values. If the honest mean of a parameter does not change, the mean is sent.
 
     Parameters
     ----------
     factor
-        How far outside, k; the authors use 2.
+        The factor k. The authors use 2.
 
     References
     ----------

@@ -102,7 +102,8 @@ class Mar(Attack):
                     "`View.server_columns` is None. Pass them (all columns, if the filter samples none), or "
                     "use Mar(omniscient=False)."
                 )
-            return np.asarray(view.server_columns, dtype=np.int64)  # repeats weigh in the fit, as they do there
+            # A repeated column counts twice in the fit, as it does in the filter.
+            return np.asarray(view.server_columns, dtype=np.int64)
         if view.last_layer is None:
             raise InputError(
                 "Mar(omniscient=False) attacks the model's last layer, but `View.last_layer` is None. "

@@ -57,9 +57,9 @@ class Mimic(Attack):
 
 @dataclass(frozen=True)
 class Static(Attack):
-    """Craft one malicious model in the first poisoned round and send exactly that ever after.
+    """Craft one malicious model in the first poisoned round and send the same model in all later rounds.
 
-    The model never changes, which a filter that rewards predictable clients likes best. All
+    A filter that trusts predictable clients trusts a model that never changes. All
     malicious clients of all rounds send the same row, the first that `base` crafts.
 
     Parameters

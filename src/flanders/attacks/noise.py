@@ -1,4 +1,4 @@
-"""Attacks on a client's own model alone: random noise, and walking backwards."""
+"""Attacks that need only the client's own model: random noise, and the opposite step."""
 
 from __future__ import annotations
 

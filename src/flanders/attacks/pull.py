@@ -1,4 +1,4 @@
-"""A pull on top of each client's own update, as strong as it likes, and two ways to hide it."""
+"""An attack that pulls each client's own update in a harmful direction, and two ways to hide the pull."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ PLACES = ("all", "last-layer", "but-last-layer")
 
 @dataclass(frozen=True)
 class OwnPull(Attack):
-    r"""Bend each client's own update against the others' mean direction, and keep its length.
+    r"""Turn each client's own update away from the honest mean direction, and keep its length.
 
     .. math:: x_c = g + \|u_c\| \frac{u_c - s \|u_c\| n}{\|u_c - s \|u_c\| n\|},
               \qquad u_c = \theta_c - g
 
-    n is the unit vector along the honest mean displacement. Each row still holds what its client learnt, so it is
-    nobody's copy, and no longer or shorter than it would be.
+    n is the unit vector along the honest mean displacement. Each row still contains what its
+    client learnt. So no two rows are copies, and each has the length of the honest update.
 
     Parameters
     ----------
@@ -99,11 +99,11 @@ class GrowingCamp(Attack):
 
 @dataclass(frozen=True)
 class BelowTheSplit(Attack):
-    """Pull as `OwnPull` does, as strongly as leaves no gap between the attacker's clients and the others.
+    """Pull as `OwnPull` does, as strongly as possible without a gap between malicious and honest clients.
 
-    The attacker measures each client's mean cosine with everybody, in the last layer if it knows which that is. It
-    takes the strongest pull, by bisection, at which its clients' median is still above the lowest tenth of the
-    honest clients'.
+    The attacker computes the mean cosine of each client with all others, in the last layer if it knows that layer.
+    It finds by bisection the strongest pull at which the median of its own clients is still above the lowest tenth
+    of the honest clients.
 
     Parameters
     ----------
@@ -117,18 +117,18 @@ class BelowTheSplit(Attack):
         check_number("BelowTheSplit", "most", self.most, 0)
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
-        """Return the strongest bent models that do not stand apart."""
+        """Return the models with the strongest pull that leaves no gap."""
         low, high = 0.0, self.most
         if not self._hidden(view, low):
             return copied(view.own)
-        for _ in range(8):  # to a hundredth of the strongest pull
+        for _ in range(8):  # the pull is then known to within 1/256 of `most`
             middle = (low + high) / 2
             low, high = (middle, high) if self._hidden(view, middle) else (low, middle)
         return bent(view, low, slice(None))
 
     def _hidden(self, view: View, strength: float) -> bool:
         if view.benign is None or view.benign.shape[0] == 0:
-            return strength <= 0.1  # it cannot know where the others are
+            return strength <= 0.1  # a weak pull, since it knows no honest client to compare with
         xp = array_api_compat.array_namespace(view.own)
         columns = slice(None) if view.last_layer is None else view.last_layer
         rows = xp.concat([bent(view, strength, slice(None)), view.benign])

@@ -15,7 +15,7 @@ from flanders.checks import check_number
 from flanders.linalg.columns import column_moments
 
 MAJORITY_Z = 1.5
-"""LIE's z where its formula has no value: from half of the clients on."""
+"""LIE's z if at least half of the clients are malicious. Its formula has no value then."""
 
 
 def little_is_enough_z(num_clients: int, num_malicious: int) -> float:
@@ -38,7 +38,7 @@ def little_is_enough_z(num_clients: int, num_malicious: int) -> float:
 
 @dataclass(frozen=True)
 class Lie(Attack):
-    r"""Move every parameter as many standard deviations off the honest mean as still passes for honest.
+    r"""Shift each parameter from the honest mean by a few standard deviations, few enough to look honest.
 
     .. math:: x = \mu - z \sigma, \quad z = \Phi^{-1}\left(\frac{m - b - s}{m - b}\right), \quad
               s = \lfloor m/2 + 1 \rfloor - b

@@ -19,7 +19,7 @@ __all__ = ["main"]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    logging.basicConfig(format="%(message)s", level=logging.ERROR)  # warnings of a round are in the results
+    logging.basicConfig(format="%(message)s", level=logging.ERROR)  # the results file has all warnings
     try:
         options = make_parser().parse_args(arguments)
         command: Command = options.command

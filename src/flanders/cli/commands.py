@@ -1,6 +1,6 @@
 """The commands. Each takes the parsed arguments and returns the exit code.
 
-What needs an optional extra is imported inside the command, so that the others work without it.
+Modules that need optional packages are imported inside a command, so that the other commands work without them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def resume(options: argparse.Namespace) -> int:
-    """Go on with everything in a results file that is not done."""
+    """Continue the runs of a results file that are not done."""
     with needing("sim"):
         from flanders.experiments.commands import resume_experiments
 
@@ -47,7 +47,7 @@ def resume(options: argparse.Namespace) -> int:
 
 
 def reproduce(options: argparse.Namespace) -> int:
-    """Run the paper's experiments and show ours beside what was published."""
+    """Run the experiments of the FLANDERS paper and compare the results with its own."""
     with needing("sim"):
         from flanders.experiments.commands import run_aside
         from flanders.paper import reproduction
@@ -66,7 +66,7 @@ def reproduce(options: argparse.Namespace) -> int:
     if options.tables:
         reproduction.check_tables(options.tables, asked)
     if options.figures:
-        with needing("report"):  # complain before hours of running, not after
+        with needing("report"):  # complain before the runs, which may take hours
             from flanders.paper.figures import write_paper_figures
     code = 0
     if not options.table_only:
@@ -74,14 +74,15 @@ def reproduce(options: argparse.Namespace) -> int:
     compared = asked.compare(options.out)
     reproduction.print_compared(compared, asked.words, options.format)
     if options.tables:
-        compared = reproduction.write_tables(options.tables, asked, options.out)  # with what the folder had
+        # The tables also have the cells that the folder already had.
+        compared = reproduction.write_tables(options.tables, asked, options.out)
     if options.figures:
         write_paper_figures(asked, options.out, compared, options.figures)
     return code
 
 
 def study(options: argparse.Namespace) -> int:
-    """Answer a question about the method with a table and a figure."""
+    """Answer a question that the FLANDERS paper leaves open, with a table and a figure."""
     with needing("studies"):
         from flanders.studies.report import conduct
 
@@ -100,7 +101,7 @@ def study(options: argparse.Namespace) -> int:
 
 
 def list_entries(options: argparse.Namespace) -> int:
-    """List what a spec can choose by name."""
+    """List everything that a spec can choose by name."""
     print_listing((options.kind,) if options.kind else KINDS, as_json=options.json)
     return 0
 
@@ -115,7 +116,7 @@ def schema(options: argparse.Namespace) -> int:
 
 
 def show(options: argparse.Namespace) -> int:
-    """Show what is in a results file, or one run of it."""
+    """Show all runs of a results file, or one run in detail."""
     if options.run is None:
         text.print_results(options.results, as_json=options.json)
     else:
@@ -130,7 +131,7 @@ def table(options: argparse.Namespace) -> int:
 
 
 def export(options: argparse.Namespace) -> int:
-    """Write runs, rounds and clients as tables for other programs."""
+    """Write the tables of runs, rounds and clients as files for other programs."""
     write, folder = (export_csv, options.csv) if options.csv else (export_parquet, options.parquet)
     for path in write(options.results, folder):
         print(path)
@@ -146,7 +147,7 @@ def report(options: argparse.Namespace) -> int:
 
 
 def plot(options: argparse.Namespace) -> int:
-    """Write the figures of the report for a paper."""
+    """Write the figures of the report as files."""
     write_figures(options.results, options.out, options.format)
     print(options.out)
     return 0

@@ -13,14 +13,17 @@ from flanders.checks import InputError
 from flanders.choices import registry
 from flanders.registry import REQUIRED, Entry
 
+OUTPUT_WIDTH, NARROWEST = 116, 60
+"""Columns of the output if it does not go to a terminal, and the fewest that a terminal is taken to have."""
+
 
 def print_listing(kinds: Sequence[str], *, as_json: bool = False) -> None:
-    """Print the entries of these kinds, with their parameters and a sentence about each."""
+    """Print the entries of these kinds: the name, one sentence, and the parameters of each."""
     entries = {}
     for kind in kinds:
         try:
             entries[kind] = [registry(kind).describe(name) for name in registry(kind)]
-        except InputError as error:  # a package is missing; the rest can still be listed
+        except InputError as error:  # an optional package is missing; other kinds can still be listed
             if len(kinds) == 1:
                 raise
             print(f"{kind}: {error}", file=sys.stderr)
@@ -40,7 +43,7 @@ def _print_entry(entry: Entry, width: int) -> None:
     print(f"{entry.name.ljust(width)}  {entry.summary}")
     margin = " " * (width + 4)
     if entry.parameters:
-        columns = max(60, shutil.get_terminal_size((116, 24)).columns)
+        columns = max(NARROWEST, shutil.get_terminal_size((OUTPUT_WIDTH, 24)).columns)
         text = ", ".join(
             name if value is REQUIRED else f"{name}={value!r}" for name, value in entry.parameters.items()
         )

@@ -17,13 +17,16 @@ from flanders.results.run import FLOWER, SIMULATOR
 from flanders.studies.questions import QUESTIONS
 
 RESULTS = Path("results.sqlite")
-"""The results file, unless another is named."""
+"""The default results file."""
+TABLE_FORMATS, FIGURE_FORMATS = ("markdown", "latex", "csv"), ("pdf", "svg", "png")
+TABLE_FORMAT_HELP = "format of the tables (default: %(default)s)"
+FIGURE_FORMAT_HELP = "format of the figures (default: %(default)s)"
 Command = Callable[[argparse.Namespace], int]
-"""Carries out a command and returns the exit code."""
+"""A function that carries out a command and returns the exit code."""
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, with a guess at what was meant."""
+    """A parser whose errors are one line. If a word is misspelt, the error suggests the right one."""
 
     def __init__(self, prog: str, description: str = "") -> None:
         super().__init__(prog=prog, description=description)
@@ -31,7 +34,7 @@ class Parser(argparse.ArgumentParser):
         """The parsers of its commands."""
 
     def error(self, message: str) -> NoReturn:
-        """Complain as about any other input."""
+        """Raise the same error as for any other wrong input."""
         guess = ""
         if choice := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message):
             guess = did_you_mean(choice[1], [word.strip(" '") for word in choice[2].split(",")])
@@ -40,7 +43,7 @@ class Parser(argparse.ArgumentParser):
                 name for each in (self, *self.commands) for name in re.findall(r"--[\w-]+", each.format_help())
             ]
             guess = did_you_mean(option[1], known)
-        raise InputError(f"{message}.{guess} `{self.prog} --help` tells more.")
+        raise InputError(f"{message}.{guess} See `{self.prog} --help`.")
 
 
 def make_parser() -> Parser:
@@ -57,41 +60,65 @@ def make_parser() -> Parser:
         parser.commands.append(sub)
         return sub
 
-    running = [
-        _run(add("run", commands.run, "Run the experiments of spec files. Those that are done are not run again.")),
-        _resume(add("resume", commands.resume, "Go on with everything in a results file that is not done.")),
+    commands_with_runs = [
+        _run(add("run", commands.run, "Run the experiments of spec files, except those that are already done.")),
+        _resume(add("resume", commands.resume, "Continue the runs of a results file that are not done.")),
         _reproduce(
-            add("reproduce", commands.reproduce, "Run the paper's experiments and compare with what it published.")
+            add(
+                "reproduce",
+                commands.reproduce,
+                "Run the experiments of the FLANDERS paper and compare the results with its own.",
+            )
         ),
-        _study(add("study", commands.study, "Answer a question about the method with a table and a figure.")),
+        _study(
+            add(
+                "study",
+                commands.study,
+                "Answer a question that the FLANDERS paper leaves open, with a table and a figure.",
+            )
+        ),
     ]
-    for sub in running:
-        _running(sub)
-    _list(add("list", commands.list_entries, "List what a spec can choose by name, with parameters and defaults."))
-    add("schema", commands.schema, "Print a JSON Schema of spec files, for editors that check and complete them.")
-    _show(add("show", commands.show, "Show what is in a results file, or one run of it."))
+    for sub in commands_with_runs:
+        _options_of_runs(sub)
+    _list(
+        add(
+            "list",
+            commands.list_entries,
+            "List everything that a spec can choose by name, with parameters and defaults.",
+        )
+    )
+    add(
+        "schema", commands.schema, "Print the JSON Schema of spec files. Editors use it to check and complete them."
+    )
+    _show(add("show", commands.show, "Show all runs of a results file, or one run in detail."))
     _table(
         add(
             "table",
             commands.table,
-            "Show the final accuracy of a grid: attacks by defences, mean and range.",
+            "Show the final accuracy of each attack (row) and defence (column): mean and range over seeds.",
         )
     )
-    _export(add("export", commands.export, "Write runs, rounds and clients as tables for other programs."))
-    _report(add("report", commands.report, "Write a report as one HTML file that opens offline."))
-    _plot(add("plot", commands.plot, "Write the figures of the report for a paper."))
+    _export(
+        add("export", commands.export, "Write the tables of runs, rounds and clients as files for other programs.")
+    )
+    _report(add("report", commands.report, "Write a report: one HTML file that opens in a browser, also offline."))
+    _plot(add("plot", commands.plot, "Write the figures of the report as files, e.g. for a paper."))
     return parser
 
 
 def _run(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     parser.add_argument(
-        "specs", nargs="+", type=Path, metavar="SPEC", help="TOML file; a list in it is an axis of the grid"
+        "specs",
+        nargs="+",
+        type=Path,
+        metavar="SPEC",
+        help="TOML file; a list in it stands for one run with each value",
     )
-    _set(parser, "change a value of the specs, e.g. federation.rounds=3 (may be repeated)")
+    _set(parser, "set a value in all specs, e.g. federation.rounds=3 (may be repeated)")
     _out(parser)
     engines = (SIMULATOR, FLOWER)
     parser.add_argument(
-        "--engine", choices=engines, default=SIMULATOR, help="what carries the runs out (default: %(default)s)"
+        "--engine", choices=engines, default=SIMULATOR, help="what the clients run on (default: %(default)s)"
     )
     parser.add_argument("--dry-run", action="store_true", help="list the runs without running them")
     return parser
@@ -99,20 +126,25 @@ def _run(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
 
 def _resume(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     parser.add_argument(
-        "results", nargs="?", type=Path, default=RESULTS, help="results file (default: %(default)s)"
+        "results",
+        nargs="?",
+        type=Path,
+        default=RESULTS,
+        metavar="RESULTS",
+        help="results file (default: %(default)s)",
     )
     return parser
 
 
 def _reproduce(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     parser.add_argument(
-        "names", metavar="NAME", help="a table or figure by its label (tab:pr-20), several with commas, or all"
+        "names", metavar="NAME", help="the label of a table or figure (tab:pr-20), several with commas, or all"
     )
     parser.add_argument(
         "--variant",
         choices=VARIANTS,
         default=VARIANTS[0],
-        help="settings of the published code, or of the paper (default: %(default)s)",
+        help="settings of the published code (reference) or of the text (textbook) (default: %(default)s)",
     )
     parser.add_argument("--dataset", metavar="NAMES", help="only these datasets, e.g. mnist,fashion-mnist")
     parser.add_argument(
@@ -120,26 +152,30 @@ def _reproduce(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="KEY=VALUES",
-        help="only these cells, e.g. aggregator=fedavg,multikrum (may be repeated)",
+        help="only table cells with these values, e.g. aggregator=fedavg,multikrum (may be repeated)",
     )
     _seeds(parser, 3)
-    _set(parser, "change a value of every run, e.g. federation.rounds=3")
+    _set(parser, "set a value in all runs, e.g. federation.rounds=3 (may be repeated)")
     _out(parser)
-    parser.add_argument("--dry-run", action="store_true", help="list the runs that are missing")
-    parser.add_argument("--table-only", action="store_true", help="show what there is, run nothing")
-    parser.add_argument("--format", choices=("markdown", "latex", "csv"), default="markdown")
-    parser.add_argument("--tables", type=Path, metavar="DIR", help="also write all tables there, in every format")
-    parser.add_argument("--figures", type=Path, metavar="DIR", help="also draw the figures there, as SVG")
+    parser.add_argument("--dry-run", action="store_true", help="list the runs that are not done, and run nothing")
+    parser.add_argument("--table-only", action="store_true", help="show the results that exist, and run nothing")
+    parser.add_argument("--format", choices=TABLE_FORMATS, default="markdown", help=TABLE_FORMAT_HELP)
+    parser.add_argument(
+        "--tables", type=Path, metavar="DIR", help="also write all tables to this folder, in every format"
+    )
+    parser.add_argument("--figures", type=Path, metavar="DIR", help="also write the figures to this folder, as SVG")
     return parser
 
 
 def _study(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     parser.add_argument("name", choices=tuple(QUESTIONS), metavar="NAME", help=f"one of {', '.join(QUESTIONS)}")
-    parser.add_argument("--dataset", default="digits", metavar="NAME", help="default: digits, which needs no files")
-    parser.add_argument("--attacks", metavar="NAMES", help="instead of the study's own, e.g. gauss,lie")
-    parser.add_argument("--rounds", type=int, metavar="N", help="instead of the study's own")
+    parser.add_argument(
+        "--dataset", default="digits", metavar="NAME", help="dataset (default: %(default)s, which needs no files)"
+    )
+    parser.add_argument("--attacks", metavar="NAMES", help="attacks instead of those of the study, e.g. gauss,lie")
+    parser.add_argument("--rounds", type=int, metavar="N", help="number of rounds instead of that of the study")
     _seeds(parser, 1)
-    _set(parser, "change a value of every run, e.g. federation.num_clients=20")
+    _set(parser, "set a value in all runs, e.g. federation.num_clients=20 (may be repeated)")
     parser.add_argument(
         "--out",
         type=Path,
@@ -147,17 +183,27 @@ def _study(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         metavar="DIR",
         help="folder for results, tables and figures (default: %(default)s)",
     )
-    parser.add_argument("--format", choices=("pdf", "svg", "png"), default="png")
+    parser.add_argument("--format", choices=FIGURE_FORMATS, default="png", help=FIGURE_FORMAT_HELP)
     return parser
 
 
-def _running(parser: argparse.ArgumentParser) -> None:
+def _options_of_runs(parser: argparse.ArgumentParser) -> None:
     """Add the options of all commands that carry out runs."""
-    parser.add_argument("--data-dir", type=Path, metavar="DIR", help="where the datasets are (else $FLANDERS_DATA)")
-    parser.add_argument("--device", metavar="NAME", help="auto, cpu or cuda")
     parser.add_argument(
-        "--jobs", type=int, default=1, metavar="N", help="processes that share the runs (default: 1)"
+        "--data-dir", type=Path, metavar="DIR", help="folder with the datasets (default: $FLANDERS_DATA)"
     )
+    parser.add_argument("--device", metavar="NAME", help="where to compute: auto, cpu or cuda")
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=1,
+        metavar="N",
+        help="number of processes that work at the same time (default: %(default)s)",
+    )
+
+
+def _results(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("results", type=Path, metavar="RESULTS", help="results file")
 
 
 def _set(parser: argparse.ArgumentParser, text: str) -> None:
@@ -178,33 +224,34 @@ def _seeds(parser: argparse.ArgumentParser, default: int) -> None:
 def _list(parser: argparse.ArgumentParser) -> None:
     text = f"one of {', '.join(KINDS)} (default: all)"
     parser.add_argument("kind", nargs="?", choices=KINDS, metavar="KIND", help=text)
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _show(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("results", type=Path)
-    parser.add_argument("run", nargs="?", metavar="RUN", help="the run's id, or the beginning of it")
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    _results(parser)
+    parser.add_argument("run", nargs="?", metavar="RUN", help="id of a run, or its first characters")
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _table(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("results", type=Path)
-    parser.add_argument("--format", choices=("markdown", "latex", "csv"), default="markdown")
+    _results(parser)
+    parser.add_argument("--format", choices=TABLE_FORMATS, default="markdown", help=TABLE_FORMAT_HELP)
 
 
 def _export(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("results", type=Path)
+    _results(parser)
     formats = parser.add_mutually_exclusive_group(required=True)
-    formats.add_argument("--csv", type=Path, metavar="DIR")
-    formats.add_argument("--parquet", type=Path, metavar="DIR")
+    formats.add_argument("--csv", type=Path, metavar="DIR", help="write CSV files to this folder")
+    formats.add_argument("--parquet", type=Path, metavar="DIR", help="write Parquet files to this folder")
 
 
 def _report(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("results", type=Path)
-    parser.add_argument("--html", type=Path, metavar="FILE", help="default: beside the results")
+    _results(parser)
+    text = "the report (default: the name of the results file, with .html)"
+    parser.add_argument("--html", type=Path, metavar="FILE", help=text)
 
 
 def _plot(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("results", type=Path)
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR")
-    parser.add_argument("--format", choices=("pdf", "svg", "png"), default="pdf")
+    _results(parser)
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for the figures")
+    parser.add_argument("--format", choices=FIGURE_FORMATS, default="pdf", help=FIGURE_FORMAT_HELP)

@@ -31,7 +31,7 @@ class CifarLoader(Loader):
     """The MD5 sum of each binary file, or its size where no sum was published."""
     python: ClassVar[Mapping[str, str]]
     label_bytes: ClassVar[int]
-    """In front of each binary record; the last of them is the class."""
+    """The number of bytes in front of each binary record. The last of them is the class."""
     label_key: ClassVar[str]
     num_classes: ClassVar[int]
 
@@ -107,11 +107,11 @@ def places(name: str, *unpacked: str) -> tuple[str, ...]:
 class Cifar10(CifarLoader):
     """CIFAR-10: 50,000 + 10,000 photographs of 10 kinds of things, 32 x 32 in colour.
 
-    The paper says that it shuffles all images and splits them 80/20; its code, like everyone, uses the
-    official training and test sets, and so does this loader. Files: the unpacked folder of the binary
-    version (`cifar-10-batches-bin/`) or of the python version (`cifar-10-batches-py/`, read by an unpickler
-    that builds arrays and nothing else), in the data directory or in `cifar10/` there; their content is
-    checked against the published sums unless `verify=False`.
+    The paper says that it shuffles all images and splits them 80/20. Its code uses the official training and test
+    sets, and so does this loader. The files are those of the unpacked binary version (`cifar-10-batches-bin/`) or
+    python version (`cifar-10-batches-py/`, read by an unpickler that can build only arrays). The folder is in the
+    data directory, or in `cifar10/` there. The content is checked against the published sums unless
+    `verify=False`.
 
     References
     ----------
@@ -152,8 +152,8 @@ class Cifar10(CifarLoader):
 class Cifar100(CifarLoader):
     """CIFAR-100: 50,000 + 10,000 photographs of 100 kinds of things, 32 x 32 in colour; the fine classes.
 
-    As `Cifar10`, with the folders `cifar-100-binary/` and `cifar-100-python/` and `cifar100/`. No sums of
-    the binary files are published, so of those the size is checked.
+    It is read like `Cifar10`, from the folders `cifar-100-binary/`, `cifar-100-python/` and `cifar100/`. For the
+    binary files no sums are published, so their sizes are checked.
 
     References
     ----------

@@ -18,18 +18,18 @@ Images = NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Examples with their classes, split into what the clients train on and what the server tests on.
+    """Examples and their classes: the clients train on one part, and the server tests on the other.
 
     Parameters
     ----------
     name
-        What to call it in reports.
+        The name of the dataset in reports.
     x_train, x_test
         float32, `(n, *input_shape)`; images are channels-first, `(n, C, H, W)`.
     y_train, y_test
         int64 class numbers from 0 to `num_classes - 1`, `(n,)`.
     num_classes
-        How many classes there are, whether or not each of them occurs.
+        The number of classes. Some of them may have no examples.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Dataset:
             if x.dtype != np.float32 or y.dtype != np.int64:
                 raise InputError(
                     f"Dataset needs float32 x_{part} and int64 y_{part}, got {x.dtype} and {y.dtype}. "
-                    "`from_arrays` converts."
+                    "`from_arrays` converts arrays to these types."
                 )
             if x.ndim < 2 or y.shape != x.shape[:1] or x.size == 0:
                 raise InputError(
@@ -61,7 +61,7 @@ class Dataset:
                 raise InputError(f"x_{part} holds NaN or infinite values. Drop or fill those examples.")
         if self.x_test.shape[1:] != self.x_train.shape[1:]:
             raise InputError(
-                f"Training and test examples must have one shape, got {self.x_train.shape[1:]} "
+                f"Training and test examples must have the same shape, got {self.x_train.shape[1:]} "
                 f"and {self.x_test.shape[1:]}."
             )
 
@@ -72,7 +72,7 @@ class Dataset:
 
 
 class Loader(ABC):
-    """Knows where a dataset comes from and turns it into arrays.
+    """Finds a dataset and turns it into arrays.
 
     A new dataset is a frozen dataclass with `load`, and one line in the registry. Every loader has the
     parameter `normalise_test`: whether the test examples are normalised like the training ones. `False`
@@ -83,7 +83,7 @@ class Loader(ABC):
 
     @abstractmethod
     def load(self, data_dir: Path | str | None = None) -> Dataset:
-        """Read the dataset; `data_dir` falls back on the environment variable `FLANDERS_DATA`."""
+        """Read the dataset from `data_dir`. Default: the environment variable `FLANDERS_DATA`."""
 
 
 def from_arrays(
@@ -97,17 +97,18 @@ def from_arrays(
     name: str = "arrays",
     seed: int = 0,
 ) -> Dataset:
-    """Make a dataset of your own arrays.
+    """Make a dataset from your own arrays.
 
-    The values are taken as they are, only cast to float32: normalise them first, and put channels before
-    height and width if a convolutional model is to read them.
+    The values are cast to float32 and otherwise not changed. Normalise them first. For a convolutional model, put
+    the channels before height and width.
 
     Parameters
     ----------
     x, y
         Examples `(n, ...)` and their classes `(n,)`, whole numbers from 0.
     x_test, y_test
-        Test examples. Without them a share `test_fraction` of every class is set aside, at random by `seed`.
+        Test examples and their classes. Without them, the share `test_fraction` of every class becomes the test
+        set. The examples are drawn at random from `seed`.
     num_classes
         Default: the largest class, plus one.
 
@@ -122,11 +123,12 @@ def from_arrays(
         raise InputError("from_arrays needs both `x_test` and `y_test`, or neither of them. Got one.")
     if x_test is None or y_test is None:
         train, test = stratified_split(labels, test_fraction, np.random.default_rng(seed))
-        shown, known, examples, labels = examples[test], labels[test], examples[train], labels[train]
+        test_examples, test_labels = examples[test], labels[test]
+        examples, labels = examples[train], labels[train]
     else:
-        shown, known = as_examples(x_test, y_test, "x_test, y_test")
-    classes = max(2, int(max(labels.max(), known.max())) + 1) if num_classes is None else num_classes
-    return Dataset(name, examples, labels, shown, known, classes)
+        test_examples, test_labels = as_examples(x_test, y_test, "x_test, y_test")
+    classes = max(2, int(max(labels.max(), test_labels.max())) + 1) if num_classes is None else num_classes
+    return Dataset(name, examples, labels, test_examples, test_labels, classes)
 
 
 def as_examples(x: ArrayLike, y: ArrayLike, names: str) -> tuple[Images, IntVector]:
@@ -134,7 +136,9 @@ def as_examples(x: ArrayLike, y: ArrayLike, names: str) -> tuple[Images, IntVect
     try:
         values = np.ascontiguousarray(x, dtype=np.float32)
     except (TypeError, ValueError) as error:
-        raise InputError(f"from_arrays({names}) needs an array of numbers, all examples of one shape.") from error
+        raise InputError(
+            f"from_arrays({names}) needs an array of numbers in which all examples have the same shape."
+        ) from error
     labels = np.asarray(y)
     if values.ndim < 2 or labels.shape != values.shape[:1] or values.size == 0:
         raise InputError(
@@ -149,9 +153,9 @@ def as_examples(x: ArrayLike, y: ArrayLike, names: str) -> tuple[Images, IntVect
 
 
 def stratified_split(y: IntVector, test_fraction: float, rng: np.random.Generator) -> tuple[IntVector, IntVector]:
-    """Return the rows to train on and to test on, in order, with that share of each class in the test.
+    """Return the rows to train on and the rows to test on, in rising order. The test gets that share of each class.
 
-    A class of at least two examples has one in each part; where a share is not whole it is rounded.
+    The number of test examples of a class is rounded. A class of at least two examples has one in each part.
     """
     check_number("stratified_split", "test_fraction", test_fraction, 0, 1)
     chosen = []
@@ -171,13 +175,13 @@ def stratified_split(y: IntVector, test_fraction: float, rng: np.random.Generato
 
 
 def rows_by_class(y: IntVector) -> list[IntVector]:
-    """Return the rows of each class that occurs, ascending."""
+    """Return the rows of each class that occurs, from the lowest class to the highest."""
     by_class = np.argsort(y, kind="stable")
     return np.split(by_class, np.unique(y[by_class], return_index=True)[1][1:])
 
 
 def as_images(pieces: Sequence[NDArray[np.uint8]]) -> Images:
-    """Join byte images into one float32 array with values from 0 to 1, the only copy made of them."""
+    """Join byte images into one float32 array with values from 0 to 1. No other copy is made."""
     images = np.empty((sum(map(len, pieces)), *pieces[0].shape[1:]), dtype=np.float32)
     start = 0
     for piece in pieces:

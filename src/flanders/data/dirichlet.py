@@ -1,4 +1,4 @@
-"""Label skew from a Dirichlet distribution: with uneven clients (the paper) or equal ones (its code)."""
+"""Partitions by a Dirichlet distribution: clients of different sizes (the paper) or of equal size (its code)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from flanders.data.partition import Partition
 class Dirichlet(Partition):
     r"""Give each client its own mix of classes, and split all examples of each class accordingly.
 
-    Client c draws :math:`q_c \sim \text{Dir}(\alpha p)`, p being the shares of the classes in the data, and gets
-    the share :math:`q_{ck} / \sum_j q_{jk}` of the examples of class k. All examples are given away and sizes are
-    uneven; a client left with fewer than `min_samples` takes the rest, at random, from the largest ones.
+    Client c draws :math:`q_c \sim \text{Dir}(\alpha p)`, where p are the shares of the classes in the data. It gets
+    the share :math:`q_{ck} / \sum_j q_{jk}` of the examples of class k. All examples are given away, so clients
+    differ in size. A client with fewer than `min_samples` gets random examples of the largest clients.
 
-    `alpha` is the concentration of the whole vector, as in the reference and in the FLANDERS paper. Much code,
-    the paper's own and `DirichletEqual` among it, means the concentration of each class: there, 0.5 with 10
-    classes is 5 here.
+    `alpha` is the concentration of the whole vector, as in the reference and in the FLANDERS paper. In much other
+    code, including the paper's own and `DirichletEqual`, alpha is the concentration of each class. An alpha of 0.5
+    there, with 10 classes, is an alpha of 5 here.
 
     References
     ----------
@@ -60,10 +60,10 @@ class Dirichlet(Partition):
 class DirichletEqual(Partition):
     r"""Give each client its own mix of classes and the same number of examples, as the paper's code does.
 
-    In turn each client draws :math:`q \sim \text{Dir}(\alpha, \ldots, \alpha)` and takes `samples_per_client`
-    examples (default: as many as there are for everyone) of classes drawn from q, without replacement. A class
-    that runs out is left out of q from then on, so the last clients take what is left. On MNIST with 100 clients
-    that is 600 examples each. What remains goes to nobody.
+    One after the other, each client draws :math:`q \sim \text{Dir}(\alpha, \ldots, \alpha)` and takes
+    `samples_per_client` examples whose classes are drawn from q. Default: an equal share of all examples, such as
+    600 on MNIST with 100 clients. No example is taken twice. A class without examples left is removed from q, so
+    the last clients get the remaining classes. Examples that are left at the end are not used.
 
     References
     ----------
@@ -101,36 +101,38 @@ class DirichletEqual(Partition):
 
 
 def draw_mixes(concentration: FloatVector, count: int, rng: np.random.Generator) -> FloatVector:
-    """Draw `count` vectors from a Dirichlet distribution, also where its concentration is very small.
+    """Draw `count` vectors from a Dirichlet distribution, even if its concentration is very small.
 
-    There NumPy may return rows without a sum of one; in the limit such a client has a single class.
+    For a very small concentration NumPy may return rows of zeros or NaN. They are replaced by the limit of the
+    distribution: a client with a single class.
     """
     q = np.nan_to_num(rng.dirichlet(concentration, size=count), nan=0.0)
     only = rng.choice(concentration.size, size=count, p=concentration / concentration.sum())
-    lost = ~(q.sum(axis=1) > 0.5)
-    q[lost] = np.eye(concentration.size)[only[lost]]
+    failed = ~(q.sum(axis=1) > 0.5)  # a valid row adds up to 1
+    q[failed] = np.eye(concentration.size)[only[failed]]
     return np.asarray(q / q.sum(axis=1, keepdims=True))
 
 
 def limit_to(left: IntVector, mix: FloatVector, taken: IntVector, rng: np.random.Generator) -> None:
-    """Redraw in place what was taken beyond what is left of a class, from the classes that have some left.
+    """Change `taken` in place so that no class gives more examples than it has left.
 
-    Each draw either suffices or uses up another class, so there are at most as many draws as classes.
+    Examples that a class lacks are drawn from the other classes. Each draw either suffices or uses up another
+    class, so there are at most as many draws as classes.
     """
     while (taken > left).any():
-        short = int(np.maximum(taken - left, 0).sum())
+        lacking = int(np.maximum(taken - left, 0).sum())
         np.minimum(taken, left, out=taken)
-        open_ = taken < left
-        weights = np.where(open_, mix, 0.0)
+        available = taken < left
+        weights = np.where(available, mix, 0.0)
         if not weights.sum() > 0:
-            weights = np.where(open_, left, 0).astype(np.float64)
-        taken += rng.multinomial(short, weights / weights.sum())
+            weights = np.where(available, left, 0).astype(np.float64)
+        taken += rng.multinomial(lacking, weights / weights.sum())
 
 
 def level_up(owners: IntVector, num_clients: int, least: int) -> IntVector:
-    """Give every client `least` examples. Missing ones are taken from the client that has most at the time.
+    """Give every client at least `least` examples. Missing ones are taken from the largest clients.
 
-    The examples of each client are numbered; those with the highest numbers are the ones given away.
+    The examples of each client are numbered from 0. Those with the highest numbers of all are given away.
     """
     sizes = np.bincount(owners, minlength=num_clients)
     missing = np.maximum(least - sizes, 0)

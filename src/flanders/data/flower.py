@@ -26,19 +26,19 @@ UNFIT = {
 
 @dataclass(frozen=True)
 class FlowerPartition(Partition):
-    """Let a partitioner of Flower Datasets decide (`pip install "flanders-fl[download]"`).
+    """Use a partitioner of Flower Datasets (`pip install "flanders-fl[download]"`).
 
-    Any of them fits that divides the examples by their classes or their number, and makes as many partitions as
-    there are clients. It sees the examples in random order, so the split varies with the seed of the run even
-    where the partitioner has none. It takes a millisecond or so a client.
+    It must divide the examples by their classes or their number, into as many partitions as there are clients. It
+    gets the examples in random order, so the split depends on the seed of the run even if the partitioner has no
+    seed. It takes about a millisecond per client.
 
     Parameters
     ----------
     partitioner
         The name of the class in `flwr_datasets.partitioner`.
     options
-        Its parameters as in a TOML inline table, without the braces. Being one string, it can be an axis of a
-        grid. The number of partitions, the column to divide by and the seed are filled in.
+        Its parameters as in a TOML inline table, without the braces. Since it is one string, a spec can have a
+        list of several. The number of partitions, the column to divide by and the seed are filled in.
 
     Examples
     --------
@@ -65,7 +65,7 @@ class FlowerPartition(Partition):
                 )
 
     def assign(self, labels: IntVector, num_clients: int, rng: np.random.Generator) -> IntVector:
-        """Hand the classes to the partitioner, and read off which rows it put where."""
+        """Give the classes to the partitioner, and return the client of each row."""
         kind, dataset = find_partitioner(self.partitioner)
         filled = dict(zip(OURS, (num_clients, LABEL, int(rng.integers(2**31))), strict=True))
         arguments = self._arguments(inspect.signature(kind).parameters, filled)
@@ -99,7 +99,7 @@ class FlowerPartition(Partition):
         return options | {name: value for name, value in filled.items() if name in known}
 
     def _owners(self, rows: list[IntVector], n: int, num_clients: int) -> IntVector:
-        """Return the client of each example, -1 for none; complain where a partition must not be so."""
+        """Return the client of each example, -1 for none. Complain if the partition cannot be used."""
         if len(rows) != num_clients:
             raise InputError(
                 f"{self} makes {len(rows)} partitions of these data, but there are {num_clients} clients. "
@@ -120,7 +120,7 @@ class FlowerPartition(Partition):
 
 
 def read_options(text: Any) -> dict[str, Any]:
-    """Return what stands in a TOML inline table without its braces."""
+    """Return the values of a TOML inline table that is written without its braces."""
     problem = "is not a string"
     if isinstance(text, str):
         try:

@@ -31,7 +31,7 @@ class IdxLoader(Loader):
     mean: ClassVar[float]
     std: ClassVar[float]
     md5: ClassVar[tuple[str, ...]]
-    """Of the decompressed `FILES`, so that a recompressed copy passes."""
+    """The MD5 sums of the decompressed `FILES`. So a copy that was compressed again is accepted."""
 
     def load(self, data_dir: Path | str | None = None) -> Dataset:
         """Read the four files, or download them; the official training and test sets stay as they are."""
@@ -50,7 +50,7 @@ class IdxLoader(Loader):
         )
 
     def read(self, path: Path, md5: str) -> NDArray[np.uint8]:
-        """Return one file as an array, checked if it is to be."""
+        """Return one file as an array. Its content is checked if `verify` is true."""
         content = read_bytes(path)
         if self.verify:
             check_md5(path, content, md5, KNOWN)
@@ -81,10 +81,10 @@ def labelled(images: NDArray[np.uint8], labels: NDArray[np.generic]) -> Labelled
 class Mnist(IdxLoader):
     """MNIST: 60,000 + 10,000 handwritten digits, 28 x 28.
 
-    The paper says that it shuffles all images and splits them 80/20; its code, like everyone, uses the
-    official training and test sets, and so does this loader. Files: the four original IDX files, compressed
-    or not, in `mnist/`, in torchvision's `MNIST/raw/` or in the data directory itself; their content is
-    checked against the published sums unless `verify=False`.
+    The paper says that it shuffles all images and splits them 80/20. Its code uses the official training and test
+    sets, and so does this loader. The files are the four original IDX files, compressed or not. They are in
+    `mnist/`, in torchvision's `MNIST/raw/` or in the data directory itself. Their content is checked against the
+    published sums unless `verify=False`.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Spreading a dataset over clients: what a partition is; evenly at random; by shards."""
+"""Partitions, which divide a dataset among clients: the base class, an even random one, and one by shards."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from flanders.checks import InputError, check_number
 class Partition(ABC):
     """Decides which client holds which training examples.
 
-    A new partition is a frozen dataclass with `assign`, and one line in the registry. Whatever it does, every
-    client gets at least one example and no example goes to two clients.
+    A new partition is a frozen dataclass with `assign`, and one line in the registry. Every
+    client gets at least one example, and no example goes to two clients.
     """
 
     def split(self, labels: Any, num_clients: int, rng: np.random.Generator) -> list[IntVector]:
@@ -29,7 +29,7 @@ class Partition(ABC):
         num_clients
             How many clients there are, at most n.
         rng
-            The same state gives the same rows.
+            The random generator. The same state gives the same rows.
         """
         name = type(self).__name__
         check_number(name, "num_clients", num_clients, 1, whole=True)
@@ -42,12 +42,12 @@ class Partition(ABC):
         if classes.size < num_clients:
             raise InputError(
                 f"{name}.split cannot give {num_clients} clients an example each, there are only {classes.size}. "
-                "Use fewer clients (`num_clients`, or federation.clients in a spec), or a larger dataset."
+                "Use fewer clients (`num_clients`, or federation.num_clients in a spec), or a larger dataset."
             )
         order = rng.permutation(classes.size)
         _, numbered = np.unique(classes[order], return_inverse=True)
         owners = self.assign(numbered.astype(np.int64), num_clients, rng)
-        # Who cuts each class into runs leaves a client's classes one after the other: mix them again.
+        # `assign` may leave the examples of a client sorted by class, so shuffle again.
         mixed = rng.permutation(classes.size)
         return rows_of_owners(order[mixed], owners[mixed], num_clients)
 

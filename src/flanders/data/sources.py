@@ -32,7 +32,7 @@ class Source:
     folders: tuple[str, ...]
     """Folders to look in; those that are not absolute are inside the data directory."""
     instead: str
-    """What to put into which folder, as the error for a missing dataset says it."""
+    """Which files to put into which folder, in the words of the error for a missing dataset."""
     hub: str
     """The name on the Hugging Face hub."""
     columns: tuple[str, str]
@@ -40,7 +40,7 @@ class Source:
 
 
 def data_directory(data_dir: Path | str | None) -> Path | None:
-    """Return the directory to read from, or nothing if none is set."""
+    """Return the directory to read from, or None if none is set."""
     chosen = data_dir if data_dir is not None else os.environ.get("FLANDERS_DATA")
     if not chosen:
         return None
@@ -102,7 +102,7 @@ def check_md5(path: Path, content: bytes, expected: str, known: Mapping[str, str
 
 
 def download(source: Source, data_dir: Path | str | None = None) -> tuple[Labelled, Labelled]:
-    """Fetch the official training and test sets with Flower Datasets, or say where they are not and what to do."""
+    """Download the official training and test sets with Flower Datasets. If that fails, say what to do."""
     looked = data_directory(data_dir)
     missing = f"No files of {source.name} were found" + (f" in {looked}" if looked else "")
     ways = (
@@ -118,7 +118,7 @@ def download(source: Source, data_dir: Path | str | None = None) -> tuple[Labell
         hub = FederatedDataset(dataset=source.hub, partitioners={}, shuffle=False)
         train, test = (hub.load_split(split) for split in ("train", "test"))
         return from_hub(train, source.columns), from_hub(test, source.columns)
-    except Exception as error:  # offline shows as any of a dozen kinds of error
+    except Exception as error:  # without a network, many kinds of errors are possible
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         raise InputError(f"{missing}, and downloading {source.hub} failed ({reason}). {ways}") from error
 

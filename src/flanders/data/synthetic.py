@@ -1,4 +1,4 @@
-"""A dataset drawn at random, as large as need be."""
+"""A dataset drawn at random, of any size."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from flanders.data.dataset import Dataset, Images, Loader
 
 @dataclass(frozen=True)
 class Synthetic(Loader):
-    """Synthetic: one Gaussian cloud a class, drawn from `seed`.
+    """Synthetic: one Gaussian cloud per class, drawn from `seed`.
 
     The clouds have unit variance; their centres are drawn so that two of them are about `separation` apart.
-    The classes are of equal size. Raise `num_samples` to the clients you need: 10,000 clients with 20 examples
-    of 32 features take 26 MB.
+    The classes are of equal size. For many clients, raise `num_samples`: 10,000 clients with 20 examples of 32
+    features each take 26 MB.
 
     Examples
     --------
@@ -56,7 +56,7 @@ class Synthetic(Loader):
         return Dataset("synthetic", x_train, y_train, x_test, y_test, self.num_classes)
 
     def draw(self, count: int, centres: Images, rng: np.random.Generator) -> tuple[Images, IntVector]:
-        """Return `count` examples, as many of each class as of any other, in random order."""
+        """Return `count` examples, the same number of each class, in random order."""
         y = rng.permutation(np.arange(count, dtype=np.int64) % self.num_classes)
         x = rng.standard_normal((count, self.num_features), dtype=np.float32)
         x += centres[y]

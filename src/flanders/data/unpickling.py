@@ -1,7 +1,7 @@
-"""Reading the python version of CIFAR without running what a pickle may ask for.
+"""Reading the python version of CIFAR without running code from the pickle.
 
-A pickle can name any function and have it called. Here the few names that an array of bytes needs stand for
-harmless classes of our own, which only take bytes and a shape; every other name is refused. NumPy's own
+A pickle can name any function and have it called. Here the few names that an array of bytes needs are replaced by
+harmless classes of our own, which only take bytes and a shape. Every other name is refused. NumPy's own
 constructors are not called either: through them a crafted dtype can make bytes pass for object pointers.
 """
 

@@ -1,4 +1,4 @@
-"""The commands `flanders run` and `flanders resume`: prepare a grid of runs, watch it, stop it, sum it up."""
+"""The commands `flanders run` and `flanders resume`: prepare runs, carry them out, and print a summary."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from flanders.results.store import Store
 from flanders.results.summary import read_summaries
 
 SHOWN = 4
-"""The most runs that are named when several failed in the same way."""
+"""How many runs to name at most if several failed with the same error."""
 REFUSED = InputError.__name__
-"""The beginning of the error of a run that cannot succeed, since it asks for something impossible."""
+"""The first word of the error of a run whose spec is wrong. Such a run fails again if it is repeated."""
 
 
 class OptionChanges(TypedDict, total=False):
-    """Options that the command line sets for all runs, whatever their specs say."""
+    """Options that the command line sets for all runs. They replace those of the specs."""
 
     device: str
     data_dir: Path
@@ -38,7 +38,7 @@ def run_experiments(path: Path, experiments: Sequence[Experiment], changes: Opti
     """Add runs to a results file, carry out those that are not done, and return the exit code."""
     asked = [each.carried_out(_absolute(replace(each.options, **changes))) for each in experiments]
     datasets = Datasets()
-    if not path.exists():  # wrong data should not leave an empty results file
+    if not path.exists():  # if data are missing, do not leave an empty results file
         for each in asked:
             check(each, datasets)
     with Store(path) as store:
@@ -47,13 +47,13 @@ def run_experiments(path: Path, experiments: Sequence[Experiment], changes: Opti
 
 
 def run_aside(path: Path, experiments: Sequence[Experiment], changes: OptionChanges, jobs: int) -> int:
-    """Do the same for a command that prints tables of its own: messages go to the error stream."""
+    """Do the same, but print to the error stream, since the calling command prints tables of its own."""
     with contextlib.redirect_stdout(sys.stderr):
         return run_experiments(path, experiments, changes, jobs)
 
 
 def resume_experiments(path: Path, changes: OptionChanges, jobs: int) -> int:
-    """Carry on with everything in a results file that is not done, and return the exit code."""
+    """Continue the runs of a results file that are not done, and return the exit code."""
     ids = [summary.id for summary in read_summaries(path)]
     return _carry_on(path, ids, changes, jobs, Datasets())
 
@@ -64,7 +64,7 @@ def _carry_on(path: Path, ids: Sequence[str], changes: OptionChanges, jobs: int,
         left, refused = _buildable(unfinished, changes, datasets)
         if jobs > 1 and any(each.engine == FLOWER for each in left):
             raise InputError(
-                f"--jobs {jobs} cannot share runs on Flower: each of them takes all cores already. Leave it out."
+                f"--jobs {jobs} does not work with the Flower engine: each run uses all cores already. Omit it."
             )
         for id_, problem in refused.items():
             store.refuse(id_, problem)
@@ -76,7 +76,7 @@ def _carry_on(path: Path, ids: Sequence[str], changes: OptionChanges, jobs: int,
         with stop.listening(), watching(len(ids), len(ids) - len(left), names) as notify:
             todo = [each.id for each in left]
             died = run_grid(path, todo, notify, stop, jobs=jobs, datasets=datasets if jobs == 1 else None)
-    except KeyboardInterrupt:  # the second one: the round is lost, nothing else
+    except KeyboardInterrupt:  # the second Ctrl-C: only the current round is lost
         pass
     with Store(path, create=False) as store:
         store.compact()
@@ -86,7 +86,7 @@ def _carry_on(path: Path, ids: Sequence[str], changes: OptionChanges, jobs: int,
 def _buildable(
     experiments: Sequence[Experiment], changes: OptionChanges, datasets: Datasets
 ) -> tuple[list[Experiment], dict[str, str]]:
-    """Return the runs that can begin, and for each of the others what is wrong. Complain if none can begin."""
+    """Return the runs that can start, and what is wrong with each of the others. Complain if none can start."""
     left, refused = [], dict[str, str]()
     for each in experiments:
         try:
@@ -101,7 +101,7 @@ def _buildable(
 
 
 def _absolute(options: Options) -> Options:
-    """Return options that mean the same when the run is resumed from another folder."""
+    """Return options with an absolute path, so that the run can be resumed from another folder."""
     return options if options.data_dir is None else replace(options, data_dir=options.data_dir.absolute())
 
 
@@ -114,25 +114,31 @@ def _sum_up(path: Path, ids: Sequence[str], stop: Interrupt, died: int) -> int:
     problems: dict[str, list[str]] = {}
     for s in failed:
         problems.setdefault(str(s.error), []).append(s.id)
-    for problem, whose in problems.items():
-        more = f" and {len(whose) - SHOWN} more" if len(whose) > SHOWN else ""
-        print(f"failed: {', '.join(whose[:SHOWN])}{more}: {problem}", file=sys.stderr)
+    for problem, failed_ids in problems.items():
+        more = f" and {len(failed_ids) - SHOWN} more" if len(failed_ids) > SHOWN else ""
+        print(f"failed: {', '.join(failed_ids[:SHOWN])}{more}: {problem}", file=sys.stderr)
     if stop.signal is not None:
         saved = sum(s.rounds for s in found)
         print(
             f"Stopped. {len(found) - len(left)} of {len(found)} runs are finished and {saved} rounds are saved. "
-            f"To go on: flanders resume {path}",
+            f"To continue: flanders resume {path}",
             file=sys.stderr,
         )
         return 128 + signal.Signals(stop.signal)
     if died:
-        print(f"{died} of the processes died; what they had saved is there.", file=sys.stderr)
+        print(f"{died} of the processes died. The rounds that they had saved are kept.", file=sys.stderr)
     if left:
-        print(f"{len(left)} runs are left to other processes, or to: flanders resume {path}", file=sys.stderr)
+        print(
+            f"{len(left)} runs are not done. If no other process does them: flanders resume {path}", file=sys.stderr
+        )
     if failed:
-        doomed = sum(str(s.error).startswith(f"{REFUSED}: ") for s in failed)
-        again = f" To try {'the others' if doomed else 'them'} again: flanders resume {path}"
-        again = again if doomed < len(failed) else ""
-        change = f" {doomed} by what they ask for: change the spec, or what it names." if doomed else ""
+        refused = sum(str(s.error).startswith(f"{REFUSED}: ") for s in failed)
+        again = f" To try {'the others' if refused else 'them'} again: flanders resume {path}"
+        again = again if refused < len(failed) else ""
+        change = (
+            f" {refused} failed because of their specs: correct these, or the files that they name."
+            if refused
+            else ""
+        )
         print(f"{len(failed)} of {len(found)} runs failed.{change}{again}", file=sys.stderr)
     return 1 if failed or died else 0

@@ -1,4 +1,4 @@
-"""One run as it is asked for: a setting, and the engine that carries it out."""
+"""One run as the user asked for it: a setting, and the engine that carries it out."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ ENGINE, OPTIONS = "engine", "run"
 class Experiment:
     """One run: what it is (`setting`) and what carries it out (`engine`).
 
-    Two settings that decide the same have the same `canonical` form and so the same `id`: the form names the number
-    of selected clients, and it has no threat where nobody attacks.
+    Two settings that mean the same run have the same `canonical` form, and so the same `id`. In this form the
+    number of selected clients is a number, not a fraction. If nobody attacks, the threat is empty.
     """
 
     setting: Setting
@@ -27,7 +27,7 @@ class Experiment:
 
     @cached_property
     def spec(self) -> RunSpec:
-        """The run as the results file keeps it."""
+        """The run as the results file stores it."""
         tree = {key: value for key, value in tree_of(settled(self.setting)).items() if key != OPTIONS}
         if self.engine != SIMULATOR:
             tree[ENGINE] = self.engine
@@ -35,12 +35,12 @@ class Experiment:
 
     @property
     def id(self) -> str:
-        """The name of the run, which follows from its canonical form."""
+        """The name of the run. It depends only on the canonical form."""
         return self.spec.id
 
     @property
     def canonical(self) -> Table:
-        """The run as tables in tables, with all defaults filled in."""
+        """The spec of the run as nested tables, with all defaults filled in."""
         return self.spec.canonical
 
     @property
@@ -49,19 +49,19 @@ class Experiment:
         return self.setting.run
 
     def carried_out(self, options: Options) -> Experiment:
-        """Return the same run, carried out in another way."""
+        """Return the same run with other options."""
         return replace(self, setting=replace(self.setting, run=options))
 
     @classmethod
     def of(cls, spec: RunSpec) -> Experiment:
-        """Read a run back from what the results file keeps."""
+        """Return the run that a results file stores in this form."""
         tree = {key: value for key, value in spec.canonical.items() if key != ENGINE}
         setting = Filler().fill(Setting, as_table(tree, "run"), f"run {spec.id}: ")
         return cls(replace(setting, run=spec.options), str(spec.canonical.get(ENGINE, SIMULATOR)))
 
 
 def settled(setting: Setting) -> Setting:
-    """Return a setting that decides the same, in the one form that all such settings share."""
+    """Return the canonical form of a setting; see `Experiment`."""
     federation = replace(setting.federation, clients_per_round=setting.federation.selected)
     threat = setting.threat
     if threat.fraction == 0:

@@ -19,7 +19,7 @@ T = TypeVar("T")
 NONE = "none"
 """The word for None, which TOML does not have."""
 PREAGGREGATORS = "preaggregators"
-"""The key of an aggregator's table for what stands in front of it."""
+"""The key of an aggregator's table for the pre-aggregators in front of it."""
 COUNT_OR_FRACTION = frozenset({"keep", "num_malicious", "trim", "clients_per_round"})
 """Parameters in which the int 1 (one client) is not the float 1.0 (all of them)."""
 _WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a string", Path: "a path"}
@@ -86,7 +86,7 @@ class Filler:
         return count
 
     def _wanted(self, allowed: Allowed) -> str:
-        """Return in words what may be given."""
+        """Return in words which values are allowed."""
         words = list(map(repr, allowed.words)) or [text for kind, text in _WORDS.items() if kind in allowed.plain]
         if allowed.items is not None:
             words.append("a list")
@@ -125,11 +125,11 @@ class Filler:
         return self.fill(cls, {key: v for key, v in table.items() if key != "name"}, where)
 
     def _aggregator(self, table: Table, entries: Registry[Aggregator], where: str) -> Aggregator:
-        """Build an aggregator with what stands in front of it."""
+        """Build an aggregator with the pre-aggregators in front of it."""
         given = table.pop(PREAGGREGATORS, NONE)
         links = [] if given == NONE else given if isinstance(given, list) else [given]
         if links and table.get("name") == NONE:
-            raise InputError(f"{where}: {PREAGGREGATORS} need an aggregator behind them. Give it a name.")
+            raise InputError(f"{where}: {PREAGGREGATORS} need an aggregator after them. Give its name.")
         found: Aggregator = self._entry(table, entries, where)
         for link in reversed(links):
             before: PreAggregator = self.convert(link, PreAggregator, f"{where}.{PREAGGREGATORS}")
@@ -183,7 +183,7 @@ def written(value: object, hint: Hint, where: str) -> object:
 
 
 def _written_aggregator(value: Aggregator, allowed: Allowed, where: str) -> Table:
-    """Return an aggregator with what stands in front of it."""
+    """Return the table of an aggregator with the pre-aggregators in front of it."""
     links = []
     while isinstance(value, Chain):
         links.append(written(value.first, PreAggregator, f"{where}.{PREAGGREGATORS}"))

@@ -16,7 +16,7 @@ from flanders.checks import InputError
 from flanders.results.tree import Table
 
 LARGEST = 100_000
-"""The most runs that one spec may ask for. More are surely a mistake."""
+"""The most runs that one spec may have. A spec with more is assumed to be a mistake."""
 
 
 def read_toml(path: Path) -> Table:
@@ -122,7 +122,7 @@ def override(tree: Table, path: list[str], value: object) -> Table:
 
 
 def blamed(error: InputError, place: str, overrides: Sequence[str]) -> InputError:
-    """Return an error that names `--set` and not the spec, where the key it complains of was set there.
+    """Return an error that names `--set` instead of the spec, if the wrong key was set with `--set`.
 
     Examples
     --------

@@ -43,7 +43,7 @@ def _record(cls: type[object], *, axes: bool = True) -> Schema:
         for field in fields_of(cls)
     }
     schema = {"type": "object", "description": first_sentence(cls), "properties": properties}
-    if cls is Data:  # a parameter of the dataset or of the partition may stand beside them
+    if cls is Data:  # parameters of the dataset and of the partition are also allowed in this table
         beside: Schema = {name: {} for kind in ("datasets", "partitions") for name in _parameters(registry(kind))}
         schema["properties"] = {**beside, **properties}
     return {**schema, "additionalProperties": False}
@@ -121,7 +121,7 @@ def _entry(name: str, entries: AnyRegistry, kind: str) -> Schema:
 
 
 def _in_front(kind: str) -> Schema:
-    """Return the key of an aggregator's table for what stands in front of it."""
+    """Return the schema of the pre-aggregators in front of an aggregator."""
     if kind != "aggregators":
         return {}
     link = {"anyOf": [{"$ref": "#/$defs/preaggregators"}, {"const": NONE}]}
@@ -137,7 +137,7 @@ def _parameters(entries: AnyRegistry) -> list[str]:
 
 
 def _about(field: Field[Any], told: dict[str, str]) -> Schema:
-    """Return what is known of a field besides its type: what it is for, and its default."""
+    """Return the description and the default of a field."""
     found: Schema = {}
     if field.name in told:
         found["description"] = told[field.name]

@@ -37,7 +37,7 @@ BY_NAME: dict[type[object], str] = {
     Partition: "partitions",
     ModelSpec: "models",
 }
-"""The base classes whose registered subclasses are chosen by name, and the kind of each."""
+"""The base classes whose subclasses are chosen by name, and the kind of choice (see `flanders.choices.KINDS`)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,7 +116,7 @@ def _members(hint: Hint) -> list[Hint]:
 
 
 def _origin(hint: Hint) -> object:
-    """Return what an annotation is without its parameters, e.g. `tuple` of `tuple[int, ...]`."""
+    """Return an annotation without its parameters, e.g. `tuple` for `tuple[int, ...]`."""
     return typing.get_origin(hint) or hint
 
 
@@ -126,12 +126,12 @@ def _is_record(member: Hint) -> TypeGuard[type[DataclassInstance]]:
 
 
 def _kind(member: Hint) -> str | None:
-    """Return the kind of what is chosen by name, if an annotation is such a base class."""
+    """Return the kind of a base class in `BY_NAME`; None for any other annotation."""
     base = _origin(member)
     return BY_NAME.get(base) if isinstance(base, type) else None
 
 
 def _union(records: Sequence[type[DataclassInstance]]) -> AnyRegistry:
-    """Return several dataclasses under their own names, written with dashes."""
+    """Return a registry of dataclasses. An entry is called like its class, in lower case and with dashes."""
     named = {re.sub(r"(?<!^)(?=[A-Z])", "-", cls.__name__).lower(): cls for cls in records}
     return Registry("form", dict(named))

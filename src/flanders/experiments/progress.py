@@ -1,4 +1,4 @@
-"""The progress of a grid: live bars in a terminal, a line for each run elsewhere."""
+"""The progress of a grid of runs: live bars in a terminal, else a line for each run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def watching(
 ) -> Iterator[Notify]:
     """Show the progress of `total` runs on `stream` (default: standard error); `done` of them are done already.
 
-    `names` are the labels of runs by their ids. A run without one has the label that it would have alone.
+    `names` are the labels of runs by their ids. A run that is not in it is shown with the label in its events.
     """
     names = names or {}
     stream = stream or sys.stderr
@@ -37,11 +37,11 @@ class Lines:
         self._names = dict(names)
 
     def __call__(self, event: Event) -> None:
-        """Take note of an event, and print it if a run has ended."""
+        """Record an event. Print a line if a run has ended or is resumed."""
         if isinstance(event, RunStarted):
             self._names.setdefault(event.run, event.label)
             if event.after:
-                self._say(event.run, f"goes on after round {event.after}")
+                self._say(event.run, f"continues after round {event.after}")
         elif isinstance(event, RoundEnded):
             self._last[event.run] = event
         else:
@@ -55,7 +55,7 @@ class Lines:
 
 
 def round_line(event: RoundEnded) -> str:
-    """Return a round in a few words."""
+    """Return a short text about a round."""
     return f"accuracy {event.accuracy:.3f}, kept {event.kept}, caught {event.caught}, missed {event.missed}"
 
 

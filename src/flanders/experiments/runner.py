@@ -1,4 +1,7 @@
-"""Carry out the runs of a results file, each from where it was left, side by side with other processes."""
+"""Carry out the runs of a results file. Other processes may work on the same file at the same time.
+
+A run that was interrupted continues after its last checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -22,19 +25,19 @@ from flanders.results.store import Claimed, ClaimLost, Store
 from flanders.simulation.thread_limits import computing_with, num_threads
 
 Stop = Callable[[], bool]
-SHARE = 0.1
-"""The largest share of a run's time that checkpoints may take, where the options do not say how often to write."""
-WORTH = 2.0
-"""Seconds between two checkpoints at least: less work than this can be repeated."""
-BEHIND = 0.5
-"""Seconds that finished rounds may wait to be written together, since processes take turns at the file."""
+CHECKPOINT_SHARE = 0.1
+"""The largest share of a run's time that checkpoints may take, if the options do not set their number."""
+CHECKPOINT_GAP = 2.0
+"""The fewest seconds between two checkpoints. A crash may lose this much work."""
+WRITE_GAP = 0.5
+"""Seconds that finished rounds may wait to be written together. Only one process at a time can write the file."""
 
 
 def work(path: Path, ids: Sequence[str], datasets: Datasets, notify: Notify, stop: Stop) -> None:
     """Carry out these runs until none is left for this process, or until `stop()`.
 
-    A run that raises is recorded as failed, and the others go on. A results file that cannot be written ends
-    everything.
+    A run that raises an error is marked as failed, and the next one is carried out. If the results file cannot be
+    written, the error is raised.
     """
     threads = num_threads()
     with Store(path, create=False) as store:
@@ -52,7 +55,7 @@ def work(path: Path, ids: Sequence[str], datasets: Datasets, notify: Notify, sto
             except ResultsError:
                 raise
             except Exception as error:
-                message = f"{type(error).__name__}: {error}{_whence(error)}"
+                message = f"{type(error).__name__}: {error}{_line_of(error)}"
                 store.fail(run, message, traceback.format_exc())
                 notify(RunEnded(run, "failed", message))
             except BaseException:
@@ -62,7 +65,7 @@ def work(path: Path, ids: Sequence[str], datasets: Datasets, notify: Notify, sto
 
 
 def carry_out(store: Store, claimed: Claimed, datasets: Datasets, notify: Notify, stop: Stop) -> str:
-    """Carry out one run from where it was left; return `done`, or `stopped` if it was asked to."""
+    """Carry out one run from its last checkpoint. Return `done`, or `stopped` if `stop()` asked for it."""
     run, experiment = claimed.spec.id, Experiment.of(claimed.spec)
     rounds = experiment.setting.federation.rounds
     notify(RunStarted(run, label(claimed.spec.canonical), rounds, claimed.checkpoint))
@@ -72,7 +75,7 @@ def carry_out(store: Store, claimed: Claimed, datasets: Datasets, notify: Notify
     pace = Pace(experiment.options.checkpoint_every)
     waiting: list[RoundRecord] = []
     try:
-        with closing(simulation.run()) as records:  # closing it ends what an engine has started
+        with closing(simulation.run()) as records:  # closing stops the processes that an engine has started
             for record in records:
                 waiting.append(record)
                 last, stopping = record.number == rounds, stop()
@@ -98,8 +101,8 @@ def carry_out(store: Store, claimed: Claimed, datasets: Datasets, notify: Notify
 class Pace:
     """Decides when to write checkpoints and rounds.
 
-    Checkpoints come every `every` rounds, or, without a number, so often that they take a tenth of the time. They
-    never change what a run decides, only how many rounds are repeated after a crash.
+    A checkpoint is written every `every` rounds. If `every` is None, checkpoints take at most a tenth of the time.
+    They do not change the results of a run, only how many rounds are repeated after a crash.
     """
 
     def __init__(self, every: int | None) -> None:
@@ -111,7 +114,7 @@ class Pace:
         """Tell whether to write a checkpoint after this round."""
         if self.every is not None:
             return number % self.every == 0
-        return time.monotonic() - self._checkpoint >= max(WORTH, self._cost * (1 / SHARE - 1))
+        return time.monotonic() - self._checkpoint >= max(CHECKPOINT_GAP, self._cost * (1 / CHECKPOINT_SHARE - 1))
 
     @contextlib.contextmanager
     def timed(self) -> Iterator[None]:
@@ -124,7 +127,7 @@ class Pace:
     def behind(self) -> bool:
         """Tell whether the rounds that wait should be written now."""
         now = time.monotonic()
-        if now - self._rounds < BEHIND:
+        if now - self._rounds < WRITE_GAP:
             return False
         self._rounds = now
         return True
@@ -140,9 +143,9 @@ def closing(records: Iterator[RoundRecord]) -> Iterator[Iterator[RoundRecord]]:
             records.close()
 
 
-def _whence(error: Exception) -> str:
-    """Say in which line an error arose; in the user's own attack or filter, if the error came through one."""
-    if isinstance(error, InputError):  # it says all there is to say
+def _line_of(error: Exception) -> str:
+    """Return in which line an error was raised: the last line of the user's own code, if there is one."""
+    if isinstance(error, InputError):  # its message is complete
         return ""
     frames = traceback.extract_tb(error.__traceback__)
     others = (str(Path(__file__).parents[1]), *map(sysconfig.get_path, ("stdlib", "purelib", "platlib")), "<")

@@ -54,7 +54,7 @@ from flanders.simulation.setting import Federation, Setting, Threat
 SECTIONS = tuple(hints_of(Setting))
 """The keys of a spec."""
 DEFAULT_DATA = {"dataset": "digits", "partition": "dirichlet"}
-"""What a spec means that names neither."""
+"""The dataset and the partition of a spec that does not name them."""
 
 
 def read_specs(paths: Iterable[Path], overrides: Sequence[str] = ()) -> list[Experiment]:
@@ -122,7 +122,7 @@ def _threat(table: Table, federation: Federation, where: str) -> Threat:
 
 
 def _data(table: Table, where: str) -> Table:
-    """Return the tables of dataset and partition, with each parameter that stands beside them in the right one."""
+    """Return the tables of dataset and partition. Parameters given next to them are moved into the right one."""
     parts = {part: one_table(table.get(part, default), f"{where}.{part}") for part, default in DEFAULT_DATA.items()}
     for key, value in table.items():
         if key in parts:
@@ -144,13 +144,13 @@ def _data(table: Table, where: str) -> Table:
 
 
 def _parameters(kind: str, name: object) -> set[str]:
-    """Return the parameters of an entry; none if there is no such entry, which is complained of elsewhere."""
+    """Return the parameters of an entry. An unknown entry has none here; another check reports it."""
     entries = registry(kind)
     return set(entries.describe(name).parameters) if isinstance(name, str) and name in entries else set()
 
 
 def _axis_tip(tree: Table, problem: str) -> str:
-    """Where a parameter suits only some names of an axis, say how to write that."""
+    """Return a tip if a parameter belongs to only some of the names in a list."""
     if "there is no such parameter" not in problem:
         return ""
     for section in SECTIONS:

@@ -1,4 +1,4 @@
-"""Several processes that share a grid of runs, and a stop that loses nothing."""
+"""Several processes that share a grid of runs, and a way to stop them without losing saved rounds."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from flanders.results.schema import ResultsError
 THREADS = "OMP_NUM_THREADS"
 """The environment variable that limits the threads of NumPy and PyTorch."""
 GRACE = 10.0
-"""Seconds that a worker may take to exit once it has finished. Then it is ended: libraries sometimes hang."""
+"""Seconds that a worker may take to exit after its work. Then it is killed, since libraries sometimes hang."""
 WAIT = 0.2
-"""Seconds between two looks at the workers."""
+"""Seconds between two checks of the workers."""
 
 
 class Interrupt:
@@ -37,7 +37,7 @@ class Interrupt:
     Attributes
     ----------
     signal
-        The signal that asked for the stop; None while there was none.
+        The signal that asked for the stop; None before that.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Interrupt:
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        """Handle signals inside; only the main thread can."""
+        """Handle signals inside the block. Outside the main thread Python cannot, so nothing is done."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -69,7 +69,7 @@ class Interrupt:
 
 @dataclass(frozen=True)
 class Finished:
-    """A worker has carried out all it could."""
+    """The report of a worker that has no work left."""
 
     worker: int
 
@@ -81,7 +81,7 @@ Report = Event | Finished | ResultsError
 def run_grid(
     path: Path, ids: Sequence[str], notify: Notify, stop: Stop, *, jobs: int = 1, datasets: Datasets | None = None
 ) -> int:
-    """Carry out runs in this process, or in `jobs` that share them; return how many processes died on the way."""
+    """Carry out runs in this process, or share them among `jobs` processes. Return how many processes died."""
     if jobs == 1:
         work(path, ids, datasets or Datasets(), notify, stop)
         return 0
@@ -124,7 +124,7 @@ def run_grid(
 
 
 class Workers:
-    """The processes at work, and which of them have finished."""
+    """The worker processes, and which of them have finished."""
 
     def __init__(self, processes: Sequence[BaseProcess]) -> None:
         self._processes = list(processes)
@@ -139,35 +139,35 @@ class Workers:
         self._finished[worker] = time.monotonic()
 
     def end_overdue(self) -> None:
-        """End the workers that have finished and do not exit."""
+        """Kill the workers that have finished their work but have not exited in time."""
         for worker, at in self._finished.items():
             if time.monotonic() - at > GRACE and self._processes[worker].is_alive():
                 self._processes[worker].kill()
 
     def end(self) -> None:
-        """End all of them. Rounds that they have not saved by now are lost, but no round is saved in part."""
+        """Kill all workers. Rounds that are not saved yet are lost, but no round is saved in part."""
         for process in self._processes:
             if process.is_alive():
                 process.kill()
             process.join()
 
     def died(self) -> int:
-        """Return how many ended without having finished."""
+        """Return how many workers exited before they had finished their work."""
         ended = enumerate(process.exitcode for process in self._processes)
         return sum(code != 0 and worker not in self._finished for worker, code in ended)
 
 
 def _reports(reports: Queue[Report], *, wait: bool = True) -> Iterator[Report]:
-    """Return the reports that are there, or wait a moment for the first."""
+    """Yield the reports in the queue. With `wait`, wait a moment for each."""
     with contextlib.suppress(queue.Empty):
         while True:
             yield reports.get(timeout=WAIT) if wait else reports.get_nowait()
 
 
 def _worker(number: int, path: Path, ids: Sequence[str], reports: Queue[Report], halt: Flag) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    logging.getLogger("flanders").setLevel(logging.ERROR)  # warnings of a round are in the results
+    logging.getLogger("flanders").setLevel(logging.ERROR)  # the results file has the warnings of each round
     parent = multiprocessing.parent_process()
 
     def stop() -> bool:
@@ -183,7 +183,7 @@ def _worker(number: int, path: Path, ids: Sequence[str], reports: Queue[Report],
 
 @contextlib.contextmanager
 def _shared_threads(jobs: int) -> Iterator[None]:
-    """Give each process its share of the cores, unless the user has said how many threads to use."""
+    """Give each process its share of the cores, unless the user has set the number of threads."""
     if THREADS in os.environ:
         yield
         return

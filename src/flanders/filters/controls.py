@@ -1,4 +1,4 @@
-"""Controls, which any other filter should beat: keep everyone, or go by one simple distance."""
+"""Simple filters for comparison, which any other filter should beat."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from flanders.state import saveable
 @saveable
 @dataclass(frozen=True)
 class DnCState:
-    """The secret from which the samples follow, and how many rounds have passed."""
+    """The secret seed of the samples, and the number of rounds so far."""
 
     seed: int
     round_number: int = 0

@@ -26,19 +26,19 @@ class Scores:
     clients: tuple[ClientId, ...]
     values: FloatVector
     probabilities: FloatVector | None = None
-    """Each client's probability of being malicious; None if the filter cannot tell."""
+    """Each client's probability of being malicious; None if the filter does not estimate it."""
     suspects: NDArray[np.bool_] | None = None
-    """Which clients the filter finds malicious by itself; None if it only compares clients."""
+    """Which clients the filter calls malicious; None if it only ranks clients."""
     reasons: tuple[str, ...] = ()
-    """For each client, what is suspicious, in words, or "" if nothing is. Only some filters can tell."""
+    """For each client, what is suspicious, in words, or "" if nothing is. Empty if the filter gives no reasons."""
     provisional: bool = False
-    """Whether too little is known yet for a reliable decision, so that the fallback aggregator should be used."""
+    """Whether the filter knows too little for a reliable decision. The fallback aggregator is then used."""
     evidence: object = None
-    """What `amend` would otherwise compute again. It is for the filter alone."""
+    """Results that `amend` can use again. Only the filter itself reads them."""
 
 
 class Filter(ABC, Generic[S]):
-    """Decides which clients' models are used, before any aggregation.
+    """Decides before the aggregation which clients to keep.
 
     The state is explicit: `init` makes it, `score` reads it, `amend` returns the next one. A new filter is a frozen
     dataclass with these three methods and `select`, and one line in the catalog.
@@ -46,11 +46,11 @@ class Filter(ABC, Generic[S]):
 
     @abstractmethod
     def init(self, rng: np.random.Generator | None = None) -> S:
-        """Return the state before the first round. All random numbers of the filter follow from `rng`."""
+        """Return the state before the first round. All random numbers of the filter depend on `rng`."""
 
     @abstractmethod
     def score(self, state: S, round_: Round) -> Scores | None:
-        """Score the clients of the round; None while there is nothing to compare them with."""
+        """Return the scores of the clients; None if there is nothing to compare them with yet."""
 
     @abstractmethod
     def select(self, scores: Scores) -> IntVector:
@@ -58,25 +58,25 @@ class Filter(ABC, Generic[S]):
 
     @abstractmethod
     def amend(self, state: S, round_: Round, kept: IntVector, model: Array, scores: Scores | None = None) -> S:
-        """Return the state after a round in which the rows `kept` became the new global model `model`.
+        """Return the state after a round in which the rows `kept` were aggregated into `model`.
 
-        If the round's `scores` are passed, nothing that they contain has to be computed again.
+        `scores` are what `score` returned for the round. Without them, the filter computes again what it needs.
         """
 
     def visible_columns(self, state: S, d: int, layers: Mapping[str, int] | None = None) -> IntVector | None:
-        """Return the parameters the filter looks at in every round, if they are fixed and not all.
+        """Return the parameters that the filter looks at, if it looks at the same few in every round; else None.
 
-        This is for studying attackers who know them; a server never tells. `d` is the number of parameters, and
+        Studies give them to attackers. A real server keeps them secret. `d` is the number of parameters, and
         `layers` are the sizes of the model's layers (see `Round`).
         """
         return None
 
 
 def check_state(caller: str, state: object, kind: type) -> None:
-    """Complain unless a state is of the kind that the filter makes."""
+    """Complain unless a state is of the type that the filter makes."""
     if not isinstance(state, kind):
         raise InputError(
-            f"{caller} goes on from a {kind.__name__}, which its `init` makes. Got {type(state).__name__} instead. "
+            f"{caller} needs a {kind.__name__}, which its `init` returns. Got {type(state).__name__} instead. "
             "Pass the state that the same filter returned, or start with `init`."
         )
 
@@ -95,7 +95,7 @@ def check_keep(caller: str, keep: float | None) -> None:
 
 
 def lowest(scores: Scores, keep: float) -> IntVector:
-    """Return the rows of the `keep` lowest scores, or all there are; ties go by client id, not by row."""
+    """Return the rows with the `keep` lowest scores. If scores are equal, the lower client id is kept."""
     m = len(scores.clients)
     k = resolve_count(keep, m)
     if k > m:

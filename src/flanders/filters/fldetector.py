@@ -1,4 +1,4 @@
-"""FLDetector: clients whose updates do not follow from their last ones and the curvature of the loss."""
+"""FLDetector: a filter that predicts each update from the client's last one and the curvature of the loss."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flanders.round import ClientId, Round, check_continued
 from flanders.state import saveable
 
 FARTHEST = 1e150
-"""The distance that stands for one whose square overflows."""
+"""The distance used in place of one whose square overflows."""
 
 
 @saveable
@@ -40,7 +40,7 @@ class FLDetectorState:
 
 @dataclass(frozen=True)
 class FLDetector(Filter[FLDetectorState]):
-    r"""Drop the clients whose updates are inconsistent with their own last ones.
+    r"""Drop the clients whose updates are far from a prediction from their own last updates.
 
     An update is predicted by :math:`\hat u_c = u_c^{t-1} + \hat H (g_t - g_{t-1})`, with the Hessian
     estimated by L-BFGS from the last `window` global steps. A client's score is its distance to that

@@ -1,4 +1,4 @@
-"""AUROR: drop clients that are in the smaller cluster in most parameters that tell clients apart."""
+"""AUROR: a filter that clusters the clients in each parameter that separates them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from flanders.round import Round
 
 @dataclass(frozen=True)
 class KMeans(Stateless):
-    """Drop the clients that fall in the smaller of two clusters in most telling parameters (AUROR).
+    """Drop the clients that are in the smaller of two clusters in most parameters with clear clusters (AUROR).
 
     Each parameter's values are cut in two clusters by exact 2-means. A parameter is telling if the cut
     explains at least `separation` of its variance. A client's score is the share of telling parameters in
     which it is in the smaller cluster. It is dropped if its score exceeds `suspicion`. With `keep`, the lowest
-    scores are kept instead. At least `least_telling` of all parameters count as telling, so that nobody is dropped
-    for a few that split by chance. The filter trusts the majority of the round.
+    scores are kept instead. If fewer than the share `least_telling` of all parameters are telling, the score
+    is still a share of that many, so that nobody is dropped for a few parameters that split by chance. The filter
+    trusts the majority of the round.
 
     Examples
     --------

@@ -10,10 +10,10 @@ from flanders.round import Round
 
 
 class Stateless(Filter[None]):
-    """A filter that judges each round by itself: only `score` and `select` are left to write."""
+    """A filter that judges each round by itself. A subclass defines only `score` and `select`."""
 
     def init(self, rng: np.random.Generator | None = None) -> None:
-        """Return the state, of which there is none."""
+        """Return None: there is no state."""
 
     def amend(
         self, state: None, round_: Round, kept: IntVector, model: Array, scores: Scores | None = None

@@ -130,7 +130,7 @@ def check_works_alone(attack: Attack) -> None:
 
 
 def _round_number(message: Message) -> int:
-    """Return the number of the round as the server told it; 1 if it did not."""
+    """Return the number of the round from the server's message; 1 if it has none."""
     for record in message.content.config_records.values():
         number = record.get("server-round")
         if isinstance(number, int | float):

@@ -1,4 +1,4 @@
-"""Bans: clients that were dropped too often are not asked for some rounds."""
+"""Bans: the server does not ask clients that were dropped too often to train, for some rounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The books of a federation: the clients it asks and bans, and what is saved and told of each round."""
+"""What happens around the decision of a round: choosing clients that are not banned, saving, and reporting."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from flanders.round import ClientId, by_name
 
 @dataclass
 class Bookkeeping:
-    """What `FilteredStrategy` knows besides its filter."""
+    """Everything that `FilteredStrategy` remembers besides its filter."""
 
     memory: SavedMemory
     """What is saved after each round."""
@@ -71,21 +71,21 @@ class Bookkeeping:
         return model
 
     def excuse(self, part: str, error: Exception, name: str) -> None:
-        """Raise the error of a strategy called `name` if it has never worked: then no client is to blame.
+        """Raise the error of a strategy if the strategy has never worked, since then no client caused it.
 
-        `part` tells what the strategy does: it is the `strategy`, the `fallback`, or does the `evaluation`.
+        `name` is the name of the strategy. `part` is its role: `strategy`, `fallback` or `evaluation`.
         """
         if part in self.memory.worked:
             return
         if part == "fallback":
             raise InputError(
                 f"The `fallback` {name} failed before it ever worked: {error} "
-                "Nothing but its `aggregate_train` is called. Take one that needs no more, e.g. FedMedian()."
+                "Only its `aggregate_train` is called. Choose a strategy that needs nothing else, e.g. FedMedian()."
             ) from error
         raise error
 
     def has_worked(self, part: str) -> None:
-        """Remember that a strategy has worked as this part; see `excuse`."""
+        """Remember that the strategy in this role has worked; see `excuse`."""
         self.memory = self.memory.having_worked(part)
 
     def record(
@@ -101,7 +101,7 @@ class Bookkeeping:
         return RoundRecord(number, tuple(everyone[i] for i in order), "; ".join(found.notes), seconds=seconds)
 
     def finish_round(self, record: RoundRecord, new: ArrayRecord | None, defense: Defense) -> MetricRecord:
-        """Count offences, save the memory and the global model, tell of the round, and return its metrics.
+        """Count offences, save the memory and the global model, report the round, and return its metrics.
 
         `new` is the new global model; None if it stays as it was.
         """

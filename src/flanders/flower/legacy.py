@@ -1,4 +1,4 @@
-"""The same filter for strategies of Flower's older interface, `flwr.server.strategy`."""
+"""A filter around any strategy of Flower's older interface, `flwr.server.strategy`."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from flanders.flower.stored_arrays import NUMPY
 from flanders.round import Round
 
 Fit = tuple[ClientProxy, FitRes]
-"""A client, and what it trained."""
+"""A client, and the result of its training."""
 Evaluation = tuple[ClientProxy, EvaluateRes]
-"""A client, and what it measured."""
+"""A client, and the result of its evaluation."""
 
 
 class FilteredLegacyStrategy(Strategy):
     """Let a filter drop suspicious results before a legacy strategy aggregates the rest.
 
-    It checks, filters and logs. Saved states, bans, results files and sketches are only in `FilteredStrategy`.
-    Clients are known by Flower's `cid`. Arrays that are floats at first are scored, and so are buffers, since
-    arrays have no names here.
+    It checks, filters and logs. Only `FilteredStrategy` has saved states, bans, results files and sketches. Clients
+    are identified by Flower's `cid`. Arrays of floats in the first global model are scored. Buffers are scored too:
+    arrays have no names here, so buffers cannot be recognised.
 
     Parameters
     ----------

@@ -54,7 +54,7 @@ class ModelArray:
 
     @property
     def size(self) -> int:
-        """The number of its numbers."""
+        """How many numbers it holds."""
         return math.prod(self.shape)
 
     @property
@@ -136,7 +136,7 @@ class ModelArrays:
 
     @property
     def layers(self) -> dict[str, int]:
-        """The number of numbers in each scored array, by its name."""
+        """How many numbers each scored array holds, by its name."""
         return {array.name: array.size for array in self.arrays if array.scored}
 
     def scored(self, record: Mapping[str, Array]) -> Iterator[tuple[ModelArray, Vector]]:

@@ -1,4 +1,4 @@
-"""Checks of what the user passes. They run at once, so that a mistake of the user is not blamed on a client."""
+"""Checks of the user's parameters. They run before the first round, so that no client is blamed for a mistake."""
 
 from __future__ import annotations
 

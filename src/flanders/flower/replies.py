@@ -1,4 +1,4 @@
-"""The replies of a round, checked one by one. A reply that cannot be used costs its sender the round."""
+"""The replies of a round, checked one by one. A client whose reply cannot be used is left out of the round."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from flanders.record import ClientRecord, Fate
 from flanders.round import ClientId, by_name
 
 LONGEST_REASON = 120
-"""The most characters of a reason that are told. Part of it may come from a client."""
+"""The most characters of a reason that are shown. Part of it may come from a client."""
 MOST_EXAMPLES = 2**53
-"""The most examples that a client may claim: floats cannot count further one by one."""
+"""The most examples that a client may claim. Floats do not represent all larger integers."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class SortedReplies:
     failed: dict[ClientId, ClientRecord] = field(default_factory=dict)
     """The clients that did not reply, or whose replies cannot be used."""
     notes: list[str] = field(default_factory=list)
-    """What was out of the ordinary, in words."""
+    """Anything unusual that happened, in words."""
 
     def refuse(self, client: ClientId, why: str) -> None:
         """Record that a client's reply cannot be used."""
@@ -71,8 +71,8 @@ def sort_replies(replies: Iterable[Message], asked: Sequence[AskedClient]) -> So
     """Match replies with the messages that they answer.
 
     A reply names the message that it answers, and belongs to the client that this message was sent to. Flower also
-    stamps each reply with the id of the node that sent it. If the two disagree, the reply is ignored: it must not
-    cost the client that was asked the round.
+    stamps each reply with the id of the node that sent it. If the two disagree, the reply is ignored. The
+    client that was asked can still reply.
     """
     found = SortedReplies()
     sent = {one.message_id: one for one in asked if one.message_id}
@@ -105,7 +105,8 @@ def sort_replies(replies: Iterable[Message], asked: Sequence[AskedClient]) -> So
 def check_metrics(found: SortedReplies, weight_key: str | None, max_examples: float | None) -> None:
     """Refuse replies whose metrics would break the wrapped strategy, or would count for too much.
 
-    Strategies need the same records with the same metrics from every client. Those of most replies count as right.
+    Strategies need the same records with the same metrics from every client. The records and metrics of most
+    replies count as right.
     """
     forms: dict[ClientId, tuple[object, ...]] = {}
     for answer in list(found.answers):

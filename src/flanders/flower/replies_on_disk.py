@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     from flwr.supercore.run import Run
 
 WAIT = 1.0
-"""Seconds between two looks for new replies."""
+"""Seconds between two checks for new replies."""
 PREFIX = "replies-"
-"""The first letters of the folders with replies. Folders with this prefix in `folder` are removed."""
+"""The prefix of the names of folders with replies. Old folders with this prefix in `folder` are removed."""
 
 
 class RepliesOnDisk(Grid):
-    """A grid that moves the arrays of all replies into files. All else is left to the grid that it wraps.
+    """A grid that moves the arrays of all replies into files. All other calls go to the grid that it wraps.
 
     Parameters
     ----------
     grid
         The grid that Flower gave to the ServerApp.
     folder
-        The folder in which to make the files; None for the system's temporary folder. The files of a round are
-        removed when the next round begins, or when the grid is left. Files of a process that was killed are
-        removed when the grid is entered.
+        The folder for the files; None for the system's temporary folder. Use the grid in a `with` block. The files
+        of a round are removed when the next round begins or the block ends. Files of a process that was killed are
+        removed when the block begins.
     """
 
     def __init__(self, grid: Grid, folder: Path | None = None) -> None:
@@ -42,8 +42,8 @@ class RepliesOnDisk(Grid):
         self._files: Path | None = None
 
     def __enter__(self) -> RepliesOnDisk:
-        for left in [] if self.folder is None else self.folder.glob(f"{PREFIX}*"):
-            shutil.rmtree(left, ignore_errors=True)
+        for leftover in [] if self.folder is None else self.folder.glob(f"{PREFIX}*"):
+            shutil.rmtree(leftover, ignore_errors=True)
         return self
 
     def __exit__(self, *exception: object) -> None:

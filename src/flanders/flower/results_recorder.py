@@ -31,7 +31,7 @@ from flanders.round import ClientId
 def live_spec(
     run: str, strategy: Strategy, filter: Filter[Any], fallback: Strategy | None, sketch: int | None
 ) -> Table:
-    """Return what the results file knows of a live federation, in the form of a spec."""
+    """Return the description of a live federation for the results file, in the form of a spec."""
     names = []
     inner: object = strategy
     while inner is not None:
@@ -60,7 +60,7 @@ class Recorder:
     results
         The results file; None for no such file.
     spec
-        What the results file knows of the federation. Its hash is the id of the run.
+        The description of the federation. Its hash is the id of the run.
     """
 
     def __init__(self, results: Path | None, spec: Table) -> None:

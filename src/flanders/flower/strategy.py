@@ -60,8 +60,8 @@ ME = "FilteredStrategy"
 class FilteredStrategy(Strategy):
     """Let a filter drop suspicious replies before a strategy aggregates the rest.
 
-    Replies are checked one by one. A reply that cannot be used costs its sender the round, never the run. The
-    others go through the same `flanders.Defense` as everywhere else, with the strategy's own aggregation.
+    Replies are checked one by one. A client whose reply cannot be used is left out of the round. The other replies
+    go through the same `flanders.Defense` as everywhere else, with the strategy's own aggregation.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ class FilteredStrategy(Strategy):
         memory = folder.recall(memory, self.defense)
         spec = live_spec(memory.run, strategy, filter, fallback, sketch)
         recorder = Recorder(None if results is None else Path(results), spec)
-        arrays, memory = memory.record, replace(memory, model={})  # the model is in memory once
+        arrays, memory = memory.record, replace(memory, model={})  # do not keep a second copy of the model
         self._books = Bookkeeping(memory, folder, recorder, ban, arrays, done_before=memory.rounds)
         self._weight_key = find_weight_key(strategy)
         self.server_test = ServerTest()

@@ -1,5 +1,5 @@
 """Linear algebra on the models of a round.
 
-In the core (aggregators, attacks, filters, published), this is the only room that goes through all m x d numbers
-block by block. Elsewhere stand whole-array expressions only, such as `g + scale * (updates - g)`.
+Of the core packages (aggregators, attacks, filters, published), only this one reads (m, d) arrays block by block.
+The others use expressions on whole arrays, such as `g + scale * (updates - g)`.
 """

@@ -1,4 +1,4 @@
-"""Blocks of columns: how all m x d numbers are read without a second copy of them, on any array library."""
+"""Blocks of columns: arrays of any library are read block by block, so that they are never copied as a whole."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ import numpy as np
 from flanders.arrays import Array, IntVector, index_like, is_on_host, like, on_host, widest
 
 HOST_BLOCK = 400_000
-"""Numbers in a block on the CPU: a few megabytes, so that a block stays in the cache."""
+"""Numbers in a block on the CPU. In float64 that is 3.2 MB, so that a block stays in the cache."""
 
 DEVICE_BLOCK = 2**22, 2**24
-"""The least and the most numbers in a block on an accelerator, where many small computations are slow."""
+"""The fewest and the most numbers in a block on an accelerator, where many small computations are slow."""
 
 
 def column_blocks(*matrices: Array) -> Iterator[slice]:
-    """Cut the columns of matrices of equal width into slices that suit the memory they lie in."""
+    """Cut the columns of matrices of equal width into slices whose size suits the CPU or the accelerator."""
     m, d = sum(matrix.shape[0] for matrix in matrices), matrices[0].shape[1]
     numbers = HOST_BLOCK if is_on_host(matrices[0]) else int(np.clip(m * d // 64, *DEVICE_BLOCK))
     width = max(64, numbers // m)
-    width += width & (width - 1) == 0  # rows a power of two apart share cache lines
+    width += width & (width - 1) == 0  # rows that are a power of two apart compete for the same cache lines
     for start in range(0, d, width):
         yield slice(start, min(start + width, d))
 
 
 def centred_block(matrix: Array, center: Array | None, columns: slice) -> Array:
-    """Return `matrix[:, columns]` less a center, one for all rows or one each, in the widest float."""
+    """Return `matrix[:, columns]` minus a center, in the widest float. Each row may have a center of its own."""
     xp = array_api_compat.array_namespace(matrix)
     block = xp.astype(matrix[:, columns], widest(xp), copy=False)
     return block if center is None else block - xp.astype(center[..., columns], widest(xp), copy=False)
@@ -36,10 +36,9 @@ def centred_block(matrix: Array, center: Array | None, columns: slice) -> Array:
 def centred_blocks(
     pieces: Sequence[Array], center: Array | None, columns: Sequence[slice] | None = None
 ) -> Iterator[Array]:
-    """Yield blocks of columns of stacked matrices, less a center, in the widest float.
+    """Yield blocks of columns of stacked matrices, minus a center, in the widest float.
 
-    Where arrays can be written to, each block takes the memory of the last one: use it before asking for the
-    next.
+    NumPy and PyTorch blocks share one memory: a block is overwritten by the next one.
     """
     xp = array_api_compat.array_namespace(*pieces)
     columns = list(column_blocks(*pieces)) if columns is None else columns
@@ -61,9 +60,9 @@ def centred_blocks(
 
 
 def sorted_columns(matrix: Array, rows: IntVector | None = None) -> Iterator[Array]:
-    """Yield blocks of columns, transposed to `(width, m)`, each column's values in rising order.
+    """Yield blocks of columns, transposed to `(width, m)`. The values of each column are in rising order.
 
-    `rows` leaves out all others.
+    With `rows`, only these rows are used.
     """
     source = on_host(matrix)
     xp = array_api_compat.array_namespace(source)
@@ -72,7 +71,7 @@ def sorted_columns(matrix: Array, rows: IntVector | None = None) -> Iterator[Arr
         block = source[:, columns]
         block = (block if chosen is None else xp.take(block, chosen, axis=0)).T
         if array_api_compat.is_numpy_array(block):
-            block = block.copy(order="C")  # what is sorted lies side by side
+            block = block.copy(order="C")  # the values that are sorted are then neighbours in memory
             block.sort(axis=1)
             yield block
         else:
@@ -80,7 +79,7 @@ def sorted_columns(matrix: Array, rows: IntVector | None = None) -> Iterator[Arr
 
 
 def join_columns(blocks: Iterator[Array], matrix: Array) -> Array:
-    """Put `(k, width)` results of the blocks of `matrix` side by side; on NumPy without a second copy of all."""
+    """Put `(k, width)` results of the blocks of `matrix` side by side. With NumPy, nothing is copied twice."""
     if not array_api_compat.is_numpy_array(matrix):
         return array_api_compat.array_namespace(matrix).concat(list(blocks), axis=1)
     out = None
@@ -92,7 +91,7 @@ def join_columns(blocks: Iterator[Array], matrix: Array) -> Array:
 
 
 def join(pieces: Sequence[Array], matrix: Array) -> Array:
-    """Concatenate `(width,)` results of the blocks of `matrix` into one `(d,)` of its own kind."""
+    """Concatenate `(width,)` results of the blocks of `matrix` into one `(d,)` array of the same kind."""
     xp = array_api_compat.array_namespace(pieces[0])
     joined = pieces[0] if len(pieces) == 1 else xp.concat(list(pieces))
     return like(joined, matrix)

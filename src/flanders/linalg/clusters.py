@@ -71,12 +71,14 @@ def num_clusters(values: FloatVector, rng: np.random.Generator, most: int = 6, r
 
 
 def minority_counts(updates: Array, center: Array, separation: float) -> tuple[FloatVector, int]:
-    """Return in how many telling columns each row is in the smaller of two exact clusters, and how many tell.
+    """Return in how many telling columns each row is in the smaller cluster, and how many columns are telling.
 
-    On a line the two clusters of least squares are a low and a high run of the sorted values. With S_i the
-    running sum, the cut after i values explains (m S_i - i S)^2 / (i (m - i) m) of the m values' total sum of
-    squares. Two clusters of the same size tell nothing. Each column is scaled to a largest value of 1 first, so
-    that no square overflows. The clusters stay the same.
+    A column is telling if two clusters explain at least `separation` of its variance.
+
+    On a line the two clusters of least squares are a low and a high run of the sorted values. With S_i the running
+    sum, the cut after i values explains (m S_i - i S)^2 / (i (m - i) m) of the m values' total sum of squares. A
+    column with two clusters of the same size is not telling. Each column is scaled to a largest value of 1 first,
+    so that no square overflows. The clusters stay the same.
     """
     source, center = on_host(updates), on_host(center)
     xp = array_api_compat.array_namespace(source)

@@ -69,8 +69,8 @@ def means_around_median(matrix: Array, count: int, rows: IntVector | None = None
     """Return the mean of the `count` values of each column nearest to its median; of `rows` alone, if given.
 
     In sorted order they are a run of `count` neighbours. Sliding that run one step up swaps
-    value j for value j + count. The swap pays while the new value is nearer to the median than the
-    old one, which holds up to some step and never after, so each swap can be judged by itself.
+    value j for value j + count. A swap is good if the new value is nearer to the median than the
+    old one. All good swaps come before all bad ones, so each swap can be judged by itself.
     """
     pieces = []
     for values in sorted_columns(matrix, rows):

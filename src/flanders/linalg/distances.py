@@ -1,4 +1,4 @@
-"""Distances between rows that no inner product gives, measured a block of columns at a time."""
+"""Distances between rows that do not follow from inner products. They are computed block by block."""
 
 from __future__ import annotations
 

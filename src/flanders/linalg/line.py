@@ -77,7 +77,7 @@ class Line:
         """Return the squared distances of a round of the rows followed by `count` copies of x(t).
 
         The copies are at distance zero from each other. They come last, so that an aggregator that breaks ties by
-        position decides against the attacker, which cannot count on a tie.
+        position decides against the attacker.
         """
         n = self.constant.size
         distances = np.zeros((n + count, n + count))

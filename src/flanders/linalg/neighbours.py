@@ -28,7 +28,7 @@ def multi_krum_rows(distances: FloatMatrix, num_malicious: int, keep: int) -> In
 
 
 def bulyan_rows(distances: FloatMatrix, num_malicious: int, keep: int) -> IntVector:
-    """Return `keep` rows picked one by one, each the Krum winner among the rows still there.
+    """Return `keep` rows. Each is picked as the row with the lowest Krum score among those not yet picked.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Statistics that a minority of wild values cannot move, tail probabilities, and false discovery rates."""
+"""Statistics that a minority of outliers cannot change much, tail probabilities, and false discovery rates."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from flanders.arrays import FloatVector
 
 NORMAL = 1.4826
-"""The standard deviation of a normal distribution, in median deviations."""
+"""The standard deviation of a normal distribution, divided by its median absolute deviation."""
 
 
 def robust_spread(values: FloatVector, middle: float | None = None) -> float:
@@ -19,12 +19,12 @@ def robust_spread(values: FloatVector, middle: float | None = None) -> float:
 
 
 def local_false_discovery_rate(p: FloatVector) -> FloatVector:
-    """Return, for each p-value, the probability that it is an honest client's: pi0 / f(p), falling in evidence.
+    """Return, for each p-value, the probability pi0 / f(p) that it belongs to an honest client.
 
-    f is the decreasing density that fits the p-values best (Grenander's estimator: the slopes of
-    the least concave majorant of their distribution function), taken together with as many evenly spread
-    ones: without them the estimate sees attackers in every handful of small p-values. pi0 is Storey's share of
-    honest clients.
+    pi0 is Storey's estimate of the share of honest clients. f is the decreasing density that fits the p-values
+    best: Grenander's estimator, the slopes of the least concave majorant of their distribution function. An equal
+    number of evenly spread p-values is added before the fit. Without them, any few small p-values would look like
+    attackers.
 
     Examples
     --------
@@ -39,7 +39,7 @@ def local_false_discovery_rate(p: FloatVector) -> FloatVector:
     m = p.size
     honest_share = min(1.0, (1.0 + float(np.count_nonzero(p > 0.5))) / (0.5 * m))
     knots, counts = np.unique(np.concatenate([p, (np.arange(m) + 0.5) / m]), return_counts=True)
-    slopes: list[tuple[float, float]] = []  # (width, mass), merged until the density falls
+    slopes: list[tuple[float, float]] = []  # (width, mass); neighbours are merged until the density decreases
     for width, mass in zip(np.diff(knots, prepend=0.0), counts / (2 * m), strict=True):
         slopes.append((float(width), float(mass)))
         while len(slopes) > 1 and slopes[-1][1] * slopes[-2][0] >= slopes[-2][1] * slopes[-1][0]:
@@ -62,7 +62,7 @@ def t_limit(tail: float) -> float:
 
 def t_tail(x: FloatVector) -> FloatVector:
     """Return the probability that Student's t with 5 degrees of freedom is above x."""
-    # with tan(angle) = sqrt(5) / x: no difference of nearly equal numbers far out
+    # tan(angle) = sqrt(5) / x; this form subtracts no nearly equal numbers if x is large
     angle = np.arctan2(math.sqrt(5.0), x)
     sine, cosine = np.sin(angle), np.cos(angle)
     tail = (angle - sine * cosine * (1 + 2 / 3 * sine**2)) / math.pi

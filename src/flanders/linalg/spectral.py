@@ -17,7 +17,7 @@ from flanders.round import Round
 class DivideAndConquer:
     """The tests of divide and conquer, which an aggregator and a filter share.
 
-    `caller` is the one whose parameters these are, for the messages.
+    `caller` is the name of the class with these parameters. Error messages show it.
 
     References
     ----------
@@ -38,12 +38,12 @@ class DivideAndConquer:
             check_number(self.caller, "sample", self.sample, 1, whole=True)
 
     def scores(self, round_: Round, rng: np.random.Generator) -> FloatVector:
-        """Return each row's largest outlier score over all iterations, relative to the cut; above 1 is out.
+        """Return each row's largest outlier score over all iterations, relative to the cut: an outlier is above 1.
 
         Each iteration samples parameters, centres the rows, and projects them on the top singular vector. It would
         drop the rows with the largest squared projections. The cut lies halfway between the last row that it keeps
         and the first that it drops. A row above the cut in any iteration is out, so a score of at most 1 means
-        that all iterations keep the row. A tie is decided for the lower client id.
+        that all iterations keep the row. In a tie, the row with the lower client id is kept.
         """
         m, d = round_.updates.shape
         num_dropped = self._num_dropped(m)

@@ -17,7 +17,7 @@ class Logistic(ModelSpec):
     """Logistic regression: one linear layer."""
 
     def make(self, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
-        """Return inputs-classes."""
+        """Return the layer from the inputs to the classes."""
         return perceptron(input_shape, [], num_classes)
 
 
@@ -37,7 +37,7 @@ class Mlp2(ModelSpec):
         check_number("Mlp2", "hidden", self.hidden, 1, whole=True)
 
     def make(self, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
-        """Return inputs-hidden-classes."""
+        """Return the layers: inputs, `hidden` units, classes."""
         return perceptron(input_shape, [self.hidden], num_classes)
 
 
@@ -54,14 +54,14 @@ class Mlp4(ModelSpec):
         check_number("Mlp4", "dropout", self.dropout, 0, 1)
 
     def make(self, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
-        """Return inputs-256-128-64-classes."""
+        """Return the layers: inputs, 256, 128 and 64 units, classes."""
         return perceptron(input_shape, [256, 128, 64], num_classes, self.dropout)
 
 
 def perceptron(
     input_shape: tuple[int, ...], hidden: Sequence[int], num_classes: int, dropout: float = 0.0
 ) -> nn.Sequential:
-    """Return linear layers of these widths with ReLU, and dropout if there is any, between them."""
+    """Return linear layers of these widths. ReLU, and dropout if it is above 0, follow each hidden layer."""
     layers: list[nn.Module] = [nn.Flatten()]
     before = math.prod(input_shape)
     for width in hidden:

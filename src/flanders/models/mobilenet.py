@@ -17,8 +17,7 @@ BLOCKS = ((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(512, 1)]
 class MobileNet(ModelSpec):
     """MobileNet for small images, the paper's model for CIFAR-100: 3,315,428 parameters, 21,915 buffer values.
 
-    The first convolution keeps the resolution, there being so little of it, and the pointwise convolutions have
-    a bias, as in the paper's code.
+    As in the paper's code, the first convolution keeps the resolution, and the pointwise convolutions have a bias.
 
     References
     ----------
@@ -26,7 +25,7 @@ class MobileNet(ModelSpec):
     """
 
     def make(self, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
-        """Return the module; four strides shrink the sides to a sixteenth, and two pixels must be left."""
+        """Return the module. Four strides of 2 divide each side by 16, so 17 pixels are the fewest that leave 2."""
         channels, _, _ = check_images("mobilenet", input_shape, 17, "'small-cnn' or 'mlp2'")
         layers: list[nn.Module] = [nn.Conv2d(channels, 32, 3, padding=1, bias=False), BatchNorm2d(32), nn.ReLU()]
         before = 32
@@ -44,9 +43,9 @@ class MobileNet(ModelSpec):
 class BatchNorm2d(nn.BatchNorm2d):
     """Batch normalisation that replaces its running statistics instead of writing into them.
 
-    PyTorch's own writes in place, which `vmap` refuses when the buffers are shared by the clients and which
-    leaves no trace of the new values under `grad`. Here they are new tensors, which `functional_call` puts
-    back into the dict it was given: see `apply`.
+    PyTorch's own layer writes in place. `vmap` refuses that if clients share the buffers, and under `grad` the new
+    values are lost. Here the new statistics are new tensors, and `functional_call` puts them into the dict that it
+    was given.
     """
 
     num_batches_tracked: Tensor | None

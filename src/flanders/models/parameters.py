@@ -35,7 +35,7 @@ class Layout:
     def of(cls, module: nn.Module, *, parameters: bool = True, buffers: bool = False) -> Layout:
         """Return the layout of the parameters of a module, of its buffers, or of both.
 
-        `buffers=True` is what the paper's code sends: parameters and batch-norm statistics, counters and all.
+        `buffers=True` is what the paper's code sends: the parameters and all buffers of batch normalisation.
         """
         tensors: dict[str, Tensor] = {}
         if parameters:
@@ -56,7 +56,7 @@ class Layout:
         return sum(self.sizes)
 
     def flatten(self, tensors: Mapping[str, Tensor] | nn.Module) -> Tensor:
-        """Return a new vector `(..., d)` of tensors `(..., *shape)`; of a module, its own without gradients."""
+        """Return tensors `(..., *shape)`, or those of a module without gradients, as a new vector `(..., d)`."""
         if isinstance(tensors, nn.Module):
             own = {**dict(tensors.named_parameters()), **dict(tensors.named_buffers())}
             tensors = {name: own[name].detach() for name in self.names if name in own}
@@ -78,7 +78,7 @@ class Layout:
         return torch.cat(pieces, dim=-1)
 
     def unflatten(self, vector: Tensor) -> dict[str, Tensor]:
-        """Return tensors `(..., *shape)` of a vector `(..., d)`: views of it, whole numbers rounded copies."""
+        """Return a vector `(..., d)` as tensors `(..., *shape)`. Integers are rounded copies, others are views."""
         if vector.shape[-1] != self.size:
             raise InputError(f"A flat model must have shape (..., {self.size}), got {tuple(vector.shape)}.")
         tensors = {}

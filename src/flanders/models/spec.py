@@ -1,4 +1,4 @@
-"""What a model is before it is built."""
+"""The base of models: a description from which a module is built."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from flanders.checks import InputError, check_number
 
 
 class ModelSpec(ABC):
-    """Builds a module for whatever the examples look like.
+    """Builds a module for examples of any shape that it supports.
 
-    A new model is a frozen dataclass with `make`, and one line in the registry. The module must not decide
-    by the values it sees nor change anything in place, so that `torch.func.vmap` can run it for all clients
-    at once, and its layers must be registered in the order in which they run.
+    A new model is a frozen dataclass with `make`, and one line in the registry. `torch.func.vmap` runs the
+    module for all clients at once. So it must not branch on values or change tensors in place. Its layers must be
+    registered in the order in which they run.
     """
 
     def build(self, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
@@ -34,7 +34,7 @@ class ModelSpec(ABC):
 
 
 def check_images(name: str, input_shape: tuple[int, ...], smallest: int, instead: str) -> tuple[int, int, int]:
-    """Return channels, height and width, or complain that these are no images of at least that size."""
+    """Return channels, height and width. Complain unless these are images of at least that size."""
     if len(input_shape) != 3 or min(input_shape[1:]) < smallest:
         raise InputError(
             f"{name} needs images (channels, height, width) of at least {smallest} x {smallest}, got examples of "

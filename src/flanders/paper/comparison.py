@@ -1,4 +1,4 @@
-"""Our results beside the published ones: means and ranges over seeds, differences, and whether they agree."""
+"""Our results compared with the published ones: means and ranges over seeds, and whether they agree."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from flanders.paper.variants import Variant
 
 DETECTION = ("precision", "recall")
 TOLERANCES = {"accuracy": 0.10, "precision": 0.05, "recall": 0.05}
-"""The largest distance from the paper, or from its authors' re-run, that counts as the same."""
+"""The largest distance from the paper, or from its authors' re-run, that counts as agreement."""
 QUIET_MINORITY = 0.15
 """The same for the detection of OPT with 20% malicious clients, where the authors' own runs differ."""
 
 
 @dataclass(frozen=True)
 class Compared:
-    """A cell with ours and theirs; None where there is none."""
+    """A cell with our value, the paper's value and that of the authors' re-run; None for a missing value."""
 
     cell: Cell
     paper: float | None
@@ -34,18 +34,18 @@ class Compared:
 
     @property
     def difference(self) -> float | None:
-        """Ours less the paper's."""
+        """Our value minus the paper's value."""
         return None if self.ours is None or self.paper is None else self.ours - self.paper
 
     @property
     def distance(self) -> float | None:
-        """How far ours is from the nearer of the paper and the re-run."""
+        """The distance of our value to that of the paper or of the re-run, whichever is nearer."""
         theirs = [value for value in (self.paper, self.rerun) if value is not None]
         return None if self.ours is None or not theirs else min(abs(self.ours - value) for value in theirs)
 
     @property
     def tolerance(self) -> float:
-        """The largest distance that counts as the same."""
+        """The largest distance that counts as agreement."""
         c = self.cell
         measure = c.metric.partition("@")[0]
         if measure in DETECTION and (c.attack, c.malicious_ratio) == ("opt", "0.2"):
@@ -54,7 +54,7 @@ class Compared:
 
     @property
     def agrees(self) -> bool:
-        """Whether our value is within the tolerance. A rounding error does not count against it."""
+        """Whether our value is within the tolerance. Rounding errors are ignored."""
         return self.distance is not None and self.distance <= self.tolerance + 1e-9
 
 
@@ -81,20 +81,20 @@ def compare_cells(
 
 
 def beside(cell: Cell, ours: float | None, low: float | None, high: float | None, seeds: int) -> Compared:
-    """Put ours beside what was published for a cell."""
+    """Return a cell with our value and the published ones."""
     paper, again = published().get((cell.table, cell.key)), rerun().get(cell.key)
     return Compared(cell, _number(paper), _number(again), ours, low, high, seeds)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """How many of the published cells ours agree with."""
+    """How many published cells our values agree with."""
 
     measure: str
     agreeing: int
     compared: int
     missing: int
-    """Published cells for which there is nothing of ours yet."""
+    """Published cells for which we have no value yet."""
     others: tuple[Compared, ...]
     """Those that do not agree, farthest first."""
 

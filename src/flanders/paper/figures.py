@@ -1,4 +1,4 @@
-"""The paper's figures from runs of ours, and how near all cells are to what was published."""
+"""The paper's figures, drawn from our runs, and a figure of how near our values are to the published ones."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from flanders.report.plots import save
 def write_paper_figures(
     asked: Reproduction, results: Path, compared: Sequence[tuple[TableSpec, Sequence[Compared]]], folder: Path
 ) -> list[Path]:
-    """Draw the paper's figures as SVG, those that were asked for and have runs; return the files written.
+    """Draw the figures that were asked for and have runs, as SVG. Return the files written.
 
-    `accuracy-over-time`, from the results, and `tradeoff` are the paper's; `agreement` sets every compared cell
-    against its published value.
+    `accuracy-over-time` and `tradeoff` are figures of the paper. `agreement` is our own: it shows every compared
+    value against the published one.
     """
     figures = {}
     if curves := asked.curves(results):

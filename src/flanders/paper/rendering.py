@@ -22,7 +22,7 @@ LEGEND = (
 
 
 def render(table: TableSpec, compared: Sequence[Compared], format_: str, variant: str) -> str:
-    """Return a table in one of `FORMATS`; `variant` says in words which runs it is of."""
+    """Return a table in one of `FORMATS`. `variant` describes its runs in words."""
     if format_ == "csv":
         return as_csv(compared)
     header, rows = pivot(table, compared)
@@ -33,7 +33,7 @@ def render(table: TableSpec, compared: Sequence[Compared], format_: str, variant
 
 
 def as_csv(compared: Sequence[Compared]) -> str:
-    """Return cells one a line: what was published (`value`), and ours beside it."""
+    """Return a line for each cell: the published value (`value`) and our value (`ours`)."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -45,7 +45,7 @@ def as_csv(compared: Sequence[Compared]) -> str:
 
 
 def read_csv(path: Path) -> dict[Cell, Compared]:
-    """Return the cells of a file that `as_csv` wrote; none if there is no such file."""
+    """Return the cells of a file that `as_csv` wrote. Without a file there are none."""
     if not path.exists():
         return {}
     found = {}
@@ -62,7 +62,7 @@ def read_csv(path: Path) -> dict[Cell, Compared]:
 
 
 def pivot(table: TableSpec, compared: Sequence[Compared]) -> tuple[list[str], list[list[str]]]:
-    """Return a header and rows: a column for each value of the key that goes across, what varies else in front."""
+    """Return a header and rows. The keys that vary come first, then a column for each value of `table.columns`."""
     across = list(dict.fromkeys(getattr(c.cell, table.columns) for c in compared))
     varying = [key for key in KEYS if key != table.columns and len({getattr(c.cell, key) for c in compared}) > 1]
     cells: dict[tuple[str, ...], dict[str, Compared]] = {}
@@ -75,7 +75,7 @@ def pivot(table: TableSpec, compared: Sequence[Compared]) -> tuple[list[str], li
 
 
 def verdict_text(verdicts: Sequence[Verdict], variant: str) -> str:
-    """Return which cells agree and which do not, as Markdown; `variant` names the runs in words."""
+    """Return as Markdown which cells agree. `variant` describes the runs in words."""
     lines = [f"# Agreement with the published values ({variant})", ""]
     for v in verdicts:
         share = f" ({v.agreeing / v.compared:.1%})" if v.compared else ""

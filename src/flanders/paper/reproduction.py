@@ -159,9 +159,10 @@ def write_tables(folder: Path, asked: Reproduction, results: Path) -> list[tuple
 
 
 def check_tables(folder: Path, asked: Reproduction, cells: Collection[Cell] | None = None) -> dict[Cell, Compared]:
-    """Return what the folder, made if need be, has already and may stand beside `cells` (default: all asked for).
+    """Return the cells of earlier runs in the folder that stay in its tables. Make the folder if it is missing.
 
-    Refuses where results of changed settings would take the place of others.
+    With changed settings no earlier cell stays. Then complain if the folder has results of other cells than `cells`
+    (default: all that were asked for), since these would be lost.
     """
     file = folder / f"{asked.variant.name}.csv"
     with writing(folder):
@@ -171,8 +172,8 @@ def check_tables(folder: Path, asked: Reproduction, cells: Collection[Cell] | No
     new = set(cells if cells is not None else [c for table in asked.tables for c in table.cells])
     if lost := [cell for cell, c in earlier.items() if c.seeds and cell not in new]:
         raise InputError(
-            f"{file} has results of {len(lost)} cells that are not among these, and --set changes what is run, so "
-            "they cannot stand in one table. Give another folder to --tables."
+            f"{file} has results of {len(lost)} other cells. Since --set changes the runs, these cannot be "
+            "in the same table. Give another folder to --tables."
         )
     return {}
 
@@ -180,7 +181,7 @@ def check_tables(folder: Path, asked: Reproduction, cells: Collection[Cell] | No
 def with_earlier(
     compared: Sequence[tuple[TableSpec, list[Compared]]], earlier: Mapping[Cell, Compared], variant: str
 ) -> list[tuple[TableSpec, list[Compared]]]:
-    """Return all tables with a cell in either; a value found now replaces an earlier one."""
+    """Return all tables with new or earlier cells. A new value replaces an earlier one."""
     cells = dict(earlier)
     for c in (c for _, found in compared for c in found):
         if c.seeds or c.cell not in cells:

@@ -39,12 +39,12 @@ TABLES = (
     "tab:increment-fld-60",
     "tab:increment-60",
 )
-"""The labels of all tables and figures, the most telling first."""
+"""The labels of all tables and figures, the most informative first."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One number of a table, by the paper's names; the ratio is as the paper states it."""
+    """One number of a table. All fields have the paper's names and values."""
 
     table: str
     dataset: str
@@ -114,7 +114,7 @@ def read_tables(names: Sequence[str]) -> list[TableSpec]:
 
 @cache
 def published() -> dict[tuple[str, tuple[str, ...]], str]:
-    """Return the paper's values by table and cell, as they stand there; `UNDEFINED` where it has none."""
+    """Return the paper's values by table and cell, as printed; `UNDEFINED` if it has none."""
     return {(row["table"], _key(row)): row["value"] for row in _rows("tables.csv")}
 
 

@@ -1,4 +1,4 @@
-"""The two variants of the paper's experiments, that of its published code and that of its text, and their runs."""
+"""The two variants of the paper's experiments (of its published code, and of its text), and their runs."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Variant:
                 point = merged(point, piece)
         point = merged(point, cell.changes)
         if holds is not None:
-            point["aggregator"]["num_malicious"] = _bearable(point, holds)
+            point["aggregator"]["num_malicious"] = _tolerated(point, holds)
         return point
 
 
@@ -102,8 +102,8 @@ def merged(tree: Table, more: Table) -> Table:
     return both
 
 
-def _bearable(point: Table, holds: Table) -> int:
-    """Return b, or the largest number of malicious clients that the aggregator withstands among those it sees."""
+def _tolerated(point: Table, holds: Table) -> int:
+    """Return b, or, if that is less, the largest number of malicious clients that the aggregator tolerates."""
     m = point["federation"]["num_clients"]
     b = resolve_count(point.get("threat", {"fraction": 0.0})["fraction"], m)
     left = m if point["filter"]["name"] == "keep-all" else m - b

@@ -1,1 +1,1 @@
-"""What the code published with the paper computes, to match its numbers. Do not use it to judge a defense."""
+"""Attacks and defences as the code published with the paper computes them. Do not use them to judge a defence."""

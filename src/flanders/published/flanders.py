@@ -1,4 +1,4 @@
-"""FLANDERS as the code published with the paper computes it, to match its numbers."""
+"""FLANDERS as the code published with the paper computes it. It serves to reproduce the paper's numbers."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class FlandersReference(Filter[FlandersReferenceState]):
         return np.random.default_rng([state.seed, 0]).integers(0, d, size=self.sample)
 
     def _distances(self, state: FlandersReferenceState, newest: Snapshot, round_: Round) -> FloatVector:
-        """Return the distance of each model to its forecast; to the global model for a client without one."""
+        """Return the distance of each model to its forecast. Without a forecast, take the global model."""
         columns = self.visible_columns(state, round_.updates.shape[1])
         sent = np.asarray(to_numpy(take_columns(round_.updates, columns)), dtype=np.float64)
         rows = np.asarray(to_numpy(newest.rows), dtype=np.float64)
@@ -145,15 +145,15 @@ def reference_forecast(
 ) -> FloatMatrix:
     r"""Forecast as the paper's published code does, from the newest `(m, n)` matrix alone.
 
-    That code fits MAR to a single pair, the newest matrix and itself, scaled to S = (X - min X) / max X. It applies
-    the coefficients to the unscaled X. B starts at random numbers (`start`, n x n). A matrix has a row per client,
-    so A is m x m and B is n x n. The ridge penalties are always added:
+    That code fits MAR to a single training pair. Both matrices of the pair are the newest one, scaled to
+    S = (X - min X) / max X. It applies the coefficients to the unscaled X. B starts at random numbers (`start`,
+    n x n). A matrix has a row per client, so A is m x m and B is n x n. The ridge penalties are always added:
 
     .. math:: A \leftarrow S B S^T (S B^T B S^T + \alpha I)^{-1}, \quad
               B \leftarrow S^T A S (S^T A^T A S + \beta I)^{-1}, \quad \hat X = A X B^T.
 
     After the first step :math:`B = S^T C S` with C an m x m matrix, so the iterations run on
-    :math:`G = S S^T` and never form an n x n matrix; the numbers are the same.
+    :math:`G = S S^T`, with the same result and without an n x n matrix.
     """
     m = newest.shape[0]
     largest = float(newest.max())

@@ -1,4 +1,4 @@
-"""FLDetector one round late, which is how the FLANDERS paper's values of it come out."""
+"""FLDetector with a delay of one round, which explains the values that the FLANDERS paper has for it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class FLDetectorLagged(FLDetector):
     """FLDetector that judges a round by the rounds before it.
 
     If the malicious clients change from round to round, this is no better than a random choice. The FLANDERS paper
-    reports exactly that of FLDetector: precision and recall equal to the share of malicious clients. The paper's
-    code for FLDetector is not public, so the lag as the cause is our guess. `FLDetector` itself also looks at the
-    round it judges.
+    reports exactly this result for FLDetector: precision and recall equal to the share of malicious clients. That
+    its FLDetector has such a delay is our guess, since that part of its code is not public. `FLDetector` itself
+    also looks at the round that it judges.
     """
 
     keep: float | None = 0.5
@@ -30,7 +30,7 @@ class FLDetectorLagged(FLDetector):
             raise InputError("FLDetectorLagged needs `keep`: how many clients, or what fraction of them.")
 
     def score(self, state: FLDetectorState, round_: Round) -> Scores | None:
-        """Score each client by its distances in earlier rounds; the middle score where there is none."""
+        """Score each client by its distances in earlier rounds. A client without any gets the median score."""
         now = super().score(state, round_)
         if now is None:
             return None

@@ -1,4 +1,4 @@
-"""The runs of one results file, compared: what to call each, which belong side by side, which has no attack."""
+"""The runs of one results file, compared: their labels, and which runs to show next to each other."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from flanders.results.spec_keys import (
 
 
 def is_attack_free(run: RunData) -> bool:
-    """Tell whether nobody attacks in this run, by its spec and by its clients."""
+    """Tell whether nobody attacks: the spec asks for no attack, and no client is malicious."""
     return run.truth and not run.malicious.any() and not is_attacked(run.spec)
 
 
@@ -53,8 +53,8 @@ class ComparedRuns:
         self.free = [is_attack_free(run) for run in runs]
         self.varying = varying(self.flat)
         named = [self._label(i) for i in range(len(runs))]
-        often = Counter(named)
-        self.labels = [x if often[x] == 1 else f"{x} · {r.id[:6]}" for x, r in zip(named, runs, strict=True)]
+        count = Counter(named)
+        self.labels = [x if count[x] == 1 else f"{x} · {r.id[:6]}" for x, r in zip(named, runs, strict=True)]
         self._same_setting: dict[str, list[int]] = defaultdict(list)
         for i in range(len(runs)):
             self._same_setting[self._without(i, DEFENCE)].append(i)
@@ -101,7 +101,7 @@ class ComparedRuns:
     def settings(self) -> list[list[int]]:
         """Return the runs in groups that differ only in their defence and seed.
 
-        An attack-free run to which others are compared forms no group of its own.
+        A group is left out if it holds only attack-free runs to which the others are compared.
         """
         groups: dict[str, list[int]] = defaultdict(list)
         for i, flat in enumerate(self.flat):
@@ -112,7 +112,7 @@ class ComparedRuns:
         return chosen or list(groups.values())
 
     def twin(self, i: int) -> int | None:
-        """Return the attack-free run most like run `i`: same data and model, then the fewest other differences."""
+        """Return the attack-free run that is most similar to run `i`, with the same data and model, if any."""
         key = self._without(i, (THREAT,))
         if key not in self._twins:
             near = [(self._distance(i, j), j) for j in range(len(self.runs)) if self._comparable(i, j)]
@@ -129,6 +129,7 @@ class ComparedRuns:
         return same and self.free[j] and self.runs[j].rounds.size > 0
 
     def _distance(self, i: int, j: int) -> tuple[int, int, bool]:
+        """Return how much two runs differ: first in their settings, then in their defences."""
         mine, theirs = self.flat[i], self.flat[j]
         apart = [section_of(k) for k in mine.keys() | theirs.keys() if mine.get(k) != theirs.get(k)]
         setting = sum(section not in (THREAT, *DEFENCE) for section in apart)

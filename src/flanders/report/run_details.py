@@ -1,4 +1,4 @@
-"""One run in detail: its rounds, and the clients that were not kept with the reasons."""
+"""One run in detail: its rounds, the clients that were not kept, and the reasons."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class ClientDetails:
     fates: dict[str, int]
     """Fate -> number of rounds, without `kept`."""
     reason: str
-    """The most frequent reason, in the words of the last such round."""
+    """The most frequent reason. If its numbers vary, the text is that of the last round with this reason."""
 
 
 @dataclass(frozen=True)
 class RunDetails:
-    """The rounds of a run, and its clients that were not kept, those most often not kept first."""
+    """The rounds of a run, and the clients that were not kept. Those most often not kept are first."""
 
     rounds: list[RoundDetails]
     clients: list[ClientDetails]
@@ -119,5 +119,5 @@ def _typical(reasons: list[str]) -> str:
     'score 4e-05'
     """
     kinds = {reason: re.sub(r"\d[\d.e+-]*", "#", reason) for reason in reasons}
-    often = Counter(kinds[reason] for reason in reasons)
-    return max(reversed(reasons), key=lambda reason: often[kinds[reason]], default="")
+    frequency = Counter(kinds[reason] for reason in reasons)
+    return max(reversed(reasons), key=lambda reason: frequency[kinds[reason]], default="")

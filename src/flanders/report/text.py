@@ -28,7 +28,7 @@ from flanders.results.spec_keys import (
 from flanders.results.summary import RunSummary, read_summaries
 
 CLIENTS_SHOWN = 20
-"""Clients in the table of those that were not kept: about as many lines as fit on a screen."""
+"""The most clients in the table of clients that were not kept: about as many lines as fit on a screen."""
 
 
 def print_results(path: Path, *, as_json: bool = False) -> None:
@@ -46,7 +46,7 @@ def print_run(path: Path, beginning: str, *, as_json: bool = False) -> None:
     if len(found) != 1:
         what = "no run" if not found else f"{len(found)} runs"
         raise InputError(
-            f"{path} has {what} whose id begins with {beginning!r}. `flanders show {path}` lists them."
+            f"{path} has {what} whose id begins with {beginning!r}. `flanders show {path}` lists all runs."
         )
     (summary,) = found
     details = read_run_details(path, summary.id)
@@ -67,12 +67,12 @@ def print_run(path: Path, beginning: str, *, as_json: bool = False) -> None:
 
 
 def print_summaries(found: Sequence[RunSummary]) -> None:
-    """Print a table of runs: their attack, their defence, their results."""
+    """Print a table of runs with their attacks, defences and results."""
     rows = []
     engines = any("engine" in s.spec for s in found)
     unusable = any(s.unusable for s in found)
     datasets = len({dataset_name(s.spec) for s in found}) > 1
-    for s, apart in zip(found, differences([s.spec for s in found]), strict=True):
+    for s, distinguishing in zip(found, differences([s.spec for s in found]), strict=True):
         live = is_live(s.spec)
         rows.append(
             {
@@ -83,7 +83,7 @@ def print_summaries(found: Sequence[RunSummary]) -> None:
                 "filter": filter_name(s.spec),
                 "aggregator": aggregator_name(s.spec),
                 **({"engine": engine(s.spec)} if engines else {}),
-                **{key: _cell(value) if value is None else str(value) for key, value in apart.items()},
+                **{key: _cell(value) if value is None else str(value) for key, value in distinguishing.items()},
                 "seed": _cell(seed(s.spec)),
                 "status": s.status,
                 "rounds": str(s.rounds) if live else f"{s.rounds}/{num_rounds(s.spec)}",

@@ -1,4 +1,4 @@
-"""Names for the runs of a set: each label tells what a run is, and how it differs from the others."""
+"""Labels of runs: each says what a run is, and how it differs from the other runs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""One run as the results file knows it: what it is, and how to carry it out.
+"""One run as the results file stores it: what it is, and how to carry it out.
 
-This is the plain part of a run. It needs neither the simulator nor the spec's types, so that reading results needs
-neither of them.
+The values here are plain tables and numbers, so that results can be read without the simulator.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ __all__ = ["FLOWER", "SIMULATOR", "Options", "RunSpec"]
 
 @dataclass(frozen=True)
 class Options:
-    """How a run is carried out. Options change no decision, so they are no part of a run's id."""
+    """How a run is carried out. Options do not change its results, so they are not part of its id."""
 
     device: str = "auto"
     chunk: int | None = None
     """How many clients are trained at once. Default: as many as fit."""
     data_dir: Path | None = None
     checkpoint_every: int | None = None
-    """Rounds between checkpoints. Default: every round, or fewer if writing them takes long."""
+    """Rounds between two checkpoints. Default: one, or more if writing a checkpoint takes long."""
     threads: int | None = None
-    """Threads to compute with; the last bits of sums depend on their number. Default: what the process has when the
-    run begins. A run that is resumed keeps the number it began with."""
+    """The number of threads to compute with. Default: as many as the process has when the run begins. A resumed run
+    keeps its number, since the last bits of sums depend on it."""
 
     def __post_init__(self) -> None:
         for name in ("chunk", "checkpoint_every", "threads"):
@@ -52,14 +51,14 @@ class Options:
 
 @dataclass(frozen=True)
 class RunSpec:
-    """One run: what it is (`canonical`, with all defaults filled in) and how to carry it out."""
+    """One run: its spec with all defaults filled in (`canonical`), and how to carry it out."""
 
     canonical: Table
     options: Options = dataclasses.field(default_factory=Options)
 
     @property
     def text(self) -> str:
-        """The canonical JSON. Two spellings of one run have the same."""
+        """The canonical JSON. It is the same for two specs that describe the same run in different ways."""
         return json.dumps(self.canonical, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
     @property
@@ -78,6 +77,6 @@ class RunSpec:
         return spec_keys.engine(self.canonical)
 
     def on(self, engine: str) -> RunSpec:
-        """Return the same run on another engine. Only an engine other than the simulator is part of the id."""
+        """Return the same run on another engine. The engine is part of the id, unless it is the simulator."""
         rest = {key: value for key, value in self.canonical.items() if key != "engine"}
         return RunSpec(rest if engine == SIMULATOR else {**rest, "engine": engine}, self.options)

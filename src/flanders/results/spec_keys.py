@@ -1,4 +1,4 @@
-"""Reading a run's spec: the one module that knows the keys of the canonical tree.
+"""Reading a run's spec: only this module knows the keys of the canonical tree.
 
 A spec is a tree of tables, as JSON holds it. Everything else in the results and the report asks the functions here
 for an attack's name, a seed, and so on, and never reads the tree itself.
@@ -21,7 +21,7 @@ ATTACK_NAMES = ("threat.attack.name", "threat.data_poison.name")
 ATTACK_KEYS = (*ATTACK_NAMES, FRACTION)
 DEFENCE_KEYS = ("filter.name", "aggregator.name", "aggregator.preaggregators")
 TOLD = (DATASET, *ATTACK_KEYS, *DEFENCE_KEYS, SEED, "engine")
-"""The keys that every label of a run tells."""
+"""The keys whose values are in every label of a run."""
 THREAT = "threat"
 """The section that says who attacks, and how."""
 DEFENCE = ("filter", "aggregator", "fallback", "informed")
@@ -73,10 +73,10 @@ def owners_of(key: str) -> tuple[str, ...]:
 
 
 def flat_spec(spec: Tree) -> Table:
-    """Return the values of a spec under dotted keys, without those that say nothing.
+    """Return the values of a spec under dotted keys, without those that have no effect.
 
-    Empty values say nothing. Nor do the details of an attack if nobody attacks, the number of clients in a round if
-    all take part, and `informed = false`.
+    Left out are empty values, the details of an attack if nobody attacks, the number of clients in a round if all
+    take part, and `informed = false`.
 
     Examples
     --------

@@ -26,7 +26,7 @@ from flanders.results.spec_keys import is_live
 from flanders.state import state_from_bytes, state_to_bytes
 
 PIECE = 64 * 2**20
-"""Bytes of a checkpoint in one row. A row of SQLite holds at most 1 GB."""
+"""The most bytes of a checkpoint in one row. A larger checkpoint takes several rows."""
 
 
 class ClaimLost(Exception):
@@ -39,7 +39,7 @@ class Claimed:
 
     spec: RunSpec
     checkpoint: int
-    """The round of the last checkpoint, after which the run goes on; 0 if there is none."""
+    """The round of the last checkpoint, after which the run continues; 0 if there is none."""
 
 
 class Store:
@@ -71,7 +71,7 @@ class Store:
         self.close()
 
     def add(self, specs: Iterable[RunSpec], versions: dict[str, str]) -> list[str]:
-        """Add runs and return their ids. Known runs stay; unfinished ones get the new options."""
+        """Add runs and return their ids. Runs that are already there stay; those not done get the new options."""
         ids = []
         with explained(self.path), transaction(self._connection):
             last = self._connection.execute("SELECT coalesce(max(position), 0) FROM run").fetchone()[0]
@@ -104,7 +104,7 @@ class Store:
                 )
 
     def reopen(self, id_: str) -> None:
-        """Mark a done run as pending, since a live federation may go on after its end."""
+        """Mark a done run as pending, since a live federation may be started again."""
         with explained(self.path):
             self._connection.execute(
                 "UPDATE run SET status = 'pending', finished = NULL WHERE id = ? AND status = 'done'", (id_,)
@@ -124,7 +124,7 @@ class Store:
         """Take the next run that no process is carrying out. Return None if there is none.
 
         A new run whose options name no number of threads gets `threads`. With `live`, only live federations are
-        taken; without, only the others.
+        taken. Without `live`, they are left out.
         """
         wanted = set(ids)
         with explained(self.path), transaction(self._connection):
@@ -225,7 +225,7 @@ class Store:
         """Return the space of old checkpoints to the disk, unless another process is writing."""
         with contextlib.suppress(sqlite3.Error):
             self._connection.execute("PRAGMA busy_timeout=0")
-            self._connection.executescript("PRAGMA incremental_vacuum")  # `execute` would free one page
+            self._connection.executescript("PRAGMA incremental_vacuum")  # `execute` would free only one page
 
     def _options_and_status(self, id_: str) -> tuple[str, str] | None:
         found: tuple[str, str] | None = self._connection.execute(

@@ -120,7 +120,7 @@ class Attacker:
 
     @property
     def state(self) -> dict[str, object]:
-        """All that the attacker remembers, fit for `flanders.state.save_state`. Assign it to continue from it."""
+        """Everything that the attacker remembers. `save_state` can save it. Assign it to continue from it."""
         positions = {role: stream.bit_generator.state for role, stream in self._streams.items()}
         return {"memory": self._memory, "streams": positions}
 

@@ -13,6 +13,7 @@ from flanders.simulation.training.stacked_module import Stackable, stacked
 from flanders.simulation.training.threads import count_for, side_by_side
 
 BATCH = 1000
+"""Examples that are evaluated at a time. This limits the memory that activations take."""
 
 
 class Evaluator:
@@ -21,11 +22,11 @@ class Evaluator:
     Parameters
     ----------
     module
-        The model; copies are used in evaluation mode, with the tensors that `evaluate` is given.
+        The model. Copies of it are used in evaluation mode, with the tensors that `evaluate` gets.
     x, y
         Test examples and their classes, on the device.
     aimed
-        Triggered examples, the class they should be taken for, and which of them count (see `DataPoison.aim`).
+        Test examples with the trigger of a backdoor; see `DataPoison.aim`.
     """
 
     def __init__(
@@ -48,17 +49,17 @@ class Evaluator:
 
     def _test(self, model: Tensor, buffers: Mapping[str, Tensor], x: Tensor, y: Tensor) -> tuple[float, float]:
         parameters = self._layout.unflatten(model[None])
-        own = {name: b[None] for name, b in buffers.items()}
+        stacked_buffers = {name: b[None] for name, b in buffers.items()}
         key = torch.zeros(1, dtype=torch.int32, device=model.device)
 
         def count(run: Stackable, part: slice) -> Tensor:
             with torch.no_grad():
-                logits = run(parameters, own, key, x[None, part])[0]
-                right = (logits.argmax(1) == y[part]).sum().double()
-                return torch.stack([right, functional.cross_entropy(logits, y[part], reduction="sum").double()])
+                logits = run(parameters, stacked_buffers, key, x[None, part])[0]
+                correct = (logits.argmax(1) == y[part]).sum().double()
+                return torch.stack([correct, functional.cross_entropy(logits, y[part], reduction="sum").double()])
 
         parts = [slice(start, start + BATCH) for start in range(0, len(y), BATCH)]
         if not parts:
             return float("nan"), float("nan")
-        right, loss = torch.stack(side_by_side(count, self._runs, parts)).sum(0).tolist()
-        return right / len(y), loss / len(y)
+        correct, loss = torch.stack(side_by_side(count, self._runs, parts)).sum(0).tolist()
+        return correct / len(y), loss / len(y)

@@ -149,10 +149,10 @@ class Aggregation:
         self._defense, self._round, self._clock = simulation.defense, round_, clock
         self._model = simulation.model
         self.notes: list[str] = []
-        """What was out of the ordinary, in words."""
+        """Anything unusual that happened, in words."""
 
     def by(self, aggregator: Aggregator, truth: BoolVector | None = None) -> Callable[[IntVector], Tensor]:
-        """Return how an aggregator aggregates rows; with `truth` it is told how many of them are malicious."""
+        """Return a function that aggregates rows. With `truth`, the aggregator learns how many are malicious."""
 
         def aggregate(rows: IntVector) -> Tensor:
             chosen = aggregator if truth is None else informed(aggregator, int(truth[rows].sum()))
@@ -175,9 +175,9 @@ def informed(aggregator: Aggregator, num_malicious: int) -> Aggregator:
 def averaged(
     before: Mapping[str, Tensor], after: Mapping[str, Tensor], kept: IntVector, weights: FloatVector
 ) -> dict[str, Tensor]:
-    """Return the weighted average of the kept clients' buffers; what is not finite does not count.
+    """Return the weighted average of the kept clients' buffers. Buffers that are not finite are left out.
 
-    It is taken of the changes since `before`, so that what no client changed stays as it is, bit for bit.
+    The changes since `before` are averaged, so that numbers that no client changed stay the same, bit for bit.
     """
     if kept.size == 0:
         return dict(before)

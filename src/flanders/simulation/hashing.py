@@ -1,7 +1,7 @@
-"""Random numbers that are a function of what they are for: the same on every device, in any order, of any subset.
+"""Random numbers as a hash of what they are used for. They are the same on every device and in any order.
 
-Each client's batches and dropout masks follow from the seed, the round and the client alone, so they
-change neither with the other clients of the round nor with how many are trained at a time.
+The batches and dropout masks of a client depend only on the seed, the round and the client. They do not depend on
+the other clients of the round, or on how many clients are trained at a time.
 """
 
 from __future__ import annotations

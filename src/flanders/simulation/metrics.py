@@ -12,7 +12,7 @@ from flanders.results.confusion import Confusion, area_under_curve
 def confusion(records: Iterable[RoundRecord], first_round: int = 1) -> Confusion:
     """Count the clients of all rounds from `first_round` on.
 
-    The paper counts all of them, its published code from the third.
+    The paper counts all rounds. Its published code counts from the third round on.
     """
     counts = (Confusion.of(record.malicious, record.kept) for record in records if record.number >= first_round)
     return sum(counts, Confusion())

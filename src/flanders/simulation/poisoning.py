@@ -1,7 +1,7 @@
 """Clients that poison their own data: flipped labels and backdoors.
 
-A poisoned client trains like any other client. Its examples are changed on their way into a batch, so that nothing
-is copied. Backdoor clients may scale up what they have learnt after training.
+A poisoned client trains like any other client. Its examples are changed when a batch is made, so that the
+data are not copied. Backdoor clients may scale up their step after training.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Scope:
 
     num_classes: int
     highest: float
-    """The largest value in the training examples: the brightest a pixel can be."""
+    """The largest value in the training examples: the brightness of the brightest pixel."""
 
 
 class DataPoison(ABC):
@@ -40,7 +40,7 @@ class DataPoison(ABC):
         """Return poisoned examples for batches of n clients, as if all of them were malicious.
 
         `x` is `(n, B, *input_shape)`, `y` and `examples` (the numbers of the examples) are `(n, B)`, `clients`
-        `(n,)`. What stays as it is can be returned as it is; nothing may be changed in place.
+        `(n,)`. The arguments may be returned, but must not be changed in place.
         """
 
     def send(self, trained: Tensor, global_model: Tensor, num_clients: int) -> Tensor:
@@ -48,16 +48,16 @@ class DataPoison(ABC):
         return trained
 
     def aim(self, x: Tensor, y: Tensor, scope: Scope) -> tuple[Tensor, Tensor, Tensor] | None:
-        """Return test images with the trigger, the class they should be taken for, and which of them count.
+        """Return test images with the trigger, the target class of each, and which of them count.
 
-        None if the poison is not aimed at anything but accuracy.
+        Return None if the poison has no trigger.
         """
         return None
 
 
 @dataclass(frozen=True, eq=False)
 class Poisoner:
-    """A poison and the data it works on."""
+    """A poison, and what it needs to know about the data."""
 
     poison: DataPoison
     scope: Scope
@@ -65,7 +65,7 @@ class Poisoner:
     def apply(
         self, x: Tensor, y: Tensor, examples: Tensor, clients: Tensor, poisoned: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return the batches of n clients, changed for the `poisoned` (n,) ones."""
+        """Return the batches of n clients. Those of the `poisoned` (n,) clients are changed."""
         new_x, new_y = self.poison.change(x, y, examples, clients, self.scope)
         if new_x is not x:
             x = torch.where(poisoned.view(-1, *[1] * (x.ndim - 1)), new_x, x)
@@ -92,21 +92,21 @@ class LabelFlip(DataPoison):
 class Backdoor(DataPoison):
     r"""Teach the model to assign every image with a small patch to the target class, and scale the change up.
 
-    A share of each batch gets the patch, a bright square in the lower right corner (in examples that are no
-    images: the last `size`² numbers), and the target's label. The trained model is sent as
-    :math:`g + s (\theta - g)`.
+    A share of each batch gets the patch and the label of the target class. The patch is a bright square in the
+    lower right corner, or, if the examples are not images, the last `size`² numbers. The client sends
+    :math:`g + s (\theta - g)` instead of its trained model :math:`\theta`.
 
     Parameters
     ----------
     target
-        The class that triggered images should be taken for.
+        The class to which the model should assign images with the patch.
     size
         The side of the patch, in pixels.
     share
         The share of the malicious clients' examples that get the patch.
     boost
-        The factor s. Default: clients in the round over malicious ones, so that a plain average is
-        replaced by what these have trained.
+        The factor s. Default: the number of clients in the round divided by the number of malicious ones. A plain
+        average then moves by the full step of the malicious clients.
 
     References
     ----------
@@ -131,11 +131,11 @@ class Backdoor(DataPoison):
         self, x: Tensor, y: Tensor, examples: Tensor, clients: Tensor, scope: Scope
     ) -> tuple[Tensor, Tensor]:
         """Put the patch on some examples, always the same ones, and give them the target's label."""
-        drawn = keys(0, examples) >> 1  # from 0 to 2^62 in size, either sign
+        drawn = keys(0, examples) >> 1  # uniform from -2^62 to 2^62
         chosen = drawn.abs() < int(self.share * 2**62)
-        patch = self._worn(clients, x.shape[2:])
+        patch = self._patch_of_each(clients, x.shape[2:])
         where = chosen.view(*chosen.shape, *[1] * (x.ndim - 2)) & patch
-        return torch.where(where, scope.highest, x), torch.where(chosen, self._aimed(scope), y)
+        return torch.where(where, scope.highest, x), torch.where(chosen, self._checked_target(scope), y)
 
     def send(self, trained: Tensor, global_model: Tensor, num_clients: int) -> Tensor:
         """Scale the step up."""
@@ -144,7 +144,7 @@ class Backdoor(DataPoison):
 
     def aim(self, x: Tensor, y: Tensor, scope: Scope) -> tuple[Tensor, Tensor, Tensor] | None:
         """Put the whole patch on all images. Images of the target class itself do not count."""
-        target = self._aimed(scope)
+        target = self._checked_target(scope)
         x = torch.where(self.patch(x.shape[1:], x.device), scope.highest, x)
         return x, torch.full_like(y, target), y != target
 
@@ -157,11 +157,11 @@ class Backdoor(DataPoison):
             mask.view(-1)[-(self.size**2) :] = True
         return mask
 
-    def _worn(self, clients: Tensor, shape: torch.Size) -> Tensor:
-        """Return which part of the patch each client uses, to be broadcast against `(n, B, *shape)`: all of it."""
+    def _patch_of_each(self, clients: Tensor, shape: torch.Size) -> Tensor:
+        """Return the part of the patch that each client uses, here all of it. It broadcasts to `(n, B, *shape)`."""
         return self.patch(shape, clients.device)
 
-    def _aimed(self, scope: Scope) -> int:
+    def _checked_target(self, scope: Scope) -> int:
         if self.target >= scope.num_classes:
             raise InputError(
                 f"{type(self).__name__}(target={self.target}) needs a class from 0 to {scope.num_classes - 1}."
@@ -171,14 +171,14 @@ class Backdoor(DataPoison):
 
 @dataclass(frozen=True)
 class Dba(Backdoor):
-    """Divide the backdoor's patch among the malicious clients: each trains on one part, the test shows the whole.
+    """Divide the patch of a backdoor among the malicious clients. Each trains on a part, the test has the whole.
 
     Parameters
     ----------
     target, size, share, boost
         As in `Backdoor`.
     parts
-        Into how many pieces the patch is cut, row by row; client c has piece c modulo `parts`.
+        The number of pieces into which the patch is cut, row by row. Client c uses piece c modulo `parts`.
 
     References
     ----------
@@ -192,7 +192,7 @@ class Dba(Backdoor):
         super().__post_init__()
         check_number("Dba", "parts", self.parts, 1, self.size**2, whole=True)
 
-    def _worn(self, clients: Tensor, shape: torch.Size) -> Tensor:
+    def _patch_of_each(self, clients: Tensor, shape: torch.Size) -> Tensor:
         whole = self.patch(shape, clients.device)
         flat = whole.view(shape[0], -1) if len(shape) == 3 else whole.view(1, -1)
         order = torch.cumsum(flat, dim=1) - 1  # 0, 1, 2, ... along the patch, in each channel

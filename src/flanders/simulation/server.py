@@ -1,4 +1,4 @@
-"""The server's own examples: the losses of a model on them, and a step trained on them."""
+"""The server's own examples. The server measures losses on them, and trains a step of its own on them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from flanders.simulation.training.stacked_module import stacked
 from flanders.simulation.training.trainer import Trainer, exact
 
 BATCH = 1000
-"""Examples that are evaluated at a time."""
+"""Examples that are evaluated at a time. This limits the memory that activations take."""
 
 
 def hold_out(labels: IntVector, count: int, rng: np.random.Generator) -> tuple[IntVector, IntVector]:
@@ -29,7 +29,7 @@ def hold_out(labels: IntVector, count: int, rng: np.random.Generator) -> tuple[I
     """
     if count >= len(labels):
         raise InputError(
-            f"The server cannot hold {count} of {len(labels)} training examples. Leave some to clients."
+            f"The server cannot hold {count} of {len(labels)} training examples. Leave some for the clients."
         )
     own = np.sort(rng.permutation(len(labels))[:count]) if count else np.empty(0, dtype=np.int64)
     return own, np.setdiff1d(np.arange(len(labels)), own)
@@ -41,13 +41,13 @@ class ServerExamples:
     Parameters
     ----------
     module
-        The model; its own parameters are never touched.
+        The model. Its own parameters are not changed.
     x, y
         The server's examples and their classes, on the device.
     training
-        How the clients train: the server's step is made in the same way.
+        How the clients train. The server trains its step in the same way.
     steps
-        How many batches the server trains on for its step; about as many as a typical client.
+        About how many batches the server trains on for its step.
     """
 
     def __init__(self, module: nn.Module, x: Tensor, y: Tensor, training: Training, steps: int) -> None:

@@ -1,4 +1,4 @@
-"""The runs of a study: its spec files, on a dataset, as one grid."""
+"""The runs of a study, from its spec files and a dataset."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from flanders.results.tree import Table
 from flanders.studies.questions import GridStudy
 
 CONTROLS = ("distance-to-global", "persistence", "keep-all")
-"""The filters that each study compares with."""
-REAL: dict[str, tuple[str, ...]] = {
+"""The simple filters with which each study compares."""
+CHANGES_BY_DATASET: dict[str, tuple[str, ...]] = {
     "mnist": ("federation.num_clients=100", "federation.rounds=50", "training.learning_rate=1e-3"),
     "fashion-mnist": (
         "model.name=mlp4",
@@ -34,8 +34,8 @@ REAL: dict[str, tuple[str, ...]] = {
     ),
 }
 """The changes to a study's spec for each dataset of the paper, besides the dataset itself."""
-FIXED, LARGER = ("fldetector",), ("federation.num_clients=100",)
-"""Studies whose training and rounds are part of the question, and the only change that another dataset makes."""
+FIXED_STUDIES, CHANGES_OF_FIXED_STUDIES = ("fldetector",), ("federation.num_clients=100",)
+"""Studies whose training and rounds are part of the question, and the only change for them besides the dataset."""
 
 
 def runs_of(
@@ -46,13 +46,13 @@ def runs_of(
     attacks: Sequence[str] = (),
     overrides: Sequence[str] = (),
 ) -> list[Experiment]:
-    """Return the runs of a study: its specs on a dataset, with seeds from 0, each run once.
+    """Return the runs of a study on a dataset, with the seeds 0 to `seeds - 1`. Each run is in the list once.
 
-    `attacks` replace the study's own. Specs that have no `threat.attack` are then left out.
+    `attacks` replace the attacks of the study. Specs that have no `threat.attack` are then left out.
     """
     check_number("study", "seeds", seeds, 1, whole=True)
     for name in attacks:
-        _ = registry("attacks")[name]  # an unknown one is an error, with a guess
+        _ = registry("attacks")[name]  # raises an error if there is no such name
     changes = [*changes_for(study.name, dataset), f"federation.seed={list(range(seeds))}", *overrides]
     runs: dict[str, Experiment] = {}
     for name in study.specs:
@@ -73,11 +73,14 @@ def runs_of(
 
 
 def changes_for(study: str, dataset: str) -> list[str]:
-    """Return the overrides that put a study on a dataset."""
-    registry("datasets")[dataset]  # an unknown one is an error, with a guess
+    """Return the overrides that a study needs for a dataset."""
+    registry("datasets")[dataset]  # raises an error if there is no such name
     if dataset == "digits":
         return []
-    return [f"data.dataset={dataset}", *(LARGER if study in FIXED else REAL.get(dataset, ()))]
+    return [
+        f"data.dataset={dataset}",
+        *(CHANGES_OF_FIXED_STUDIES if study in FIXED_STUDIES else CHANGES_BY_DATASET.get(dataset, ())),
+    ]
 
 
 def read_study_spec(name: str) -> Table:

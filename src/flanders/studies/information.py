@@ -1,8 +1,8 @@
 """Mutual information between two series, by three estimators, for many pairs at once.
 
 All take `x` and `y` of shape `(..., n)`, estimate from the n pairs along the last axis, and return nats. All
-work on ranks or standardised values, so scale and units of the series do not matter. A constant series tells
-nothing: 0.
+work on ranks or standardised values, so scale and units of the series do not matter. For a constant
+series the result is 0.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ NEIGHBOURS = 3
 FEW = 500
 """Up to this number of pairs, neighbours are found by comparing all pairs, for many series at a time."""
 BLOCK = 2_000_000
-"""Numbers in a block of such comparisons."""
+"""Numbers in a block of these comparisons. This limits the memory that they take."""
 
 
 def gaussian_copula(x: ArrayLike, y: ArrayLike) -> Floats:
-    r"""Estimate by the correlation of the normal scores: exact for a Gaussian copula, a lower bound else.
+    r"""Estimate by the correlation of the normal scores: exact for a Gaussian copula, otherwise a lower bound.
 
     .. math:: I = -\tfrac12 \log(1 - \rho^2)
               - \tfrac12 \left[\psi\left(\tfrac{n-1}{2}\right) - \psi\left(\tfrac{n-2}{2}\right)\right]
@@ -83,7 +83,8 @@ def histogram(x: ArrayLike, y: ArrayLike, bins: int | None = None) -> Floats:
     x, y
         The series.
     bins
-        A side. Default: 64, or fewer for short series, so that a cell of the square has five pairs on average.
+        The number of bins along each axis. Default: 64, or fewer for short series, so that a cell has five pairs on
+        average.
 
     References
     ----------

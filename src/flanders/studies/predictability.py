@@ -1,17 +1,17 @@
-r"""Are honest clients more predictable than malicious ones? The paper's Section 4.2, with what it leaves open.
+r"""Are honest clients more predictable than malicious ones? The question of the paper's Section 4.2.
 
-The paper averages the time-delayed mutual information of each parameter between rounds t and t + 1 over the
-parameters. Of each parameter and pair of rounds there is one observation, so pairs must be pooled to estimate
-anything, and the paper does not say how. Both ways are computed:
+The paper averages over all parameters the mutual information between the values of a parameter in rounds t and
+t + 1. A parameter has only one value in each round, so values must be pooled to estimate anything. The paper does
+not say how. Both ways are computed:
 
-* `"parameters"`: one estimate for each pair of rounds (t, t + 1), from the pairs of values of all parameters:
-  T - 1 values a client, which are what the paper's figure and t-test can have been made of;
+* `"parameters"`: one estimate for each pair of rounds (t, t + 1), from the values of all parameters. This gives
+  T - 1 estimates per client, from which the paper's figure and t-test may have been made.
 * `"time"`: one estimate for each parameter, from its T - 1 pairs of consecutive values.
 
-Both are taken of the models, as in the paper, and of their displacements from the global model of the round, from
-which what all models share is gone. Beside them stands a forecast: each round's model is predicted from the one
-before by the straight line (over the parameters) that led from that one's predecessor to it, and the squared
-error is divided by the variance of what was to be predicted.
+Both are computed for the models, as in the paper, and for their displacements from the global model of the round,
+which do not contain what all models share. In addition each model is forecast. A straight line is fitted that maps
+the parameters of round t - 1 to those of round t. The same line then maps round t to a forecast of round t + 1. The
+squared error is divided by the variance of the model that is forecast.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from flanders.studies.trajectories import Trajectories, follow
 PUBLISHED = {"gauss": 5.67e-38, "lie": 8.33e-5, "opt": 6.70e-18, "agr-min-max": 4.20e-12}
 """The paper's p-values (its table tab:t-test, MNIST)."""
 COORDINATES = 10_000
-"""Parameters drawn for what is slow: neighbours over parameters, and everything over time."""
+"""Parameters drawn for the slow estimates: nearest neighbours over parameters, and all estimates over time."""
 ROUNDS = 4
 """The fewest rounds to estimate from: the neighbours of a pair of rounds are found among the other pairs."""
 FORECAST = "forecast-error"
 Key = tuple[str, str, str]
-"""What it is of ("models" or "displacements"), pooling ("parameters" or "time"), estimator."""
+"""The vectors ("models" or "displacements"), the pooling ("parameters" or "time"), and the estimator."""
 Series = dict[Key, tuple[FloatVector, FloatVector]]
 """The values of the honest client, and those of the malicious one."""
 
@@ -51,8 +51,8 @@ Series = dict[Key, tuple[FloatVector, FloatVector]]
 class Finding:
     """One comparison of an honest with a malicious client.
 
-    Difference, interval and p-values speak for the claim that the honest client is the more predictable: its mutual
-    information higher, its forecast error lower.
+    The difference is positive if the honest client is more predictable: its mutual information is higher, or its
+    forecast error is lower. The p-values test this claim.
     """
 
     attack: str
@@ -122,9 +122,9 @@ def measured(experiment: Experiment, folder: Path, datasets: Datasets) -> Series
 
 
 def findings_of(experiment: Experiment, series: Series) -> list[Finding]:
-    """Return what the series of one run say, one line for each.
+    """Return the findings of one run, one for each series.
 
-    Blocks of the bootstrap are neighbouring rounds, or neighbouring parameters: about the square root of as many.
+    A series has a value for each of n rounds or parameters. A block of the bootstrap has about sqrt(n) of them.
     """
     attack, seed = attack_of(experiment), experiment.setting.federation.seed
     findings = []

@@ -31,7 +31,7 @@ def _study(name: str, question: str, axes: str, label: str, specs: str = "") -> 
 
 
 PREDICTABILITY = _study("predictability", "Are honest clients more predictable?", "threat.attack.name", "attack")
-"""Not a grid of results but of measurements: see `flanders.studies.predictability`."""
+"""This study measures clients itself instead of comparing results; see `flanders.studies.predictability`."""
 
 STUDIES = {
     study.name: study

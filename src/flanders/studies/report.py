@@ -1,4 +1,4 @@
-"""The command `flanders study`: carry out a study, and leave a table, a CSV file and a figure."""
+"""The command `flanders study`: carry out a study, and write a table, a CSV file and a figure."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def conduct(
     jobs: int = 1,
     format: str = "png",
 ) -> int:
-    """Carry out a study, going on with what is there; write its table and figure; return the exit code."""
+    """Carry out the runs of a study that are not done, write its table and figure, and return the exit code."""
     study = find(name)
     runs = runs_of(study, dataset=dataset, seeds=seeds, attacks=attacks, overrides=overrides)
     if study is PREDICTABILITY and jobs > 1:

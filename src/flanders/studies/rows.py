@@ -40,11 +40,11 @@ class Row:
     auc_low: float
     auc_high: float
     filter_ms: float
-    """Milliseconds that the filter took a round."""
+    """Milliseconds that the filter took per round."""
 
 
 def tabulate(results: Path, study: GridStudy, ids: Sequence[str]) -> list[Row]:
-    """Return the rows of a study from these runs of a results file, in their order; only of what is done."""
+    """Return the rows of a study from these runs of a results file, in order. Only runs that are done count."""
     wanted = {id_: place for place, id_ in enumerate(ids)}
     groups: dict[tuple[str, str, float, str, str], list[RunData]] = {}
     for run in sorted(read_results(results), key=lambda run: wanted.get(run.id, 0)):

@@ -1,4 +1,4 @@
-"""Whether one series of values lies above another by more than chance."""
+"""Tests of whether the mean of one series is significantly higher than that of another."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from flanders.checks import InputError, check_number
 
 @dataclass(frozen=True)
 class Comparison:
-    """The difference of two means, and how sure it is; p-values are one-tailed, for `first` above `second`."""
+    """The difference of two means and its significance. p-values are one-tailed, for `first` above `second`."""
 
     difference: float
     welch_p: float
-    """Of Welch's t-test, which takes all values as independent."""
+    """The p-value of Welch's t-test, which assumes that all values are independent."""
     bootstrap_p: float
-    """Of a block bootstrap, which does not."""
+    """The p-value of a block bootstrap, which does not assume this."""
     low: float
     high: float
     """The bootstrap's 95% interval of the difference."""
@@ -28,11 +28,11 @@ class Comparison:
 def compare_means(
     first: FloatVector, second: FloatVector, *, block: int, rng: np.random.Generator, resamples: int = 9999
 ) -> Comparison:
-    """Compare the means of two series of equal length whose neighbours may be alike.
+    """Compare the means of two series of equal length whose neighbouring values may be correlated.
 
-    The differences of the two at each place are resampled in blocks of `block` neighbours, wrapped round at the
-    end, so that what is alike within a block stays together. The p-value is the share of resampled means that
-    are as far above their own average as the observed mean is above zero.
+    The differences between the two series are resampled in blocks of `block` neighbours, which keeps the
+    correlation within a block. A block that reaches the end continues at the beginning. The p-value is the share of
+    resampled means that are as far above the observed mean as this one is above zero.
 
     References
     ----------
@@ -44,9 +44,9 @@ def compare_means(
             f"compare_means needs two series of one length, at least 2. Got shapes {first.shape} and "
             f"{second.shape}."
         )
-    apart = first - second
-    observed = float(apart.mean())
-    means = block_means(apart, min(block, apart.size), resamples, rng)
+    differences = first - second
+    observed = float(differences.mean())
+    means = block_means(differences, min(block, differences.size), resamples, rng)
     extreme = int(np.count_nonzero(means - observed >= observed))
     low, high = np.quantile(means, [0.025, 0.975])
     return Comparison(
@@ -56,7 +56,7 @@ def compare_means(
 
 def welch(first: FloatVector, second: FloatVector) -> float:
     """Return the p-value of Welch's one-tailed t-test for the mean of `first` above that of `second`."""
-    if np.ptp(first) == 0 and np.ptp(second) == 0:  # without spread the means differ for certain, or not at all
+    if np.ptp(first) == 0 and np.ptp(second) == 0:  # without any spread the test is not defined
         return 0.0 if first[0] > second[0] else 1.0
     return float(ttest_ind(first, second, equal_var=False, alternative="greater").pvalue)
 

@@ -26,20 +26,20 @@ class Trajectories:
     global_models: FloatMatrix
 
     def displacements(self) -> Trajectories:
-        """Return the same as displacements from the global model of the round."""
+        """Return both trajectories as displacements from the global models."""
         g = self.global_models
         return Trajectories(self.honest - g, self.malicious - g, g)
 
 
 @dataclass(frozen=True)
 class Listener(Filter[tuple[FloatMatrix, ...]]):
-    """Keeps the honest clients, which it is told, and records what two clients send. It is for studies alone."""
+    """A filter for studies. It knows and drops the malicious clients, and records what two clients send."""
 
     malicious: frozenset[int]
     watched: tuple[int, int]
 
     def init(self, rng: np.random.Generator | None = None) -> tuple[FloatMatrix, ...]:
-        """Return an empty notebook."""
+        """Return an empty record."""
         return ()
 
     def score(self, state: tuple[FloatMatrix, ...], round_: Round) -> Scores | None:
@@ -58,7 +58,7 @@ class Listener(Filter[tuple[FloatMatrix, ...]]):
         model: Array,
         scores: Scores | None = None,
     ) -> tuple[FloatMatrix, ...]:
-        """Write down the global model and the two clients' models."""
+        """Record the global model and the two clients' models."""
         rows = [round_.updates[round_.clients.index(c), :] for c in self.watched]
         return (*state, np.stack([numbers(row) for row in (round_.global_model, *rows)]))
 

@@ -342,7 +342,7 @@ def test_a_run_on_ray_that_is_killed_and_resumed_ends_with_the_simulators_bytes(
         assert code == -signal.SIGKILL, err
         code, _, err = finish(command("resume", results, script=MAIN))
         assert code == 0, err
-        assert "goes on after round" in err
+        assert "continues after round" in err
 
     simulated, on_flower = on_ray(40, run)
     assert simulated == on_flower

@@ -1,10 +1,10 @@
 """From scores to the probability that a client is malicious, and to the clients that are kept.
 
-The paper names a probability threshold and leaves the probabilities open. Here they are calibrated on the server's
-own past: the scores of clients it accepted in recent rounds. The logarithms of these scores are close to normal.
-Their median and median deviation describe them even when the filter has cut off their tail, and give each client a
-p-value. Its probability follows from how many more small p-values the round has than honest clients would
-produce (the local false discovery rate).
+The paper uses a threshold for probabilities but does not say how to compute them. Here they are calibrated on the
+server's own past: the scores of clients that it accepted in recent rounds. The logarithms of these scores are close
+to normal. Their median and median deviation give each client a p-value, and describe the scores even if the filter
+has cut off their tail. A client's probability depends on how many more small p-values the round has than honest
+clients would produce (the local false discovery rate).
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from flanders.linalg.robust import local_false_discovery_rate, robust_spread
 from flanders.state import saveable
 
 MIN_HONEST = 0.2
-"""The default least share of honest clients: the paper's experiments go up to four attackers in five clients."""
+"""The default for the least share of honest clients. In the paper at most four of five clients are malicious."""
 ROUNDS_REMEMBERED = 5
 """Probabilities are calibrated on the clients accepted in this many rounds."""
 PACE = 0.3
-"""The typical log score follows this share of the way to what the round shows."""
+"""In each round the typical log score moves by this share towards the value that the round shows."""
 LARGEST_FALL, LARGEST_RISE = -0.05, 0.15
-"""The typical log score moves no farther than this in a round, so that a majority of attackers cannot drag it."""
+"""The most that the typical log score changes in a round, so that a majority of attackers cannot move it far."""
 LEAST_SPREAD = 1e-3
-"""Log scores are taken to differ by at least this much from client to client, so that nobody divides by zero."""
+"""The smallest spread of log scores between clients. It prevents a division by zero."""
 
 
 @saveable

@@ -43,9 +43,9 @@ class FlandersState:
     calibration: Calibration = field(default_factory=Calibration)
     """The scores of clients accepted so far, with a `threshold`."""
     columns: IntVector | None = None
-    """The parameters looked at, where the first round's models decide them."""
+    """The parameters to look at, if the models of the first round decide them."""
     fit: KeptFit | None = None
-    """The coefficients in use, where they are kept for more than a round."""
+    """The coefficients of the last fit, if it is used for more than one round."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ class Flanders(Filter[FlandersState]):
         """Remember the round, with the models of dropped clients replaced."""
         check_state("Flanders", state, FlandersState)
         calibration = state.calibration
-        full = len(state.snapshots) == self.window  # scores from fewer rounds are of another kind
+        full = len(state.snapshots) == self.window  # scores from fewer rounds are not comparable
         if self.threshold is not None and scores is not None and full:
             calibration = calibrate(calibration, scores.values, kept, self.min_honest)
         after = self._remembered(state, round_, kept, None if scores is None else scores.evidence)

@@ -1,8 +1,8 @@
 """The remembered rounds, and the inner products of all their vectors.
 
-The inner products of the newest round's vectors with all remembered ones are all that FLANDERS needs from the data.
-The fit, the forecast and the scores follow by linear algebra on small matrices. So do the products that the next
-round starts from. Each round therefore reads the data once.
+FLANDERS reads the models of a round once, to compute their inner products with each other and with all remembered
+vectors. The fit, the forecast and the scores then need only linear algebra on small matrices. So do the products
+that the next round starts from.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from flanders.state import saveable
 @saveable
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """One remembered round, with the rows of rejected clients replaced."""
+    """One remembered round. The rows of dropped clients are replaced."""
 
     clients: tuple[ClientId, ...]
     rows: Array
@@ -36,7 +36,7 @@ class Snapshot:
 
 @dataclass(frozen=True, eq=False)
 class Numbering:
-    """The vectors of the remembered rounds and of the current one, numbered.
+    """The vectors of the remembered rounds and of the current one, numbered. The number of a vector is its place.
 
     The order is: for each snapshot, its rows and its global model; then the rows of the current
     round; then the origin of parameter space; last the current global model.
@@ -53,7 +53,7 @@ class Numbering:
 
     @property
     def starts(self) -> list[int]:
-        """The first place of each snapshot, and after them that of the current round."""
+        """The first place of each snapshot. The last entry is the first place of the current round."""
         return [0, *np.cumsum([s.size for s in self.snapshots]).tolist()]
 
     @property
@@ -72,7 +72,7 @@ class Numbering:
         return self.origin + 1
 
     def columns(self, snapshot: int, clients: Sequence[ClientId]) -> IntVector:
-        """Return the places of clients' vectors in a snapshot: their rows, or that round's global model."""
+        """Return the places of clients in a snapshot. An absent client has the place of its global model."""
         place = {c: i for i, c in enumerate(self.snapshots[snapshot].clients)}
         return self.starts[snapshot] + np.array([place.get(c, len(place)) for c in clients], dtype=np.int64)
 
@@ -85,7 +85,7 @@ class Numbering:
         return {client for snapshot in self.snapshots[-count:] for client in snapshot.clients}
 
     def last_accepted(self, client: ClientId) -> int:
-        """Return the place of a client's newest remembered vector, or else that of the current global model."""
+        """Return the place of a client's newest remembered vector. Without one, return that of the global model."""
         for i in reversed(range(len(self.snapshots))):
             if client in self.snapshots[i].clients:
                 return int(self.columns(i, [client])[0])
@@ -103,11 +103,11 @@ class Numbering:
 def products_of(numbering: Numbering, known: FloatMatrix | None = None) -> FloatMatrix:
     """Return the inner products of all vectors of a numbering around the current global model.
 
-    `known` are those among the snapshots' own vectors, around the global model of the newest
-    snapshot. With them only the newest block is multiplied, and the known ones are moved to
-    the current global model: with y around the new centre and e the old centre seen from it,
-    <y_i, y_j> = known_ij + <y_i, e> + <y_j, e> - <e, e>. Nothing in it is larger than the displacements
-    themselves, so rounding takes nothing from them, however large the models are.
+    `known` are the inner products of the snapshots' vectors around the global model of the newest snapshot. If they
+    are given, only products with newer vectors are computed, and the known ones are moved to the current global
+    model: <y_i, y_j> = known_ij + <y_i, e> + <y_j, e> - <e, e>, where y are displacements from the current global
+    model and e is the displacement of the old one. All terms are of the size of displacements, so large models do
+    not cause large rounding errors.
     """
     round_ = numbering.round_
     vectors = [v for s in numbering.snapshots for v in (s.rows, s.global_model[None, :])]
@@ -128,7 +128,7 @@ def products_of(numbering: Numbering, known: FloatMatrix | None = None) -> Float
 
 
 def amended_snapshot(numbering: Numbering, kept: IntVector, *, last_accepted: bool) -> tuple[Snapshot, IntVector]:
-    """Return the current round as it is remembered, and the places its rows then come from."""
+    """Return the current round as it is remembered, and the place from which each of its rows comes."""
     round_ = numbering.round_
     rejected = np.setdiff1d(np.arange(len(round_.clients)), kept)
     stand_ins = [

@@ -19,28 +19,28 @@ CHOICES = ("random", "variance", "last-layer", "per-layer")
 
 
 class Look:
-    """Which numbers of the models FLANDERS compares. What a look does not define is as in `Everything`."""
+    """Which numbers of the models FLANDERS compares. By default it compares every parameter."""
 
     @property
     def changes(self) -> bool:
-        """Whether the filter looks at other numbers in every round."""
+        """Whether the filter looks at different numbers in every round."""
         return False
 
     @property
     def mixes(self) -> bool:
-        """Whether parameters are added up, which leaves the Euclidean distances alone to be measured."""
+        """Whether parameters are added up. Then only Euclidean distances can be measured."""
         return False
 
     def columns(self, seed: int, d: int, layers: Mapping[str, int]) -> IntVector | None:
-        """Return the parameters that are drawn before the first round; None if there are none."""
+        """Return the parameters to look at, if they are drawn before the first round; else None."""
         return None
 
     def chosen_columns(self, round_: Round, kept: IntVector) -> IntVector | None:
-        """Return the parameters that the models kept in the first round decide; None if they decide nothing."""
+        """Return the parameters to look at, if they follow from the models kept in the first round; else None."""
         return None
 
     def views(self, numbering: Numbering, rng: np.random.Generator) -> Iterator[Numbering]:
-        """Yield all vectors as this round's draws show them, where the look changes."""
+        """Yield the numbers to compare in this round, once for each random draw. Used if `changes` is true."""
         yield numbering
 
 
@@ -59,10 +59,10 @@ class Sample(Look):
         How many parameters to look at. The paper: 500.
     choose
         How they are chosen. `"random"`: at random. `"variance"`: the parameters in which the clients kept in the
-        first round differ most. `"last-layer"`: at random from the last layer. `"per-layer"`: at random, as many
-        from each layer. The last two need to know the layers: pass `layers=` to `Defense` or `Round`.
+        first round differ most. `"last-layer"`: at random from the last layer. `"per-layer"`: at random, the
+        same number from each layer. The last two need to know the layers: pass `layers=` to `Defense` or `Round`.
     redraw
-        Whether to draw other parameters in every round, after the models have arrived. An attacker cannot avoid
+        Whether to draw new parameters in every round, after the models have arrived. An attacker cannot avoid
         parameters that are not drawn yet. Only random parameters can be redrawn.
     """
 
@@ -81,7 +81,7 @@ class Sample(Look):
 
     @property
     def changes(self) -> bool:
-        """Whether the filter looks at other parameters in every round."""
+        """Whether the filter looks at different parameters in every round."""
         return self.redraw
 
     def columns(self, seed: int, d: int, layers: Mapping[str, int]) -> IntVector | None:
@@ -94,7 +94,7 @@ class Sample(Look):
         if not layers:
             raise InputError(
                 f"Sample(choose={self.choose!r}) needs the sizes of the model's layers, but the round does not "
-                "have them. Pass `layers=`, a number of parameters for each layer's name, to Defense or Round."
+                "have them. Pass `layers=`, the number of parameters of each layer by name, to Defense or Round."
             )
         if self.choose == "last-layer":
             first = int(last_layer_of(layers).start)
@@ -114,12 +114,12 @@ class Sample(Look):
 class Sketch(Look):
     """Look at CountSketches of all parameters, new ones in every round, drawn after the models have arrived.
 
-    A client's score is the largest over all sketches of the round. A sketch keeps Euclidean geometry only.
+    A client's score is its largest score in any sketch of the round. A sketch preserves only Euclidean distances.
 
     Parameters
     ----------
     width
-        How many buckets the parameters are added up in. Scores have a noise of relative size 1 / sqrt(width).
+        How many buckets the parameters are added to. Scores have a noise of relative size 1 / sqrt(width).
     repeats
         How many sketches to draw each round.
     """
@@ -133,12 +133,12 @@ class Sketch(Look):
 
     @property
     def changes(self) -> bool:
-        """Whether the filter looks at other numbers in every round: it does."""
+        """True: the filter looks at different numbers in every round."""
         return True
 
     @property
     def mixes(self) -> bool:
-        """Whether parameters are added up: they are."""
+        """True: parameters are added up."""
         return True
 
     def views(self, numbering: Numbering, rng: np.random.Generator) -> Iterator[Numbering]:
@@ -148,7 +148,7 @@ class Sketch(Look):
 
 
 def sample_columns(d: int, count: int, rng: np.random.Generator) -> IntVector:
-    """Draw `count` of `d` parameters (all of them if there are no more), in rising order."""
+    """Draw `count` of `d` parameters, in rising order. If `count` is larger than `d`, return all of them."""
     if count >= d:
         return np.arange(d)
     return np.sort(rng.choice(d, size=count, replace=False)).astype(np.int64)
@@ -157,7 +157,7 @@ def sample_columns(d: int, count: int, rng: np.random.Generator) -> IntVector:
 def sample_of_layers(sizes: Sequence[int], count: int, rng: np.random.Generator) -> IntVector:
     """Draw `count` parameters, an equal share from each layer, in rising order.
 
-    A layer with fewer parameters than its share gives all it has, and the others make up for it.
+    If a layer has fewer parameters than its share, all of them are drawn, and the other layers give more.
 
     Examples
     --------
@@ -194,8 +194,8 @@ def on_columns(numbering: Numbering, columns: IntVector) -> Numbering:
 def in_sketch(numbering: Numbering, width: int, rng: np.random.Generator) -> Numbering:
     """Return all vectors as one fresh CountSketch of `width` buckets shows them.
 
-    Everything is sketched relative to the current global model, so that rounding takes nothing from small
-    displacements. The sketched global model is zero. The origin is where its negative goes.
+    All vectors are sketched as displacements from the current global model, so that small displacements keep their
+    precision. The sketched global model is therefore zero, and the origin is the sketch of the negative model.
     """
     round_, center = numbering.round_, numbering.round_.global_model
     sketch = CountSketch.draw(center.shape[0], width, rng)

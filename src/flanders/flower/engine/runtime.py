@@ -19,7 +19,7 @@ from flwr.serverapp import Grid, ServerApp
 from flanders.checks import InputError
 
 POLL = 0.05
-"""Seconds between two looks for new replies."""
+"""Seconds between two checks for new replies."""
 SWITCHES = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",

@@ -134,7 +134,7 @@ class FlowerSimulation:
         return self._record(received, accuracy, loss, attack_success, clock.seconds)
 
     def _tell_the_truth(self, received: Received) -> None:
-        """Tell `Oracle` and an informed aggregator which clients are malicious. Nothing else learns it."""
+        """Tell `Oracle` and an informed aggregator which clients are malicious. No other part learns it."""
         for strategy in (self._aggregation, self._fallback):
             if strategy is not None:
                 strategy.received = received
@@ -142,7 +142,7 @@ class FlowerSimulation:
             self.defense.filter = Oracle(tuple(received.clients[received.malicious].tolist()))
 
     def _protect(self, number: int, grid: ReceivedGrid) -> None:
-        """Let the strategy filter and aggregate what the clients send."""
+        """Let the strategy filter and aggregate the replies of the clients."""
         layout, device = self.world.layout, self.world.device
         tensors = {**layout.unflatten(self.model), **self.buffers}
         before = ArrayRecord({name: tensor.cpu() for name, tensor in tensors.items()})
@@ -156,17 +156,17 @@ class FlowerSimulation:
     def _record(
         self, received: Received, accuracy: float, loss: float, attack_success: float, seconds: Mapping[str, float]
     ) -> RoundRecord:
-        """Return the strategy's record of the round with what only a simulation knows."""
-        told = self.strategy.last_round
-        if told is None:
+        """Return the strategy's record of the round, with the values that only a simulation knows added."""
+        decided = self.strategy.last_round
+        if decided is None:
             raise RuntimeError("FilteredStrategy kept no record of the round")
-        by_client = {record.client: record for record in told.clients}
+        by_client = {record.client: record for record in decided.clients}
         clients = tuple(
             replace(by_client[client], malicious=malicious)
             for client, malicious in zip(received.clients.tolist(), received.malicious.tolist(), strict=True)
         )
-        seconds = {**told.seconds, **seconds}
-        return RoundRecord(told.number, clients, told.note, accuracy, loss, attack_success, seconds)
+        seconds = {**decided.seconds, **seconds}
+        return RoundRecord(decided.number, clients, decided.note, accuracy, loss, attack_success, seconds)
 
     def state_dict(self) -> dict[str, object]:
         """Return all that is needed to continue bit for bit, fit for `flanders.state.save_state`."""

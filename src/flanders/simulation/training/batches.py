@@ -1,4 +1,4 @@
-"""The examples of each client and step: all data once on the device, and tables of indices into it."""
+"""The examples of each client in each step: one copy of the data on the device, and tables of row numbers."""
 
 from __future__ import annotations
 
@@ -52,27 +52,27 @@ class Slot(NamedTuple):
     first: int
     last: int
     width: int
-    """How many examples each of them is given."""
+    """The number of examples in the batch of each client, padding included."""
     full: bool
-    """Whether all of these count, for all of them."""
+    """Whether no batch has padding."""
 
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
     """The batches of some clients for one round of local training, those with the most steps first.
 
-    In every step the clients that still have batches are the first so many, so nothing is computed for those
-    that are done.
+    Clients with more steps come first. So in every step the clients that are not done are the first ones, and
+    nothing is computed for the others.
 
     Parameters
     ----------
     rows
-        The places of the clients in the order they were asked for.
+        For each client of the schedule, its position in the list of clients that was passed.
     table
-        `(n, steps, batch_size)` row numbers of `ClientData.x`; where a batch is short, the rest repeats an
-        example of the same client.
+        `(n, steps, batch_size)` row numbers of `ClientData.x`. A short batch is padded with an example of the same
+        client.
     counts
-        `(n, steps)` how many of a batch count; 0 where the client is done.
+        `(n, steps)` sizes of the batches without padding; 0 if the client is done.
     keys
         `(n, steps)` int32, one for the dropout masks of each step.
     """
@@ -86,15 +86,15 @@ class Schedule:
     def slots(self, *, apart: bool) -> Iterator[Slot]:
         """Yield the calls of the model in order.
 
-        With `apart`, batches of different sizes are never put into one call, as batch
-        normalisation needs it; else they share one, with a mask.
+        With `apart`, only batches of the same size are in one call, as batch normalisation needs it. Otherwise all
+        batches of a step are in one call, with padding.
         """
         for step in range(self.counts.shape[1]):
             now = self.counts[:, step]
             active = int(np.count_nonzero(now))
             if active == 0:
                 continue
-            if not apart:  # the active ones come first, whatever their batches
+            if not apart:  # the clients that are not done come first
                 widest = int(now[:active].max())
                 yield Slot(step, 0, active, widest, bool((now[:active] == widest).all()))
                 continue
@@ -105,7 +105,7 @@ class Schedule:
 
 
 def most_first(data: ClientData, clients: IntVector) -> IntVector:
-    """Return places in `clients`, those with the most examples, and so the most steps, first."""
+    """Return positions in `clients`. The clients with the most examples, and so the most steps, come first."""
     return np.argsort(-data.sizes[clients], kind="stable")
 
 

@@ -9,17 +9,17 @@ from collections.abc import Callable, Hashable
 import torch
 
 WARM_UP = 2
-"""How often a step runs as it is before it is recorded; libraries set themselves up in the first runs."""
+"""How often a step runs normally before it is recorded. Libraries initialise themselves in the first runs."""
 MOST = 128
-"""How many steps to keep recordings of; others run as they are."""
+"""The most recordings to keep. Further steps run normally."""
 
 log = logging.getLogger("flanders")
 
 
 class Recordings:
-    """Runs functions that always do the same to the same memory, from recordings where that is possible.
+    """Runs functions that always do the same with the same memory. It replays recordings of them if it can.
 
-    On a CPU, and for functions that cannot be recorded, it just calls them.
+    On a CPU, and if a function cannot be recorded, the function is called.
     """
 
     def __init__(self, device: torch.device, *, enabled: bool = True) -> None:
@@ -29,7 +29,7 @@ class Recordings:
         self._pool = torch.cuda.graph_pool_handle() if self._enabled else None
 
     def clear(self) -> None:
-        """Forget all recordings, as is necessary when the memory they refer to goes away."""
+        """Forget all recordings. This is necessary before the memory that they refer to is freed."""
         self._seen.clear()
         self._graphs.clear()
 
@@ -53,7 +53,7 @@ class Recordings:
         try:
             with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
                 step()
-        except RuntimeError as error:  # e.g. a module that looks at values
+        except RuntimeError as error:  # e.g. a module that branches on values
             log.info("training steps run without CUDA graphs: %s", error)
             torch.cuda.synchronize()
             self._enabled = False

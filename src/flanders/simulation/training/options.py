@@ -21,7 +21,7 @@ class Training:
     learning_rate
         The size of a step.
     momentum
-        Of `"sgd"`.
+        The momentum of `"sgd"`.
     batch_size, epochs
         How many examples a step looks at, and how often a client goes through its data in a round. The last
         batch of an epoch may be smaller; models with batch normalisation leave out a last batch of one example.
@@ -48,7 +48,7 @@ class Training:
         check_number("Training", "validation_fraction", self.validation_fraction, 0, 0.99)
 
     def kept_examples(self, rows: IntVector, rng: np.random.Generator) -> IntVector:
-        """Return a client's examples less those set aside, in their order; at least one is kept."""
+        """Return a client's examples without those set aside, in their order. At least one is kept."""
         aside = int(round(len(rows) * self.validation_fraction, 9))
         if aside == 0:
             return rows

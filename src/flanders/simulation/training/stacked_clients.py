@@ -30,9 +30,9 @@ class MakeOptimizer(Protocol):
 
 
 class Stack:
-    """Memory for up to `capacity` clients, one tensor a parameter, used again for every round.
+    """Memory for up to `capacity` clients, with one tensor for each parameter. It is reused in every round.
 
-    Everything a step reads or writes lies at a fixed place, so that steps can be recorded (see `Recordings`).
+    Everything that a step reads or writes has a fixed address, so that steps can be recorded (see `Recordings`).
 
     Parameters
     ----------

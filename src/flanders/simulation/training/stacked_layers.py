@@ -1,4 +1,4 @@
-"""What layers do for n clients at once: stacked weights `(n, ...)` on stacked batches `(n, B, ...)`."""
+"""Layers for n clients at once: stacked weights `(n, ...)` are applied to stacked batches `(n, B, ...)`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 def conv2d(x: Tensor, weight: Tensor, bias: Tensor | None, options: tuple[Any, Any, Any, int]) -> Tensor:
     """Return each client's convolution of its images; `options` are stride, padding, dilation and groups.
 
-    What is fastest depends on the shape and the device.
+    The fastest way depends on the shape and the device.
     """
     stride, padding, dilation, groups = options
     if groups == 1 and tuple(weight.shape[3:]) == (1, 1) and padding == (0, 0):
@@ -47,7 +47,7 @@ def pointwise(x: Tensor, weight: Tensor) -> Tensor:
 
 
 def by_windows(x: Tensor, weight: Tensor, stride: Any, padding: Any, dilation: Any) -> Tensor:
-    """Return convolutions as one product of the weights with all windows: the fastest on a GPU."""
+    """Return convolutions, computed as one product of the weights with all windows. It is fastest on a GPU."""
     n, batch = x.shape[:2]
     out, _, *kernel = weight.shape[1:]
     if any(padding):
@@ -61,7 +61,7 @@ def by_windows(x: Tensor, weight: Tensor, stride: Any, padding: Any, dilation: A
 
 
 def by_groups(x: Tensor, weight: Tensor, options: tuple[Any, Any, Any, int]) -> Tensor:
-    """Return convolutions as one with n times the groups: the way for depthwise ones."""
+    """Return convolutions, computed as one with n times the groups. This is used for depthwise convolutions."""
     stride, padding, dilation, groups = options
     n, batch = x.shape[:2]
     together = x.transpose(0, 1).flatten(1, 2)

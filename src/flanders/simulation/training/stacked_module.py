@@ -1,8 +1,8 @@
 """From a module for one client to a function for n of them, on stacked parameters, buffers and batches.
 
-A sequence of the layers known here runs as operations on stacked tensors (see `layers`): nothing is spent on
-`torch.func.vmap`, which takes longer than the arithmetic of a small model. Any other module runs under `vmap`,
-in which its linear, convolution and dropout layers still do what `layers` does.
+A sequence of known layers runs as operations on stacked tensors (see `stacked_layers`). This avoids
+`torch.func.vmap`, which takes longer than the arithmetic of a small model. Any other module runs under `vmap`. Its
+linear, convolution and dropout layers still use the operations of `stacked_layers`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def mixes_examples(module: nn.Module) -> bool:
 
 
 def link(layer: nn.Module, prefix: str, number: int) -> Stackable:
-    """Return what a layer does; `prefix` is how the names of its parameters and buffers begin."""
+    """Return the function of a layer. The names of its parameters and buffers begin with `prefix`."""
     weight, bias = f"{prefix}weight", f"{prefix}bias"
     if type(layer) is nn.Linear:
         return lambda p, b, key, x: layers.linear(x, p[weight], p.get(bias))
@@ -105,7 +105,7 @@ def can_stack(layer: nn.Module) -> bool:
 
 
 def batch_norm_link(layer: Any, prefix: str) -> Stackable:
-    """Return what a batch normalisation does; its counter only counts."""
+    """Return the function of a batch normalisation layer."""
 
     def run(p: Tensors, b: Tensors, key: Tensor, x: Tensor) -> Tensor:
         if layer.training:

@@ -1,4 +1,7 @@
-"""Work on a CPU side by side: a thread on each core loses less to waiting than one computation on all cores."""
+"""Several pieces of work at a time on a CPU, one thread for each.
+
+This is faster than one piece at a time on all cores, which wait for each other.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +17,16 @@ I = TypeVar("I")  # noqa: E741
 R = TypeVar("R")
 
 MOST = 8
-"""How many threads to use; more would wait for each other in Python."""
+"""The most threads to use. More would wait for each other, since only one can run Python code at a time."""
 
 
 def count_for(device: torch.device) -> int:
-    """Return how many threads suit a device: one for a GPU, else as many as PyTorch may use."""
+    """Return the number of threads for a device: one for a GPU, else as many as PyTorch may use, up to `MOST`."""
     return min(torch.get_num_threads(), MOST) if device.type == "cpu" else 1
 
 
 def side_by_side(work: Callable[[T, I], R], tools: Sequence[T], items: Sequence[I]) -> list[R]:
-    """Return `work(tool, item)` for each item, in their order; no tool is used for two items at a time."""
+    """Return `work(tool, item)` for each item, in order. A tool works on one item at a time."""
     tools = tools[: len(items)]
     if len(tools) <= 1:
         return [work(tools[0], item) for item in items]

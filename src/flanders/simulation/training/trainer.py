@@ -1,9 +1,9 @@
 """Local training of all selected clients at once, with one call of the model for each step.
 
-The clients' models are stacked into one tensor a parameter, `(n, *shape)`. A step runs the module on a batch of
-each client (layer by layer where it is a plain sequence, else under `torch.func.vmap`), sums the clients' losses,
-and differentiates: as no client's loss depends on another's parameters, the gradient of the sum holds each
-client's own.
+The clients' models are stacked: each parameter is one tensor `(n, *shape)`. A step runs the module on a batch of
+each client, layer by layer if it is a plain sequence, else under `torch.func.vmap`. It then differentiates the sum
+of the clients' losses. The loss of a client does not depend on the parameters of other clients, so the gradient of
+the sum holds the gradient of each client.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ log = logging.getLogger("flanders")
 
 CACHE = 32 * 2**20
 """Bytes that clients trained together may use on a CPU: about the size of its cache."""
+FEWEST, MOST = 2, 512
+"""The fewest and the most clients that are trained together on a CPU by default, whatever the model needs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,16 +70,16 @@ class Trainer:
     Parameters
     ----------
     module
-        The model; its own parameters are never touched.
+        The model. Its own parameters are not changed.
     data
         The examples of all clients, on the device to train on.
     training
         How to train.
     chunk
-        How many clients to train at a time. Default: all of them on a GPU (fewer if they do not fit),
-        as many as fit the cache on a CPU. It changes nothing but rounding.
+        How many clients to train at a time. Default: on a GPU all of them, or as many as fit; on a CPU as many as
+        fit in the cache. The number changes only rounding errors.
     graphs
-        Whether to use CUDA graphs where there is CUDA.
+        Whether to use CUDA graphs on a GPU.
     """
 
     def __init__(
@@ -94,9 +96,9 @@ class Trainer:
         self.data, self.training = data, training
         self.device = data.x.device
         self.module, self.layout = module, Layout.of(module)
-        self._graphs, self._given = graphs, chunk
-        self._apart = mixes_examples(module)
-        self._most = chunk or self._fitting(module)
+        self._graphs, self._fixed_chunk = graphs, chunk
+        self._mixes_examples = mixes_examples(module)
+        self._largest_chunk = chunk or self._fitting(module)
         threads = count_for(self.device)
         self.workers = 1 if threads > 1 and draws_numbers(module, data.x[:1]) else threads
         self._stacks: list[Stack] = []
@@ -111,36 +113,36 @@ class Trainer:
         poisoner: Poisoner | None = None,
         poisoned: Sequence[bool] | BoolVector = (),
     ) -> Trained:
-        """Train these clients from a global model; the `poisoned` ones on what `poisoner` makes of their data.
+        """Train these clients from a global model. The `poisoned` ones train on the data that `poisoner` makes.
 
-        What a client sends follows from the model, the buffers, the seed and the client alone.
+        The result of a client depends only on the model, the buffers, the seed and the client.
         """
-        who = np.asarray(clients, dtype=np.int64)
+        ids = np.asarray(clients, dtype=np.int64)
         bad = np.asarray(poisoned, dtype=bool)
         if poisoner is None or not bad.any():
-            poisoner, bad = None, np.zeros(len(who), dtype=bool)
-        updates = torch.empty((len(who), self.layout.size), device=self.device)
-        after = {name: b.new_empty((len(who), *b.shape)) for name, b in buffers.items()}
+            poisoner, bad = None, np.zeros(len(ids), dtype=bool)
+        updates = torch.empty((len(ids), self.layout.size), device=self.device)
+        after = {name: b.new_empty((len(ids), *b.shape)) for name, b in buffers.items()}
 
         def train_some(stack: Stack, rows: IntVector) -> None:
-            plan = self._plan(who[rows], seed)
+            plan = self._plan(ids[rows], seed)
             stack.start(model, buffers)
-            stack.poison(poisoner, torch.from_numpy(who[rows][plan.rows]), torch.from_numpy(bad[rows][plan.rows]))
-            for slot in plan.slots(apart=self._apart):
+            stack.poison(poisoner, torch.from_numpy(ids[rows][plan.rows]), torch.from_numpy(bad[rows][plan.rows]))
+            for slot in plan.slots(apart=self._mixes_examples):
                 stack.take(plan, slot)
             stack.finish(torch.from_numpy(rows[plan.rows]).to(self.device), updates, after)
 
         with exact(self.device, seed):
-            self._share_out(most_first(self.data, who), train_some)
+            self._share_out(most_first(self.data, ids), train_some)
         return Trained(updates, after)
 
-    def _plan(self, who: IntVector, seed: int) -> Schedule:
-        t, least = self.training, 2 if self._apart else 1
+    def _plan(self, ids: IntVector, seed: int) -> Schedule:
+        t, least = self.training, 2 if self._mixes_examples else 1  # one example has no variance
         options = {"batch_size": t.batch_size, "epochs": t.epochs, "least": least}
-        return schedule(self.data, who, seed, shuffle=t.shuffle, **options)
+        return schedule(self.data, ids, seed, shuffle=t.shuffle, **options)
 
     def _share_out(self, order: IntVector, train_some: Callable[[Stack, IntVector], None]) -> None:
-        """Train clients in chunks: several at a time on a CPU, smaller ones if a GPU runs out of memory."""
+        """Train clients in chunks: several chunks at a time on a CPU, smaller ones if a GPU runs out of memory."""
         chunks = cut(order, self.chunk_of(len(order)))
         workers = min(self.workers, len(chunks))
         if workers > 1:
@@ -157,13 +159,13 @@ class Trainer:
 
     def chunk_of(self, count: int) -> int:
         """Return how many of `count` clients are trained at a time."""
-        if self._given is not None or self.workers == 1:
-            return min(self._most, count)
-        turns = -(-count // (self.workers * self._most))  # the same number of chunks for each worker
+        if self._fixed_chunk is not None or self.workers == 1:
+            return min(self._largest_chunk, count)
+        turns = -(-count // (self.workers * self._largest_chunk))  # the chunks that each worker trains
         return -(-count // (self.workers * turns))
 
     def _room(self, stacks: int, clients: int) -> list[Stack]:
-        """Return stacks for `clients` clients each; those of the last round if they are large enough."""
+        """Return stacks for `clients` clients each. Those of the last round are reused if they are large enough."""
         if len(self._stacks) < stacks or self._stacks[0].capacity < clients:
             self._stacks = []  # free the memory first
             self._stacks = [
@@ -181,28 +183,29 @@ class Trainer:
         return StackedSgd(parameters, t.learning_rate, t.momentum)
 
     def _shrink(self, too_many: int) -> int:
-        """Train fewer clients at a time from now on, and give back the memory; return how many."""
-        self._most, self._stacks = (too_many + 1) // 2, []
-        log.info("training %d clients at a time: more do not fit the memory", self._most)
+        """Halve the number of clients trained at a time, free the memory, and return the new number."""
+        self._largest_chunk, self._stacks = (too_many + 1) // 2, []
+        log.info("training %d clients at a time: more do not fit in memory", self._largest_chunk)
         torch.cuda.empty_cache()
-        return self._most
+        return self._largest_chunk
 
     def _fitting(self, module: nn.Module) -> int:
+        """Return how many clients to train at a time by default."""
         if self.device.type != "cpu":
             return len(self.data.sizes)
         t = self.training
-        states = 2 if t.optimizer == "adam" else 1 if t.momentum else 0
-        needed = bytes_per_client(module, self.data.x[0], t.batch_size, states)
-        return int(np.clip(CACHE // needed, 2, 512))
+        numbers_kept = 2 if t.optimizer == "adam" else 1 if t.momentum else 0
+        needed = bytes_per_client(module, self.data.x[0], t.batch_size, numbers_kept)
+        return int(np.clip(CACHE // needed, FEWEST, MOST))
 
 
 def cut(order: IntVector, chunk: int) -> list[IntVector]:
-    """Return consecutive pieces of at most `chunk`."""
+    """Cut an array into consecutive pieces of at most `chunk` values."""
     return [order[start : start + chunk] for start in range(0, len(order), chunk)]
 
 
 def draws_numbers(module: nn.Module, x: Tensor) -> bool:
-    """Tell whether a module draws random numbers itself when it trains, other than by dropout layers."""
+    """Tell whether a module draws random numbers in training by other means than dropout layers."""
     layers = [layer for layer in module.modules() if type(layer) in DROPOUT]
     was = {layer: layer.training for layer in module.modules()}
     buffers = {name: b.clone() for name, b in module.named_buffers()}
@@ -221,9 +224,9 @@ def draws_numbers(module: nn.Module, x: Tensor) -> bool:
 
 @contextmanager
 def exact(device: torch.device, seed: int) -> Iterator[None]:
-    """Compute in full float32 precision, the same way each time, with PyTorch's own generators seeded.
+    """Make PyTorch compute in full float32 precision and repeatably inside the block, with its generators seeded.
 
-    The seed matters only to modules that draw random numbers themselves, other than by dropout layers.
+    The seed matters only for modules that draw random numbers by other means than dropout layers.
     """
     devices = [device] if device.type == "cuda" else []
     tf32 = torch.backends.cuda.matmul.allow_tf32
