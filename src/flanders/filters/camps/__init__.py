@@ -1,8 +1,13 @@
-"""Two camps and a judge: whom to drop in a round, from the first round on.
+"""The filters `Guard` and `Camps`: they cut a round into two camps of clients and ask a judge which camp is wrong.
 
-- `crafted`: rows that no training makes, such as copies with or without noise.
-- `splitting`: is a list of numbers, one a client, two camps or one?
-- `looks`: the numbers that are looked at.
-- `judging`: which of two camps is right.
-- `decision`: one decision out of all of these.
+They need no number of attackers, and they work from the first round on. The modules, in the order of the work:
+
+- `crafted`: finds updates that no training makes, such as copies with or without noise on top.
+- `traits`: measures the clients; a trait is one number for each client.
+- `votes`: measures one of the traits, the trust that clients have in each other.
+- `splitting`: says whether the numbers of a trait form two camps or one.
+- `judging`: says which of two camps is wrong.
+- `decision`: drops one wrong camp after the other.
+- `guard`: the filter that also remembers what each client sent before.
+- `camps`: the filter that remembers no client's past.
 """

@@ -1,15 +1,21 @@
-r"""Rows that no training makes: copies of one another, bare or with noise on top, and bare noise.
+r"""Updates that no training makes: copies of another update, copies with noise on top, and pure noise.
 
-Two clients that train on different examples send updates that differ in a few directions, those that their examples
-pull in. So what one of them has in common with a third client is not what the other has in common with it. Two
-copies of one crafted update have everything in common with everybody. If each copy has random noise of its own, it
-differs from the other in all d directions alike, and hardly in what it has in common with others:
-with unit updates :math:`v_i, v_j, v_k` the difference of two cosines,
+Copies without noise have the cosine 1 with each other. Copies with noise are found by a test.
+
+The test takes two clients i and j. It compares what they have in common with a third client k, which is the cosine
+of their unit updates :math:`v_i` and :math:`v_j` with :math:`v_k`. Honest clients train on different examples.
+Their updates differ in a few directions only, and those are the directions in which third clients move, too. So the
+two cosines differ clearly. Copies with random noise differ in all d directions alike, and a third update has almost
+nothing in common with random noise. The difference of the two cosines is then normally distributed,
 
 .. math:: \langle v_i - v_j, v_k \rangle \sim N\bigl(0, \|v_i - v_j\|^2 / d\bigr),
 
-has the standard deviation :math:`\sqrt{2 (1 - \cos(v_i, v_j)) / d}`. Between honest clients it is 3 to 100 times
-as large. This needs neither memory nor a majority of honest clients, and it finds bare noise as well.
+with the standard deviation :math:`\sqrt{2 (1 - \cos(v_i, v_j)) / d}`. The test measures the differences over all
+third clients k. If they are not much larger than this standard deviation, i and j differ by noise alone. Between
+honest clients they are 3 to 100 times as large.
+
+The test needs no memory and no majority of honest clients. It finds pure noise, too: two updates of pure noise
+differ by noise alone.
 """
 
 from __future__ import annotations
@@ -17,34 +23,47 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from flanders.arrays import FloatMatrix, FloatVector
+from flanders.arrays import BoolVector, FloatMatrix, FloatVector
 from flanders.linalg.products import cosines_of_gram, distances_of_gram
 
 SAME = 1e-6
 """Directions whose cosine is this close to 1 are the same: float32 rounds that much, training differs by more."""
 NOISE = 1.7
-"""Differences up to this many times those of random noise are noise.
+"""Differences of up to this many standard deviations of random noise count as noise.
 
-Noise itself has 1 with an error of a tenth to a third; the least that honest clients showed is 3.3.
+Random noise itself has 1, with an error of a tenth to a third. The smallest value of honest clients was 3.3.
 """
 ORIGINAL = 3.5
-"""An update stands out from others by this many standard deviations at its sender's mark; copies of a crafted one
-rarely do by chance."""
+"""A client whose fingerprint is above this many standard deviations is the author of an update that others copy.
+
+A crafted update rarely reaches this value at any client by chance.
+"""
 FEWEST = 8
-"""With fewer different updates beside two clients nothing can be said of what they have in common with others."""
+"""The test needs this many third clients with different updates, or it says nothing."""
 LEAST_PARAMETERS = 1000
-"""Of fewer parameters honest updates may use all directions alike."""
+"""Models with fewer parameters are not tested: honest updates of such models may use all directions alike."""
 SUMS = 64
-"""How many random sums of cosines stand for all of a client's cosines in rounds of many clients: enough to tell a
-difference from one that is three times as large."""
+"""In rounds of many clients, this many random sums stand for all cosines of a client.
+
+They are enough to tell a difference from one that is three times as large.
+"""
 MANY = 256
-"""From this many clients on, random sums save time."""
+"""Rounds of at least this many clients are tested by random sums, which saves time."""
 
 
-def crafted(products: FloatMatrix, d: int, fingerprints: FloatVector | None = None) -> NDArray[np.bool_]:
-    """Return who sends what nobody learns from data, from the inner products of all updates of d parameters.
+def crafted_rows(products: FloatMatrix, d: int, fingerprints: FloatVector | None = None) -> BoolVector:
+    """Return which updates no training has made.
 
-    Of clients that send the same, the one whose own mark it clearly bears is the original.
+    Parameters
+    ----------
+    products
+        The inner products of all updates, `(m, m)`.
+    d
+        The number of parameters of an update.
+    fingerprints
+        How clearly each update bears the mark of its sender, in standard deviations; NaN if the sender is not
+        known. If several clients send the same update and one of them clearly is its author, only the others are
+        returned.
     """
     cosines = cosines_of_gram(products)
     same = 1.0 - cosines < SAME
@@ -57,13 +76,14 @@ def crafted(products: FloatMatrix, d: int, fingerprints: FloatVector | None = No
     return copies | alike_but_for_noise(cosines, same, d)
 
 
-def alike_but_for_noise(cosines: FloatMatrix, same: NDArray[np.bool_], d: int) -> NDArray[np.bool_]:
-    """Return who differs from somebody else by noise alone.
+def alike_but_for_noise(cosines: FloatMatrix, same: NDArray[np.bool_], d: int) -> BoolVector:
+    """Return which clients differ from another client by noise alone.
 
-    Bare noise says nothing of others: who is found is held against those who are not once more, without the rest.
+    Pure noise has nothing in common with anybody, so it is of no use as a third client. The clients that are found
+    are therefore tested once more, with only the clients that were not found as third clients.
     """
     found = np.zeros(len(cosines), dtype=bool)
-    rows = np.flatnonzero(~np.triu(same, 1).any(axis=0))  # of copies the first stands for all
+    rows = np.flatnonzero(~np.triu(same, 1).any(axis=0))  # the first of several exact copies stands for all of them
     if rows.size < FEWEST + 2 or d < LEAST_PARAMETERS:
         return found
     own = cosines[np.ix_(rows, rows)]
@@ -74,30 +94,30 @@ def alike_but_for_noise(cosines: FloatMatrix, same: NDArray[np.bool_], d: int) -
     return found
 
 
-def differs_by_noise(cosines: FloatMatrix, with_others: FloatMatrix, d: int) -> NDArray[np.bool_]:
-    """Return who differs from somebody by noise alone in what it has in common with others, `(m, k)`."""
+def differs_by_noise(cosines: FloatMatrix, with_others: FloatMatrix, d: int) -> BoolVector:
+    """Return which of m clients pass the test of noise together with at least one other client.
+
+    `cosines` are those between the clients, `(m, m)`. `with_others` are those with the third clients, `(m, k)`.
+    """
     m, k = with_others.shape
-    if m == k:
-        squares = profile_distances(cosines)
-    else:
-        squares = distances_of_gram(with_others @ with_others.T) / k
+    squares = profile_distances(cosines) if m == k else distances_of_gram(with_others @ with_others.T) / k
     ratio = squares * d / (2.0 * np.maximum(1.0 - cosines, SAME))
     np.fill_diagonal(ratio, np.inf)
     return np.asarray((ratio < NOISE**2).any(axis=1))
 
 
 def profile_distances(cosines: FloatMatrix) -> FloatMatrix:
-    """Return the mean squared difference of what two clients have in common with all others, for each two of them.
+    """Return, for every two clients, the mean squared difference of their cosines with all other clients.
 
-    In rounds of many clients the cosines are summed up with random signs first, which keeps distances. The seed is
-    fixed, so that a round is always judged alike.
+    In rounds of many clients the cosines are first added up with random signs. This keeps the distances about the
+    same. The seed is fixed, so that the same round always gets the same decision.
     """
     m = len(cosines)
     profile = cosines - np.eye(m)
     if m < MANY:
         with_each_other = 2.0 * profile**2  # where one of the two has their cosine, the other has a zero
         return np.maximum(distances_of_gram(profile @ profile.T) - with_each_other, 0.0) / (m - 2)
-    np.fill_diagonal(profile, profile.max(axis=1))  # about what two copies have in common with each other
+    np.fill_diagonal(profile, profile.max(axis=1))  # about the cosine of two copies, so that it cancels out
     signs = np.random.default_rng(0).integers(0, 2, size=(m, SUMS)) * 2.0 - 1.0
     sums = profile @ signs / SUMS**0.5
     return distances_of_gram(sums @ sums.T) / (m - 2)

@@ -1,4 +1,4 @@
-"""One decision out of several looks: the clearest camps first, then the camps of those who are left."""
+"""One decision from many traits: drop the clearest wrong camp, then look again at the clients that are left."""
 
 from __future__ import annotations
 
@@ -8,52 +8,62 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from flanders.arrays import FloatVector
-from flanders.filters.camps.judging import WORSE, Examples, Mask, Past, wrong_camp
-from flanders.filters.camps.looks import CHANGED, LOW, UNKNOWN, Look
-from flanders.filters.camps.splitting import FEWEST, needed, split
+from flanders.arrays import BoolVector, FloatVector
+from flanders.filters.camps.judging import LIKE_SIZE, WORSE, Examples, Past, wrong_camp
+from flanders.filters.camps.splitting import FEWEST, evidence_needed, split_in_two
+from flanders.filters.camps.traits import CHANGED, LOW, UNKNOWN, Trait
 from flanders.filters.filter import Scores
 from flanders.round import Round
 
 log = logging.getLogger("flanders")
 
 PASSES = 4
-"""How often a round is cut in two at most: attackers of more than three kinds at a time are not looked for."""
-
-
+"""How many camps are dropped at most: a round with attackers of more kinds is not expected."""
 CAMPS_SHARE = 0.6
-"""The share of the evidence that must come from the camps themselves; the server's examples may add the rest.
+"""The share of the needed evidence that the two camps themselves must give; the server's losses may add the rest.
 
-Honest clients with other data than the server's do worse on its examples, too.
+Honest clients whose data are unlike the server's have higher losses on its examples, too. So losses alone are not
+enough.
 """
 
 
 @dataclass(frozen=True, eq=False)
-class Camps:
-    """Two camps of a look, with the evidence that there are two, and what it takes (nats)."""
+class TwoCamps:
+    """Two camps of clients that differ in a trait."""
 
-    look: Look
-    low: Mask
-    high: Mask
+    trait: Trait
+    low: BoolVector
+    """Which clients are in the camp with the lower numbers."""
+    high: BoolVector
+    """Which clients are in the camp with the higher numbers."""
     evidence: float
+    """The evidence that there are two camps, in nats; see `flanders.filters.camps.splitting`."""
     needed: float
+    """The evidence that is needed to drop one of them."""
 
 
 @dataclass
 class Decision:
-    """What has been decided of a round so far."""
+    """What has been decided about a round so far."""
 
     round_: Round
     rate: float
-    kept: Mask
+    """The share of honest clients that may be dropped."""
+    kept: BoolVector
+    """Which clients are kept."""
     reasons: list[str]
+    """For each client, why it is dropped; empty if it is kept."""
     strengths: FloatVector
+    """For each dropped client, the evidence against it as a multiple of the needed evidence."""
     examples: Examples | None
+    """The server's losses; None if the server has no examples."""
     past: Past
     doubt: bool = False
+    """Whether there are two camps and no witness can tell which one is wrong."""
     notes: list[str] = field(default_factory=list)
+    """What the user should know about the whole round, in words."""
 
-    def drop(self, camp: Mask, strength: float, why: str) -> None:
+    def drop(self, camp: BoolVector, strength: float, why: str) -> None:
         """Drop clients for a reason."""
         for row in np.flatnonzero(camp & self.kept):
             self.reasons[row] = why
@@ -61,67 +71,77 @@ class Decision:
         self.kept &= ~camp
 
 
-def begin(round_: Round, rate: float, past: Past) -> Decision:
-    """Return the decision before anything is looked at: everybody is kept."""
+def start_decision(round_: Round, rate: float, past: Past) -> Decision:
+    """Return the decision before anything was measured: everybody is kept."""
     m = len(round_.clients)
     examples = None if round_.evaluate is None else Examples(round_)
     return Decision(round_, rate, np.ones(m, dtype=bool), [""] * m, np.zeros(m), examples, past)
 
 
-def decide(decision: Decision, looks_at: Callable[[Mask], list[Look]]) -> None:
-    """Drop camps until none is left: in each pass the clearest one that can be judged.
+def drop_camps(decision: Decision, traits_of: Callable[[BoolVector], list[Trait]]) -> None:
+    """Drop one wrong camp after the other, the clearest first, until no camp can be dropped.
 
-    `looks_at` returns the looks of the clients that are still kept: without the dropped ones the middle of all is
-    another one.
+    `traits_of` measures the traits of the clients that are still kept. It is called again after each drop, since
+    the middle of the clients moves.
     """
     for _ in range(PASSES):
         found = []
-        for look in looks_at(decision.kept) if decision.kept.sum() >= FEWEST else ():
-            rows = np.flatnonzero(decision.kept & ~np.isnan(look.values))
-            cut = split(look.values[rows], look.floor, look.fewest)
+        for trait in traits_of(decision.kept) if decision.kept.sum() >= FEWEST else ():
+            rows = np.flatnonzero(decision.kept & ~np.isnan(trait.values))
+            cut = split_in_two(trait.values[rows], trait.floor, trait.fewest)
             if cut is not None:
                 low, high = (np.isin(np.arange(len(decision.kept)), rows[part]) for part in (cut.low, ~cut.low))
-                need = needed(rows.size, decision.rate, natural=look.wrong != UNKNOWN)
-                found.append(Camps(look, low, high, cut.evidence, need))
+                need = evidence_needed(rows.size, decision.rate, natural=trait.wrong != UNKNOWN)
+                found.append(TwoCamps(trait, low, high, cut.evidence, need))
         found.sort(key=lambda camps: camps.needed - camps.evidence)
-        if not any(judged(decision, camps) for camps in found):
+        if not any(drop_wrong_camp(decision, camps) for camps in found):
             return
 
 
-def judged(decision: Decision, camps: Camps) -> bool:
-    """Drop one of two camps if that can be justified; tell whether it was.
+def drop_wrong_camp(decision: Decision, camps: TwoCamps) -> bool:
+    """Drop one of two camps if the evidence is enough and the wrong one is known; tell whether a camp was dropped.
 
-    With the server's examples a little less evidence for two camps is enough: see `by_examples`.
+    If the server has examples, two camps need less evidence of their own; see `judge_by_examples`.
     """
-    look, evidence = camps.look, camps.evidence
+    trait, evidence = camps.trait, camps.evidence
     least = 1.0 if decision.examples is None else CAMPS_SHARE
-    if evidence < least * camps.needed or not opposed(camps):
+    if evidence < least * camps.needed or not far_apart(camps):
         return False
-    wrong, witness = by_nature(camps), ""
-    if wrong is None and look.wrong != UNKNOWN:
+    wrong, witness = wrong_by_nature(camps), ""
+    if wrong is None and trait.wrong != UNKNOWN:
         return False
     if decision.examples is not None:
-        wrong, evidence, witness = by_examples(decision, decision.examples, camps, wrong)
+        wrong, evidence, witness = judge_by_examples(decision, decision.examples, camps, wrong)
     elif wrong is None:
         wrong, witness = wrong_camp(camps.low, camps.high, decision.past)
         if wrong is None:
-            doubt(decision, look)
+            note_doubt(decision, trait)
     if wrong is None or evidence < camps.needed:
         return False
-    words = look.words[0] if wrong is camps.low else look.words[1]
-    why = f"{words} ({int(wrong.sum())} clients, {evidence:.0f} nats of {camps.needed:.0f})"
+    words = trait.words[0] if wrong is camps.low else trait.words[1]
+    why = f"{words}{others_in(wrong)} (evidence {evidence:.0f}, needed {camps.needed:.0f})"
     decision.drop(wrong, evidence / camps.needed, f"{why}; {witness}" if witness else why)
     return True
 
 
-def by_examples(
-    decision: Decision, examples: Examples, camps: Camps, wrong: Mask | None
-) -> tuple[Mask | None, float, str]:
-    """Return which camp is wrong, given what the look says, with all evidence and the witness.
+def others_in(camp: BoolVector) -> str:
+    """Return in words how many other clients are in the camp of a client."""
+    others = int(camp.sum()) - 1
+    return f", like {others} other client{'s' if others > 1 else ''}" if others else ""
 
-    If the mean of one camp leaves the server clearly higher losses than that of the other, half the square of the t
-    statistic is evidence, in nats like that of two camps. If neither does, the clients' past decides; never the
-    majority, for the server sees no harm.
+
+def judge_by_examples(
+    decision: Decision, examples: Examples, camps: TwoCamps, wrong: BoolVector | None
+) -> tuple[BoolVector | None, float, str]:
+    """Return which camp is wrong by the server's examples, all evidence in nats, and the reason in words.
+
+    `wrong` is the camp that the trait itself calls wrong, if it does. The losses of the two camps are compared:
+
+    - One camp clearly has the higher losses. It is wrong, and half the square of the t statistic adds to the
+      evidence. There are two objections, and each of them saves the camp: the trait calls the other camp wrong, or
+      the trait calls none wrong and the round as a whole would have higher losses without the camp.
+    - The losses are about the same. Then the trait decides. If it does not tell, trusted clients and the past do,
+      but never the majority: the server sees no harm in either camp.
     """
     t = examples.worse(camps.low, camps.high)
     worse = camps.low if t > 0 else camps.high
@@ -131,39 +151,51 @@ def by_examples(
         told, witness = wrong_camp(camps.low, camps.high, decision.past, majority=False)
         return told, camps.evidence, witness
     objects = worse is not wrong if wrong is not None else examples.hurts(decision.kept, decision.kept & ~worse)
-    witness = f"the server loses {abs(t):.1f} standard errors more with them than with others"
+    witness = f"the server's losses are higher with them ({abs(t):.1f} standard errors)"
     return None if objects else worse, camps.evidence + t**2 / 2, witness
 
 
-def opposed(camps: Camps) -> bool:
-    """Tell whether two camps lie on both sides of where they must, if there is such a place."""
-    look = camps.look
-    if look.wrong != UNKNOWN or look.limit == np.inf:
+def far_apart(camps: TwoCamps) -> bool:
+    """Tell whether the camps of a trait that needs a judge lie on both sides of its limits, if it has any."""
+    trait = camps.trait
+    if trait.wrong != UNKNOWN or trait.limit == np.inf:
         return True
-    low, high = (float(np.median(look.values[camp])) for camp in (camps.low, camps.high))
-    return low < look.limit < -look.limit < high
+    low, high = (float(np.median(trait.values[camp])) for camp in (camps.low, camps.high))
+    return low < trait.limit < -trait.limit < high
 
 
-def by_nature(camps: Camps) -> Mask | None:
-    """Return the camp that the look itself says is wrong; None if it does not."""
-    look, low, high = camps.look, camps.low, camps.high
-    if look.wrong == LOW:
-        return low if float(np.median(look.values[low])) < look.limit else None
-    if look.wrong == CHANGED:
-        sides = [abs(float(np.median(look.values[camp]))) for camp in (low, high)]
-        return None if max(sides) < look.limit else low if sides[0] > sides[1] else high
+def wrong_by_nature(camps: TwoCamps) -> BoolVector | None:
+    """Return the camp that the trait itself calls wrong; None if it calls none wrong."""
+    trait, low, high = camps.trait, camps.low, camps.high
+    if trait.wrong == LOW:
+        return low if float(np.median(trait.values[low])) < trait.limit else None
+    if trait.wrong == CHANGED:
+        sides = [abs(float(np.median(trait.values[camp]))) for camp in (low, high)]
+        return None if max(sides) < trait.limit else low if sides[0] > sides[1] else high
     return None
 
 
-def doubt(decision: Decision, look: Look) -> None:
-    """Say loudly that there are two camps and nobody can tell which is right."""
+def note_doubt(decision: Decision, trait: Trait) -> None:
+    """Remember and log that there are two camps and that no witness can tell which one is wrong."""
     decision.doubt = True
-    note = f"two camps of like size ({look.name}), and nothing tells which is right"
-    decision.notes.append(note)
-    log.warning("%s. Give the server some examples (`evaluate`), or name trusted clients.", note)
+    note = f"{LIKE_SIZE} (by {trait.name}), and nothing tells which one is wrong"
+    if note not in decision.notes:
+        decision.notes.append(note)
+        log.warning(
+            "%s. Give the server some examples (Defense(evaluate=...)), or name clients that you trust "
+            "(Guard(trusted=...)).",
+            note,
+        )
 
 
 def scores_of(decision: Decision, evidence: object) -> Scores:
-    """Return the decision as scores: from 1 on a client is dropped."""
+    """Return the decision as scores. Clients with a score of at least 1 are dropped."""
     values = np.where(decision.kept, np.minimum(decision.strengths, 0.99), np.maximum(decision.strengths, 1.0))
-    return Scores(decision.round_.clients, values, None, ~decision.kept, tuple(decision.reasons), evidence=evidence)
+    return Scores(
+        decision.round_.clients,
+        values,
+        suspects=~decision.kept,
+        reasons=tuple(decision.reasons),
+        evidence=evidence,
+        note="; ".join(decision.notes),
+    )

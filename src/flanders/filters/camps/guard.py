@@ -1,4 +1,4 @@
-"""The filters: `Camps`, which remembers nothing, and `Guard`, which also knows what each client sent before."""
+"""The filter that compares the clients of a round with each other and each client with its own past."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from flanders.arrays import Array, FloatMatrix, FloatVector, IntVector
+from flanders.arrays import Array, BoolVector, FloatMatrix, FloatVector, IntVector
 from flanders.checks import check_choice, check_number
-from flanders.filters.camps.crafted import crafted
-from flanders.filters.camps.decision import begin, decide, scores_of
-from flanders.filters.camps.judging import Mask, Past, in_common
-from flanders.filters.camps.looks import (
+from flanders.filters.camps.crafted import crafted_rows
+from flanders.filters.camps.decision import Decision, drop_camps, scores_of, start_decision
+from flanders.filters.camps.judging import LIKE_SIZE, Past, mean_cosine_within
+from flanders.filters.camps.splitting import split_in_two
+from flanders.filters.camps.traits import (
     ALIKE,
-    Look,
     Parts,
-    alike_looks,
-    length_look,
-    own_looks,
+    Trait,
+    alike_traits,
+    cosines_with_middle,
+    length_trait,
+    own_traits,
     parts_of,
-    vote_looks,
-    with_the_middle,
+    vote_traits,
 )
-from flanders.filters.camps.splitting import split
 from flanders.filters.camps.votes import Pairs
-from flanders.filters.filter import Filter, Scores
+from flanders.filters.filter import Filter, Scores, check_state
 from flanders.filters.fingerprint.learning import learn_round
 from flanders.filters.fingerprint.memory import Signatures
 from flanders.filters.fingerprint.questions import FINGERPRINT, NOVELTY, Answers, ask_questions
@@ -34,28 +34,32 @@ from flanders.round import ClientId, Round
 from flanders.state import saveable
 
 SERVER = "\0server"
-"""The server's own step among those of clients: no client is called so."""
+"""The id of the server's own step among those of the clients. No client has this name."""
 COPY = "a copy of another client's update, or random noise"
+COPY_STRENGTH = 10.0
+"""The score of a copy: it is far above 1, since no honest client sends one."""
 
 
 @saveable
 @dataclass(frozen=True, eq=False)
 class GuardState:
-    """What `Guard` remembers."""
+    """The memory of `Guard` and of `Camps`."""
 
     round_number: int = 0
+    """How many rounds it has seen."""
     signatures: Signatures = field(default_factory=Signatures)
+    """The marks of the clients; see `Fingerprint`."""
     courses: dict[ClientId, FloatVector] = field(default_factory=dict)
-    """How far each accepted client usually goes the way of the others, part by part of the model."""
+    """Of each accepted client, the usual cosine with the crowd in each part of the model, and the usual novelty."""
     common: tuple[float, ...] = ()
-    """The least that accepted clients had in common in any round so far, part by part."""
+    """The smallest mean cosine that accepted clients had in any round so far, for each part of the model."""
     pairs: Pairs = field(default_factory=Pairs)
-    """What every two clients had in common in the first layers."""
+    """The mean cosine of every two clients, in the layers before the last one."""
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
-    """What `score` found out and `amend` would compute again."""
+class GuardEvidence:
+    """What `score` measured and `amend` uses again."""
 
     answers: Answers
     parts: Parts
@@ -64,21 +68,38 @@ class Seen:
 
 @dataclass(frozen=True)
 class Guard(Filter[GuardState]):
-    """Drop crafted updates, camps that the server's examples or the past speak against, and who is not itself.
+    """Drop updates that no training makes, clients that are unlike their own past, and the wrong one of two camps.
 
-    It needs not be told how many attack, and works from the first round on.
+    It needs no number of attackers, and it works from the first round on. In each round it looks for three things:
+
+    - updates that no training makes: copies of one another, also with noise on top, and pure noise;
+    - clients whose updates are unlike those that they sent before;
+    - two camps of clients that differ clearly in direction, length or votes. A judge says which camp is wrong. The
+      judge hears the server's examples (`Defense(evaluate=...)`), the trusted clients, the past and the majority.
+
+    With examples it finds attackers that are the majority from the first round on.
 
     Parameters
     ----------
     max_false_positive_rate
         The share of honest clients that may be dropped.
     min_survivors
-        If less than this share of the round is left, nobody is kept and the global model stays.
+        If less than this share of a round is left, nobody is kept and the global model stays.
     on_doubt
-        What to do if there are two camps of like size and nothing tells which is right: `"keep"` everybody, or
-        `"stay"` with the global model.
+        What to do if there are two camps of about the same size and nothing tells which one is wrong. `"keep"`
+        keeps everybody. `"stay"` keeps nobody, and the global model stays. Both log a warning.
     trusted
-        Clients that the user vouches for. They are dropped like others, but of two camps theirs is the right one.
+        The ids of clients that you trust. Of two camps, the one with fewer trusted clients is wrong. A trusted
+        client can still be dropped for another reason.
+
+    Examples
+    --------
+    >>> from flanders import Defense
+    >>> rng = np.random.default_rng(0)
+    >>> models = rng.normal(size=500) + 0.5 * rng.normal(size=(20, 500))
+    >>> models[:4] *= -1
+    >>> Defense(Guard())(models).dropped
+    (0, 1, 2, 3)
     """
 
     max_false_positive_rate: float = 0.01
@@ -98,30 +119,12 @@ class Guard(Filter[GuardState]):
         return GuardState()
 
     def score(self, state: GuardState, round_: Round) -> Scores:
-        """Decide of each client whether it is dropped; scores from 1 on are."""
-        answers = ask_questions(state.signatures, round_, state.round_number + 1)
-        parts = parts_of(round_, answers.products, state.signatures.crowd)
-        *changes, novelty = changes_since(state.courses, round_, parts, answers.values[:, NOVELTY])
-        cosines = tuple(cosines_of_gram(products) for products in parts.products)
-        past = Past(tuple(changes), cosines, state.common, self._vouched(round_))
-        decision = begin(round_, self.max_false_positive_rate, past)
-        lengths, d = lengths_of_gram(answers.products), round_.updates.shape[1]
-        decision.drop(crafted(answers.products, d, answers.values[:, FINGERPRINT]) & answers.moved, 10.0, COPY)
-        pairs, votes, server = self._votes(state, round_, parts, cosines[-1])
-        own = own_looks(answers, tuple(changes), novelty, parts.names)
-
-        def looks(rows: Mask) -> list[Look]:
-            voted = [] if votes is None else vote_looks(votes, server, rows)
-            return [*own, *alike_looks(parts, rows), *voted, length_look(lengths)]
-
-        decide(decision, looks)
-        if decision.doubt and self.on_doubt == "stay":
-            decision.drop(decision.kept.copy(), 1.0, "two camps of like size, and nothing tells which is right")
-        return scores_of(decision, Seen(answers, parts, pairs))
+        """Decide which clients are dropped. Their scores are at least 1, those of the others are below 1."""
+        return scores_of(*self._decide(state, round_))
 
     def select(self, scores: Scores) -> IntVector:
-        """Keep who is not suspected; nobody if too few are left."""
-        assert scores.suspects is not None
+        """Keep the clients that are not suspect, or nobody if too few are left."""
+        assert scores.suspects is not None  # `score` says of everyone whether it is suspect
         kept = np.flatnonzero(~scores.suspects)
         return kept if kept.size >= self.min_survivors * len(scores.clients) else kept[:0]
 
@@ -129,82 +132,104 @@ class Guard(Filter[GuardState]):
         self, state: GuardState, round_: Round, kept: IntVector, model: Array, scores: Scores | None = None
     ) -> GuardState:
         """Remember what the kept clients sent."""
-        seen = (self.score(state, round_) if scores is None else scores).evidence
+        found = self.evidence_of(state, round_, scores)
         number = state.round_number + 1
-        learnt = learn_round(state.signatures, round_, number, kept, seen.answers)
-        courses = {c: course for c, course in state.courses.items() if c in set(learnt.clients)}
-        crowd = learnt.crowd
-        if kept.size and crowd is not None:
-            headings = parts_of(round_, seen.answers.products, crowd).headings
-            now = np.array([*headings, seen.answers.values[:, NOVELTY]])
+        learnt = learn_round(state.signatures, round_, number, kept, found.answers)
+        courses = {client: course for client, course in state.courses.items() if client in set(learnt.clients)}
+        if kept.size and learnt.crowd is not None:
+            headings = parts_of(round_, found.answers.products, learnt.crowd).headings
+            now = np.array([*headings, found.answers.values[:, NOVELTY]])
             for row in kept:
                 client = round_.clients[row]
                 before = courses.get(client, now[:, row])
+                if before.shape != now[:, row].shape:  # only one of the two rounds came with layers
+                    before = now[:, row]
                 courses[client] = (np.where(np.isnan(before), now[:, row], before) + now[:, row]) / 2
         common = state.common
         if kept.size >= 2:
-            now = [typically_in_common(products[np.ix_(kept, kept)]) for products in seen.parts.products]
-            common = tuple(np.minimum(now, common).tolist()) if common else tuple(now)
-        return GuardState(number, learnt, courses, common, seen.pairs)
+            least = [usual_mean_cosine(products[np.ix_(kept, kept)]) for products in found.parts.products]
+            common = tuple(np.minimum(least, common).tolist()) if len(common) == len(least) else tuple(least)
+        return GuardState(number, learnt, courses, common, found.pairs)
 
-    def _votes(
-        self, state: GuardState, round_: Round, parts: Parts, cosines: FloatMatrix
-    ) -> tuple[Pairs, FloatMatrix | None, FloatVector | None]:
-        """Return what every two clients, and each client and the server, have in common over the rounds."""
-        names: tuple[ClientId, ...] = round_.clients
-        if parts.rooted:
-            server = parts.rooted[-1]
-            cosines = np.block([[cosines, server[:, None]], [server[None, :], np.ones((1, 1))]])
-            names = (*names, SERVER)
-        pairs, m = state.pairs.with_round(names, cosines), len(round_.clients)
-        votes = pairs.of(names)
-        if votes is None:
-            return pairs, None, None
-        return pairs, votes[:m, :m], votes[m, :m] if parts.rooted else None
+    def evidence_of(self, state: GuardState, round_: Round, scores: Scores | None) -> GuardEvidence:
+        """Return what `score` measured. It is measured again if the scores do not hold it."""
+        check_state(type(self).__name__, state, GuardState)
+        if scores is not None and isinstance(scores.evidence, GuardEvidence):
+            return scores.evidence
+        return self._decide(state, round_)[1]
 
-    def _vouched(self, round_: Round) -> Mask | None:
+    def _decide(self, state: GuardState, round_: Round) -> tuple[Decision, GuardEvidence]:
+        """Return the decision about a round, and what was measured for it."""
+        check_state(type(self).__name__, state, GuardState)
+        answers = ask_questions(state.signatures, round_, state.round_number + 1)
+        parts = parts_of(round_, answers.products, state.signatures.crowd)
+        *changes, novelty = changes_since(state.courses, round_, parts, answers.values[:, NOVELTY])
+        cosines = tuple(cosines_of_gram(products) for products in parts.products)
+        past = Past(tuple(changes), cosines, state.common, self._trusted_rows(round_))
+        decision = start_decision(round_, self.max_false_positive_rate, past)
+        lengths, d = lengths_of_gram(answers.products), round_.updates.shape[1]
+        crafted = crafted_rows(answers.products, d, answers.values[:, FINGERPRINT])
+        decision.drop(crafted & answers.moved, COPY_STRENGTH, COPY)
+        pairs, votes, server = pairs_and_votes(state.pairs, round_, parts, cosines[-1])
+        own = own_traits(answers, tuple(changes), novelty, parts.names)
+
+        def traits_of(rows: BoolVector) -> list[Trait]:
+            voted = [] if votes is None else vote_traits(votes, server, rows)
+            return [*own, *alike_traits(parts, rows), *voted, length_trait(lengths)]
+
+        drop_camps(decision, traits_of)
+        if decision.doubt and self.on_doubt == "stay":
+            decision.drop(decision.kept.copy(), 1.0, f"{LIKE_SIZE}, and nothing tells which one is wrong")
+        return decision, GuardEvidence(answers, parts, pairs)
+
+    def _trusted_rows(self, round_: Round) -> BoolVector | None:
         if not self.trusted:
             return None
         return np.array([client in self.trusted for client in round_.clients])
 
 
-@dataclass(frozen=True)
-class Camps(Guard):
-    """Drop crafted updates, and camps that the server's examples, trusted clients or the majority speak against.
+def pairs_and_votes(
+    pairs: Pairs, round_: Round, parts: Parts, cosines: FloatMatrix
+) -> tuple[Pairs, FloatMatrix | None, FloatVector | None]:
+    """Return the pairs with this round, the votes of the clients for each other, and the server's votes for them.
 
-    It is `Guard` without the clients' own past: nothing is remembered but, in small federations, what every two
-    clients had in common. Its parameters are those of `Guard`.
+    The votes are mean cosines over all rounds. They are None if too many clients are missing. The server's votes
+    are None if it made no step of its own.
     """
+    names: tuple[ClientId, ...] = round_.clients
+    if parts.rooted:
+        server = parts.rooted[-1]
+        cosines = np.block([[cosines, server[:, None]], [server[None, :], np.ones((1, 1))]])
+        names = (*names, SERVER)
+    after, m = pairs.with_round(names, cosines), len(round_.clients)
+    votes = after.of(names)
+    if votes is None:
+        return after, None, None
+    return after, votes[:m, :m], votes[m, :m] if parts.rooted else None
 
-    def amend(
-        self, state: GuardState, round_: Round, kept: IntVector, model: Array, scores: Scores | None = None
-    ) -> GuardState:
-        """Count the round, and remember what every two clients had in common."""
-        seen = (self.score(state, round_) if scores is None else scores).evidence
-        return GuardState(state.round_number + 1, pairs=seen.pairs)
 
+def usual_mean_cosine(products: FloatMatrix) -> float:
+    """Return the mean cosine of most accepted clients, from their inner products.
 
-def typically_in_common(products: FloatMatrix) -> float:
-    """Return what most of the accepted clients have in common, as a mean cosine.
-
-    Should undetected attackers be among them, they are of another kind: the larger one counts.
+    Undetected attackers may be among them and differ from the others. So the clients are cut in two, and only the
+    larger part counts.
     """
     cosines = cosines_of_gram(products)
-    cut = split(with_the_middle(cosines), ALIKE, fewest=2)
+    cut = split_in_two(cosines_with_middle(cosines), ALIKE, fewest=2)
     larger = np.ones(len(cosines), dtype=bool)
     if cut is not None:
         larger = cut.low if 2 * cut.low.sum() > len(cosines) else ~cut.low
-    return in_common(cosines, larger)
+    return mean_cosine_within(cosines, larger)
 
 
 def changes_since(
     courses: Mapping[ClientId, FloatVector], round_: Round, parts: Parts, novelty: FloatVector
 ) -> tuple[FloatVector, ...]:
-    """Return how each client has changed since it was accepted: its course part by part, and what is new in it.
+    """Return how each client differs from its usual course: in each part of the model, then in novelty.
 
-    NaN without a past.
+    Clients without a past have NaN.
     """
     now = np.array([*parts.headings, novelty])
     none = np.full(len(now), np.nan)
-    usual = np.array([courses.get(client, none) for client in round_.clients])
-    return tuple(now - usual.T) if usual.shape[1] == len(now) else tuple(now * np.nan)
+    usual = [courses.get(client, none) for client in round_.clients]
+    return tuple(now - np.array([course if course.shape == none.shape else none for course in usual]).T)

@@ -1,4 +1,15 @@
-"""Which of two camps is right: the server's examples say, or trusted clients, or the past, or the majority."""
+"""The judge: which of two camps is wrong?
+
+The best witness is the server. If it has examples of its own, the judge averages the updates of each camp and
+compares the losses of the two models on the examples (`Examples`). If there are no examples, or if they do not tell
+the camps apart, the judge hears other witnesses (`wrong_camp`), in this order:
+
+1. the clients that the user trusts: the camp with fewer of them is wrong;
+2. the past: a camp is wrong if its clients are new while those of the other camp were accepted before, or if it has
+   changed since its clients were accepted while the other camp has not;
+3. the majority: the smaller camp is wrong, unless both are of about the same size. It is not heard if the server
+   has examples, since the server sees no harm in either camp.
+"""
 
 from __future__ import annotations
 
@@ -6,40 +17,39 @@ import math
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from flanders.arrays import FloatMatrix, FloatVector
+from flanders.arrays import BoolVector, FloatMatrix, FloatVector
 from flanders.linalg.products import combine
 from flanders.round import Round
 
-Mask = NDArray[np.bool_]
-
 WORSE = 1.75
-"""One camp is worse than another if its mean leaves losses higher by this many standard errors (4% by chance)."""
+"""A camp is worse than another if its losses are higher by this many standard errors, which chance does in 4%."""
 DRAWS = 3
-"""How many parts of the larger camp, as large as the smaller one, are compared with it: one may be an odd one."""
+"""How many random parts of the larger camp are compared with the smaller one: a single part may be an odd one."""
 MARGIN = 0.02
-"""A server that gives one loss instead of one an example must see it fall by this share."""
+"""If the server gives one loss only, not one for each example, a difference of this share counts like `WORSE`."""
 TURNED = 0.1
-"""What honest clients have in common, and how far they go along, changes by less than this from round to round."""
+"""Honest camps change less than this from round to round, in mean cosine and in cosine with the crowd."""
 TURNED_MOST = 0.3
-"""To hold it against a majority that it has changed takes this much."""
+"""A majority must have changed this much before the change counts against it."""
 FEW = 4
-"""The past of fewer clients says too little against a majority."""
+"""Camps of fewer clients are not judged by how they have changed: that says too little."""
 MOST = 0.5
-"""If the share of clients that were accepted before differs by this much between two camps, that decides."""
+"""If one camp has a larger share of clients that were accepted before, by more than this, the other is wrong."""
 LARGEST_LOSS = 1e6
-"""What a loss that is not finite counts as."""
+"""A loss that is not finite counts as this much, and so does a larger one."""
+LIKE_SIZE = "two camps of like size"
 
 
 @dataclass
 class Examples:
-    """The server's losses on its own examples, of means of some of the round's updates; each is computed once."""
+    """The losses on the server's own examples. They are computed once for each set of clients."""
 
     round_: Round
     known: dict[bytes, FloatVector] = field(default_factory=dict)
+    """The losses that were computed already, by the set of clients."""
 
-    def losses(self, rows: Mask) -> FloatVector:
+    def losses(self, rows: BoolVector) -> FloatVector:
         """Return the losses of the weighted mean of these rows."""
         key = np.packbits(rows).tobytes()
         if key not in self.known:
@@ -52,12 +62,12 @@ class Examples:
             self.known[key] = np.minimum(np.nan_to_num(losses, nan=LARGEST_LOSS, posinf=LARGEST_LOSS), LARGEST_LOSS)
         return self.known[key]
 
-    def worse(self, camp: Mask, other: Mask) -> float:
-        """Return by how many standard errors the losses of a camp's mean are higher than those of another camp's.
+    def worse(self, camp: BoolVector, other: BoolVector) -> float:
+        """Return by how many standard errors the losses of one camp's mean are above those of the other's.
 
-        Means of few models lose less than means of many where training is noisy, whoever sent them. So the larger
-        camp is represented by parts of it that are as large as the smaller one, drawn at random; the seed is fixed,
-        so that a round is always judged alike.
+        Where training is noisy, a mean of many models has other losses than a mean of few, even if all clients are
+        honest. So the smaller camp is compared with random parts of the larger one that have the same size. The
+        seed is fixed, so that the same round always gets the same decision.
         """
         size, rng = int(min(camp.sum(), other.sum())), np.random.default_rng(0)
         means = []
@@ -67,16 +77,15 @@ class Examples:
             means.append(np.mean([self.losses(np.isin(np.arange(len(rows)), draw)) for draw in draws], axis=0))
         return standard_errors(means[0], means[1])
 
-    def hurts(self, rows: Mask, fewer: Mask) -> bool:
-        """Tell whether the losses rise clearly if only `fewer` of the rows are used."""
+    def hurts(self, rows: BoolVector, fewer: BoolVector) -> bool:
+        """Tell whether the losses clearly rise if only `fewer` of the rows are used."""
         return standard_errors(self.losses(fewer), self.losses(rows)) > WORSE
 
 
 def standard_errors(losses: FloatVector, others: FloatVector) -> float:
-    """Return the paired t statistic of losses being higher than others.
+    """Return by how many standard errors losses are above others on the same examples: the paired t statistic.
 
-    A single loss has no standard error: its relative difference is put on the same scale, so that `MARGIN` counts as
-    `WORSE` does.
+    A single loss has no standard error. Its relative difference is then scaled so that `MARGIN` becomes `WORSE`.
     """
     difference = losses - others
     if difference.size == 1:
@@ -87,67 +96,69 @@ def standard_errors(losses: FloatVector, others: FloatVector) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Past:
-    """What is known of the round's clients from before; of each part of the model where there are several."""
+    """What is known about the clients of a round. Each tuple has one entry for each part of the model."""
 
     changes: tuple[FloatVector, ...] = ()
-    """How much each client's course has changed since it was accepted last; NaN without a past."""
+    """How much each client's cosine with the crowd has changed since it was accepted; NaN if it never was."""
     cosines: tuple[FloatMatrix, ...] = ()
-    """Cosines between the round's updates."""
+    """The cosines between the updates of this round."""
     common: tuple[float, ...] = ()
-    """The least that accepted clients had in common in any round so far, as a mean cosine."""
-    trusted: Mask | None = None
-    """Clients that the user vouches for."""
+    """The smallest mean cosine that accepted clients had in any round so far."""
+    trusted: BoolVector | None = None
+    """Which clients the user trusts; None if the user named nobody."""
 
-    def risen(self, camp: Mask) -> float:
-        """Return how much more a camp has in common than accepted clients once had.
+    def risen(self, camp: BoolVector) -> float:
+        """Return how far the mean cosine of a camp is above the smallest one that accepted clients had.
 
-        Attackers who pull together have more in common than honest clients. The least so far counts, so that they
-        cannot raise it bit by bit.
+        Attackers that pull in one direction have more in common than honest clients. The smallest value of all
+        rounds is used, so that attackers cannot raise it bit by bit.
         """
         pairs = zip(self.cosines, self.common, strict=False)
-        return max((in_common(cosines, camp) - before for cosines, before in pairs), default=0.0)
+        return max((mean_cosine_within(cosines, camp) - before for cosines, before in pairs), default=0.0)
 
-    def turned(self, camp: Mask) -> float:
-        """Return how much a camp's course has changed since its clients were accepted."""
+    def turned(self, camp: BoolVector) -> float:
+        """Return how much the course of a camp has changed since its clients were accepted."""
         known = [change[camp & ~np.isnan(change)] for change in self.changes]
         return max(
             (abs(float(np.median(own))) for own in known if own.size >= max(FEW, camp.sum() / 2)), default=0.0
         )
 
-    def accepted(self, camp: Mask) -> float:
-        """Return which share of a camp was accepted before."""
+    def accepted(self, camp: BoolVector) -> float:
+        """Return the share of a camp's clients that were accepted before."""
         return float((~np.isnan(self.changes[0]))[camp].mean()) if self.changes else 0.0
 
 
-def in_common(cosines: FloatMatrix, rows: Mask) -> float:
-    """Return the mean cosine between two different ones of these rows."""
+def mean_cosine_within(cosines: FloatMatrix, rows: BoolVector) -> float:
+    """Return the mean cosine between two different clients among these rows."""
     own = cosines[np.ix_(rows, rows)]
     n = len(own)
     return float((own.sum() - np.trace(own)) / max(n * (n - 1), 1))
 
 
-def wrong_camp(low: Mask, high: Mask, past: Past, *, majority: bool = True) -> tuple[Mask | None, str]:
-    """Return which of two camps is wrong, and who says so; None if nobody can tell.
+def wrong_camp(
+    low: BoolVector, high: BoolVector, past: Past, *, majority: bool = True
+) -> tuple[BoolVector | None, str]:
+    """Return which of two camps is wrong, and the reason in words; None if no witness can tell.
 
-    Asked are, in this order, the clients that the user trusts, the clients' own past and, unless told otherwise, the
-    majority.
+    The witnesses are the trusted clients, the past and the majority, in this order. `majority=False` leaves the
+    majority out.
     """
     if past.trusted is not None:
         inside = [int((past.trusted & camp).sum()) for camp in (low, high)]
         if inside[0] != inside[1]:
-            return (low if inside[0] < inside[1] else high), "trusted clients are in the other camp"
+            return (low if inside[0] < inside[1] else high), "the trusted clients are in the other camp"
     accepted = [past.accepted(camp) for camp in (low, high)]
     if abs(accepted[0] - accepted[1]) > MOST:
-        return (low if accepted[0] < accepted[1] else high), "the others were accepted before"
+        return (low if accepted[0] < accepted[1] else high), "the other camp was accepted in earlier rounds"
     risen, turned = ([measure(camp) for camp in (low, high)] for measure in (past.risen, past.turned))
-    risen = [2 * value for value in risen]  # measured against all rounds so far, not only the last
+    risen = [2 * value for value in risen]  # a rise is measured from the lowest round of all, so it counts twice
     most = max((risen, turned), key=lambda pair: abs(pair[0] - pair[1]))
     sizes = int(low.sum()), int(high.sum())
     changed = 0 if most[0] > most[1] else 1
     against = sizes[changed] > sum(sizes) / 2
     if min(sizes) >= FEW and abs(most[0] - most[1]) > (TURNED_MOST if against else TURNED):
         words = "have more in common than accepted clients had" if most is risen else "have changed course"
-        return (low, high)[changed], f"they {words}, the others have not"
+        return (low, high)[changed], f"they {words}, the other camp less so"
     if not majority or abs(sizes[0] - sizes[1]) < math.sqrt(sum(sizes)):
-        return None, "two camps of like size"
-    return (low if sizes[0] < sizes[1] else high), "they are fewer"
+        return None, LIKE_SIZE
+    return (low if sizes[0] < sizes[1] else high), "they are the smaller camp"

@@ -1,13 +1,18 @@
-r"""Whether numbers are of two kinds: the likelihood of two normal distributions against that of one.
+r"""Do numbers form two camps or one? A likelihood ratio answers.
 
-For numbers :math:`x_1 \le \dots \le x_n` cut into k low and n - k high ones, with the variance :math:`s^2` of all, the
-variance :math:`w^2` within the two parts and the entropy :math:`H(k/n)` of the cut, the log-likelihood ratio of
-two normal components over one is
+One camp means: all n numbers come from one normal distribution. Two camps mean: the k lowest numbers come from one
+normal distribution, and the others come from a second one that has the same variance. The likelihood of each
+assumption is the probability that it gives to the numbers. The logarithm of the ratio of the two likelihoods is the
+evidence for two camps. Its unit is the nat: with evidence of 10 nats, the numbers are 22,000 times (:math:`e^{10}`)
+as likely if there are two camps as if there is one.
 
-.. math:: \Lambda = \tfrac12 \bigl( n \log (s^2 / w^2) - 2 n H(k/n) \bigr).
+With the variance :math:`s^2` of all numbers, the variance :math:`w^2` within the two camps, and the entropy
+:math:`H(p) = -p \log p - (1 - p) \log (1 - p)`, the evidence is
 
-The best cut is taken. The entropy is what naming each client's camp costs: without it every list would have two camps,
-for cutting a normal distribution in the middle already lowers the variance to 36%.
+.. math:: \Lambda = n \bigl( \tfrac12 \log (s^2 / w^2) - H(k/n) \bigr).
+
+The cut with the most evidence is used. The entropy is the cost of naming each number's camp. Without this cost
+every list would show two camps: a cut in the middle of one normal distribution already lowers the variance to 36%.
 """
 
 from __future__ import annotations
@@ -16,51 +21,50 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from flanders.arrays import FloatVector
+from flanders.arrays import BoolVector, FloatVector
 
 PER_CLIENT = 0.2
-"""Evidence for two camps, in nats a client, that honest rounds reach: clients are not normally distributed."""
+"""The evidence, in nats for each client, that honest rounds reach: their numbers are not normally distributed."""
 PER_ROUND = 2.4
-"""Evidence that a round needs beyond that, in units of log(1 / rate).
+"""The evidence that a round needs in addition, in units of log(1 / rate).
 
-With the default rate of 0.01 it is 11 nats. In 1,984 honest rounds of 8 to 100 clients, of 64 settings of
-Fashion-MNIST, it took that much to drop fewer than 2% of the clients in every setting.
+With the default rate of 0.01 it is 11 nats. In 1,984 honest rounds of 8 to 100 clients, in 64 settings of
+Fashion-MNIST, this is what it took to drop fewer than 2% of the clients in every setting.
 """
 FEWEST = 4
-"""Fewer numbers are not split: they have no spread to compare a gap with."""
+"""Fewer numbers are not cut in two: their spread is not known well enough to compare a gap with it."""
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """A list of numbers cut in two."""
+    """A list of numbers, cut in two."""
 
-    low: NDArray[np.bool_]
+    low: BoolVector
     """Which numbers are in the lower part."""
     evidence: float
-    """How much more likely two camps are than one, as the logarithm of the ratio (nats)."""
+    """The evidence for two camps, in nats: the logarithm of how much more likely two camps are than one."""
 
 
-def split(values: FloatVector, floor: float, fewest: int = 1) -> Split | None:
-    """Cut numbers in two where that is most likely; None if there are too few of them.
+def split_in_two(values: FloatVector, floor: float, fewest: int = 1) -> Split | None:
+    """Cut numbers in two where the evidence for two camps is largest; return None if there are too few numbers.
 
     Parameters
     ----------
     values
-        The numbers; none may be NaN.
+        The numbers. None of them may be NaN.
     floor
-        The spread that numbers have within a camp at least. It keeps differences that do not matter from being
-        called camps.
+        The smallest standard deviation of a camp. Its square is added to both variances, so that differences too
+        small to matter are not called camps.
     fewest
-        The smallest camp.
+        The size of the smallest camp that is allowed.
 
     Examples
     --------
-    >>> found = split(np.array([0.1, 0.12, 0.11, 0.13, 0.9, 0.92, 0.91, 0.93, 0.9, 0.94] * 3), 0.02)
-    >>> found.evidence > needed(30, 0.01), int(found.low.sum())
+    >>> found = split_in_two(np.array([0.1, 0.12, 0.11, 0.13, 0.9, 0.92, 0.91, 0.93, 0.9, 0.94] * 3), 0.02)
+    >>> found.evidence > evidence_needed(30, 0.01), int(found.low.sum())
     (True, 12)
-    >>> split(np.linspace(0.0, 1.0, 30), 0.02).evidence > needed(30, 0.01)
+    >>> split_in_two(np.linspace(0.0, 1.0, 30), 0.02).evidence > evidence_needed(30, 0.01)
     False
     """
     n = len(values)
@@ -82,13 +86,16 @@ def split(values: FloatVector, floor: float, fewest: int = 1) -> Split | None:
     return Split(low, float(evidence[best]))
 
 
-def needed(n: int, rate: float, *, natural: bool = False) -> float:
-    """Return the evidence, in nats, that it takes to call a round of n clients two camps.
+def evidence_needed(n: int, rate: float, *, natural: bool = False) -> float:
+    """Return the evidence, in nats, that is needed to call n clients two camps.
 
-    `rate` is the share of honest clients that may be dropped. It takes less a client where the nature of the numbers
-    tells which camp is wrong: an honest round would have to come that far on the wrong side.
+    `rate` is the share of honest clients that may be dropped. `natural` says that the numbers themselves tell which
+    camp is wrong. Then each client needs less evidence: an honest round would have to lie on the wrong side by
+    chance.
 
-    >>> round(needed(100, 0.01), 1), round(needed(8, 0.01), 1)
+    Examples
+    --------
+    >>> round(evidence_needed(100, 0.01), 1), round(evidence_needed(8, 0.01), 1)
     (31.1, 12.7)
     """
     return (PER_CLIENT / 2 if natural else PER_CLIENT) * n + PER_ROUND * math.log(1.0 / max(rate, 1e-300))

@@ -1,13 +1,18 @@
-r"""Who goes with whom: clients vote for each other, and a vote counts as much as its voter is trusted.
+r"""How far clients trust each other: they vote, and the votes of trusted clients count more.
 
-Two honest clients send updates that have something in common or nothing; rarely do they go against each other. Whoever
-turns its update round, or bends it against the others, goes against those whose data are like its own. With the cosines
-:math:`c_{ij}` and everybody trusted at first, the trust in a client is what the others make of it,
+The updates of two honest clients point the same way in part, or they have nothing in common. They rarely point
+against each other. A client that turns its update round, or bends it against the others, points against the clients
+whose data are like its own. So the cosine :math:`c_{ij}` of two updates is the vote of client j for client i (above
+zero) or against it (below zero).
+
+At first everybody is trusted, :math:`x_i = 1`. Then the trust in each client is computed anew from the votes of the
+others, weighted by the trust in them,
 
 .. math:: x_i = \frac{\sum_j c_{ij}^3\, x_j}{\sum_j |c_{ij}|^3\, |x_j|} \in [-1, 1],
 
-over and over again. The cubes let those decide who have most to do with a client, for or against: clients that hold
-other classes say little. Honest clients end near 1 and those who go against them near -1, whatever the round's mean is.
+until it settles. The cubes give the most weight to the clients that have the most to do with client i, for or
+against it. Clients that hold other classes have little to say about it. In the end honest clients have a
+trust near 1. Clients that point against them have a trust near -1, even if they have bent the mean of the round.
 """
 
 from __future__ import annotations
@@ -21,21 +26,23 @@ from flanders.round import ClientId
 from flanders.state import saveable
 
 ROUNDS = 20
-"""How often trust is passed on: it settles within a few rounds."""
+"""How often trust is computed anew: it settles within a few times."""
 NEARLY_ALL = 0.9
-"""Clients vote if a round has this share of all that ever took part."""
+"""Clients vote only in rounds with at least this share of all clients that ever took part."""
 MOST = 40
-"""In rounds of more clients nobody votes: camps stand out by themselves there, and pairs need much memory."""
+"""Nobody votes among more clients: camps of that size are found without votes, and pairs would need much memory."""
 
 
-def trust(cosines: FloatMatrix, server: FloatVector | None = None) -> FloatVector:
-    """Return how far each client is trusted, from -1 to 1.
+def trust_by_votes(cosines: FloatMatrix, server: FloatVector | None = None) -> FloatVector:
+    """Return the trust in each client, from -1 to 1.
 
-    `server` are the cosines with the server's own step. If they are given, all trust comes from the server, and not
-    from everybody alike.
+    `server` are the cosines of the updates with the server's own step. If they are given, only the server is
+    trusted at first, and all trust in clients comes from it.
 
-    >>> trust(np.array([[1.0, 0.6, -0.5, 0.1], [0.6, 1.0, -0.6, 0.2], [-0.5, -0.6, 1.0, -0.1], [0.1, 0.2, -0.1, 1.0]]))
-    array([ 1.,  1., -1.,  1.])
+    Examples
+    --------
+    >>> trust_by_votes(np.array([[1.0, 0.6, -0.5], [0.6, 1.0, -0.6], [-0.5, -0.6, 1.0]]))
+    array([ 1.,  1., -1.])
     """
     m = len(cosines)
     if server is not None:
@@ -54,27 +61,33 @@ def trust(cosines: FloatMatrix, server: FloatVector | None = None) -> FloatVecto
     return np.asarray(x[:m])
 
 
-def agreement(cosines: FloatMatrix) -> float:
-    """Return the mean cosine of a round's updates, those turned round that others vote against; 0 at least."""
-    m, sign = len(cosines), np.sign(trust(cosines))
+def mean_agreement(cosines: FloatMatrix) -> float:
+    """Return the mean cosine of two updates of a round, or 0 if it is below zero.
+
+    Updates of clients that are not trusted are turned round first, so that attackers do not cancel out the others.
+    """
+    m, sign = len(cosines), np.sign(trust_by_votes(cosines))
     return max(0.0, float(sign @ cosines @ sign - m) / max(m * (m - 1), 1))
 
 
 @saveable
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """The mean cosines of clients that were in the same rounds."""
+    """The mean cosine of every two clients over the rounds in which both took part."""
 
     clients: tuple[ClientId, ...] = ()
+    """The K clients that took part so far."""
     means: FloatMatrix | None = None
+    """`(K, K)`: the mean cosines; None before the first round."""
     weights: FloatMatrix | None = None
-    """How much the rounds count that two clients were both in."""
+    """`(K, K)`: the sum of the weights of the rounds behind each mean."""
 
     def with_round(self, clients: tuple[ClientId, ...], cosines: FloatMatrix) -> Pairs:
-        """Return the means with those of another round; nothing is remembered of very many clients.
+        """Return the means with one more round; they are empty if there are too many clients.
 
-        A round counts as much as its clients agree. As training goes on they do less and less, and there is little
-        but noise: what early rounds have shown is not forgotten over it.
+        The weight of a round is the square of its mean agreement. Clients agree less and less as training goes on,
+        and in the end their cosines are little but noise. With these weights late rounds do not hide what early
+        rounds have shown.
         """
         everyone = (*self.clients, *(client for client in clients if client not in set(self.clients)))
         if len(everyone) > MOST:
@@ -85,15 +98,15 @@ class Pairs:
             means[:known, :known], weights[:known, :known] = self.means, self.weights
         row_of = {client: row for row, client in enumerate(everyone)}
         at = np.ix_(rows := np.array([row_of[client] for client in clients]), rows)
-        weight = agreement(cosines) ** 2
+        weight = mean_agreement(cosines) ** 2
         weights[at] += weight
         means[at] += (cosines - means[at]) * weight / weights[at]
         return replace(self, clients=everyone, means=means, weights=weights)
 
     def of(self, clients: tuple[ClientId, ...]) -> FloatMatrix | None:
-        """Return the mean cosines of these clients; None if many others take part in other rounds.
+        """Return the mean cosines of these clients; None if they are too few of all that ever took part.
 
-        Then two of them have rarely met, and a mean over few rounds says little.
+        In that case two clients have rarely met, and a mean over few rounds says little.
         """
         row_of = {client: row for row, client in enumerate(self.clients)}
         if self.means is None or len(clients) < NEARLY_ALL * len(row_of):

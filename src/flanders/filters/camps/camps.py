@@ -1,0 +1,37 @@
+"""The filter that judges each round by itself, without any client's past."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flanders.arrays import Array, IntVector
+from flanders.filters.camps.guard import Guard, GuardState
+from flanders.filters.filter import Scores
+from flanders.round import Round
+
+
+@dataclass(frozen=True)
+class Camps(Guard):
+    """Drop updates that no training makes, and the wrong one of two camps of clients.
+
+    This is `Guard` without the clients' own past. The judge hears the server's examples, the trusted clients and
+    the majority. Only one thing is remembered, in federations of few clients: what every two clients had in common.
+    The parameters are those of `Guard`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from flanders import Defense
+    >>> rng = np.random.default_rng(0)
+    >>> models = rng.normal(size=500) + 0.5 * rng.normal(size=(20, 500))
+    >>> models[:4] *= -1
+    >>> Defense(Camps())(models).dropped
+    (0, 1, 2, 3)
+    """
+
+    def amend(
+        self, state: GuardState, round_: Round, kept: IntVector, model: Array, scores: Scores | None = None
+    ) -> GuardState:
+        """Count the round, and remember what every two clients had in common."""
+        found = self.evidence_of(state, round_, scores)
+        return GuardState(state.round_number + 1, pairs=found.pairs)

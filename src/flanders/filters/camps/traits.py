@@ -1,0 +1,207 @@
+"""The traits by which clients are compared: a trait is one number for each client.
+
+Some traits compare the clients of a round with each other: their directions, their lengths, and their votes. A camp
+of clients can stand out by such a trait, but the trait does not tell which of two camps is wrong. Other traits
+compare each client with its own past. They also tell which camp is wrong: the one that is unlike its past. The
+trust of the server tells it, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from flanders.arrays import Array, BoolVector, FloatMatrix, FloatVector
+from flanders.filters.camps.votes import mean_agreement, trust_by_votes
+from flanders.filters.fingerprint.questions import FINGERPRINT, LENGTH, Answers
+from flanders.linalg.products import cosines_of_gram, gram, lengths_of_gram, projections
+from flanders.round import Round, last_layer_of
+
+LOW, CHANGED, UNKNOWN = "low", "changed", "unknown"
+"""Which camp of a trait is wrong: the lower one, the one farther from zero (no change), or a judge must say."""
+STEPS = 30
+"""Steps of Weiszfeld's algorithm: more steps do not visibly change the geometric median of unit vectors."""
+STRANGE = 2.0
+"""A fingerprint below this many standard deviations may be a stranger's."""
+TURNED_FAR = 0.3
+"""The cosine of an honest client with the crowd changes by less than this from round to round."""
+MANY_TIMES = np.log(2.0)
+"""The length of an honest client's updates usually changes by less than this factor, as a logarithm."""
+LESS_NEW = np.log(0.2)
+"""In honest training the new share of an update does not fall to less than this factor of it, as a logarithm."""
+ALIKE = 0.02
+"""The smallest spread of cosines in a camp: two batches more or less of training make that much."""
+LENGTHS = 0.25
+"""The smallest spread of log lengths in a camp: honest clients differ that much in steps and data."""
+MARKS = 0.5
+"""The smallest spread of fingerprints in a camp, in standard deviations of strangers' fingerprints."""
+VOTES = 0.1
+"""The smallest spread of trust in a camp."""
+FEWEST_VOTES = 2
+"""The smallest camp by votes: a single client that others vote against may only hold unusual data."""
+DISTRUSTED = -0.3
+"""Honest clients rarely have less trust than this."""
+AGREE = 0.05
+"""Votes count while the mean cosine of the clients is at least this: late in training they are only noise."""
+DISAGREE = 0.1
+"""Clients disagree if at least this share of them has a trust below zero."""
+NEW = 0.25
+"""The smallest spread of novelty in a camp, as a logarithm."""
+
+
+@dataclass(frozen=True, eq=False)
+class Trait:
+    """One number for each client, and what it means if these numbers form two camps."""
+
+    name: str
+    values: FloatVector
+    """`(m,)`: the numbers; NaN for clients that have none."""
+    floor: float
+    """The smallest standard deviation of a camp; see `split_in_two`."""
+    wrong: str
+    """Which camp is wrong: `LOW`, `CHANGED` or `UNKNOWN`."""
+    words: tuple[str, str]
+    """What to say about a client of the lower and of the upper camp if it is dropped."""
+    fewest: int = 1
+    """The size of the smallest camp."""
+    limit: float = np.inf
+    """How far apart the medians of the camps must lie.
+
+    - `LOW`: the median of the lower camp must be below the limit.
+    - `CHANGED`: the median of the changed camp must be at least this far from zero.
+    - `UNKNOWN`: the limit is negative. One median must be below it, the other one above its negative. Infinity
+      means that there is no limit.
+    """
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """The inner products of a round's updates, for each part of the model."""
+
+    names: tuple[str, ...]
+    """The parts: the model and, if its layers are known, the last layer and the layers before it."""
+    products: tuple[FloatMatrix, ...]
+    """`(m, m)` for each part."""
+    rooted: tuple[FloatVector, ...] = ()
+    """The cosines with the server's own step, for each part; empty if the server made no step."""
+    headings: tuple[FloatVector, ...] = ()
+    """The cosines with the crowd, the mean direction of the clients accepted last; empty if there is none yet."""
+
+
+def parts_of(round_: Round, products: FloatMatrix, crowd: Array | None) -> Parts:
+    """Return the inner products for the whole model, for the last layer, and for the layers before it.
+
+    If the layers are not known, or if there is only one, the whole model is the only part.
+    """
+    d, g = round_.updates.shape[1], round_.global_model
+    start = int(last_layer_of(round_.layers, without_owner=1).start) if round_.layers else 0
+    if not 0 < start < d:
+        along = (
+            () if v is None else (cosines_with_direction(round_, products, v, slice(None)),)
+            for v in (round_.root, crowd)
+        )
+        return Parts(("the model",), (products,), *along)
+    last = slice(start, None)
+    of_last = gram(round_.updates[:, last], g[last])
+    found: list[tuple[FloatVector, ...]] = []
+    for v in (round_.root, crowd):
+        if v is None:
+            found.append(())
+            continue
+        pieces = ((products, slice(None)), (of_last, last), (products - of_last, slice(None, start)))
+        found.append(tuple(cosines_with_direction(round_, own, v, columns) for own, columns in pieces))
+    return Parts(
+        ("the model", "the last layer", "the first layers"), (products, of_last, products - of_last), *found
+    )
+
+
+def cosines_with_direction(round_: Round, products: FloatMatrix, v: Array, columns: slice) -> FloatVector:
+    """Return the cosines of the updates with a direction, in some columns.
+
+    `products` are the inner products of the updates in these columns.
+    """
+    part = v[columns][None, :]
+    along = projections(round_.updates[:, columns], part, round_.global_model[columns])[:, 0]
+    length = float(projections(part, part)[0, 0]) ** 0.5
+    return np.asarray(along / lengths_of_gram(products) / max(length, 1e-100))
+
+
+def alike_traits(parts: Parts, rows: BoolVector) -> list[Trait]:
+    """Return the cosine of each of these clients with the middle of all of them, for each part of the model."""
+    traits = []
+    for name, products in zip(parts.names, parts.products, strict=True):
+        values = np.full(len(rows), np.nan)
+        values[rows] = cosines_with_middle(cosines_of_gram(products[np.ix_(rows, rows)]))
+        words = (f"away from the others in {name}", f"too close to some others in {name}")
+        traits.append(Trait(f"direction in {name}", values, ALIKE, UNKNOWN, words))
+    return traits
+
+
+def vote_traits(cosines: FloatMatrix, server: FloatVector | None, rows: BoolVector) -> list[Trait]:
+    """Return the trust of the clients in each other and, if the server has a step of its own, the server's trust.
+
+    If the clients have too little in common, there is no vote. The server's examples may be unlike the data of some
+    honest clients. So its trust is used only if the clients disagree among themselves.
+    """
+    own = cosines[np.ix_(rows, rows)]
+    if mean_agreement(own) < AGREE:
+        return []
+    words = ("others vote against it", "it votes against others")
+    found = [("votes", UNKNOWN, trust_by_votes(own), words)]
+    if server is not None and (found[0][2] < 0).mean() >= DISAGREE:
+        words = ("it goes against the clients that the server trusts", "")
+        found.append(("trust of the server", LOW, trust_by_votes(own, server[rows]), words))
+    traits = []
+    for name, wrong, trusted, words in found:
+        values = np.full(len(rows), np.nan)
+        values[rows] = trusted
+        traits.append(Trait(name, values, VOTES, wrong, words, FEWEST_VOTES, DISTRUSTED))
+    return traits
+
+
+def length_trait(lengths: FloatVector) -> Trait:
+    """Return the logarithm of the length of each update."""
+    words = ("much shorter than the others", "much longer than the others")
+    return Trait("length", np.log(lengths), LENGTHS, UNKNOWN, words)
+
+
+def own_traits(
+    answers: Answers, changes: tuple[FloatVector, ...], novelty: FloatVector, names: tuple[str, ...]
+) -> list[Trait]:
+    """Return how each client compares with its own accepted past.
+
+    `answers` are those of the round's questions, `changes` the changes of the cosine with the crowd for each part
+    of the model, `novelty` the changes of novelty, and `names` the names of the parts.
+    """
+    values = answers.values
+    marks = Trait(
+        "fingerprint", values[:, FINGERPRINT], MARKS, LOW, ("it lacks its own fingerprint", ""), 1, STRANGE
+    )
+    made_up = ("nearly a sum of earlier updates, with little new in it", "")
+    new = Trait("novelty", novelty, NEW, LOW, made_up, 1, float(LESS_NEW))
+    words = ("much shorter than its earlier updates", "much longer than its earlier updates")
+    traits = [marks, new, Trait("own length", values[:, LENGTH], LENGTHS, CHANGED, words, 1, MANY_TIMES)]
+    for name, change in list(zip(names, changes, strict=False))[:2]:
+        words = (
+            f"less along with the crowd in {name} than it used to be",
+            f"more along with the crowd in {name} than it used to be",
+        )
+        traits.append(Trait(f"own course in {name}", change, ALIKE, CHANGED, words, 1, TURNED_FAR))
+    return traits
+
+
+def cosines_with_middle(cosines: FloatMatrix) -> FloatVector:
+    """Return the cosine of each unit vector with the geometric median of all of them.
+
+    Weiszfeld's algorithm finds the median from the inner products alone. Up to half of the vectors cannot move the
+    median far. They could move the mean anywhere.
+    """
+    m = len(cosines)
+    a = np.full(m, 1.0 / m)
+    for _ in range(STEPS):
+        with_it = cosines @ a
+        a = 1.0 / np.sqrt(np.maximum(1.0 - 2.0 * with_it + a @ with_it, 1e-9))
+        a /= a.sum()
+    with_it = cosines @ a
+    return np.asarray(with_it / np.sqrt(max(float(a @ with_it), 1e-12)))

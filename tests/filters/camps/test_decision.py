@@ -1,0 +1,97 @@
+"""The decision: camps are dropped one after the other, each for a reason."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from filters.camps.federation import honest, mask
+from flanders.filters.camps.decision import (
+    TwoCamps,
+    drop_camps,
+    drop_wrong_camp,
+    far_apart,
+    scores_of,
+    start_decision,
+    wrong_by_nature,
+)
+from flanders.filters.camps.judging import Past
+from flanders.filters.camps.traits import CHANGED, LOW, UNKNOWN, Trait
+from flanders.round import Round
+
+WORDS = ("too low", "too high")
+
+
+def decision(m=20, **past):
+    return start_decision(Round(honest(m, 1)), 0.01, Past(**past))
+
+
+def two_camps(values, low, wrong, limit=np.inf, evidence=50.0):
+    trait = Trait("test", np.asarray(values, dtype=float), 0.1, wrong, WORDS, limit=limit)
+    rows = mask(len(values), low)
+    return TwoCamps(trait, rows, ~rows, evidence, needed=20.0)
+
+
+def test_nobody_is_dropped_before_anything_is_measured():
+    scores = scores_of(decision(), "evidence")
+    assert not scores.suspects.any()
+    assert not scores.values.any()
+    assert scores.evidence == "evidence"
+    assert scores.note == ""
+
+
+def test_a_dropped_client_keeps_its_first_reason():
+    found = decision()
+    found.drop(mask(20, [0, 1]), 3.0, "first")
+    found.drop(mask(20, [1, 2]), 5.0, "second")
+    assert found.reasons[:4] == ["first", "first", "second", ""]
+    assert scores_of(found, None).values[:4].tolist() == [3.0, 3.0, 5.0, 0.0]
+
+
+@pytest.mark.parametrize(("size", "words"), [(1, ""), (2, ", like 1 other client"), (3, ", like 2 other clients")])
+def test_a_reason_counts_the_other_clients_of_the_camp(size, words):
+    found = decision()
+    camps = two_camps([0.0] * size + [9.0] * (20 - size), range(size), LOW, limit=1.0)
+    assert drop_wrong_camp(found, camps)
+    assert found.reasons[0] == f"too low{words} (evidence 50, needed 20)"
+
+
+def test_too_little_evidence_drops_nobody():
+    found = decision()
+    assert not drop_wrong_camp(found, two_camps([0.0] * 5 + [9.0] * 15, range(5), LOW, limit=1.0, evidence=19.0))
+    assert found.kept.all()
+
+
+def test_the_lower_camp_is_wrong_only_below_the_limit():
+    camps = two_camps([0.0] * 5 + [9.0] * 15, range(5), LOW, limit=1.0)
+    assert wrong_by_nature(camps) is camps.low
+    assert wrong_by_nature(two_camps([2.0] * 5 + [9.0] * 15, range(5), LOW, limit=1.0)) is None
+
+
+def test_the_camp_that_changed_more_is_wrong():
+    camps = two_camps([-0.1] * 5 + [0.8] * 15, range(5), CHANGED, limit=0.3)
+    assert wrong_by_nature(camps) is camps.high
+    assert wrong_by_nature(two_camps([-0.1] * 5 + [0.2] * 15, range(5), CHANGED, limit=0.3)) is None
+
+
+def test_camps_of_votes_must_lie_on_both_sides():
+    assert far_apart(two_camps([-0.9] * 5 + [0.9] * 15, range(5), UNKNOWN, limit=-0.3))
+    assert not far_apart(two_camps([0.1] * 5 + [0.9] * 15, range(5), UNKNOWN, limit=-0.3))
+    assert far_apart(two_camps([0.1] * 5 + [0.9] * 15, range(5), UNKNOWN))
+
+
+def test_camps_are_dropped_one_after_the_other():
+    found, values = decision(40), np.array([-9.0] * 3 + [-5.0] * 3 + [0.0] * 34)
+    drop_camps(found, lambda rows: [Trait("test", values, 0.1, UNKNOWN, WORDS)])
+    assert np.array_equal(np.flatnonzero(~found.kept), np.arange(6))
+    assert not found.doubt
+
+
+def test_two_halves_are_a_doubt_that_is_noted_once(caplog):
+    found, values = decision(40), np.array([-9.0] * 20 + [9.0] * 20)
+    drop_camps(found, lambda rows: [Trait("test", values, 0.1, UNKNOWN, WORDS)] * 2)
+    assert found.doubt
+    assert found.kept.all()
+    assert found.notes == ["two camps of like size (by test), and nothing tells which one is wrong"]
+    assert scores_of(found, None).note == found.notes[0]
+    assert len(caplog.records) == 1

@@ -1,0 +1,61 @@
+"""The judge: the server's losses, trusted clients, the past and the majority."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from filters.camps.federation import honest, mask, towards_the_common
+from flanders.filters.camps.judging import Examples, Past, standard_errors, wrong_camp
+from flanders.round import Round
+
+
+def test_the_camp_with_the_higher_losses_is_worse_whichever_is_larger():
+    updates = honest(20, 1)
+    updates[:14] *= -1
+    round_ = Round(updates, evaluate=towards_the_common)
+    turned, rest = mask(20, range(14)), mask(20, range(14, 20))
+    assert Examples(round_).worse(turned, rest) > 5
+    assert Examples(round_).worse(rest, turned) < -5
+
+
+def test_a_single_loss_will_do():
+    assert standard_errors(np.array([1.02]), np.array([1.0])) == pytest.approx(1.75)
+
+
+def test_losses_that_are_not_finite_are_large_ones():
+    round_ = Round(honest(6, 1), evaluate=lambda model: np.array([np.nan, np.inf]))
+    assert (Examples(round_).losses(mask(6, [0])) == 1e6).all()
+
+
+def test_each_mean_is_evaluated_once():
+    calls = []
+    round_ = Round(honest(6, 1), evaluate=lambda model: calls.append(1) or np.ones(3))
+    examples = Examples(round_)
+    examples.losses(mask(6, [0, 1]))
+    examples.losses(mask(6, [0, 1]))
+    assert len(calls) == 1
+
+
+def test_trusted_clients_come_before_the_majority():
+    low, high = mask(10, range(7)), mask(10, range(7, 10))
+    assert wrong_camp(low, high, Past())[0] is high
+    assert wrong_camp(low, high, Past(trusted=mask(10, [8])))[0] is low
+
+
+def test_who_was_accepted_before_is_right():
+    low, high = mask(10, range(7)), mask(10, range(7, 10))
+    change = np.where(low, np.nan, 0.0)
+    assert wrong_camp(low, high, Past(changes=(change,)))[0] is low
+
+
+def test_a_majority_that_turned_far_is_wrong():
+    low, high = mask(20, range(14)), mask(20, range(14, 20))
+    assert wrong_camp(low, high, Past(changes=(np.where(low, -0.8, 0.0),)))[0] is low
+    assert wrong_camp(low, high, Past(changes=(np.where(low, -0.2, 0.0),)))[0] is high
+
+
+def test_nobody_can_tell_two_halves_apart():
+    low, high = mask(20, range(10)), mask(20, range(10, 20))
+    assert wrong_camp(low, high, Past()) == (None, "two camps of like size")
+    assert wrong_camp(mask(20, range(3)), mask(20, range(3, 20)), Past(), majority=False)[0] is None
