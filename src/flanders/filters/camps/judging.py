@@ -5,8 +5,8 @@ compares the losses of the two models on the examples (`Examples`). If there are
 the camps apart, the judge hears other witnesses (`wrong_camp`), in this order:
 
 1. the clients that the user trusts: the camp with fewer of them is wrong;
-2. the past: a camp is wrong if its clients are new while those of the other camp were accepted before, or if it has
-   changed since its clients were accepted while the other camp has not;
+2. the past: a camp is wrong if its clients are new and those of the other camp were accepted before. It is also
+   wrong if it has changed clearly more than the other camp since its clients were accepted;
 3. the majority: the smaller camp is wrong, unless both are of about the same size. It is not heard if the server
    has examples, since the server sees no harm in either camp.
 """
