@@ -393,7 +393,9 @@ def test_a_client_without_weight_is_not_there(name):
 def test_rows_that_no_aggregator_can_use_are_named_where_it_is_called_by_itself(name, bad, convert):
     rows = numbers()["updates"]
     rows[3, 5] = rows[9, 0] = bad
-    with pytest.raises(InputError, match=r"needs finite rows .* are not: 3, 9\. Leave them out, or let Defense"):
+    with pytest.raises(
+        InputError, match=r"needs finite rows .* cannot be used: 3, 9\. Leave them out, or let Defense"
+    ):
         make(name)(convert(rows))
 
 

@@ -230,9 +230,9 @@ def test_a_value_that_makes_no_sense_is_refused(name_: str, parameters: dict[str
         ({"benign": torch.ones(M - B, D)}, "`benign` must be the same kind of array"),
         ({"benign_clients": (5, 6)}, "`benign_clients` must name the .* other clients"),
         ({"benign_clients": tuple(range(B - 1, M - 1))}, "`benign_clients` must name the .* other clients"),
-        ({"server_columns": np.array([D])}, f"`server_columns` must be numbers of parameters from 0 to {D - 1}"),
-        ({"server_columns": np.array([-1])}, "`server_columns` must be numbers of parameters"),
-        ({"server_columns": np.array([0.5])}, "`server_columns` must be numbers of parameters"),
+        ({"server_columns": np.array([D])}, f"`server_columns` must be indices of parameters, from 0 to {D - 1}"),
+        ({"server_columns": np.array([-1])}, "`server_columns` must be indices of parameters"),
+        ({"server_columns": np.array([0.5])}, "`server_columns` must be indices of parameters"),
     ],
     ids=str,
 )

@@ -70,7 +70,7 @@ def test_a_folder_of_tables_is_filled_in_parts(tmp_path, capsys):
     runs = tmp_path / "runs.sqlite"
     asked = ["reproduce", "tab:pr-60", *SMALL, "--out", str(runs), "--tables", str(tmp_path)]
     assert main(asked) == 2  # and before anything is run
-    assert "has results of 1 cells" in capsys.readouterr().err
+    assert "has results of 1 other cells" in capsys.readouterr().err
     assert not runs.exists()
     (tmp_path / "reference.csv").write_text("something,else\n")
     assert main(["reproduce", *ASKED, *nothing]) == 2
