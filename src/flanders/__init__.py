@@ -29,6 +29,7 @@ from flanders.checks import InputError
 from flanders.defense import Defense, Outcome, defend
 from flanders.filters import (
     Als,
+    Camps,
     DistanceToGlobal,
     DnCFilter,
     Everything,
@@ -36,6 +37,7 @@ from flanders.filters import (
     Fingerprint,
     Flanders,
     FLDetector,
+    Guard,
     KeepAll,
     KMeans,
     KrumFilter,
@@ -63,6 +65,7 @@ __all__ = [
     "Attack",
     "Bucketing",
     "Bulyan",
+    "Camps",
     "CenteredClipping",
     "Defense",
     "DistanceToGlobal",
@@ -78,6 +81,7 @@ __all__ = [
     "Flanders",
     "FlandersReference",
     "GeometricMedian",
+    "Guard",
     "InputError",
     "KMeans",
     "KeepAll",

@@ -50,6 +50,7 @@ from flanders.attacks import (
     Static,
 )
 from flanders.filters import (
+    Camps,
     DistanceToGlobal,
     DnCFilter,
     Everything,
@@ -57,6 +58,7 @@ from flanders.filters import (
     Fingerprint,
     Flanders,
     FLDetector,
+    Guard,
     KeepAll,
     KMeans,
     KrumFilter,
@@ -104,6 +106,8 @@ ATTACKS: Registry[Attack] = Registry(
 FILTERS: Registry[Filter[Any]] = Registry(
     "filter",
     {
+        "guard": Guard,
+        "camps": Camps,
         "fingerprint": Fingerprint,
         "flanders": Flanders,
         "fldetector": FLDetector,

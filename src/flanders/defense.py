@@ -15,7 +15,7 @@ import numpy as np
 from flanders.aggregators import Aggregator, FedAvg
 from flanders.arrays import Array, IntVector, copied
 from flanders.checks import InputError, check_instance
-from flanders.filters import Filter, Fingerprint, Scores
+from flanders.filters import Filter, Guard, Scores
 from flanders.linalg.products import usable_rows
 from flanders.record import ClientRecord, Fate
 from flanders.round import ClientId, Evaluate, Round, check_matrix
@@ -84,12 +84,16 @@ def defend(
     kept = np.arange(usable.size) if scores is None else checked_rows(filter, filter.select(scores), usable.size)
     if kept.size == 0:
         note = "the filter kept nobody: the global model stays"
+        if scores is not None and scores.note:
+            note = f"{note}; {scores.note}"
         after = filter.amend(state, seen, kept, round_.global_model, scores)
         return _outcome(round_, copied(round_.global_model), kept, usable, scores, after, note)
     judged = scores is not None and not scores.provisional
     model = (aggregate if judged or fallback is None else fallback)(usable[kept])
     after = filter.amend(state, seen, kept, model, scores)
     note = "" if judged else "no scores yet: everyone was aggregated" if scores is None else FIRST_LOOK
+    if scores is not None and scores.note:
+        note = f"{note}; {scores.note}" if note else scores.note
     return _outcome(round_, model, usable[kept], usable, scores, after, note)
 
 
@@ -183,7 +187,7 @@ class Defense:
     Parameters
     ----------
     filter
-        Decides which clients to keep. Default: `Fingerprint()`, which needs no number of attackers.
+        Decides which clients to keep. Default: `Guard()`, which needs no number of attackers.
     aggregator
         Turns the kept models into one. Default: the weighted average.
     fallback
@@ -217,7 +221,7 @@ class Defense:
         seed: int | None = None,
         streams: tuple[np.random.Generator, np.random.Generator] | None = None,
     ) -> None:
-        self.filter: Filter[Any] = Fingerprint() if filter is None else filter
+        self.filter: Filter[Any] = Guard() if filter is None else filter
         self.aggregator = FedAvg() if aggregator is None else aggregator
         self.fallback, self.evaluate = fallback, evaluate
         check_instance("Defense", "filter", self.filter, Filter, "Flanders(keep=0.8)")

@@ -12,9 +12,10 @@ import flanders.simulation.federation as simulated
 from flanders import FILTERS, Defense, Flanders, Median
 from flanders.attacks import SignFlip
 from flanders.data import Digits
-from flanders.filters import Fingerprint, FLDetector, Oracle
+from flanders.filters import FLDetector, Guard, Oracle
 from flanders.flower import AggregatorStrategy, FilteredStrategy
 from flanders.flower.legacy import FilteredLegacyStrategy
+from flanders.round import Round
 from flanders.simulation import Simulation
 from flanders.simulation.thread_limits import one_blas_thread
 from flower.federation import LocalGrid, app, content
@@ -62,11 +63,15 @@ def flat(arrays):
 
 
 class Watched(Defense):
-    """A defense that keeps each round, its filter (the simulator tells `Oracle` the truth), and its outcome."""
+    """A defense that keeps each round, its filter (the simulator tells `Oracle` the truth), and its outcome.
+
+    It knows no layers, since replies of Flower's older interface have none.
+    """
 
     rounds: list
 
     def step(self, round_, aggregate=None, fallback=None):
+        round_ = Round(round_.updates, round_.clients, round_.weights, round_.global_model)
         copy = round_.replace(round_.updates.clone())
         outcome = super().step(round_, aggregate, fallback)
         self.rounds.append((copy, self.filter, outcome))
@@ -168,4 +173,4 @@ def test_all_fronts_decide_the_same(name, data, monkeypatch) -> None:
 def test_the_default_filter_is_the_same_on_every_front() -> None:
     fedavg = AggregatorStrategy(Median())
     fronts = (Defense().filter, FilteredStrategy(fedavg).filter, FilteredLegacyStrategy(legacy.FedAvg()).filter)
-    assert fronts == (Fingerprint(),) * 3
+    assert fronts == (Guard(),) * 3

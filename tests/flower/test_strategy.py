@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flanders import DistanceToGlobal, Fingerprint, Flanders, KeepAll
+from flanders import DistanceToGlobal, Flanders, Guard, KeepAll
 from flanders.checks import InputError
 from flanders.flower import FilteredStrategy
 from flower.federation import app, content, flat, grid_of, model, play, strategies
@@ -93,7 +93,7 @@ def test_a_large_step_is_dropped_every_round_and_the_others_are_kept() -> None:
 
 
 def test_the_filter_may_be_left_out() -> None:
-    assert FilteredStrategy(strategies.FedAvg()).filter == Fingerprint()
+    assert FilteredStrategy(strategies.FedAvg()).filter == Guard()
 
 
 def test_the_fallback_aggregates_while_there_are_no_scores() -> None:

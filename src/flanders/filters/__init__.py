@@ -1,5 +1,7 @@
 """Filters: they decide whose models are used, before any aggregator runs."""
 
+from flanders.filters.camps.camps import Camps
+from flanders.filters.camps.guard import Guard
 from flanders.filters.controls import DistanceToGlobal, KeepAll, Oracle, Persistence
 from flanders.filters.dnc import DnCFilter
 from flanders.filters.filter import Filter, Scores
@@ -13,6 +15,7 @@ from flanders.filters.krum import KrumFilter
 
 __all__ = [
     "Als",
+    "Camps",
     "DistanceToGlobal",
     "DnCFilter",
     "Everything",
@@ -20,6 +23,7 @@ __all__ = [
     "Filter",
     "Fingerprint",
     "Flanders",
+    "Guard",
     "KMeans",
     "KeepAll",
     "KrumFilter",

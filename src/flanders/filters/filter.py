@@ -33,6 +33,8 @@ class Scores:
     """For each client, what is suspicious, in words, or "" if nothing is. Empty if the filter gives no reasons."""
     provisional: bool = False
     """Whether the filter knows too little for a reliable decision. The fallback aggregator is then used."""
+    note: str = ""
+    """What is worth knowing of the whole round, in words."""
     evidence: object = None
     """Results that `amend` can use again. Only the filter itself reads them."""
 

@@ -16,7 +16,7 @@ from flwr.server.strategy import Strategy
 from flanders.arrays import IntVector
 from flanders.checks import InputError
 from flanders.defense import Defense
-from flanders.filters import Filter, Fingerprint
+from flanders.filters import Filter, Guard
 from flanders.flower.aggregation import STAYS
 from flanders.flower.model_arrays import BadReply, ModelArrays, Vector
 from flanders.flower.parameter_checks import check_part
@@ -46,7 +46,7 @@ class FilteredLegacyStrategy(Strategy):
     """
 
     def __init__(self, strategy: Strategy, filter: Filter[Any] | None = None, *, seed: int | None = None) -> None:
-        filter = Fingerprint() if filter is None else filter
+        filter = Guard() if filter is None else filter
         me = type(self).__name__
         check_part(me, "strategy", strategy, Strategy, example="flwr.server.strategy.FedAvg()")
         check_part(me, "filter", filter, Filter)

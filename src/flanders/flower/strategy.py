@@ -20,7 +20,7 @@ from flwr.serverapp.strategy import Result, Strategy
 
 from flanders.checks import InputError, check_number
 from flanders.defense import Defense
-from flanders.filters import Filter, Fingerprint
+from flanders.filters import Filter, Guard
 from flanders.flower.aggregation import STAYS, StrategyAggregation
 from flanders.flower.aggregator_strategy import AggregatorStrategy
 from flanders.flower.bans import Ban
@@ -69,7 +69,7 @@ class FilteredStrategy(Strategy):
         The strategy to protect. Differential privacy goes inside: if replies were clipped first, the filter could
         not see which are abnormal. A `start` of its own is not called.
     filter
-        Decides which clients to keep. Default: `Fingerprint()`, which needs no number of attackers. If you choose
+        Decides which clients to keep. Default: `Guard()`, which needs no number of attackers. If you choose
         one with `keep`, prefer a fraction to a number of clients, since not all of them may reply.
     state_dir
         A folder for the filter's memory, the bans and the global model, saved after each round. A ServerApp that
@@ -123,7 +123,7 @@ class FilteredStrategy(Strategy):
         seed: int | None = None,
         strict: bool = False,
     ) -> None:
-        filter = Fingerprint() if filter is None else filter
+        filter = Guard() if filter is None else filter
         check_part(ME, "strategy", strategy, Strategy)
         check_part(ME, "filter", filter, Filter)
         check_part(ME, "ban", ban, Ban, optional=True)
@@ -333,12 +333,9 @@ class FilteredStrategy(Strategy):
     def _own_knowledge(
         self, aggregation: StrategyAggregation
     ) -> tuple[Vector | None, Mapping[str, int], Evaluate | None]:
-        """Return the server's own step, the sizes of the layers, and the server's test of flat models.
-
-        A filter that sees a sketch can use neither step nor test.
-        """
+        """Return the server's own step, the sizes of the layers, and the server's test of flat models."""
         layers = aggregation.matrix.layers
-        if self.sketch is not None:
+        if self.sketch is not None:  # a filter that sees a sketch can use neither step nor test
             return None, layers, None
         known = aggregation.number, aggregation.model, self._books.arrays
         return self.server_test.step(*known), layers, self.server_test.of_models(*known)

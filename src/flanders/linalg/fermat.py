@@ -149,7 +149,7 @@ class Problem:
     def exact(self, noise: FloatVector) -> Optimum:
         """Return the geometric median. The noise is how far off a line, squared, a row on it may seem to be."""
         w, k, products = self.weights, self.best, self.products
-        line = coordinates(products, noise + noise[k])
+        line = places_on_line(products, noise + noise[k])
         if line is not None:
             return Optimum(middle(line, w), 0.0)
         pull = w / np.maximum(np.sqrt(self.norms), TINY)
@@ -282,7 +282,7 @@ def around(products: FloatMatrix, k: int) -> FloatMatrix:
     return moved
 
 
-def coordinates(products: FloatMatrix, noise: FloatVector) -> FloatVector | None:
+def places_on_line(products: FloatMatrix, noise: FloatVector) -> FloatVector | None:
     """Return where on a line the rows are, unless a row is farther off it, squared, than its noise."""
     squared = np.diagonal(products)
     far = int(squared.argmax())

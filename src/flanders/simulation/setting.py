@@ -11,7 +11,7 @@ from flanders.aggregators import Aggregator, FedAvg
 from flanders.attacks import Attack
 from flanders.checks import InputError, check_instance, check_number, resolve_count
 from flanders.data import Digits, Dirichlet, Loader, Partition
-from flanders.filters import Filter, Fingerprint
+from flanders.filters import Filter, Guard
 from flanders.models import Mlp2, ModelSpec
 from flanders.results.run import Options
 from flanders.simulation.poisoning import DataPoison
@@ -164,7 +164,7 @@ class Setting:
     server
         What the server has of its own.
     filter
-        Decides which clients to keep. Default: `Fingerprint()`, which needs no number of attackers.
+        Decides which clients to keep. Default: `Guard()`, which needs no number of attackers.
     aggregator
         Turns the kept models into one.
     fallback
@@ -183,7 +183,7 @@ class Setting:
     federation: Federation = field(default_factory=Federation)
     threat: Threat = field(default_factory=Threat)
     server: Server = field(default_factory=Server)
-    filter: Filter[Any] = field(default_factory=Fingerprint)
+    filter: Filter[Any] = field(default_factory=Guard)
     aggregator: Aggregator = field(default_factory=FedAvg)
     fallback: Aggregator | None = None
     informed: bool = False

@@ -433,17 +433,6 @@ def test_nobody_is_dropped_when_all_have_more_in_common_than_before():
     assert rates(attacked(all_pull_together, rounds=12, fraction=0.0))[1] <= 0.02
 
 
-def test_whoever_is_not_told_whom_to_keep_finds_out():
-    federations, found = [Federation(), Federation()], []
-    for federation, defense in zip(federations, (Defense(seed=0), Defense(Fingerprint())), strict=True):
-        for _ in range(4):
-            updates = federation.updates()
-            updates[:2] *= 1 if federation.number < 4 else 4
-            outcome = defense(updates, global_model=federation.model)
-        found.append(outcome.dropped)
-    assert found == [(0, 1), (0, 1)]
-
-
 def test_standing_out_counts_deviations_above_the_others_of_the_row():
     among = np.array([[9.0, 1.0, 2.0, 3.0], [0.0, 0.0, 1.0, 2.0], [1.0, 1.0, 1.0, 1.0], [1.0, 2.0, 3.0, 2.0]])
     np.testing.assert_allclose(standing_out(among), [7.0, -1.0, 0.0, 0.0])

@@ -277,7 +277,7 @@ def test_nobody_is_dropped_where_more_are_to_be_kept_than_there_are_and_it_says_
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({}, r"either `keep`.*use Fingerprint\(\)"),
+        ({}, r"either `keep`.*use Guard\(\)"),
         ({"window": 3}, "either `keep`"),
         ({"keep": 3, "threshold": 0.5}, "either `keep`"),
         ({"keep": 5, "min_honest": 0.5}, "goes with `threshold` alone"),

@@ -22,7 +22,7 @@ from flanders.attacks import AgrMinMax, Gauss, Lie, OnOff, SignFlip
 from flanders.checks import InputError
 from flanders.cli import main
 from flanders.experiments.spec import parse_spec
-from flanders.filters import Fingerprint, Flanders, FLDetector, Oracle
+from flanders.filters import Flanders, FLDetector, Guard, Oracle
 from flanders.flower.engine import FlowerSimulation
 from flanders.flower.engine.runtime import SWITCHES, Link, stop_reports
 from flanders.models import BatchNorm2d, ModelSpec, SmallCnn
@@ -133,7 +133,7 @@ SETTINGS = {
         attack=Gauss(),
         fraction=0.25,
         start=3,
-        filter=Fingerprint(),
+        filter=Guard(),
         sybils=True,
         aggregator=Bucketing(2) | Median(),
     ),

@@ -42,6 +42,11 @@ FEWEST = 8
 """The test needs this many third clients with different updates, or it says nothing."""
 LEAST_PARAMETERS = 1000
 """Models with fewer parameters are not tested: honest updates of such models may use all directions alike."""
+CONTRAST = 0.1
+"""The test speaks only if at least this share of the clients, and two of them, differ by more than noise.
+
+Where all updates are mostly noise, e.g. because clients add it for their privacy, noise is no sign of an attack.
+"""
 SUMS = 64
 """In rounds of many clients, this many random sums stand for all cosines of a client.
 
@@ -88,6 +93,8 @@ def alike_but_for_noise(cosines: FloatMatrix, same: NDArray[np.bool_], d: int) -
         return found
     own = cosines[np.ix_(rows, rows)]
     noisy = differs_by_noise(own, own, d)
+    if (~noisy).sum() < max(2, CONTRAST * rows.size):
+        return found
     if noisy.any() and (~noisy).sum() >= FEWEST:
         noisy &= differs_by_noise(own, own[:, ~noisy], d)
     found[rows] = noisy

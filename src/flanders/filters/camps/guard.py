@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -12,6 +13,7 @@ from flanders.checks import check_choice, check_number
 from flanders.filters.camps.crafted import crafted_rows
 from flanders.filters.camps.decision import Decision, drop_camps, scores_of, start_decision
 from flanders.filters.camps.judging import LIKE_SIZE, Past, mean_cosine_within
+from flanders.filters.camps.loud import LOUDEST, loud_rows
 from flanders.filters.camps.splitting import split_in_two
 from flanders.filters.camps.traits import (
     ALIKE,
@@ -72,7 +74,8 @@ class Guard(Filter[GuardState]):
 
     It needs no number of attackers, and it works from the first round on. In each round it looks for three things:
 
-    - updates that no training makes: copies of one another, also with noise on top, and pure noise;
+    - updates that no training makes: copies of one another, also with noise on top, pure noise, and updates that
+      are fifty times as long as expected;
     - clients whose updates are unlike those that they sent before;
     - two camps of clients that differ clearly in direction, length or votes. A judge says which camp is wrong. The
       judge hears the server's examples (`Defense(evaluate=...)`), the trusted clients, the past and the majority.
@@ -170,6 +173,11 @@ class Guard(Filter[GuardState]):
         lengths, d = lengths_of_gram(answers.products), round_.updates.shape[1]
         crafted = crafted_rows(answers.products, d, answers.values[:, FINGERPRINT])
         decision.drop(crafted & answers.moved, COPY_STRENGTH, COPY)
+        loud, longer = loud_rows(state.signatures, answers)
+        for row in np.flatnonzero(loud):
+            only = np.arange(len(loud)) == row
+            times = math.exp(min(float(longer[row]), 700.0))
+            decision.drop(only, float(longer[row]) / LOUDEST, f"{times:.2g} times as long as expected")
         pairs, votes, server = pairs_and_votes(state.pairs, round_, parts, cosines[-1])
         own = own_traits(answers, tuple(changes), novelty, parts.names)
 

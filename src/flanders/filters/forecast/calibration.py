@@ -85,7 +85,7 @@ def check_keep_or_threshold(caller: str, keep: float | None, threshold: float | 
         raise InputError(
             f"{caller} takes either `keep` (how many clients, or what fraction) or `threshold` (the largest "
             f"probability of being malicious). Got keep={keep!r}, threshold={threshold!r}. If you do not know how "
-            "many clients are malicious, use Fingerprint()."
+            "many clients are malicious, use Guard()."
         )
     if threshold is not None:
         check_number(caller, "threshold", threshold, 0, 1)

@@ -1,0 +1,370 @@
+"""The default filter from the first round on, next to plain averaging and to an oracle that knows the attackers.
+
+    python benchmarks/guard.py [--groups first-round examples third-round honest poisoned small] [--seeds 40 41 42]
+                               [--filters guard] [--rounds 50] [--device cuda] [--jobs 12] [--data-dir DIR]
+                               [--out guard.sqlite] [--csv results/guard.csv] [--table-only] [--dry-run]
+
+Runs go through the results file `--out`: what is done there is not run again. Rows of `--csv` that are not measured
+again stay.
+
+Groups
+------
+first-round   the same clients attack from round 1 on, 10, 20 or 40% of them; the server has no examples
+examples      20 to 80% attack from round 1 on; the server has 100 examples
+third-round   other clients attack in each round from round 3 on, 20 to 80%; no examples
+honest        nobody attacks: 64 settings of partition, optimizer, epochs, clients and participation
+poisoned      flipped labels and backdoors by 10 and 30%, from round 1 on, with and without examples
+small         digits with 10, 20 and 30 clients, attackers from round 1 on
+
+How it measures
+---------------
+- The accuracy is the last round's. Precision, recall and the share of honest clients that were dropped are counted
+  from the first poisoned round on, over all rounds together; without attackers over all rounds.
+- `keep-all` is plain FedAvg. `oracle` drops exactly the attackers.
+- Fashion-MNIST: 100 clients, Dir(0.5) with uneven sizes, Adam with 1e-3, one epoch, mlp4.
+- Constants were chosen on seeds below 10. Seeds from 40 on are held out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import math
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass, fields, replace
+from itertools import product
+from pathlib import Path
+from statistics import fmean
+
+from flanders.checks import InputError
+from flanders.experiments.commands import OptionChanges, run_aside
+from flanders.experiments.experiment import Experiment
+from flanders.experiments.spec import resolve
+from flanders.report.text import print_table
+from flanders.results.confusion import Confusion
+from flanders.results.schema import reading
+from flanders.results.summary import COUNTS
+from flanders.results.tree import Table
+
+PULLS = tuple({"name": "own-pull", "strength": s} for s in (0.3, 0.6, 1.0))
+CLONES = tuple({"name": "noisy-clones", "noise": noise} for noise in (0.1, 0.3, 1.0))
+ATTACKS: tuple[Table, ...] = (
+    *(
+        {"name": name}
+        for name in ("gauss", "sign-flip", "lie", "ipm", "opt", "agr-min-max", "agr-min-sum", "static")
+    ),
+    *CLONES,
+    *PULLS,
+    *({"name": "own-pull", "strength": 0.6, "where": where} for where in ("last-layer", "but-last-layer")),
+    *({"name": name} for name in ("mimic", "kept-signature", "slow-drift", "opt-trmean", "lie-reference")),
+    *({"name": name} for name in ("agr-min-max-reference", "agr-tailored", "mar", "budget", "on-off")),
+    *({"name": name} for name in ("below-the-split", "growing-camp")),
+)
+POISONS: tuple[Table, ...] = (
+    {"name": "label-flip"},
+    {"name": "backdoor", "boost": 1.0},
+    {"name": "backdoor"},
+    {"name": "dba", "boost": 1.0},
+)
+FASHION: Table = {
+    "data": {"dataset": "fashion-mnist", "partition": {"name": "dirichlet", "alpha": 0.5}},
+    "model": {"name": "mlp4"},
+    "training": {"optimizer": "adam", "learning_rate": 1e-3},
+    "federation": {"num_clients": 100},
+}
+DIGITS: Table = {
+    "data": {"dataset": "digits", "partition": {"name": "dirichlet", "alpha": 0.5}},
+    "model": {"name": "mlp2"},
+    "training": {"optimizer": "sgd", "learning_rate": 0.1, "epochs": 2},
+}
+YARDSTICKS = ("keep-all", "oracle")
+MEASURED = ("accuracy", "precision", "recall", "honest_dropped", "attack_success")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One setting of a group: a spec without filter, seed and rounds, and how to call it."""
+
+    group: str
+    setting: str
+    attack: str
+    fraction: float
+    start: int
+    rotating: bool
+    examples: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """One run of a cell."""
+
+    group: str
+    setting: str
+    attack: str
+    fraction: float
+    start: int
+    rotating: bool
+    examples: int
+    filter: str
+    seed: int
+    accuracy: float = math.nan
+    precision: float = math.nan
+    recall: float = math.nan
+    honest_dropped: float = math.nan
+    attack_success: float = math.nan
+
+    @property
+    def cell(self) -> Cell:
+        """The cell of the run."""
+        return Cell(*astuple(self)[: len(fields(Cell))])
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What tells the run from others."""
+        return self.cell, self.filter, self.seed
+
+
+def row_of(cell: Cell, filter_: str, seed: int) -> Row:
+    """Return the row of a run that is not measured yet."""
+    what = (cell.group, cell.setting, cell.attack, cell.fraction, cell.start, cell.rotating, cell.examples)
+    return Row(*what, filter_, seed)
+
+
+def attacked(group: str, setting: str, base: Table, threat: Table, examples: int) -> tuple[Cell, Table]:
+    """Return a cell and its spec."""
+    chosen = threat.get("attack") or threat.get("data_poison") or {"name": "none"}
+    details = ", ".join(f"{key} {value}" for key, value in chosen.items() if key != "name")
+    name = f"{chosen['name']} ({details})" if details else str(chosen["name"])
+    start, rotating = int(threat.get("start", 1)), bool(threat.get("rotating", False))
+    cell = Cell(group, setting, name, float(threat.get("fraction", 0.0)), start, rotating, examples)
+    return cell, {**base, "threat": threat, "server": {"examples": examples}}
+
+
+def first_round() -> Iterator[tuple[Cell, Table]]:
+    for attack, fraction in product(ATTACKS, (0.1, 0.2, 0.4)):
+        threat: Table = {"attack": attack, "fraction": fraction, "start": 1, "rotating": False}
+        yield attacked("first-round", "fashion-mnist", FASHION, threat, 0)
+
+
+def with_examples() -> Iterator[tuple[Cell, Table]]:
+    for attack, fraction in product(ATTACKS, (0.2, 0.4, 0.6, 0.8)):
+        threat: Table = {"attack": attack, "fraction": fraction, "start": 1, "rotating": False}
+        yield attacked("examples", "fashion-mnist", FASHION, threat, 100)
+
+
+def third_round() -> Iterator[tuple[Cell, Table]]:
+    for attack, fraction in product(ATTACKS, (0.2, 0.6, 0.8)):
+        threat: Table = {"attack": attack, "fraction": fraction, "start": 3, "rotating": True}
+        yield attacked("third-round", "fashion-mnist", FASHION, threat, 0)
+
+
+def honest() -> Iterator[tuple[Cell, Table]]:
+    partitions: dict[str, Table] = {
+        "Dir(0.1)": {"name": "dirichlet", "alpha": 0.1},
+        "Dir(0.3)": {"name": "dirichlet", "alpha": 0.3},
+        "Dir-equal(0.5)": {"name": "dirichlet-equal", "alpha": 0.5},
+        "iid": {"name": "iid"},
+    }
+    axes = product(partitions.items(), ("adam", "sgd"), (1, 3), (37, 100), (1.0, 0.2))
+    for (name, partition), optimizer, epochs, clients, share in axes:
+        base: Table = {
+            "data": {"dataset": "fashion-mnist", "partition": partition},
+            "model": {"name": "mlp4"},
+            "training": {"optimizer": optimizer, "learning_rate": 1e-2, "epochs": epochs},
+            "federation": {"num_clients": clients, "clients_per_round": share},
+        }
+        setting = f"{name}, {optimizer}, {epochs} epochs, {clients} clients, {share:.0%} a round"
+        yield attacked("honest", setting, base, {}, 0)
+
+
+def poisoned() -> Iterator[tuple[Cell, Table]]:
+    for poison, fraction, examples in product(POISONS, (0.1, 0.3), (0, 100)):
+        threat: Table = {"data_poison": poison, "fraction": fraction, "start": 1, "rotating": False}
+        yield attacked("poisoned", "fashion-mnist", FASHION, threat, examples)
+
+
+def small() -> Iterator[tuple[Cell, Table]]:
+    attacks = ({"name": "sign-flip"}, *PULLS[1:2], {"name": "ipm"}, {"name": "lie"})
+    for clients in (10, 20, 30):
+        base = {**DIGITS, "federation": {"num_clients": clients}}
+        yield attacked("small", f"digits, {clients} clients", base, {}, 0)
+        for attack, fraction, examples in product(attacks, (0.2, 0.4, 0.6), (0, 100)):
+            threat: Table = {"attack": attack, "fraction": fraction, "start": 1, "rotating": False}
+            yield attacked("small", f"digits, {clients} clients", base, threat, examples)
+
+
+GROUPS = {
+    "first-round": first_round,
+    "examples": with_examples,
+    "third-round": third_round,
+    "honest": honest,
+    "poisoned": poisoned,
+    "small": small,
+}
+
+
+def runs_of(groups: Iterable[str], filters: Sequence[str], seeds: Sequence[int], rounds: int) -> dict[str, Row]:
+    """Return the rows that are asked for, not measured yet, under the ids of their runs."""
+    found = {}
+    for group in groups:
+        for cell, spec in GROUPS[group]():
+            yardsticks = YARDSTICKS if cell.fraction else YARDSTICKS[:1]
+            for name, seed in product(dict.fromkeys([*filters, *yardsticks]), seeds):
+                run = experiment(spec, name, seed, rounds)
+                found[run.id] = row_of(cell, name, seed)
+    return found
+
+
+def experiment(spec: Table, filter_: str, seed: int, rounds: int) -> Experiment:
+    """Return the run of a spec with a filter and a seed."""
+    federation = {**spec["federation"], "seed": seed, "rounds": rounds}
+    return resolve({**spec, "federation": federation, "filter": {"name": filter_}})
+
+
+def measured(results: Path, asked: dict[str, Row]) -> list[Row]:
+    """Return the rows of the runs that are done."""
+    rows = []
+    with reading(results) as connection:
+        done = [id_ for (id_,) in connection.execute("SELECT id FROM run WHERE status = 'done'") if id_ in asked]
+        for id_ in done:
+            row = asked[id_]
+            counts = connection.execute(
+                f"SELECT {COUNTS} FROM client WHERE run = ? AND round >= ?", (id_, row.start)
+            ).fetchone()
+            clients = Confusion(*map(int, counts))
+            accuracy, success = connection.execute(
+                "SELECT accuracy, attack_success FROM round WHERE run = ? ORDER BY number DESC LIMIT 1", (id_,)
+            ).fetchone()
+            rows.append(
+                replace(
+                    row,
+                    accuracy=accuracy,
+                    precision=clients.precision,
+                    recall=clients.recall,
+                    honest_dropped=clients.false_positive_rate,
+                    attack_success=math.nan if success is None else success,
+                )
+            )
+    return rows
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Return the rows of a CSV file; none if there is no such file."""
+    if not path.exists():
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = csv.DictReader(file)
+        names = tuple(field.name for field in fields(Row))
+        if tuple(rows.fieldnames or ()) != names:
+            raise InputError(f"{path} was not written by this benchmark. Name another file with --csv.")
+        return [typed(row) for row in rows]
+
+
+def typed(row: dict[str, str]) -> Row:
+    """Return a line of the CSV file as a row."""
+    return Row(
+        row["group"],
+        row["setting"],
+        row["attack"],
+        float(row["fraction"]),
+        int(row["start"]),
+        row["rotating"] == "True",
+        int(row["examples"]),
+        row["filter"],
+        int(row["seed"]),
+        *(float(row[name]) for name in MEASURED),
+    )
+
+
+def write_rows(path: Path, rows: Iterable[Row]) -> None:
+    """Write rows, sorted."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([field.name for field in fields(Row)])
+        for row in sorted(rows, key=lambda row: repr(row.key)):
+            numbers = [f"{value:.4f}" for value in astuple(row)[9:]]
+            writer.writerow([*astuple(row)[:9], *numbers])
+
+
+def show(rows: Sequence[Row], filters: Sequence[str]) -> None:
+    """Print a table for each group: the filter's precision, recall and accuracy beside the yardsticks'."""
+    names = dict.fromkeys([*filters, *YARDSTICKS])
+    for group in dict.fromkeys(row.group for row in rows):
+        cells: dict[Cell, dict[str, list[Row]]] = {}
+        for row in rows:
+            if row.group == group:
+                cells.setdefault(row.cell, {}).setdefault(row.filter, []).append(row)
+        lines = []
+        for cell, found in cells.items():
+            accuracies = [mean([r.accuracy for r in found.get(name, [])]) for name in names]
+            own = found.get(filters[0], [])
+            detection = [mean([getattr(r, key) for r in own]) for key in ("precision", "recall", "honest_dropped")]
+            what = [cell.setting, cell.attack, f"{cell.fraction:.0%}", str(cell.examples)]
+            lines.append([*what, *detection, *accuracies, str(len(own))])
+        header = [
+            "setting",
+            "attack",
+            "share",
+            "examples",
+            "precision",
+            "recall",
+            "honest dropped",
+            *names,
+            "seeds",
+        ]
+        print_table(lines, header, title=group)
+
+
+def mean(values: Sequence[float]) -> str:
+    """Return the mean of the numbers that are known, in words."""
+    known = [value for value in values if value == value]
+    return f"{fmean(known):.3f}" if known else "-"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what is missing, write the rows and print them; return the exit code."""
+    parser = argparse.ArgumentParser(description="The default filter from the first round on.")
+    parser.add_argument("--groups", nargs="+", choices=list(GROUPS), default=list(GROUPS), metavar="GROUP")
+    parser.add_argument("--filters", nargs="+", default=["guard"], metavar="NAME")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[40, 41, 42])
+    parser.add_argument("--rounds", type=int, default=50)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--out", type=Path, default=Path("guard.sqlite"))
+    parser.add_argument("--csv", type=Path, default=Path("results") / "guard.csv")
+    parser.add_argument("--table-only", action="store_true")
+    parser.add_argument("--dry-run", action="store_true")
+    options = parser.parse_args(arguments)
+    try:
+        asked = runs_of(options.groups, options.filters, options.seeds, options.rounds)
+        if options.dry_run:
+            print(f"{len(asked)} runs")
+            return 0
+        code, found = 0, list[Row]()
+        if not options.table_only:
+            changes: OptionChanges = {"device": options.device}
+            if options.data_dir is not None:
+                changes["data_dir"] = options.data_dir.absolute()
+            specs = [
+                experiment(spec, name, seed, options.rounds)
+                for group in options.groups
+                for cell, spec in GROUPS[group]()
+                for name in dict.fromkeys([*options.filters, *(YARDSTICKS if cell.fraction else YARDSTICKS[:1])])
+                for seed in options.seeds
+            ]
+            code = run_aside(options.out, specs, changes, options.jobs)
+            found = measured(options.out, asked)
+        rows = {row.key: row for row in [*read_rows(options.csv), *found]}
+        if found:
+            write_rows(options.csv, rows.values())
+        show([row for row in rows.values() if row.group in options.groups], options.filters)
+        return code
+    except InputError as error:
+        print(f"guard: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import pytest
+
+import guard
+
+
+def test_every_group_has_its_cells_and_their_specs_are_valid():
+    counts = {group: len(guard.runs_of([group], ["guard"], [40], 2)) for group in guard.GROUPS}
+    assert counts["honest"] == 64 * 2  # the filter and plain averaging
+    assert counts["first-round"] == len(guard.ATTACKS) * 3 * 3
+    assert all(counts.values())
+
+
+def test_a_small_group_is_run_written_and_read_again(tmp_path, monkeypatch, capsys):
+    cells = list(guard.small())[1:2]
+    monkeypatch.setitem(guard.GROUPS, "small", lambda: iter(cells))
+    out, table = tmp_path / "guard.sqlite", tmp_path / "guard.csv"
+    arguments = ["--groups", "small", "--seeds", "1", "--rounds", "3", "--device", "cpu", "--csv", str(table)]
+    assert guard.main([*arguments, "--out", str(out)]) == 0
+    rows = {row.filter: row for row in guard.read_rows(table)}
+    assert set(rows) == {"guard", "keep-all", "oracle"}
+    assert rows["oracle"].recall == 1.0
+    assert rows["keep-all"].recall == 0.0
+    assert 0 < rows["guard"].accuracy < 1
+    assert "sign-flip" in capsys.readouterr().out
+    assert guard.main([*arguments, "--table-only"]) == 0
+
+
+def test_a_file_of_something_else_is_refused(tmp_path, capsys):
+    (tmp_path / "other.csv").write_text("a,b\n1,2\n")
+    assert guard.main(["--table-only", "--csv", str(tmp_path / "other.csv")]) == 2
+    assert "was not written by this benchmark" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["--groups", "smal"], ["--seeds", "x"]])
+def test_wrong_arguments_end_with_code_two(arguments, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        guard.main(arguments)
