@@ -22,24 +22,33 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 DEMO = ROOT / "examples" / "demo.toml"
 PICTURE = "docs/figures/demo.svg"
-DEFAULT_FILTER = {"auto", "fingerprint"}
-"""What the default filter is called in the measurements."""
+DEFAULT_FILTER = next(iter(FILTERS))
 
 
 @pytest.fixture(scope="module")
 def measured():
-    """The measurements of the default filter: (dataset, rotation, attack, share) -> one row for each seed."""
-    cells = defaultdict(list)
-    with (ROOT / "results" / "detection.csv").open() as file:
+    """The measurements of the default filter: (group, attack, share) -> filter -> one row for each seed."""
+    cells = defaultdict(lambda: defaultdict(list))
+    with (ROOT / "results" / "guard.csv").open() as file:
         for row in csv.DictReader(file):
-            if row["filter"] in DEFAULT_FILTER and row["dataset"] != "digits":
-                assert row["split"] == "held-out"
-                cells[row["dataset"], row["rotation"], row["attack"], float(row["ratio"])].append(row)
+            assert int(row["seed"]) >= 40  # held out
+            name = row["attack"].removesuffix(" (strength 0.6)")
+            cells[row["group"], name, float(row["fraction"]), row["rotating"]][row["filter"]].append(row)
     return cells
 
 
-def average(rows, column):
-    return fmean(float(row[column]) for row in rows)
+def accuracy(rows):
+    return fmean(float(row["accuracy"]) for row in rows)
+
+
+def oracles(cells):
+    """The accuracy of the oracle by what it depends on: the group, the clients that attack, and the seed."""
+    return {
+        (key[0], key[2], key[3], row["seed"]): float(row["accuracy"])
+        for key, found in cells.items()
+        if key[0] != "small"
+        for row in found["oracle"]
+    }
 
 
 def test_the_table_of_results_is_what_was_measured(measured):
@@ -48,39 +57,41 @@ def test_the_table_of_results_is_what_was_measured(measured):
     )
     assert len(table) == 7
     for attack, *printed in table:
-        cells = [measured["fashion-mnist", "rotating", attack, share] for share in (0.2, 0.8)]
-        assert [len(rows) for rows in cells] == [3, 3]
-        found = [average(rows, column) for rows in cells for column in ("plain_accuracy", "accuracy")]
+        cells = [
+            measured[group, attack, share, "False"] for group, share in (("first-round", 0.2), ("examples", 0.8))
+        ]
+        assert [len(cell[DEFAULT_FILTER]) for cell in cells] == [3, 3]
+        found = [accuracy(cell[name]) for cell in cells for name in ("keep-all", DEFAULT_FILTER)]
         assert [float(number) for number in printed] == pytest.approx(found, abs=0.00501), attack
-        best = [average(rows, "oracle_accuracy") for rows in cells]
-        assert best == pytest.approx([0.81, 0.74], abs=0.00501)
 
 
 @pytest.mark.parametrize(
-    ("rotation", "sentence"),
+    ("group", "sentence"),
     [
-        ("rotating", r"has (\d+) cases: (\d+) attacks .* In (\d+) of them the filter .* In all (\d+) the accuracy"),
-        (
-            "fixed",
-            r"has (\d+) cases, with (\d+) attacks by the same clients .* these numbers are (\d+) and (\d+)\.",
-        ),
+        ("first-round", r"in (\d+) of (\d+) cases\. With examples"),
+        ("examples", r"With examples it was so in (\d+) of (\d+) cases"),
+        ("third-round", r"begin in round 3 in (\d+) of (\d+)\."),
     ],
-    ids=["rotating", "fixed"],
 )
-def test_the_sums_over_all_cases_are_what_was_measured(measured, rotation, sentence):
-    cells = {key: rows for key, rows in measured.items() if key[1] == rotation}
-    found = sum(average(rows, "recall") >= 0.95 for rows in cells.values())
-    near = sum(average(r, "accuracy") >= average(r, "oracle_accuracy") - 0.02 for r in cells.values())
+def test_the_sums_over_all_cases_are_what_was_measured(measured, group, sentence):
+    best, near, cases = oracles(measured), 0, 0
+    for (of, _, share, rotating), found in measured.items():
+        rows = found[DEFAULT_FILTER]
+        if of == group and rows:
+            oracle = fmean(best[of, share, rotating, row["seed"]] for row in rows)
+            near, cases = near + (accuracy(rows) >= oracle - 0.02), cases + 1
     printed = re.search(sentence, " ".join(README.split())).groups()
-    assert [int(number) for number in printed] == [len(cells), len({key[2] for key in cells}), found, near]
+    assert [int(number) for number in printed] == [near, cases]
 
 
-def test_the_honest_updates_dropped_without_an_attack_are_what_was_measured(measured):
-    rates = [float(row["fpr"]) for key, rows in measured.items() if key[2] == "none" for row in rows]
-    dropped, updates = re.search(r"(\d+) of ([\d,]+) honest updates were dropped", README).groups()
-    per_run = 100 * 48  # 100 clients; rounds are counted from the third of 50
-    assert int(updates.replace(",", "")) == per_run * len(rates)
-    assert int(dropped) == sum(round(rate * per_run) for rate in rates)
+def test_the_honest_clients_dropped_without_an_attack_are_what_was_measured(measured):
+    rows = measured["honest", "none", 0.0, "False"][DEFAULT_FILTER]
+    rates = [float(row["honest_dropped"]) for row in rows if row["examples"] == "0"]
+    share, settings = re.search(
+        r"([\d.]+)% of the honest clients were dropped, on average over (\d+)", README
+    ).groups()
+    assert float(share) == pytest.approx(100 * fmean(rates), abs=0.0501)
+    assert int(settings) == len({row["setting"] for row in rows})
 
 
 @pytest.mark.parametrize(
