@@ -48,7 +48,7 @@ def one(text, *overrides):
             "filter = {name = 'dnc', sample = 'none'}\n[federation]\nseed = [0]",
             "filter = {name='dnc', sample='none'}",
         ),
-        ("filter = 'fingerprint'", ""),
+        ("filter = 'guard'", ""),
     ],
 )
 def test_two_spellings_of_a_run_have_one_id(left, right):
@@ -182,7 +182,7 @@ def test_runs_that_two_files_share_are_run_once(tmp_path):
             r"filter.keep: m-b is 0: all 10 clients of the round are malicious",
         ),
         ("federation = 3", r"federation must be a table"),
-        ("[filter]\nkeep = 3", r"filter.name: which filter\? Known: fingerprint"),
+        ("[filter]\nkeep = 3", r"filter.name: which filter\? Known: guard"),
         ("filter = 3", r"filter must be a table"),
         ("filter = {name = 'flanders', keep = 'm-c'}", r"filter.keep must be .*or one of 'b', 'm-b'. Got 'm-c'"),
         ("filter = {name = 'flanders', keep = 0}", r"filter: The `keep` parameter of Flanders must be"),
