@@ -52,3 +52,9 @@ def test_whose_mark_a_copied_update_bears_is_its_author():
     marks[7] = 6.0
     assert np.array_equal(np.flatnonzero(crafted_rows(gram(updates), D, marks)), np.arange(5))
     assert crafted_rows(gram(updates), D)[7]
+
+
+def test_where_all_updates_are_mostly_noise_noise_is_no_sign_of_an_attack():
+    rng = np.random.default_rng(0)
+    private = 0.1 * rng.normal(size=5000) + rng.normal(size=(30, 5000))  # e.g. noise for the clients' privacy
+    assert not crafted_rows(gram(private), 5000).any()
