@@ -83,25 +83,6 @@ def apply(aggregator: Any, round_: Round, seed: int = 0) -> Any:
     )
 
 
-def test_the_registered_names_are_these() -> None:
-    assert list(AGGREGATORS) == [
-        "fedavg",
-        "median",
-        "trimmed-mean",
-        "mean-around-median",
-        "krum",
-        "multi-krum",
-        "bulyan",
-        "dnc",
-        "geometric-median",
-        "centered-clipping",
-        "fltrust",
-        "multi-krum-reference",
-        "bulyan-reference",
-    ]
-    assert list(PREAGGREGATORS) == ["nnm", "bucketing", "norm-clipping"]
-
-
 @each
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_result_is_the_same_kind_of_array_and_the_same_on_every_library(name, parameters, dtype, convert):
