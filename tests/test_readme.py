@@ -68,9 +68,9 @@ def test_the_table_of_results_is_what_was_measured(measured):
 @pytest.mark.parametrize(
     ("group", "sentence"),
     [
-        ("first-round", r"in (\d+) of (\d+) cases\. With examples"),
-        ("examples", r"With examples it was so in (\d+) of (\d+) cases"),
-        ("third-round", r"begin in round 3 in (\d+) of (\d+)\."),
+        ("first-round", r"from round 1 on, without examples: in (\d+) of (\d+) cases"),
+        ("examples", r"from round 1 on, with examples: in (\d+) of (\d+) cases"),
+        ("third-round", r"from round 3 on, without examples: in (\d+) of (\d+) cases"),
     ],
 )
 def test_the_sums_over_all_cases_are_what_was_measured(measured, group, sentence):

@@ -14,7 +14,7 @@ from flanders.linalg.products import clip_factors, combine, gram, move, projecti
 from flanders.round import Round
 
 FEW = 10
-"""Up to this many `iterations` are plain Weiszfeld steps, as in RFA. More bound the search for the median."""
+"""If `iterations` is at most this, so many plain Weiszfeld steps are taken, as in RFA. Else it is only a limit."""
 
 
 @dataclass(frozen=True)
@@ -23,16 +23,19 @@ class GeometricMedian(Aggregator):
 
     The result minimises :math:`F(z) = \sum_c n_c \|\theta_c - z\|`. Every z on the way is a weighted average of the
     rows. So the steps run on the rows' m x m inner products, and the data is read twice in all, however many
-    steps there are. They are Weiszfeld's, after Newton's where Weiszfeld's are slow. They end when F, for weights
-    that add up to 1, is proven to be above its minimum by at most `tolerance` times the median distance to z.
-    `flanders.linalg.fermat` has the proof. If a client's model is the minimiser, the result is that model, bit
-    by bit. If all models lie on a line, every point of an interval may be one. The result is the interval's middle.
+    steps there are. The steps are Weiszfeld steps. Where these converge slowly, Newton steps are taken as well. The
+    search ends once :math:`F(z) - \min F` is proven to be at most `tolerance` times the median distance to z, with
+    weights that add up to 1. `flanders.linalg.fermat` has the proof. If a client's model is the minimiser, the
+    result is that model, bit by bit. If all models lie on a line, there may be an interval of minimisers. The result
+    is then its middle.
 
-    `iterations` bounds the steps. Up to 10 are plain Weiszfeld steps from the global model, as RFA takes them:
-    :math:`z \leftarrow \sum_c \beta_c \theta_c`, :math:`\beta_c \propto n_c / \max(\nu, \|\theta_c - z\|)`.
-    `smoothing` is nu relative to the median distance, which a minority cannot move: to z in these steps, to the
-    minimiser of F if there are more. With 0 nothing is smoothed.
-    Holds while malicious clients are fewer than half.
+    `iterations` is the largest number of steps. With at most 10, plain Weiszfeld steps are taken from the global
+    model, as in RFA: :math:`z \leftarrow \sum_c \beta_c \theta_c` with
+    :math:`\beta_c \propto n_c / \max(\nu, \|\theta_c - z\|)`. The number nu is `smoothing` times a median distance,
+    since a minority cannot change a median much. With at most 10 iterations it is the median distance to the
+    current z, with more that to the minimiser of F. With 0 nothing is smoothed.
+
+    The geometric median protects as long as fewer than half of the clients are malicious.
 
     Examples
     --------

@@ -1,13 +1,13 @@
 """From a spec file to its runs.
 
-The tables of a spec are the fields of `flanders.simulation.Setting`, all optional. What is chosen by name may be
-the name alone, or a table of the name and its parameters. A list is an axis of the grid (see
-`flanders.experiments.grid`)::
+The tables of a spec are the fields of `flanders.simulation.Setting`, all optional. An attack,
+a filter and the like is given as its name, or as a table with its name and parameters. A list is an axis of the grid
+(see `flanders.experiments.grid`)::
 
     [data]
     dataset = "digits"
     partition = "dirichlet"
-    alpha = [0.5, 10.0]                     # goes to whichever of the two has the parameter
+    alpha = [0.5, 10.0]                     # for the dataset or the partition, whichever has it
     [model]
     name = "mlp2"
     [training]
@@ -29,11 +29,11 @@ the name alone, or a table of the name and its parameters. A list is an axis of 
     preaggregators = "nnm"                  # in front of the aggregator; a chain of them is [["bucketing", "nnm"]]
     [fallback]
     name = "median"
-    [run]                                   # how, not what: no part of a run's id, and no axis
+    [run]                                   # how to compute: it changes no id, and lists are not allowed
     device = "auto"
 
-`"b"` and `"m-b"` are numbers of clients of the round: `b = ceil(fraction * clients_per_round)`, none without an
-attack. `"none"` stands for None where a parameter may be None.
+`"b"` is the number of malicious clients in a round: `ceil(fraction * m)` with m the number of clients in a round, and
+0 without an attack. `"m-b"` is the number of the others. `"none"` stands for None where a parameter may be None.
 """
 
 from __future__ import annotations

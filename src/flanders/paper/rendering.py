@@ -16,7 +16,7 @@ FORMATS = ("markdown", "latex", "csv")
 COLUMNS = ("table", *KEYS, "value", "ours", "low", "high", "seeds")
 MISSING = "missing"
 LEGEND = (
-    "Ours: mean over seeds [lowest, highest seed]; then the paper's value and our difference from it. "
+    "Ours: mean over seeds [lowest value, highest value]; then the paper's value and our difference from it. "
     "`missing`: not run yet. `n/a`: the paper says that the aggregator cannot be applied."
 )
 

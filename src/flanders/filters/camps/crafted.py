@@ -2,9 +2,9 @@ r"""Updates that no training makes: copies of another update, copies with noise 
 
 Copies without noise have the cosine 1 with each other. Copies with noise are found by a test.
 
-The test takes two clients i and j. It compares what they have in common with a third client k, which is the cosine
-of their unit updates :math:`v_i` and :math:`v_j` with :math:`v_k`. Honest clients train on different examples.
-Their updates differ in a few directions only, and those are the directions in which third clients move, too. So the
+The test takes two clients i and j, with the unit updates :math:`v_i` and :math:`v_j`. For a third client k it
+compares two cosines: that of :math:`v_i` with :math:`v_k`, and that of :math:`v_j` with :math:`v_k`. Honest clients
+train on different examples. Their updates differ in a few directions only, and those are the directions in which third clients move, too. So the
 two cosines differ clearly. Copies with random noise differ in all d directions alike, and a third update has almost
 nothing in common with random noise. The difference of the two cosines is then normally distributed,
 
@@ -31,26 +31,26 @@ SAME = 1e-6
 NOISE = 1.7
 """Differences of up to this many standard deviations of random noise count as noise.
 
-Random noise itself has 1, with an error of a tenth to a third. The smallest value of honest clients was 3.3.
+Pure noise has 1, give or take 0.1 to 0.33. The smallest value of honest clients was 3.3.
 """
 ORIGINAL = 3.5
 """A client whose fingerprint is above this many standard deviations is the author of an update that others copy.
 
-A crafted update rarely reaches this value at any client by chance.
+By chance, a crafted update rarely matches any client's fingerprint this well.
 """
 FEWEST = 8
 """The test needs this many third clients with different updates, or it says nothing."""
 LEAST_PARAMETERS = 1000
 """Models with fewer parameters are not tested: honest updates of such models may use all directions alike."""
 CONTRAST = 0.1
-"""The test speaks only if at least this share of the clients, and two of them, differ by more than noise.
+"""The test is used only if at least this share of the clients, and at least two, differ by more than noise.
 
 Where all updates are mostly noise, e.g. because clients add it for their privacy, noise is no sign of an attack.
 """
 SUMS = 64
 """In rounds of many clients, this many random sums stand for all cosines of a client.
 
-They are enough to tell a difference from one that is three times as large.
+With this many sums, two differences can be told apart if one is three times the other.
 """
 MANY = 256
 """Rounds of at least this many clients are tested by random sums, which saves time."""
@@ -84,8 +84,8 @@ def crafted_rows(products: FloatMatrix, d: int, fingerprints: FloatVector | None
 def alike_but_for_noise(cosines: FloatMatrix, same: NDArray[np.bool_], d: int) -> BoolVector:
     """Return which clients differ from another client by noise alone.
 
-    Pure noise has nothing in common with anybody, so it is of no use as a third client. The clients that are found
-    are therefore tested once more, with only the clients that were not found as third clients.
+    Pure noise has nothing in common with anybody, so it is of no use as a third client. So the test
+    runs twice. In the second run only clients that were not found in the first one serve as third clients.
     """
     found = np.zeros(len(cosines), dtype=bool)
     rows = np.flatnonzero(~np.triu(same, 1).any(axis=0))  # the first of several exact copies stands for all of them
@@ -102,7 +102,7 @@ def alike_but_for_noise(cosines: FloatMatrix, same: NDArray[np.bool_], d: int) -
 
 
 def differs_by_noise(cosines: FloatMatrix, with_others: FloatMatrix, d: int) -> BoolVector:
-    """Return which of m clients pass the test of noise together with at least one other client.
+    """Return which of m clients differ from at least one other client by noise alone.
 
     `cosines` are those between the clients, `(m, m)`. `with_others` are those with the third clients, `(m, k)`.
     """
@@ -122,9 +122,10 @@ def profile_distances(cosines: FloatMatrix) -> FloatMatrix:
     m = len(cosines)
     profile = cosines - np.eye(m)
     if m < MANY:
-        with_each_other = 2.0 * profile**2  # where one of the two has their cosine, the other has a zero
+        with_each_other = 2.0 * profile**2  # i and j are no third clients of their own: take their columns off
         return np.maximum(distances_of_gram(profile @ profile.T) - with_each_other, 0.0) / (m - 2)
-    np.fill_diagonal(profile, profile.max(axis=1))  # about the cosine of two copies, so that it cancels out
+    # The largest cosine is about that of two noisy copies, so that their own columns hardly differ.
+    np.fill_diagonal(profile, profile.max(axis=1))
     signs = np.random.default_rng(0).integers(0, 2, size=(m, SUMS)) * 2.0 - 1.0
     sums = profile @ signs / SUMS**0.5
     return distances_of_gram(sums @ sums.T) / (m - 2)
