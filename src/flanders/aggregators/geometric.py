@@ -26,8 +26,8 @@ class GeometricMedian(Aggregator):
     steps there are. The steps are Weiszfeld steps. Where these converge slowly, Newton steps are taken as well. The
     search ends once :math:`F(z) - \min F` is proven to be at most `tolerance` times the median distance to z, with
     weights that add up to 1. `flanders.linalg.fermat` has the proof. If a client's model is the minimiser, the
-    result is that model, bit by bit. If all models lie on a line, there may be an interval of minimisers. The result
-    is then its middle.
+    result is that model, bit by bit. If all models lie on a line, there may be an interval of minimisers. The
+    result is then its middle.
 
     `iterations` is the largest number of steps. With at most 10, plain Weiszfeld steps are taken from the global
     model, as in RFA: :math:`z \leftarrow \sum_c \beta_c \theta_c` with

@@ -1,8 +1,8 @@
 """From a spec file to its runs.
 
-The tables of a spec are the fields of `flanders.simulation.Setting`, all optional. An attack,
-a filter and the like is given as its name, or as a table with its name and parameters. A list is an axis of the grid
-(see `flanders.experiments.grid`)::
+The tables of a spec are the fields of `flanders.simulation.Setting`, all optional. An attack, a
+filter and the like is given as its name, or as a table with its name and parameters. A list is an axis of the
+grid (see `flanders.experiments.grid`)::
 
     [data]
     dataset = "digits"
@@ -32,8 +32,9 @@ a filter and the like is given as its name, or as a table with its name and para
     [run]                                   # how to compute: it changes no id, and lists are not allowed
     device = "auto"
 
-`"b"` is the number of malicious clients in a round: `ceil(fraction * m)` with m the number of clients in a round, and
-0 without an attack. `"m-b"` is the number of the others. `"none"` stands for None where a parameter may be None.
+`"b"` is the number of malicious clients in a round: `ceil(fraction * m)` with m the number of clients in a round,
+and 0 without an attack. `"m-b"` is the number of the others. `"none"` stands for None where a parameter may be
+None.
 """
 
 from __future__ import annotations

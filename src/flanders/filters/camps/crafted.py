@@ -4,9 +4,10 @@ Copies without noise have the cosine 1 with each other. Copies with noise are fo
 
 The test takes two clients i and j, with the unit updates :math:`v_i` and :math:`v_j`. For a third client k it
 compares two cosines: that of :math:`v_i` with :math:`v_k`, and that of :math:`v_j` with :math:`v_k`. Honest clients
-train on different examples. Their updates differ in a few directions only, and those are the directions in which third clients move, too. So the
-two cosines differ clearly. Copies with random noise differ in all d directions alike, and a third update has almost
-nothing in common with random noise. The difference of the two cosines is then normally distributed,
+train on different examples. Their updates differ in a few directions only, and those are the directions in which
+third clients move, too. So the two cosines differ clearly. Copies with random noise differ in all d directions
+alike, and a third update has almost nothing in common with random noise. The difference of the two cosines is then
+normally distributed,
 
 .. math:: \langle v_i - v_j, v_k \rangle \sim N\bigl(0, \|v_i - v_j\|^2 / d\bigr),
 
