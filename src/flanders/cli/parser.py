@@ -112,7 +112,7 @@ def _run(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         nargs="+",
         type=Path,
         metavar="SPEC",
-        help="TOML file; a list in it stands for one run with each value",
+        help="TOML file; where a key has a list, there is one run for each value",
     )
     _set(parser, "set a value in all specs, e.g. federation.rounds=3 (may be repeated)")
     _out(parser)
@@ -144,7 +144,7 @@ def _reproduce(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         "--variant",
         choices=VARIANTS,
         default=VARIANTS[0],
-        help="settings of the published code (reference) or of the text (textbook) (default: %(default)s)",
+        help="reference: settings of the published code; textbook: those of the paper (default: %(default)s)",
     )
     parser.add_argument("--dataset", metavar="NAMES", help="only these datasets, e.g. mnist,fashion-mnist")
     parser.add_argument(

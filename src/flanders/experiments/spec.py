@@ -84,7 +84,7 @@ def _runs(tree: Table, place: str) -> list[Experiment]:
             raise InputError(f"{place}: there is no table {section!r}.{guess} Known: {', '.join(SECTIONS)}.")
     for key, value in as_table(tree.get("run", {}), f"{place}: run").items():
         if isinstance(value, list):
-            raise InputError(f"{place}: run.{key} cannot be an axis: it does not change what a run decides.")
+            raise InputError(f"{place}: run.{key} cannot be a list: it does not change the results of a run.")
     runs: dict[str, Experiment] = {}
     for point in expand(tree, place):
         try:
@@ -158,6 +158,6 @@ def _axis_tip(tree: Table, problem: str) -> str:
         table = tree.get(section)
         if isinstance(table, dict) and isinstance(table.get("name"), list) and f": {section}." in problem:
             return (
-                ' A parameter that only some of the names have goes with them: name = ["a", {name = "b", key = 1}].'
+                ' Not all names in the list have it. Write it beside the name: name = ["a", {name = "b", key = 1}].'
             )
     return ""

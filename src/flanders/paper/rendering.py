@@ -62,7 +62,10 @@ def read_csv(path: Path) -> dict[Cell, Compared]:
 
 
 def pivot(table: TableSpec, compared: Sequence[Compared]) -> tuple[list[str], list[list[str]]]:
-    """Return a header and rows. The keys that vary come first, then a column for each value of `table.columns`."""
+    """Return a header and rows: a column for each key that varies, then a column for each value of one key.
+
+    `table.columns` is the name of that key.
+    """
     across = list(dict.fromkeys(getattr(c.cell, table.columns) for c in compared))
     varying = [key for key in KEYS if key != table.columns and len({getattr(c.cell, key) for c in compared}) > 1]
     cells: dict[tuple[str, ...], dict[str, Compared]] = {}
