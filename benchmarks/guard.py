@@ -96,16 +96,9 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(Cell):
     """One run of a cell."""
 
-    group: str
-    setting: str
-    attack: str
-    fraction: float
-    start: int
-    rotating: bool
-    examples: int
     filter: str
     seed: int
     accuracy: float = math.nan
@@ -204,15 +197,17 @@ GROUPS = {
 }
 
 
-def runs_of(groups: Iterable[str], filters: Sequence[str], seeds: Sequence[int], rounds: int) -> dict[str, Row]:
-    """Return the rows that are asked for, not measured yet, under the ids of their runs."""
+def runs_of(
+    groups: Iterable[str], filters: Sequence[str], seeds: Sequence[int], rounds: int
+) -> dict[str, tuple[Experiment, Row]]:
+    """Return the runs that are asked for, and their rows without what is measured, under the ids of the runs."""
     found = {}
     for group in groups:
         for cell, spec in GROUPS[group]():
             yardsticks = YARDSTICKS if cell.fraction else YARDSTICKS[:1]
             for name, seed in product(dict.fromkeys([*filters, *yardsticks]), seeds):
                 run = experiment(spec, name, seed, rounds)
-                found[run.id] = row_of(cell, name, seed)
+                found[run.id] = run, row_of(cell, name, seed)
     return found
 
 
@@ -222,13 +217,13 @@ def experiment(spec: Table, filter_: str, seed: int, rounds: int) -> Experiment:
     return resolve({**spec, "federation": federation, "filter": {"name": filter_}})
 
 
-def measured(results: Path, asked: dict[str, Row]) -> list[Row]:
+def measured(results: Path, asked: dict[str, tuple[Experiment, Row]]) -> list[Row]:
     """Return the rows of the runs that are done."""
     rows = []
     with reading(results) as connection:
         done = [id_ for (id_,) in connection.execute("SELECT id FROM run WHERE status = 'done'") if id_ in asked]
         for id_ in done:
-            row = asked[id_]
+            _, row = asked[id_]
             counts = connection.execute(
                 f"SELECT {COUNTS} FROM client WHERE run = ? AND round >= ?", (id_, row.start)
             ).fetchone()
@@ -347,14 +342,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             changes: OptionChanges = {"device": options.device}
             if options.data_dir is not None:
                 changes["data_dir"] = options.data_dir.absolute()
-            specs = [
-                experiment(spec, name, seed, options.rounds)
-                for group in options.groups
-                for cell, spec in GROUPS[group]()
-                for name in dict.fromkeys([*options.filters, *(YARDSTICKS if cell.fraction else YARDSTICKS[:1])])
-                for seed in options.seeds
-            ]
-            code = run_aside(options.out, specs, changes, options.jobs)
+            code = run_aside(options.out, [run for run, _ in asked.values()], changes, options.jobs)
             found = measured(options.out, asked)
         rows = {row.key: row for row in [*read_rows(options.csv), *found]}
         if found:

@@ -14,7 +14,7 @@ from flanders.linalg.products import clip_factors, combine, gram, move, projecti
 from flanders.round import Round
 
 FEW = 10
-"""If `iterations` is at most this, so many plain Weiszfeld steps are taken, as in RFA. Else it is only a limit."""
+"""Up to this number, `iterations` is the number of plain Weiszfeld steps, as in RFA. Above, it is only a limit."""
 
 
 @dataclass(frozen=True)
