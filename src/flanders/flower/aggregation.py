@@ -12,9 +12,9 @@ from flwr.common.logger import log
 from flwr.serverapp.strategy import Strategy
 
 from flanders.arrays import IntVector
-from flanders.flower.model_arrays import ModelArrays, Vector
 from flanders.flower.round_matrix import RoundMatrix
 from flanders.flower.stored_arrays import in_memory
+from flanders.hosts.model_arrays import ModelArrays, Vector
 
 STAYS = "the global model stays"
 

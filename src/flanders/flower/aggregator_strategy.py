@@ -12,9 +12,11 @@ from flwr.serverapp.strategy import FedAvg
 from flanders.aggregators import Aggregator
 from flanders.arrays import FloatVector
 from flanders.checks import InputError
-from flanders.flower.model_arrays import ModelArrays, Numbers, Vector, is_buffer
+from flanders.flower.decoding import as_record
 from flanders.flower.parameter_checks import check_function, check_part
 from flanders.flower.replies import weight_of
+from flanders.hosts.averages import average
+from flanders.hosts.model_arrays import ModelArrays, Numbers, Vector, is_buffer
 from flanders.round import Round
 
 ME = "AggregatorStrategy"
@@ -125,7 +127,7 @@ class AggregatorStrategy(FedAvg):
             self.server_step(server_round, model, before),
             model.layers,
         )
-        new = model.unflatten(self.aggregate_round(round_), before)
+        new = as_record(model.unflatten(self.aggregate_round(round_), before))
         for array in model.arrays:
             if not array.scored:
                 several = [record[array.name].numpy() for record in records]
@@ -150,19 +152,3 @@ class AggregatorStrategy(FedAvg):
     def average(self, before: Numbers, several: Sequence[Numbers], weights: FloatVector) -> Numbers:
         """Return the new numbers of an array that is averaged."""
         return average(before, several, weights)
-
-
-def average(before: Numbers, several: Sequence[Numbers], weights: FloatVector) -> Numbers:
-    """Return the weighted average of arrays, in the type of `before`; integers are rounded.
-
-    It averages the changes since `before`, so that numbers that no client changed stay the same, bit for bit.
-
-    Examples
-    --------
-    >>> average(np.array([3]), [np.array([4]), np.array([8])], np.array([1.0, 3.0]))
-    array([7])
-    """
-    start = before.astype(np.float64)
-    changes = np.stack([numbers.astype(np.float64).ravel() for numbers in several]) - start.ravel()
-    mean = start + (weights / weights.sum() @ changes).reshape(start.shape)
-    return np.asarray(mean if before.dtype.kind == "f" else np.rint(mean), dtype=before.dtype)

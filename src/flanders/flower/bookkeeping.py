@@ -13,11 +13,11 @@ from flanders.checks import InputError
 from flanders.defense import Defense
 from flanders.flower.bans import Ban
 from flanders.flower.identity import AskedClient, Identify, asked_clients
-from flanders.flower.model_arrays import ModelArrays
 from flanders.flower.replies import SortedReplies
 from flanders.flower.results_recorder import Recorder
 from flanders.flower.round_report import metrics_of
 from flanders.flower.saved_memory import ELSEWHERE, SavedMemory, StateFolder
+from flanders.hosts.model_arrays import ModelArrays
 from flanders.record import ClientRecord, Fate, RoundRecord
 from flanders.round import ClientId, by_name
 
@@ -53,6 +53,10 @@ class Bookkeeping:
     def nodes(self) -> dict[ClientId, AskedClient]:
         """The node of each client of the round, by the client's name."""
         return {one.client: one for one in [*self.asked, *self.banned]}
+
+    def label(self, client: ClientId) -> str:
+        """Return what the log calls a client of the round."""
+        return self.nodes[client].label
 
     def model_arrays(self, arrays: ArrayRecord, unscored: Callable[[str], bool]) -> ModelArrays:
         """Return the arrays of the global model as they were in the first round.

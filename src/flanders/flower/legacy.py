@@ -18,10 +18,11 @@ from flanders.checks import InputError
 from flanders.defense import Defense
 from flanders.filters import Filter, Guard
 from flanders.flower.aggregation import STAYS
-from flanders.flower.model_arrays import BadReply, ModelArrays, Vector
+from flanders.flower.decoding import decode
 from flanders.flower.parameter_checks import check_part
-from flanders.flower.replies import MOST_EXAMPLES
 from flanders.flower.stored_arrays import NUMPY
+from flanders.hosts.claims import MOST_EXAMPLES
+from flanders.hosts.model_arrays import BadReply, ModelArrays, Vector
 from flanders.round import Round
 
 Fit = tuple[ClientProxy, FitRes]
@@ -117,7 +118,7 @@ class FilteredLegacyStrategy(Strategy):
             if len(arrays) != len(model.arrays):
                 raise BadReply(f"{len(arrays)} arrays instead of {len(model.arrays)}")
             for array in model.arrays:
-                array.decode(arrays[array.name])
+                decode(array, arrays[array.name])
             return model.flatten(arrays)
         except BadReply as why:
             log(WARNING, "flanders: refused what %s sent: %s", proxy.cid, why)

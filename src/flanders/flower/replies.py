@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -12,16 +11,13 @@ from flwr.app import ArrayRecord, Message
 from flwr.common.constant import SUPERLINK_NODE_ID
 from flwr.serverapp.strategy import Strategy
 
+from flanders.flower.decoding import decode
 from flanders.flower.identity import AskedClient
-from flanders.flower.model_arrays import LONGEST_NAME, BadReply, ModelArrays, Vector
 from flanders.flower.round_matrix import RoundMatrix
+from flanders.hosts.claims import check_weight, is_finite, short
+from flanders.hosts.model_arrays import LONGEST_NAME, BadReply, ModelArrays, Vector
 from flanders.record import ClientRecord, Fate
 from flanders.round import ClientId, by_name
-
-LONGEST_REASON = 120
-"""The most characters of a reason that are shown. Part of it may come from a client."""
-MOST_EXAMPLES = 2**53
-"""The most examples that a client may claim. Floats do not represent all larger integers."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +46,7 @@ class SortedReplies:
 
     def refuse(self, client: ClientId, why: str) -> None:
         """Record that a client's reply cannot be used."""
-        self.failed[client] = ClientRecord(client, Fate.REFUSED, reason=_short(why))
+        self.failed[client] = ClientRecord(client, Fate.REFUSED, reason=short(why))
         self.answers = [answer for answer in self.answers if answer.client != client]
 
     def miss(self, client: ClientId, why: str) -> None:
@@ -90,7 +86,7 @@ def sort_replies(replies: Iterable[Message], asked: Sequence[AskedClient]) -> So
         if to.client in seen:
             found.refuse(to.client, "more than one reply")
         elif reply.has_error():
-            found.miss(to.client, f"error: {_short(str(reply.error.reason)) or 'no reason given'}")
+            found.miss(to.client, f"error: {short(str(reply.error.reason)) or 'no reason given'}")
         else:
             found.answers.append(Answer(to, reply))
         seen.add(to.client)
@@ -123,10 +119,6 @@ def check_metrics(found: SortedReplies, weight_key: str | None, max_examples: fl
             found.refuse(client, "its records or metrics have other names than those of most replies")
 
 
-def _short(text: str) -> str:
-    return " ".join(text.split())[:LONGEST_REASON]
-
-
 def _form(message: Message, weight_key: str | None, max_examples: float | None) -> tuple[object, ...]:
     """Return what must be the same in all replies, or raise `BadReply` if the metrics cannot be used."""
     records = message.content.metric_records
@@ -136,25 +128,14 @@ def _form(message: Message, weight_key: str | None, max_examples: float | None) 
     for name, metrics in records.items():
         for key, value in metrics.items():
             lengths.append((name, key, len(value) if isinstance(value, list) else None))
-            if not all(map(_is_finite, value if isinstance(value, list) else [value])):
+            if not all(map(is_finite, value if isinstance(value, list) else [value])):
                 raise BadReply(f"metric {key[:LONGEST_NAME]!r} is not finite")
     if weight_key is not None:
         weight = next(iter(records.values())).get(weight_key)
-        most = MOST_EXAMPLES if max_examples is None else max_examples
         if weight is None:
             raise BadReply(f"metric {weight_key!r} is missing")
-        if isinstance(weight, list) or weight <= 0:
-            raise BadReply(f"metric {weight_key!r} is {weight!r} instead of a positive number")
-        if weight > most:
-            raise BadReply(f"metric {weight_key!r} is {weight:g}, more than the {most:g} allowed")
+        check_weight(f"metric {weight_key!r}", weight, max_examples)
     return tuple(message.content.array_records), tuple(sorted(lengths, key=repr))
-
-
-def _is_finite(value: float) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # the int is too large for a float
-        return False
 
 
 def read_arrays(found: SortedReplies, model: ModelArrays, matrix: RoundMatrix) -> list[Answer]:
@@ -171,7 +152,7 @@ def read_arrays(found: SortedReplies, model: ModelArrays, matrix: RoundMatrix) -
             kept = {}
             for place in model.arrays:
                 array = record.pop(place.name)
-                numbers = place.decode(array)
+                numbers = decode(place, array)
                 if place.scored:
                     array = matrix.put(len(rows), place, cast("Vector", numbers), array)
                 kept[place.name] = array

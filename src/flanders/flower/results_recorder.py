@@ -19,7 +19,8 @@ from flanders.catalog import FILTERS
 from flanders.checks import InputError
 from flanders.filters import Filter
 from flanders.flower.identity import AskedClient
-from flanders.flower.round_report import Nodes, details_of, line_of
+from flanders.flower.round_report import Nodes, details_of
+from flanders.hosts.round_line import line_of
 from flanders.record import Fate, RoundRecord
 from flanders.results.heartbeat import heartbeat
 from flanders.results.run import RunSpec
@@ -110,7 +111,7 @@ class Recorder:
         """Log a round and write it to the results file. `stayed`: the global model is that of the last round."""
         self.last, self.details[record.number] = record, details_of(record, nodes)
         odd = record.having(Fate.REFUSED, Fate.SILENT) or stayed
-        log(WARNING if odd else INFO, "flanders: %s", line_of(record, nodes))
+        log(WARNING if odd else INFO, "flanders: %s", line_of(record, lambda client: nodes[client].label))
         self.open()
         self._write(record)
 

@@ -11,7 +11,8 @@ from flwr.app import ArrayRecord, MetricRecord
 from flwr.common.logger import log
 
 from flanders.arrays import Array, FloatVector
-from flanders.flower.model_arrays import ModelArrays, Vector
+from flanders.flower.decoding import as_record
+from flanders.hosts.model_arrays import ModelArrays, Vector
 from flanders.round import Evaluate
 
 EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
@@ -56,7 +57,7 @@ class ServerTest:
 
         def evaluate(vector: Array) -> FloatVector | float:
             try:
-                losses = losses_in(evaluate_fn(number, model.unflatten(np.asarray(vector), arrays)))
+                losses = losses_in(evaluate_fn(number, as_record(model.unflatten(np.asarray(vector), arrays))))
             except Exception as error:  # the test is the user's own code, so that any error is possible
                 log(WARNING, "flanders: evaluate_fn failed on an average of some replies (%s)", error)
                 return math.inf

@@ -26,17 +26,14 @@ from flanders.flower.aggregator_strategy import AggregatorStrategy
 from flanders.flower.bans import Ban
 from flanders.flower.bookkeeping import Bookkeeping
 from flanders.flower.identity import Identify, by_key
-from flanders.flower.model_arrays import ModelArrays, Vector, is_buffer
 from flanders.flower.parameter_checks import (
     check_function,
     check_optional_number,
     check_part,
     check_path,
-    check_refusals,
     warn_of_own_start,
 )
 from flanders.flower.replies import (
-    MOST_EXAMPLES,
     Answer,
     SortedReplies,
     checked_replies,
@@ -48,9 +45,12 @@ from flanders.flower.replies import (
 from flanders.flower.replies_on_disk import RepliesOnDisk
 from flanders.flower.results_recorder import Recorder, live_spec
 from flanders.flower.round_matrix import ReusedMemory, RoundMatrix, SketchedMatrix, WholeMatrix
-from flanders.flower.round_report import unused_of
 from flanders.flower.saved_memory import SavedMemory, StateFolder
 from flanders.flower.server_test import ServerTest
+from flanders.hosts.claims import MOST_EXAMPLES
+from flanders.hosts.model_arrays import ModelArrays, Vector, is_buffer
+from flanders.hosts.refusals import check_refusals
+from flanders.hosts.round_line import unused_of
 from flanders.record import ClientRecord, Fate, RoundRecord
 from flanders.round import Evaluate, Round
 
@@ -259,7 +259,7 @@ class FilteredStrategy(Strategy):
         number = server_round + books.done_before
         found = checked_replies(replies, books.asked, self._weight_key, self.max_examples)
         failed = RoundRecord(number, tuple(found.failed[a.client] for a in books.asked if a.client in found.failed))
-        if odd := [*unused_of(failed, books.nodes), *found.notes]:
+        if odd := [*unused_of(failed, books.label), *found.notes]:
             log(WARNING, "flanders: evaluation of round %s: %s", number, "; ".join(odd))
         try:
             metrics = self.strategy.aggregate_evaluate(number, [answer.message for answer in found.answers])
@@ -305,7 +305,7 @@ class FilteredStrategy(Strategy):
             initial_arrays = books.arrays
             books.folder.tell_of_earlier_rounds(done, num_rounds)
         else:
-            model.check_start(initial_arrays)
+            model.check_start(initial_arrays, "`initial_arrays`")
 
         if evaluate_fn is not None:
             self.server_test = ServerTest(evaluate_fn, done)

@@ -12,7 +12,7 @@ from flanders.aggregators import Aggregator
 from flanders.arrays import FloatVector, to_numpy
 from flanders.flower.aggregator_strategy import AggregatorStrategy
 from flanders.flower.engine.world_test import WorldTest
-from flanders.flower.model_arrays import ModelArrays, Numbers, Vector
+from flanders.hosts.model_arrays import ModelArrays, Numbers, Vector
 from flanders.round import Round
 from flanders.simulation import Received, World
 from flanders.simulation.federation import averaged, informed

@@ -3,14 +3,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flanders.flower.model_arrays import ModelArrays
-from flower.federation import app, model
+from flanders.hosts.model_arrays import ModelArrays
 
 
 def batch_norm_model(dtype="float32"):
-    start = model((6, 7), (7,), (7,), names=["w", "bn.running_mean", "v"], dtype=dtype)
-    start["bn.num_batches_tracked"] = app.Array(np.asarray(3))
-    return start
+    rng = np.random.default_rng(0)
+    shapes = {"w": (6, 7), "bn.running_mean": (7,), "v": (7,)}
+    start = {name: rng.normal(size=shape).astype(dtype) for name, shape in shapes.items()}
+    return {**start, "bn.num_batches_tracked": np.asarray(3)}
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
@@ -23,7 +23,7 @@ def test_flattening_and_back_keeps_every_bit(dtype) -> None:
     back = arrays.unflatten(vector, start)
     assert list(back) == list(start)
     for name in start:
-        np.testing.assert_array_equal(back[name].numpy(), start[name].numpy(), strict=True)
+        np.testing.assert_array_equal(back[name], start[name], strict=True)
 
 
 def test_only_scored_arrays_are_replaced() -> None:
@@ -31,12 +31,11 @@ def test_only_scored_arrays_are_replaced() -> None:
     arrays = ModelArrays.of(start)
     changed = arrays.unflatten(np.zeros(arrays.size, dtype=np.float32), start)
     assert arrays.layers == {"w": 42, "v": 7}
-    assert not changed["w"].numpy().any()
+    assert not changed["w"].any()
     for name in ("bn.running_mean", "bn.num_batches_tracked"):
-        assert changed[name] == start[name]
+        assert changed[name] is start[name]
 
 
 def test_a_number_too_large_for_float32_becomes_infinite() -> None:
-    start = model((2,), dtype="float64")
-    start["layer0.weight"] = app.Array(np.array([1.0, 1e300]))
+    start = {"w": np.array([1.0, 1e300])}
     np.testing.assert_array_equal(ModelArrays.of(start).flatten(start), [1.0, np.inf])

@@ -5,20 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
-from flwr.app import Array, ArrayRecord
 from numpy.typing import DTypeLike, NDArray
 
+from flanders.arrays import Array
 from flanders.checks import InputError
-from flanders.flower.stored_arrays import FileArray
 
 BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
 """The last parts of the names that PyTorch gives to the buffers of batch normalisation."""
-WIDEST = 16
-"""The most bytes that one number of a reply may take: the width of NumPy's widest float."""
-LONGEST_HEADER = 4096
-"""The most bytes that a serialised array may have besides its numbers. NumPy's own header is shorter than this."""
 LONGEST_NAME = 60
 """The most characters of a name that a message shows. Clients choose the names in their replies."""
 
@@ -67,19 +63,12 @@ class ModelArray:
         """The places of its numbers in the flat vector."""
         return slice(self.start, self.start + self.size)
 
-    def decode(self, array: Array) -> Numbers:
-        """Return the numbers of a client's array, or raise `BadReply` if they cannot be used.
+    def check(self, value: object) -> Numbers:
+        """Return the numbers that a client sent for this array, or raise `BadReply` if they cannot be used.
 
-        The type and the shape that the client declares are ignored: only its bytes count. A float may have any
-        width, since strategies change it. An array that is not scored may have any real type, since the average of
-        integers, which the server sends next, has fractions.
+        A float may have any width, since servers change it. An array that is not scored may have any real type,
+        since the average of integers, which the server sends next, has fractions.
         """
-        if stored_bytes(array) > WIDEST * self.size + LONGEST_HEADER:
-            raise BadReply(f"array {self.name!r} is too large: {stored_bytes(array):,} bytes")
-        try:
-            value = array.numpy()
-        except Exception as error:  # a client may send any bytes, so that any error is possible
-            raise BadReply(f"array {self.name!r} is not readable ({type(error).__name__})") from error
         if not isinstance(value, np.ndarray) or value.shape != self.shape:
             raise BadReply(f"array {self.name!r} has shape {getattr(value, 'shape', None)} instead of {self.shape}")
         if value.dtype.kind not in ("f" if self.scored else "fiub"):
@@ -99,11 +88,11 @@ class ModelArrays:
 
     Examples
     --------
-    >>> record = ArrayRecord({"w": Array(np.ones((2, 2), np.float32)), "b": Array(np.zeros(2, np.float32))})
-    >>> model = ModelArrays.of(record)
-    >>> model.flatten(record)
+    >>> start = {"w": np.ones((2, 2), np.float32), "b": np.zeros(2, np.float32)}
+    >>> model = ModelArrays.of(start)
+    >>> model.flatten(start)
     array([1., 1., 1., 1., 0., 0.], dtype=float32)
-    >>> model.unflatten(np.arange(6, dtype=np.float32), record)["b"].numpy()
+    >>> model.unflatten(np.arange(6, dtype=np.float32), start)["b"]
     array([4., 5.], dtype=float32)
     """
 
@@ -120,7 +109,7 @@ class ModelArrays:
         if size == 0:
             raise InputError(
                 f"There is nothing to score in the {len(arrays)} arrays of the global model: a filter looks at "
-                "float arrays that are not buffers. Check `initial_arrays`, and `unscored` if you pass it."
+                "float arrays that are not buffers. Check the initial model, and `unscored` if you pass it."
             )
         return cls(tuple(arrays))
 
@@ -143,7 +132,7 @@ class ModelArrays:
         """Yield the scored arrays of a model with their numbers, one at a time."""
         for array in self.arrays:
             if array.scored:
-                yield array, record[array.name].numpy()
+                yield array, cast("Vector", numbers_in(record[array.name]))
 
     def flatten(self, record: Mapping[str, Array], dtype: DTypeLike = np.float32) -> Vector:
         """Return the scored arrays of a model as one vector. Numbers too large for `dtype` become infinite."""
@@ -153,14 +142,14 @@ class ModelArrays:
                 vector[array.columns] = numbers.ravel()
         return vector
 
-    def unflatten(self, vector: Vector, record: Mapping[str, Array]) -> ArrayRecord:
+    def unflatten(self, vector: Vector, record: Mapping[str, Array]) -> dict[str, Array]:
         """Return a model with these numbers in its scored arrays. All else, types included, is as in `record`."""
         arrays = dict(record.items())
         for array in self.arrays:
             if array.scored:
                 numbers = vector[array.columns].reshape(array.shape)
-                arrays[array.name] = Array(numbers.astype(np.dtype(record[array.name].dtype)))
-        return ArrayRecord(arrays)
+                arrays[array.name] = numbers.astype(np.dtype(record[array.name].dtype))
+        return arrays
 
     def float_type(self, record: Mapping[str, Array]) -> np.dtype[np.floating]:
         """Return the float type in which to compute with the scored arrays: float64 if one of them has it."""
@@ -182,19 +171,17 @@ class ModelArrays:
         parts = (("missing", expected - found), ("unknown", found - expected))
         return ", ".join(f"{text} {list_names(sorted(some))}" for text, some in parts if some)
 
-    def check_start(self, record: Mapping[str, Array]) -> None:
-        """Complain if the initial model holds numbers that no reply may hold."""
+    def check_start(self, record: Mapping[str, Array], name: str) -> None:
+        """Complain if the initial model holds numbers that no reply may hold. `name` is what the user calls it."""
         for array in self.arrays:
             try:
-                array.decode(record[array.name])
+                array.check(numbers_in(record[array.name]))
             except BadReply as why:
-                raise InputError(
-                    f"`initial_arrays` cannot be trained from: {why}. Start from another model."
-                ) from why
+                raise InputError(f"{name} cannot be trained from: {why}. Start from another model.") from why
 
     def unscored_are_finite(self, record: Mapping[str, Array]) -> bool:
         """Tell whether all numbers are finite in those of the server's own arrays that filters do not see."""
-        unseen = (record[array.name].numpy() for array in self.arrays if not array.scored)
+        unseen = (numbers_in(record[array.name]) for array in self.arrays if not array.scored)
         return all(bool(np.isfinite(numbers).all()) for numbers in unseen)
 
 
@@ -210,6 +197,7 @@ def list_names(names: Sequence[str], most: int = 3) -> str:
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
-def stored_bytes(array: Array) -> int:
-    """Return the number of bytes that an array was sent as. Arrays on disk are not read for this."""
-    return array.length if isinstance(array, FileArray) else len(array.data)
+def numbers_in(array: Array) -> Numbers:
+    """Return the numbers of an array of NumPy, or of an array of another library that has a method `numpy`."""
+    numbers: Numbers = array if isinstance(array, np.ndarray) else array.numpy()
+    return numbers

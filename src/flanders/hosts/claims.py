@@ -1,0 +1,49 @@
+"""What a client claims about itself, besides the model that it sends."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from flanders.hosts.model_arrays import BadReply
+
+MOST_EXAMPLES = 2**53
+"""The most examples that a client may claim. Floats do not represent all larger integers."""
+LONGEST_REASON = 120
+"""The most characters of a reason that are shown. Part of it may come from a client."""
+LONGEST_VALUE = 30
+"""The most characters of a client's value that a reason shows."""
+
+
+def check_weight(name: str, weight: Any, most: float | None = None) -> float:
+    """Return how much a reply counts, or raise `BadReply` if the client claims something impossible.
+
+    `name` is what the host calls the claim. `most` is the largest weight that the server allows.
+
+    Examples
+    --------
+    >>> check_weight("metric 'num-examples'", 600)
+    600.0
+    """
+    most = MOST_EXAMPLES if most is None else most
+    number = isinstance(weight, int | float) and not isinstance(weight, bool)
+    if number and not is_finite(weight):
+        raise BadReply(f"{name} is not finite")
+    if not number or weight <= 0:
+        raise BadReply(f"{name} is {short(repr(weight), LONGEST_VALUE)} instead of a positive number")
+    if weight > most:
+        raise BadReply(f"{name} is {weight:g}, more than the {most:g} allowed")
+    return float(weight)
+
+
+def is_finite(value: float) -> bool:
+    """Tell whether a number is finite. An int that is too large for a float is not."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def short(text: str, most: int = LONGEST_REASON) -> str:
+    """Return a text in one line of at most this many characters."""
+    return " ".join(text.split())[:most]
