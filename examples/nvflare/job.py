@@ -24,6 +24,10 @@ parser.add_argument("--state-dir", type=Path, help="Save the filter's memory her
 parser.add_argument("--start-from", type=Path, help="A model that an earlier job saved.")
 args = parser.parse_args()
 
+aggregator = None
+if not args.bare:
+    aggregator = FilteredAggregator(state_dir=None if args.state_dir is None else str(args.state_dir.resolve()))
+
 torch.manual_seed(args.seed)
 recipe = FedAvgRecipe(
     name="digits",
@@ -33,15 +37,11 @@ recipe = FedAvgRecipe(
     num_rounds=args.rounds,
     train_script=str(HERE / "client.py"),
     train_args=f"--clients {args.clients} --malicious {args.malicious} --poison {args.poison} --seed {args.seed}",
-    aggregator=None
-    if args.bare
-    else FilteredAggregator(state_dir=None if args.state_dir is None else str(args.state_dir.resolve())),
+    aggregator=aggregator,
 )
-recipe.execute(
-    SimEnv(num_clients=args.clients, num_threads=args.clients, workspace_root=str(args.workspace.resolve()))
-)
+workspace = args.workspace.resolve()
+recipe.execute(SimEnv(num_clients=args.clients, num_threads=args.clients, workspace_root=str(workspace)))
 
-(saved,) = (args.workspace / "digits").glob("server/simulate_job/app_server/FL_global_model.pt")
 model = DigitsNet()
-model.load_state_dict(torch.load(saved)["model"])
+model.load_state_dict(torch.load(workspace / "digits/server/simulate_job/app_server/FL_global_model.pt")["model"])
 print(f"accuracy {accuracy(model):.3f}")
