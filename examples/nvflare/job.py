@@ -26,7 +26,8 @@ args = parser.parse_args()
 
 aggregator = None
 if not args.bare:
-    aggregator = FilteredAggregator(state_dir=None if args.state_dir is None else str(args.state_dir.resolve()))
+    state_dir = None if args.state_dir is None else str(args.state_dir.resolve())
+    aggregator = FilteredAggregator(state_dir=state_dir, max_steps=1000)
 
 torch.manual_seed(args.seed)
 recipe = FedAvgRecipe(

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import flanders.nvflare  # noqa: F401  # so that its saved memory can be loaded
 from flanders.state import load_state
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "nvflare"

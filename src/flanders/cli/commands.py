@@ -10,7 +10,6 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from flanders.checks import InputError
 from flanders.choices import KINDS
 from flanders.cli.listing import print_listing
 from flanders.extras import needing
@@ -21,7 +20,7 @@ from flanders.results.labels import labels
 from flanders.results.schema import reading
 
 if TYPE_CHECKING:
-    from flanders.experiments.commands import OptionChanges
+    from flanders.experiments.commands import OptionChanges, Workplace
 
 
 def run(options: argparse.Namespace) -> int:
@@ -35,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
         for each, name in zip(found, labels([each.canonical for each in found]), strict=True):
             print(f"{each.id}  {name}")
         return 0
-    return run_experiments(options.out, found, _changes(options), options.jobs)
+    return run_experiments(options.out, found, _changes(options), _workplace(options))
 
 
 def resume(options: argparse.Namespace) -> int:
@@ -43,7 +42,7 @@ def resume(options: argparse.Namespace) -> int:
     with needing("sim"):
         from flanders.experiments.commands import resume_experiments
 
-    return resume_experiments(options.results, _changes(options), options.jobs)
+    return resume_experiments(options.results, _changes(options), _workplace(options))
 
 
 def reproduce(options: argparse.Namespace) -> int:
@@ -56,7 +55,7 @@ def reproduce(options: argparse.Namespace) -> int:
     asked = reproduction.Reproduction.of(
         options.names, options.variant, options.seeds, reproduction.parse_where(limits), options.overrides
     )
-    changes = _changes(options)
+    changes, workplace = _changes(options), _workplace(options)
     if options.dry_run:
         reproduction.print_missing(asked, options.out)
         return 0
@@ -70,7 +69,7 @@ def reproduce(options: argparse.Namespace) -> int:
             from flanders.paper.figures import write_paper_figures
     code = 0
     if not options.table_only:
-        code = run_aside(options.out, asked.runs(), changes, options.jobs)
+        code = run_aside(options.out, asked.runs(), changes, workplace)
     compared = asked.compare(options.out)
     reproduction.print_compared(compared, asked.words, options.format)
     if options.tables:
@@ -95,7 +94,7 @@ def study(options: argparse.Namespace) -> int:
         attacks=() if options.attacks is None else options.attacks.split(","),
         overrides=[*rounds, *options.overrides],
         changes=_changes(options),
-        jobs=options.jobs,
+        workplace=_workplace(options),
         format=options.format,
     )
 
@@ -155,11 +154,17 @@ def plot(options: argparse.Namespace) -> int:
 
 def _changes(options: argparse.Namespace) -> OptionChanges:
     """Return the options that the command line sets for all runs."""
-    if options.jobs < 1:
-        raise InputError(f"--jobs must be at least 1. Got {options.jobs} instead.")
     changes: OptionChanges = {}
     if options.data_dir is not None:
         changes["data_dir"] = options.data_dir.absolute()
     if options.device is not None:
         changes["device"] = options.device
     return changes
+
+
+def _workplace(options: argparse.Namespace) -> Workplace:
+    """Return where the command line wants the runs to be carried out."""
+    with needing("sim"):
+        from flanders.experiments.commands import Workplace
+
+    return Workplace(options.jobs, options.on == "ray", options.gpus_per_run)
