@@ -20,7 +20,7 @@ from flanders.results.labels import labels
 from flanders.results.schema import reading
 
 if TYPE_CHECKING:
-    from flanders.experiments.commands import OptionChanges, Workplace
+    from flanders.experiments.commands import OptionChanges, Workforce
 
 
 def run(options: argparse.Namespace) -> int:
@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
         for each, name in zip(found, labels([each.canonical for each in found]), strict=True):
             print(f"{each.id}  {name}")
         return 0
-    return run_experiments(options.out, found, _changes(options), _workplace(options))
+    return run_experiments(options.out, found, _changes(options), _workforce(options))
 
 
 def resume(options: argparse.Namespace) -> int:
@@ -42,7 +42,7 @@ def resume(options: argparse.Namespace) -> int:
     with needing("sim"):
         from flanders.experiments.commands import resume_experiments
 
-    return resume_experiments(options.results, _changes(options), _workplace(options))
+    return resume_experiments(options.results, _changes(options), _workforce(options))
 
 
 def reproduce(options: argparse.Namespace) -> int:
@@ -55,7 +55,7 @@ def reproduce(options: argparse.Namespace) -> int:
     asked = reproduction.Reproduction.of(
         options.names, options.variant, options.seeds, reproduction.parse_where(limits), options.overrides
     )
-    changes, workplace = _changes(options), _workplace(options)
+    changes, workforce = _changes(options), _workforce(options)
     if options.dry_run:
         reproduction.print_missing(asked, options.out)
         return 0
@@ -69,7 +69,7 @@ def reproduce(options: argparse.Namespace) -> int:
             from flanders.paper.figures import write_paper_figures
     code = 0
     if not options.table_only:
-        code = run_aside(options.out, asked.runs(), changes, workplace)
+        code = run_aside(options.out, asked.runs(), changes, workforce)
     compared = asked.compare(options.out)
     reproduction.print_compared(compared, asked.words, options.format)
     if options.tables:
@@ -94,7 +94,7 @@ def study(options: argparse.Namespace) -> int:
         attacks=() if options.attacks is None else options.attacks.split(","),
         overrides=[*rounds, *options.overrides],
         changes=_changes(options),
-        workplace=_workplace(options),
+        workforce=_workforce(options),
         format=options.format,
     )
 
@@ -162,9 +162,9 @@ def _changes(options: argparse.Namespace) -> OptionChanges:
     return changes
 
 
-def _workplace(options: argparse.Namespace) -> Workplace:
-    """Return where the command line wants the runs to be carried out."""
+def _workforce(options: argparse.Namespace) -> Workforce:
+    """Return what the command line wants to carry out the runs."""
     with needing("sim"):
-        from flanders.experiments.commands import Workplace
+        from flanders.experiments.commands import Workforce
 
-    return Workplace(options.jobs, options.on == "ray", options.gpus_per_run)
+    return Workforce(options.jobs, options.on == "ray", options.gpus_per_run)

@@ -37,8 +37,8 @@ class OptionChanges(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class Workplace:
-    """Where runs are carried out: in processes of this machine, or on a cluster."""
+class Workforce:
+    """What carries out the runs: processes of this machine, or a cluster."""
 
     jobs: int = 1
     """The number of processes that work at the same time."""
@@ -60,53 +60,53 @@ class Workplace:
 
 
 def run_experiments(
-    path: Path, experiments: Sequence[Experiment], changes: OptionChanges, workplace: Workplace
+    path: Path, experiments: Sequence[Experiment], changes: OptionChanges, workforce: Workforce
 ) -> int:
     """Add runs to a results file, carry out those that are not done, and return the exit code."""
     asked = [each.carried_out(_absolute(replace(each.options, **changes))) for each in experiments]
     datasets = Datasets()
     if not path.exists():  # if data are missing, do not leave an empty results file
         for each in asked:
-            check(_as_checked_here(each, workplace), datasets)
+            check(_as_checked_here(each, workforce), datasets)
     with Store(path) as store:
         ids = store.add([each.spec for each in asked], versions())
-    return _carry_on(path, ids, changes, workplace, datasets)
+    return _carry_on(path, ids, changes, workforce, datasets)
 
 
-def run_aside(path: Path, experiments: Sequence[Experiment], changes: OptionChanges, workplace: Workplace) -> int:
+def run_aside(path: Path, experiments: Sequence[Experiment], changes: OptionChanges, workforce: Workforce) -> int:
     """Do the same, but print to the error stream, since the calling command prints tables of its own."""
     with contextlib.redirect_stdout(sys.stderr):
-        return run_experiments(path, experiments, changes, workplace)
+        return run_experiments(path, experiments, changes, workforce)
 
 
-def resume_experiments(path: Path, changes: OptionChanges, workplace: Workplace) -> int:
+def resume_experiments(path: Path, changes: OptionChanges, workforce: Workforce) -> int:
     """Continue the runs of a results file that are not done, and return the exit code."""
     ids = [summary.id for summary in read_summaries(path)]
-    return _carry_on(path, ids, changes, workplace, Datasets())
+    return _carry_on(path, ids, changes, workforce, Datasets())
 
 
 def _carry_on(
-    path: Path, ids: Sequence[str], changes: OptionChanges, workplace: Workplace, datasets: Datasets
+    path: Path, ids: Sequence[str], changes: OptionChanges, workforce: Workforce, datasets: Datasets
 ) -> int:
     with Store(path, create=False) as store:
         unfinished = [Experiment.of(spec) for spec, _ in store.unfinished(ids)]
-        left, refused = _buildable(unfinished, changes, workplace, datasets)
-        if (workplace.jobs > 1 or workplace.on_ray) and any(each.engine == FLOWER for each in left):
-            option = "--on ray" if workplace.on_ray else f"--jobs {workplace.jobs}"
+        left, refused = _buildable(unfinished, changes, workforce, datasets)
+        if (workforce.jobs > 1 or workforce.on_ray) and any(each.engine == FLOWER for each in left):
+            option = "--on ray" if workforce.on_ray else f"--jobs {workforce.jobs}"
             raise InputError(
                 f"{option} does not work with the Flower engine: each run uses all cores already. Omit it."
             )
         for id_, problem in refused.items():
             store.refuse(id_, problem)
         store.retry([each.id for each in left], changes)
-    jobs = max(1, min(workplace.jobs, len(left)))
+    jobs = max(1, min(workforce.jobs, len(left)))
     names = dict(zip((each.id for each in left), labels([each.canonical for each in left]), strict=True))
     stop, died = Interrupt(), 0
     try:
         with stop.listening(), watching(len(ids), len(ids) - len(left), names) as notify:
             todo = [each.id for each in left]
-            if workplace.on_ray:
-                with connected(workplace.gpus_per_run) as cluster:
+            if workforce.on_ray:
+                with connected(workforce.gpus_per_run) as cluster:
                     run_on_cluster(path, todo, notify, stop, cluster)
             else:
                 died = run_grid(path, todo, notify, stop, jobs=jobs, datasets=datasets if jobs == 1 else None)
@@ -118,13 +118,13 @@ def _carry_on(
 
 
 def _buildable(
-    experiments: Sequence[Experiment], changes: OptionChanges, workplace: Workplace, datasets: Datasets
+    experiments: Sequence[Experiment], changes: OptionChanges, workforce: Workforce, datasets: Datasets
 ) -> tuple[list[Experiment], dict[str, str]]:
     """Return the runs that can start, and what is wrong with each of the others. Complain if none can start."""
     left, refused = [], dict[str, str]()
     for each in experiments:
         try:
-            check(_as_checked_here(each.carried_out(replace(each.options, **changes)), workplace), datasets)
+            check(_as_checked_here(each.carried_out(replace(each.options, **changes)), workforce), datasets)
             left.append(each)
         except InputError as error:
             refused[each.id] = f"{REFUSED}: {error}"
@@ -134,9 +134,9 @@ def _buildable(
     return left, refused
 
 
-def _as_checked_here(experiment: Experiment, workplace: Workplace) -> Experiment:
+def _as_checked_here(experiment: Experiment, workforce: Workforce) -> Experiment:
     """Return a run as this machine can check it: on a cluster, it may compute on a device that is missing here."""
-    if not workplace.on_ray:
+    if not workforce.on_ray:
         return experiment
     return experiment.carried_out(replace(experiment.options, device="cpu"))
 

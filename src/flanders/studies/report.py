@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from flanders.checks import InputError
-from flanders.experiments.commands import OptionChanges, Workplace, run_aside
+from flanders.experiments.commands import OptionChanges, Workforce, run_aside
 from flanders.experiments.engine import Datasets
 from flanders.experiments.experiment import Experiment
 from flanders.files import check_target, writing
@@ -72,7 +72,7 @@ def write_csv(path: Path, rows: Sequence[Row] | Sequence[Finding]) -> None:
             writer.writerows(asdict(row) for row in rows)
 
 
-HERE = Workplace()
+HERE = Workforce()
 """One process on this machine."""
 
 
@@ -85,13 +85,13 @@ def conduct(
     attacks: Sequence[str] = (),
     overrides: Sequence[str] = (),
     changes: OptionChanges,
-    workplace: Workplace = HERE,
+    workforce: Workforce = HERE,
     format: str = "png",
 ) -> int:
     """Carry out the runs of a study that are not done, write its table and figure, and return the exit code."""
     study = find(name)
     runs = runs_of(study, dataset=dataset, seeds=seeds, attacks=attacks, overrides=overrides)
-    if study is PREDICTABILITY and workplace != HERE:
+    if study is PREDICTABILITY and workforce != HERE:
         raise InputError("The predictability study runs one at a time, here. Leave out --jobs and --on.")
     with writing(out):
         pass  # complain now if it cannot be written
@@ -106,7 +106,7 @@ def conduct(
         code = 0
     else:
         results = out / "results.sqlite"
-        code = run_aside(results, runs, changes, workplace)
+        code = run_aside(results, runs, changes, workforce)
         rows = tabulate(results, study, [run.id for run in runs])
         write_csv(stem.with_suffix(".csv"), rows)
         save(along_axis(study, rows), stem.with_suffix(f".{format}"))
