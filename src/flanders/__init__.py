@@ -51,6 +51,7 @@ from flanders.published.flanders import FlandersReference
 from flanders.published.fldetector import FLDetectorLagged
 from flanders.round import Round
 from flanders.state import load_state, save_state, state_from_bytes, state_to_bytes
+from flanders.streaming import ModelFile, StreamedDefense
 
 __version__ = "0.1.0"
 
@@ -89,6 +90,7 @@ __all__ = [
     "KrumFilter",
     "MeanAroundMedian",
     "Median",
+    "ModelFile",
     "MultiKrum",
     "Nnm",
     "NormClipping",
@@ -100,6 +102,7 @@ __all__ = [
     "Sample",
     "Scores",
     "Sketch",
+    "StreamedDefense",
     "TrimmedMean",
     "View",
     "defend",
