@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from flanders import Defense, FedAvg, Flanders, Guard, KeepAll, Krum, Median, ModelFile, StreamedDefense
+from flanders import Defense, FedAvg, Guard, KeepAll, Krum, Median, ModelFile, StreamedDefense
 from flanders.checks import InputError
 from flanders.linalg.sketch import STREAMED
 from flanders.record import Fate
@@ -34,17 +34,17 @@ def test_the_new_model_is_that_of_a_defense_which_keeps_the_same_clients(aggrega
     np.testing.assert_allclose(new[:], expected.model, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("filter", [Guard(), Flanders(keep=8)], ids=["guard", "flanders"])
-def test_attackers_are_dropped_by_their_sketches(filter) -> None:
-    streamed, whole = StreamedDefense(filter, seed=1), Defense(filter, seed=1)
+def test_attackers_are_dropped_by_their_sketches() -> None:
+    streamed, whole = StreamedDefense(Guard(), seed=1), Defense(Guard(), seed=1)
     model = np.zeros(20_000, np.float32)
     for number in range(4):
         updates = model + crowd(flipped=2 if number == 3 else 0, seed=number // 4)
         new = np.empty_like(model)
         found = streamed(list(updates), new, global_model=model)
         expected = whole(updates, global_model=model)
+        assert found.dropped == expected.dropped
         model = new
-    assert found.dropped == expected.dropped == (0, 1)
+    assert found.dropped == (0, 1)
 
 
 def test_a_model_that_is_not_finite_is_left_out() -> None:

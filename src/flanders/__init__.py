@@ -24,6 +24,7 @@ from flanders.aggregators import (
     TrimmedMean,
 )
 from flanders.attacks import Attack, View
+from flanders.buffered import AsyncRounds
 from flanders.catalog import AGGREGATORS, ATTACKS, FILTERS, LOOKS, PREAGGREGATORS
 from flanders.checks import InputError
 from flanders.defense import Defense, Outcome, defend
@@ -63,6 +64,7 @@ __all__ = [
     "PREAGGREGATORS",
     "Aggregator",
     "Als",
+    "AsyncRounds",
     "Attack",
     "Bucketing",
     "Bulyan",

@@ -37,6 +37,6 @@ def test_the_committed_figures_hold_what_the_guide_says(scale):
     rows = [row for row in scale.read_rows(FILE.parents[1] / "results" / "scale.csv") if row.part == "ids"]
     for m in (100, 1000):
         some = [row for row in rows if row.clients == m]
-        assert len(some) == 10
-        assert some[-1].remembered < 1.2 * some[1].remembered  # memory stops growing
+        assert len(some) >= 5
+        assert some[-1].remembered < 1.01 * some[2].remembered  # memory stops growing
         assert some[-1].seconds < 1.5 * some[2].seconds  # and so does time
