@@ -14,7 +14,7 @@ from flwr.serverapp.strategy import Strategy
 from flanders.flower.decoding import decode
 from flanders.flower.identity import AskedClient
 from flanders.flower.round_matrix import RoundMatrix
-from flanders.hosts.claims import check_weight, is_finite, short
+from flanders.hosts.claims import check_weight, is_finite_number, short
 from flanders.hosts.model_arrays import LONGEST_NAME, BadReply, ModelArrays, Vector
 from flanders.record import ClientRecord, Fate
 from flanders.round import ClientId, by_name
@@ -128,7 +128,7 @@ def _form(message: Message, weight_key: str | None, max_examples: float | None) 
     for name, metrics in records.items():
         for key, value in metrics.items():
             lengths.append((name, key, len(value) if isinstance(value, list) else None))
-            if not all(map(is_finite, value if isinstance(value, list) else [value])):
+            if not all(map(is_finite_number, value if isinstance(value, list) else [value])):
                 raise BadReply(f"metric {key[:LONGEST_NAME]!r} is not finite")
     if weight_key is not None:
         weight = next(iter(records.values())).get(weight_key)

@@ -27,7 +27,7 @@ def check_weight(name: str, weight: Any, most: float | None = None) -> float:
     """
     most = MOST_EXAMPLES if most is None else most
     number = isinstance(weight, int | float) and not isinstance(weight, bool)
-    if number and not is_finite(weight):
+    if number and not is_finite_number(weight):
         raise BadReply(f"{name} is not finite")
     if not number or weight <= 0:
         raise BadReply(f"{name} is {short(repr(weight), LONGEST_VALUE)} instead of a positive number")
@@ -36,7 +36,7 @@ def check_weight(name: str, weight: Any, most: float | None = None) -> float:
     return float(weight)
 
 
-def is_finite(value: float) -> bool:
+def is_finite_number(value: float) -> bool:
     """Tell whether a number is finite. An int that is too large for a float is not."""
     try:
         return math.isfinite(value)

@@ -11,7 +11,7 @@ from nvflare.apis.fl_constant import FLMetaKey
 from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 
 from flanders.arrays import Array, to_numpy
-from flanders.hosts.claims import check_weight, is_finite, short
+from flanders.hosts.claims import check_weight, is_finite_number, short
 from flanders.hosts.model_arrays import BadReply, ModelArrays, Numbers, Vector, is_buffer
 from flanders.record import ClientRecord, Fate
 from flanders.round import ClientId, by_name
@@ -143,7 +143,7 @@ def usable_metrics(metrics: object) -> dict[str, float]:
     """Return the metrics of a reply that are finite numbers."""
     found = metrics.items() if isinstance(metrics, dict) else ()
     numbers = {name: plain(value) for name, value in found if isinstance(name, str)}
-    return {name: float(n) for name, n in numbers.items() if isinstance(n, int | float) and is_finite(n)}
+    return {name: float(n) for name, n in numbers.items() if isinstance(n, int | float) and is_finite_number(n)}
 
 
 def mean_metrics(replies: list[UsableReply]) -> dict[str, float] | None:
