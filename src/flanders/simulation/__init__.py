@@ -14,6 +14,7 @@ from flanders.simulation.federation import Simulation
 from flanders.simulation.metrics import auc, confusion, summary
 from flanders.simulation.poisoning import DATA_POISONS, Backdoor, DataPoison, Dba, LabelFlip
 from flanders.simulation.setting import Data, Federation, Setting, Threat
+from flanders.simulation.stale_trainer import StaleTrainer
 from flanders.simulation.training.options import Training
 from flanders.simulation.training.trainer import ClientTrainer, Trained, Trainer
 from flanders.simulation.world import World
@@ -34,6 +35,7 @@ __all__ = [
     "RoundRecord",
     "Setting",
     "Simulation",
+    "StaleTrainer",
     "Threat",
     "Trained",
     "Trainer",
