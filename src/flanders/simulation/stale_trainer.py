@@ -54,7 +54,7 @@ class StaleTrainer:
         poisoner: Poisoner | None = None,
         poisoned: Sequence[bool] | BoolVector = (),
     ) -> Trained:
-        """Train these clients. A row is the newest model and the step that the client has made from its own start."""
+        """Train these clients. A row is the newest model and the step of the client from its own start."""
         self._starts.appendleft((model.clone(), {name: buffer.clone() for name, buffer in buffers.items()}))
         ids, bad = np.asarray(clients), np.asarray(poisoned, dtype=bool)
         bad = bad if bad.size else np.zeros(ids.size, dtype=bool)
