@@ -111,7 +111,7 @@ class OptReference(Attack):
         signs = array_api_compat.array_namespace(w).sign(w)
         n, b = view.honest.shape[0], view.num_malicious
         c = max(b, 2)
-        line = Line.cast(view.honest, w, -signs)
+        line = Line.measure(view.honest, w, -signs)
         lambda_ = self._start(view, w, c)
         while lambda_ > self.tau and multi_krum_rows(line.with_copies(lambda_, b), c, 1)[0] < n:
             lambda_ /= 2
@@ -171,7 +171,7 @@ class AgrMinMaxReference(Attack):
         """Return b copies of the shifted mean."""
         offset, sigma = column_moments(view.everyone, view.global_model)
         mu = view.global_model + offset
-        line = Line.cast(view.honest, mu, -sigma)
+        line = Line.measure(view.honest, mu, -sigma)
         return copies(mu - self._gamma(line) * sigma, view.num_malicious)
 
     def _gamma(self, line: Line) -> float:
