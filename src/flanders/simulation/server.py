@@ -18,7 +18,7 @@ from flanders.simulation.training.stacked_module import stacked
 from flanders.simulation.training.trainer import Trainer, exact
 
 BATCH = 1000
-"""Examples that are evaluated at a time. This limits the memory that activations take."""
+"""How many examples are evaluated at a time. This limits the memory that activations take."""
 
 
 def hold_out(labels: IntVector, count: int, rng: np.random.Generator) -> tuple[IntVector, IntVector]:
@@ -60,7 +60,7 @@ class ServerExamples:
         self._trainer = Trainer(module, data, own, chunk=1)
 
     def evaluate(self, buffers: Mapping[str, Tensor]) -> Callable[[Tensor], FloatVector]:
-        """Return the function from a model to its losses on the server's examples, one for each example."""
+        """Return a function that turns a model into its losses on the server's examples, one for each example."""
         own = {name: b[None] for name, b in buffers.items()}
 
         def losses(model: Tensor) -> FloatVector:
@@ -77,5 +77,5 @@ class ServerExamples:
         return losses
 
     def step(self, model: Tensor, buffers: Mapping[str, Tensor], seed: int) -> Tensor:
-        """Return the displacement of a model that is trained on the server's examples."""
+        """Train a model on the server's examples, and return how far its parameters moved."""
         return self._trainer.train(model, buffers, np.zeros(1, dtype=np.int64), seed).updates[0] - model
