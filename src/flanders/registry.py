@@ -82,7 +82,7 @@ class Registry(Generic[T], Mapping[str, type[T]]):
     def describe(self, name: str) -> Entry:
         """Return the name, the first paragraph of the docstring and the parameters of an entry."""
         entry = self[name]
-        summary = (inspect.getdoc(entry) or "").split("\n\n")[0].replace("\n", " ")
+
         parameters: dict[str, object] = {}
         for field in dataclasses.fields(entry) if dataclasses.is_dataclass(entry) else ():
             if field.default is not dataclasses.MISSING:
@@ -91,7 +91,7 @@ class Registry(Generic[T], Mapping[str, type[T]]):
                 parameters[field.name] = field.default_factory()
             else:
                 parameters[field.name] = REQUIRED
-        return Entry(name, summary, parameters)
+        return Entry(name, first_paragraph(entry), parameters)
 
     def name_of(self, entry: object) -> str:
         """Return the name under which the class of `entry` is registered."""
@@ -99,3 +99,8 @@ class Registry(Generic[T], Mapping[str, type[T]]):
             if type(entry) is kind:
                 return name
         raise InputError(f"{type(entry).__name__} is not a registered {self.kind}.")
+
+
+def first_paragraph(cls: type[object]) -> str:
+    """Return the first paragraph of a docstring, on one line."""
+    return (inspect.getdoc(cls) or "").split("\n\n")[0].replace("\n", " ")
