@@ -95,7 +95,7 @@ class AgrMinMax(AgrAttack):
 
 @dataclass(frozen=True)
 class AgrMinSum(AgrAttack):
-    r"""Move away from the honest mean, while the squared distances to honest models add up to no more than theirs.
+    r"""Move away from the honest mean, while the squared distances add up to no more than for some honest model.
 
     .. math:: x = \mu + \gamma p, \quad \text{the largest } \gamma \text{ with }
               \sum_i \|x - x_i\|^2 \le \max_i \sum_j \|x_i - x_j\|^2

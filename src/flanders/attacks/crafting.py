@@ -33,8 +33,7 @@ def simulated_copies(view: View) -> int:
     """Return the number of malicious copies in a round that the attacker simulates.
 
     An attacker that knows all benign models simulates b copies. Otherwise its own b honest models take the place of
-    the benign ones. It then simulates fewer copies, so that they have the same share of the rows as in the real
-    round.
+    the benign ones. The copies then have the same share of the rows as in the real round, but there are at most b.
     """
     b, known = view.num_malicious, view.honest.shape[0]
     unknown = view.num_clients - b

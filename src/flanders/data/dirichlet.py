@@ -58,7 +58,7 @@ class Dirichlet(Partition):
 
 @dataclass(frozen=True)
 class DirichletEqual(Partition):
-    r"""Give each client its own mix of classes and the same number of examples, as the paper's code does.
+    r"""Give each client its own mix of classes and the same number of examples, as the FLANDERS paper's code does.
 
     One after the other, each client draws :math:`q \sim \text{Dir}(\alpha, \ldots, \alpha)` and takes
     `samples_per_client` examples whose classes are drawn from q. Default: an equal share of all examples, such as

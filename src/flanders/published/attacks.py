@@ -25,7 +25,7 @@ from flanders.linalg.products import squared_distances, squared_norms
 
 @dataclass(frozen=True)
 class LieReference(Attack):
-    r"""LIE as the paper's code computes it: with the root of the standard deviation, and a z that is a probability.
+    r"""LIE as the FLANDERS paper's code computes it: with the root of the deviation, and a probability as z.
 
     .. math:: x = \mu - z \sqrt{\sigma}, \quad z = \Phi\left(\frac{m - b - s}{m - b}\right), \quad
               s = \lfloor m/2 + 1 \rfloor - b
@@ -57,7 +57,7 @@ def reference_z(num_clients: int, num_malicious: int) -> float:
 
 @dataclass(frozen=True)
 class OptReference(Attack):
-    r"""OPT as the paper's code computes it: a step from an old model, against the signs of its weights.
+    r"""OPT as the FLANDERS paper's code computes it: a step from an old model, against the signs of its weights.
 
     .. math:: x = w - \lambda \operatorname{sign}(w)
 
@@ -144,7 +144,7 @@ class OptReference(Attack):
 
 @dataclass(frozen=True)
 class AgrMinMaxReference(Attack):
-    r"""AGR-MM as the paper's code computes it: a search that usually fails and ends with gamma = 6.
+    r"""AGR-MM as the FLANDERS paper's code computes it: a search that usually fails and ends with gamma = 6.
 
     .. math:: x = \mu - \gamma \sigma
 
@@ -159,7 +159,7 @@ class AgrMinMaxReference(Attack):
     gamma_init
         Where the search starts. If it fails, gamma is one more than this.
     tau
-        The search ends once its step, or the last change of gamma that passed, is at most this.
+        The search ends once its step, or the distance of gamma from the last one that passed, is at most this.
     """
 
     gamma_init: float = 5.0

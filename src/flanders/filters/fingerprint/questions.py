@@ -92,7 +92,7 @@ class Answers:
     typical: tuple[float, float] = (math.nan, math.nan)
     """The round's typical log length and heading; NaN until they are known."""
     company: Company | None = None
-    """What the clients have in common with those that look like themselves; None until these are known."""
+    """What the clients have in common with those whose fingerprint passes; None until these are known."""
 
     @property
     def relative(self) -> FloatMatrix:
