@@ -10,7 +10,7 @@ from flanders.checks import InputError, check_number
 
 
 class ModelSpec(ABC):
-    """The name and the parameters of a model, from which `build` makes a PyTorch module.
+    """A kind of model and its parameters, from which `build` makes a PyTorch module.
 
     A new model is a frozen dataclass with `make`, and one line in `MODELS`. `torch.func.vmap` runs the module for
     all clients at once. So the module must not branch on values or change tensors in place. Its layers must be

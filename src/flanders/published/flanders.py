@@ -34,9 +34,9 @@ class FlandersReferenceState:
     round_number: int = 0
     """How many rounds it has seen."""
     newest: Snapshot | None = None
-    """The last round on the sampled parameters, with dropped clients' models replaced."""
+    """The sampled parameters of the last round. The models of dropped clients are replaced."""
     calibration: Calibration = field(default_factory=Calibration)
-    """The scores of clients accepted so far, with a `threshold`."""
+    """What is known about the scores of accepted clients. It is used only with a `threshold`."""
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ def last_part(key: str) -> str:
 
 
 def owners_of(key: str) -> tuple[str, ...]:
-    """Return the keys of the names to which a parameter belongs: those in all tables around it.
+    """Return the keys of what a parameter belongs to: the names in all tables around it.
 
     Examples
     --------

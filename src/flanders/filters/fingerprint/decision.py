@@ -3,7 +3,7 @@
 Each answer is compared with those of the clients accepted in the last rounds, in robust standard deviations. These
 use the median and the median deviation, which hardly change when the filter drops the extreme values. The largest
 deviation is the client's score. Its p-value is that of Student's t with 5 degrees of freedom, which has heavy
-tails.
+tails. `questions` explains the answers, which are called channels here.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def answers_in_context(
 
 
 def first_look(answers: Answers, round_: Round, limit: float) -> Scores:
-    """Score the clients of a round without a past by how much longer than most their updates are.
+    """Score the clients of a first round, which has no past, by the length of their updates.
 
     This finds a minority whose long updates would dominate the average. Later rounds are compared with the others.
     """

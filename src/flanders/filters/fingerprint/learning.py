@@ -1,4 +1,7 @@
-"""What `Fingerprint` learns from a round: new marks, what is usual, and what the clients have in common."""
+"""What `Fingerprint` learns from a round: new marks, what is usual, and what the clients have in common.
+
+`questions` explains the words: mark, heading, crowd and company.
+"""
 
 from __future__ import annotations
 

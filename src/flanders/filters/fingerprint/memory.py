@@ -1,4 +1,7 @@
-"""What `Fingerprint` remembers of the clients: their marks, and what is usual for each of them."""
+"""What `Fingerprint` remembers of the clients: their marks, and what is usual for each of them.
+
+`questions` explains the words: mark, heading, crowd and company.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ class Signatures:
     lowest: tuple[float, float] = (math.inf, math.inf)
     """The lowest typical log length and heading so far."""
     company: tuple[float, float] = NO_COMPANY
-    """The lowest middle and spread so far of what accepted clients had in common."""
+    """Middle and spread of what accepted clients had in common. Each is the lowest of all rounds so far."""
     accepted: IntVector | None = None
     """`(K,)`: the round in which each client was accepted last."""
     past: tuple[FloatMatrix, ...] = ()

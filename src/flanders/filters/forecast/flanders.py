@@ -37,11 +37,11 @@ class FlandersState:
     round_number: int = 0
     """How many rounds it has seen."""
     snapshots: tuple[Snapshot, ...] = ()
-    """The amended matrices of the last rounds, the oldest first."""
+    """The last rounds, the oldest first. The models of dropped clients are replaced in them."""
     gram: FloatMatrix | None = None
     """The inner products of all vectors in the snapshots, around the newest global model."""
     calibration: Calibration = field(default_factory=Calibration)
-    """The scores of clients accepted so far, with a `threshold`."""
+    """What is known about the scores of accepted clients. It is used only with a `threshold`."""
     columns: IntVector | None = None
     """The parameters to look at, if the models of the first round decide them."""
     fit: KeptFit | None = None
@@ -187,7 +187,7 @@ class Flanders(Filter[FlandersState]):
         return round_on_columns(round_, columns)
 
     def _distances(self, state: FlandersState, round_: Round) -> tuple[FloatVector, KeptFit | FloatMatrix | None]:
-        """Return how far each client's model is from its forecast, and what was computed for it."""
+        """Return how far each client's model is from its forecast, and results that `amend` can use again."""
         if self.look.changes:
             rng = np.random.default_rng([state.seed, 2, state.round_number])
             views = self.look.views(Numbering(state.snapshots, round_), rng)
