@@ -58,7 +58,7 @@ from flanders.experiments.spec import parse_spec
 from flanders.filters import Filter
 from flanders.results.confusion import Confusion
 from flanders.round import ClientId
-from flanders.simulation.federation import Simulation
+from flanders.simulation.simulation import Simulation
 from flanders.simulation.thread_limits import computing_with
 from flanders.state import state_to_bytes
 

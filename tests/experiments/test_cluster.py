@@ -12,9 +12,9 @@ from flanders.checks import InputError
 from flanders.cli import main
 from flanders.experiments import remote_run
 from flanders.experiments.cluster import MOST_LOSSES, Cluster, ClusterGrid, fill
-from flanders.experiments.commands import Workforce
 from flanders.experiments.engine import versions
 from flanders.experiments.events import RoundEnded, RunEnded
+from flanders.experiments.execution import Workforce
 from flanders.experiments.remote_run import Failure, rounds_elsewhere
 from flanders.experiments.spec import read_specs
 from flanders.results.store import Store

@@ -1,4 +1,4 @@
-"""The commands `flanders run` and `flanders resume`: prepare runs, carry them out, and print a summary."""
+"""What `flanders run` and `flanders resume` do: prepare runs, carry them out, and print a summary."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from flanders.results.store import Store
 from flanders.results.summary import read_summaries
 
 SHOWN = 4
-"""How many runs to name at most if several failed with the same error."""
+"""If several runs failed with the same error, at most this many are named."""
 REFUSED = InputError.__name__
-"""The first word of the error of a run whose spec is wrong. Such a run fails again if it is repeated."""
+"""The first word of the error of a run whose spec is wrong. Such a run would fail again."""
 
 
 class OptionChanges(TypedDict, total=False):
@@ -63,7 +63,7 @@ def run_experiments(
     path: Path, experiments: Sequence[Experiment], changes: OptionChanges, workforce: Workforce
 ) -> int:
     """Add runs to a results file, carry out those that are not done, and return the exit code."""
-    asked = [each.carried_out(_absolute(replace(each.options, **changes))) for each in experiments]
+    asked = [each.with_options(_absolute(replace(each.options, **changes))) for each in experiments]
     datasets = Datasets()
     if not path.exists():  # if data are missing, do not leave an empty results file
         for each in asked:
@@ -73,8 +73,10 @@ def run_experiments(
     return _carry_on(path, ids, changes, workforce, datasets)
 
 
-def run_aside(path: Path, experiments: Sequence[Experiment], changes: OptionChanges, workforce: Workforce) -> int:
-    """Do the same, but print to the error stream, since the calling command prints tables of its own."""
+def run_with_output_to_stderr(
+    path: Path, experiments: Sequence[Experiment], changes: OptionChanges, workforce: Workforce
+) -> int:
+    """Do what `run_experiments` does, but print to the error stream. The caller prints tables of its own."""
     with contextlib.redirect_stdout(sys.stderr):
         return run_experiments(path, experiments, changes, workforce)
 
@@ -90,7 +92,7 @@ def _carry_on(
 ) -> int:
     with Store(path, create=False) as store:
         unfinished = [Experiment.of(spec) for spec, _ in store.unfinished(ids)]
-        left, refused = _buildable(unfinished, changes, workforce, datasets)
+        left, refused = _startable(unfinished, changes, workforce, datasets)
         if (workforce.jobs > 1 or workforce.on_ray) and any(each.engine == FLOWER for each in left):
             option = "--on ray" if workforce.on_ray else f"--jobs {workforce.jobs}"
             raise InputError(
@@ -117,14 +119,14 @@ def _carry_on(
     return _sum_up(path, ids, stop, died)
 
 
-def _buildable(
+def _startable(
     experiments: Sequence[Experiment], changes: OptionChanges, workforce: Workforce, datasets: Datasets
 ) -> tuple[list[Experiment], dict[str, str]]:
-    """Return the runs that can start, and what is wrong with each of the others. Complain if none can start."""
+    """Return the runs that can start, and what is wrong with the others, by id. Complain if none can start."""
     left, refused = [], dict[str, str]()
     for each in experiments:
         try:
-            check(_as_checked_here(each.carried_out(replace(each.options, **changes)), workforce), datasets)
+            check(_as_checked_here(each.with_options(replace(each.options, **changes)), workforce), datasets)
             left.append(each)
         except InputError as error:
             refused[each.id] = f"{REFUSED}: {error}"
@@ -138,7 +140,7 @@ def _as_checked_here(experiment: Experiment, workforce: Workforce) -> Experiment
     """Return a run as this machine can check it: on a cluster, it may compute on a device that is missing here."""
     if not workforce.on_ray:
         return experiment
-    return experiment.carried_out(replace(experiment.options, device="cpu"))
+    return experiment.with_options(replace(experiment.options, device="cpu"))
 
 
 def _absolute(options: Options) -> Options:
