@@ -106,10 +106,10 @@ class Recorder:
                 log(INFO, "flanders: node %s is client %s", asked.label, asked.client)
             self._known[asked.client] = asked.node
 
-    def tell(self, record: RoundRecord, nodes: Nodes, *, stayed: bool) -> None:
-        """Log a round and write it to the results file. `stayed`: the global model is that of the last round."""
+    def tell(self, record: RoundRecord, nodes: Nodes, *, alarm: bool) -> None:
+        """Log a round and write it to the results file. With `alarm`, the log entry is a warning."""
         self.last, self.details[record.number] = record, details_of(record, nodes)
-        odd = record.having(Fate.REFUSED, Fate.SILENT) or stayed
+        odd = record.having(Fate.REFUSED, Fate.SILENT) or alarm
         log(WARNING if odd else INFO, "flanders: %s", line_of(record, nodes))
         self.open()
         self._write(record)

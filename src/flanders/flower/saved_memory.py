@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from logging import ERROR, INFO, WARNING
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from flanders.checks import InputError
 from flanders.defense import Defense, DefenseState
 from flanders.flower.bans import BanList
 from flanders.flower.model_arrays import ModelArray, ModelArrays
+from flanders.flower.roster import Roster
 from flanders.state import load_state, save_state, saveable
 
 if sys.platform != "win32":
@@ -26,7 +27,7 @@ if sys.platform != "win32":
 
 FILE = "flanders.npz"
 """The name of the file in the `state_dir`."""
-FORMAT = 2
+FORMAT = 3
 """The version of the file. A file of another version is refused."""
 ELSEWHERE = "To start afresh, name another `state_dir`."
 
@@ -47,7 +48,8 @@ class SavedMemory:
     rounds: int = 0
     """The number of rounds that are done."""
     bans: BanList = field(default_factory=BanList)
-    arrays: tuple[tuple[str, tuple[int, ...], int], ...] = ()
+    roster: Roster = field(default_factory=Roster)
+    arrays: tuple[tuple[str, tuple[int, ...], int, str], ...] = ()
     """The fields of each `ModelArray` of the global model; empty before the first round."""
     model: dict[str, NDArray[np.generic]] = field(default_factory=dict)
     """The global model after the last round; empty while it is not in a file."""
@@ -60,11 +62,11 @@ class SavedMemory:
         """The arrays of the global model; None before the first round."""
         if not self.arrays:
             return None
-        return ModelArrays(tuple(ModelArray(name, tuple(shape), start) for name, shape, start in self.arrays))
+        return ModelArrays(tuple(ModelArray(*fields) for fields in self.arrays))
 
     def of_model(self, model: ModelArrays) -> SavedMemory:
         """Return the memory of a federation with this model."""
-        return replace(self, arrays=tuple((array.name, array.shape, array.start) for array in model.arrays))
+        return replace(self, arrays=tuple(astuple(array) for array in model.arrays))
 
     def having_worked(self, part: str) -> SavedMemory:
         """Return the memory of a federation in which this part has worked."""
