@@ -83,9 +83,9 @@ class Bookkeeping:
         return model
 
     def excuse(self, part: str, error: Exception, name: str) -> None:
-        """Raise the error of a strategy if the strategy has never worked, since then no client caused it.
+        """Raise the error of a part of the user's if the part has never worked, since then no client caused it.
 
-        `name` is the name of the strategy. `part` is its role: `strategy`, `fallback` or `evaluation`.
+        `name` is the name of its class. `part` is its role: `strategy`, `fallback`, `evaluation` or `filter`.
         """
         if part in self.memory.worked:
             return
@@ -97,7 +97,7 @@ class Bookkeeping:
         raise error
 
     def has_worked(self, part: str) -> None:
-        """Remember that the strategy in this role has worked; see `excuse`."""
+        """Remember that the part in this role has worked; see `excuse`."""
         self.memory = self.memory.having_worked(part)
 
     def record(

@@ -117,7 +117,9 @@ class FilteredLegacyStrategy(Strategy):
         round_ = Round(np.stack([rows[name] for name in names]), tuple(names), np.array(weights), before)
         try:
             outcome = self.defense.step(round_, aggregate)
-        except InputError as error:  # most likely there are too few clients for the filter
+        except Exception as error:  # too few clients for the filter, or a mistake in the user's own parts
+            if not isinstance(error, InputError) and not self._has_worked:
+                raise
             log(WARNING, "flanders: round %s: the filter cannot judge it (%s): %s", server_round, error, STAYS)
             return None, {"flanders-kept": 0, "flanders-dropped": len(names)}
         if outcome.reasons:

@@ -54,7 +54,7 @@ class SavedMemory:
     model: dict[str, NDArray[np.generic]] = field(default_factory=dict)
     """The global model after the last round; empty while it is not in a file."""
     worked: tuple[str, ...] = ()
-    """What has worked at least once of `strategy`, `fallback` and `evaluation`."""
+    """What has worked at least once of `strategy`, `fallback`, `evaluation` and `filter`."""
     format: int = FORMAT
 
     @property

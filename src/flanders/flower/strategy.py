@@ -223,12 +223,15 @@ class FilteredStrategy(Strategy):
                 lambda kept: aggregation.by(self.strategy, kept, known),
                 None if fallback is None else lambda kept: aggregation.by(fallback, kept, known),
             )
-        except InputError as error:  # most likely there are too few clients for the filter
+        except Exception as error:  # too few clients for the filter, or a mistake in the user's own filter
             if self.strict:
                 raise
+            if not isinstance(error, InputError):
+                books.excuse("filter", error, type(self.filter).__name__)
             found.notes.append(f"the filter cannot judge this round ({error}): {STAYS}")
             reason = "the filter could not judge this round"
             return [ClientRecord(answer.client, Fate.DROPPED, reason=reason) for answer in answers]
+        books.has_worked("filter")
         part = "strategy" if aggregation.used is self.strategy else "fallback"
         if aggregation.error is not None:
             if self.strict:
