@@ -45,6 +45,14 @@ class Bookkeeping:
     stayed: int = 0
     """For how many rounds in a row nobody has been kept."""
 
+    def catch_up(self, defense: Defense) -> None:
+        """Continue from the rounds that another ServerApp has saved in the folder since this one was made."""
+        if self.folder.has_changed:
+            found = self.folder.recall(self.memory, defense)
+            self.arrays, self.memory = found.record, replace(found, model={})
+            self.recorder.continue_run(found.run)
+        self.done_before = self.memory.rounds
+
     def ask(self, messages: Iterable[Message], grid: Grid, identify: Identify, number: int) -> list[Message]:
         """Return the messages to clients that are not banned, and remember these clients."""
         messages, self.asked, self.banned = list(messages), [], []

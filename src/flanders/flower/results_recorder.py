@@ -72,6 +72,10 @@ class Recorder:
         self._store: Store | None = None
         self._known: dict[ClientId, int] = {}
 
+    def continue_run(self, run: str) -> None:
+        """Record the next rounds as part of the run of this name."""
+        self.spec = RunSpec({**self.spec.canonical, "live": run})
+
     def open(self) -> None:
         """Enter the federation into the results file, or continue it there."""
         if self.results is None or self._store is not None:

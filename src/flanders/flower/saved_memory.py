@@ -94,6 +94,7 @@ class StateFolder:
 
     def __init__(self, folder: str | os.PathLike[str] | None) -> None:
         self.path = None if folder is None else Path(folder) / FILE
+        self._seen: tuple[int, ...] | None = None
 
     @property
     def folder(self) -> Path | None:
@@ -110,6 +111,7 @@ class StateFolder:
         if not self.path.exists():
             _make_folder(self.path.parent)
             return fresh
+        self._seen = self._stamp()
         found = self._load(self.path, fresh.sketch)
         if found.defense is not None:
             try:
@@ -117,6 +119,19 @@ class StateFolder:
             except InputError as error:
                 raise InputError(f"{self.path}: {error} {ELSEWHERE}") from error
         return found
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether another ServerApp has written the file since this one has read or written it."""
+        return self.path is not None and self._stamp() not in (None, self._seen)
+
+    def _stamp(self) -> tuple[int, ...] | None:
+        """Return numbers that change whenever the file is replaced; None if there is no file."""
+        try:
+            found = os.stat(self.path or "")
+        except OSError:
+            return None
+        return found.st_ino, found.st_size, found.st_mtime_ns
 
     @staticmethod
     def _load(path: Path, sketch: int | None) -> SavedMemory:
@@ -165,13 +180,17 @@ class StateFolder:
     def save(self, memory: SavedMemory, arrays: ArrayRecord) -> None:
         """Save the memory and the global model, both or neither.
 
-        If this write fails, the federation goes on, and a restart would continue from an earlier round.
+        If this write fails, the federation goes on, and a restart would continue from an earlier round. The rounds
+        that another ServerApp has saved there are not overwritten.
         """
         if self.path is None:
             return
+        if self.has_changed:
+            raise InputError(f"Another ServerApp has saved its rounds in {self.path}. End it. {ELSEWHERE}")
         model = {name: array.numpy() for name, array in arrays.items()}
         try:
             save_state(self.path, replace(memory, model=model))
+            self._seen = self._stamp()
         except OSError as error:
             log(ERROR, "%s cannot be written (%s): a restart would go back to an earlier round", self.path, error)
 

@@ -302,33 +302,19 @@ class FilteredStrategy(Strategy):
         check_part(f"{ME}.start", "initial_arrays", initial_arrays, ArrayRecord)
         check_number(f"{ME}.start", "num_rounds", num_rounds, 0, whole=True)
         books = self._books
-        done = books.done_before = books.memory.rounds
-        model = books.model_arrays(initial_arrays, self.unscored)
-        if done:
-            initial_arrays = books.arrays
-            books.folder.tell_of_earlier_rounds(done, num_rounds)
-        else:
-            model.check_start(initial_arrays)
-
-        if evaluate_fn is not None:
-            self.server_test = ServerTest(evaluate_fn, done)
-
-        def evaluate(number: int, arrays: ArrayRecord) -> MetricRecord | None:
-            metrics = self.server_test(number, arrays)
-            if number > 0:
-                books.recorder.add_evaluation(metrics)
-            return metrics
-
-        with books.folder.locked(), books.recorder.running(), self._grid(grid) as grid:
-            result = super().start(
-                grid,
-                initial_arrays,
-                max(0, num_rounds - done),
-                timeout,
-                train_config,
-                evaluate_config,
-                evaluate if evaluate_fn is not None else None,
-            )
+        with books.folder.locked():
+            books.catch_up(self.defense)
+            model, done = books.model_arrays(initial_arrays, self.unscored), books.done_before
+            if done:
+                initial_arrays = books.arrays
+                books.folder.tell_of_earlier_rounds(done, num_rounds)
+            else:
+                model.check_start(initial_arrays)
+            own, left = None, max(0, num_rounds - done)
+            if evaluate_fn is not None:
+                own = self.server_test = ServerTest(evaluate_fn, done, books.recorder.add_evaluation)
+            with books.recorder.running(), self._grid(grid) as grid:
+                result = super().start(grid, initial_arrays, left, timeout, train_config, evaluate_config, own)
         if not result.arrays:
             result.arrays = initial_arrays
         return books.completed(result)
