@@ -90,6 +90,11 @@ class Bookkeeping:
             )
         return model
 
+    def excess(self, record: ArrayRecord) -> str:
+        """Return in words what is too large about the arrays of a reply; empty if nothing is."""
+        model = self.memory.model_arrays
+        return "" if model is None else model.excess(record)
+
     def excuse(self, part: str, error: Exception, name: str) -> None:
         """Raise the error of a part of the user's if the part has never worked, since then no client caused it.
 

@@ -38,6 +38,10 @@ class BadReply(Exception):
     """A reply that cannot be used. The message says why, in a few words."""
 
 
+class LostReply(BadReply):
+    """A reply that the server has lost, which is not the fault of the client."""
+
+
 def is_buffer(name: str) -> bool:
     """Tell by its name whether an array is a buffer of batch normalisation, which is not trained.
 
@@ -208,6 +212,14 @@ class ModelArrays:
         found, expected = set(names), set(self.names)
         parts = (("missing", expected - found), ("unknown", found - expected))
         return ", ".join(f"{text} {list_names(sorted(some))}" for text, some in parts if some)
+
+    def excess(self, record: Mapping[str, Array]) -> str:
+        """Return in words which arrays of a reply are larger than they may be; empty if none is."""
+        for array in self.arrays:
+            if array.name in record and stored_bytes(record[array.name]) > array.most_bytes:
+                return f"array {array.name!r} is too large: {stored_bytes(record[array.name]):,} bytes"
+        total = sum(stored_bytes(array) for array in record.values())
+        return f"too large: {total:,} bytes" if total > sum(array.most_bytes for array in self.arrays) else ""
 
     def check_start(self, record: Mapping[str, Array]) -> None:
         """Complain if the initial model holds numbers that no reply may hold."""

@@ -12,9 +12,10 @@ from flwr.app import Array, ArrayRecord, Message
 from flwr.common.constant import SUPERLINK_NODE_ID
 
 from flanders.flower.identity import AskedClient
-from flanders.flower.model_arrays import BadReply, ModelArrays, Numbers, Vector
+from flanders.flower.model_arrays import BadReply, LostReply, ModelArrays, Numbers, Vector
 from flanders.flower.reply_metrics import check_metrics
 from flanders.flower.round_matrix import RoundMatrix
+from flanders.flower.stored_arrays import LostArray
 from flanders.record import ClientRecord, Fate
 from flanders.round import ClientId, by_name
 
@@ -66,6 +67,12 @@ class SortedReplies:
         """Record that a client's reply cannot be used."""
         self.failed[client] = ClientRecord(client, Fate.REFUSED, reason=_short(why))
         self.usable.pop(client, None)
+
+    def reject(self, client: ClientId, why: BadReply) -> None:
+        """Record that a client's reply cannot be used, or that the server has lost it."""
+        self.refuse(client, str(why))
+        if isinstance(why, LostReply):
+            self.miss(client, str(why))
 
     def only(self, clients: Collection[ClientId]) -> int:
         """Leave out the replies of all other clients, and return how many there were."""
@@ -170,7 +177,7 @@ def read_arrays(
                 record[name] = array
             rows.append(answer)
         except BadReply as why:
-            found.refuse(answer.client, str(why))
+            found.reject(answer.client, why)
     return rows
 
 
@@ -194,7 +201,7 @@ def check_unscored(found: SortedReplies, model: ModelArrays, before: Mapping[str
                 away[answer.client].append(largest_difference(numbers, starts[place.name]))
         except BadReply as why:
             away.pop(answer.client, None)
-            found.refuse(answer.client, str(why))
+            found.reject(answer.client, why)
     for at, place in enumerate(unseen if away else ()):
         size = largest_difference(starts[place.name], np.zeros(place.shape))
         usual = max(statistics.median(each[at] for each in away.values()), size)
@@ -216,6 +223,9 @@ def array_record(message: Message, model: ModelArrays) -> ArrayRecord:
     records = list(message.content.array_records.values())
     if len(records) != 1:
         raise BadReply(f"{len(records)} ArrayRecords instead of one")
+    for array in records[0].values():
+        if isinstance(array, LostArray):
+            raise (BadReply if array.too_large else LostReply)(array.why)
     if difference := model.difference_of_names(records[0]):
         raise BadReply(f"arrays with other names: {difference}")
     return records[0]

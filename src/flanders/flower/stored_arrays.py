@@ -78,6 +78,24 @@ class FileArray(Array):
             return file.read(self.length)
 
 
+class LostArray(Array):
+    """Stands for the arrays of a reply that were not stored, and says why."""
+
+    def __init__(self, why: str, *, too_large: bool) -> None:
+        self.dtype, self.shape, self.stype, self.data = "", (), NUMPY, b""
+        self.__dict__.update(_why=why, _too_large=too_large)
+
+    @property
+    def why(self) -> str:
+        """Why the arrays were not stored, in words."""
+        return str(self.__dict__["_why"])
+
+    @property
+    def too_large(self) -> bool:
+        """Whether they were too large, which is the sender's fault. Else the server could not store them."""
+        return bool(self.__dict__["_too_large"])
+
+
 def in_memory(array: Array) -> Array:
     """Return an array that needs neither the matrix nor the file any more."""
     return Array(array.numpy()) if isinstance(array, RowArray | FileArray) else array

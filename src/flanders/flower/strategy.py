@@ -331,7 +331,9 @@ class FilteredStrategy(Strategy):
 
     def _grid(self, grid: Grid) -> AbstractContextManager[Grid]:
         """Return the grid to use during the rounds. With a sketch it keeps replies on disk."""
-        return nullcontext(grid) if self.sketch is None else RepliesOnDisk(grid, self._books.folder.folder)
+        if self.sketch is None:
+            return nullcontext(grid)
+        return RepliesOnDisk(grid, self._books.folder.folder, self._books.excess)
 
     def _matrix(self, model: ModelArrays, rows: int) -> RoundMatrix:
         if self.sketch is None:
