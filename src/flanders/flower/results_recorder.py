@@ -152,7 +152,7 @@ class Recorder:
         try:
             self._store.write_round(self.spec.id, record)
             self._store.beat(self.spec.id)
-        except (InputError, ClaimLost) as error:  # a full disk must not end the federation
+        except Exception as error:  # neither a full disk nor what a client sent must end the federation
             log(ERROR, "flanders: round %s is not in the results file: %s", record.number, error)
 
 
