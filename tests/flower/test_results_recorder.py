@@ -15,7 +15,7 @@ from flanders.cli import main
 from flanders.flower import Ban, FilteredStrategy
 from flanders.report.compared_runs import ComparedRuns
 from flanders.report.run_data import read_results
-from flanders.results.columns import to_cell
+from flanders.results.record_columns import to_cell
 from flower.federation import Client, LocalGrid, app, grid_of, model, play, strategies
 
 START = model((6, 7), (7,))
