@@ -6,8 +6,8 @@ import pytest
 from flanders import DistanceToGlobal
 from flanders.checks import InputError
 from flanders.flower import FilteredStrategy
+from flanders.flower.model_arrays import ModelArrays
 from flanders.flower.round_matrix import ReusedMemory, SketchedMatrix, WholeMatrix
-from flanders.hosts.model_arrays import ModelArrays
 from flanders.linalg.sketch import STREAMED
 from flower.federation import app, grid_of, model, play, strategies, trained
 

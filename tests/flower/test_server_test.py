@@ -8,8 +8,8 @@ from flwr.app import Array, ArrayRecord, MetricRecord
 
 from flanders import FLTrust, InputError, KeepAll, Scores
 from flanders.flower import AggregatorStrategy, FilteredStrategy
+from flanders.flower.model_arrays import ModelArrays
 from flanders.flower.server_test import ServerTest, losses_in
-from flanders.hosts.model_arrays import ModelArrays
 from flower.federation import flat, grid_of, model, play, strategies
 
 

@@ -16,8 +16,7 @@ from flwr.clientapp.typing import ClientAppCallable, Mod
 from flanders.attacks import Attack, View
 from flanders.catalog import ATTACKS
 from flanders.checks import InputError, check_number
-from flanders.flower.decoding import as_record
-from flanders.hosts.model_arrays import ModelArrays
+from flanders.flower.model_arrays import ModelArrays
 from flanders.round import last_layer_of
 from flanders.state import state_from_bytes, state_to_bytes
 
@@ -97,7 +96,7 @@ def poisoned(
         rng = np.random.default_rng(None if seed is None else [seed, context.node_id, number])
         sent = chosen.craft(view, rng) if number >= start else view.own
         _remember(context, chosen.remember(view, sent))
-        reply.content[name] = as_record(model.unflatten(np.asarray(sent)[0], trained))
+        reply.content[name] = model.unflatten(np.asarray(sent)[0], trained)
         return reply
 
     return mod

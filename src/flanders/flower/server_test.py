@@ -11,8 +11,7 @@ from flwr.app import ArrayRecord, MetricRecord
 from flwr.common.logger import log
 
 from flanders.arrays import Array, FloatVector
-from flanders.flower.decoding import as_record
-from flanders.hosts.model_arrays import ModelArrays, Vector
+from flanders.flower.model_arrays import ModelArrays, Vector
 from flanders.round import Evaluate
 
 EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
@@ -31,10 +30,17 @@ class ServerTest:
         The user's test; None if there is none.
     done
         The number of rounds of earlier starts.
+    tell
+        Is called with the metrics of the global model after each round.
     """
 
-    def __init__(self, evaluate_fn: EvaluateFn | None = None, done: int = 0) -> None:
-        self._evaluate_fn, self._done = evaluate_fn, done
+    def __init__(
+        self,
+        evaluate_fn: EvaluateFn | None = None,
+        done: int = 0,
+        tell: Callable[[MetricRecord | None], None] | None = None,
+    ) -> None:
+        self._evaluate_fn, self._done, self._tell = evaluate_fn, done, tell
         self._has_losses = False
 
     def __call__(self, number: int, arrays: ArrayRecord) -> MetricRecord | None:
@@ -43,6 +49,8 @@ class ServerTest:
             return None
         metrics = self._evaluate_fn(number + self._done, arrays)
         self._has_losses = losses_in(metrics) is not None
+        if number > 0 and self._tell is not None:
+            self._tell(metrics)
         return metrics
 
     def of_models(self, number: int, model: ModelArrays, arrays: ArrayRecord) -> Evaluate | None:
@@ -57,7 +65,7 @@ class ServerTest:
 
         def evaluate(vector: Array) -> FloatVector | float:
             try:
-                losses = losses_in(evaluate_fn(number, as_record(model.unflatten(np.asarray(vector), arrays))))
+                losses = losses_in(evaluate_fn(number, model.unflatten(np.asarray(vector), arrays)))
             except Exception as error:  # the test is the user's own code, so that any error is possible
                 log(WARNING, "flanders: evaluate_fn failed on an average of some replies (%s)", error)
                 return math.inf

@@ -1,11 +1,11 @@
-"""The arrays of the global model: their names, their shapes, and their places in one flat vector."""
+"""The arrays of the global model: their names, shapes and types, and their places in one flat vector."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -13,8 +13,16 @@ from numpy.typing import DTypeLike, NDArray
 from flanders.arrays import Array
 from flanders.checks import InputError
 
-BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
+VARIANCE = "running_var"
+"""The last part of the name of a buffer that holds variances."""
+BUFFERS = ("running_mean", VARIANCE, "num_batches_tracked")
 """The last parts of the names that PyTorch gives to the buffers of batch normalisation."""
+WIDEST = 8
+"""The most bytes that one number of a reply may take. Wider floats exist on some machines only."""
+FLOAT32 = np.dtype(np.float32)
+"""The type of the numbers that filters see."""
+KINDS = {"f": "f", "i": "iu", "u": "iu", "b": "b"}
+"""Which kinds of numbers a reply may hold in place of each kind in the model: floats, integers, truth values."""
 LONGEST_NAME = 60
 """The most characters of a name that a message shows. Clients choose the names in their replies."""
 
@@ -40,13 +48,15 @@ def is_buffer(name: str) -> bool:
 
 
 @dataclass(frozen=True)
-class ModelArray:
+class HostArray:
     """One array of the global model."""
 
     name: str
     shape: tuple[int, ...]
     start: int
     """The place of its first number in the flat vector; -1 if the array is aggregated but not scored."""
+    dtype: str = "float32"
+    """The type of its numbers. It stays the same from the first round on."""
 
     @property
     def size(self) -> int:
@@ -64,24 +74,31 @@ class ModelArray:
         return slice(self.start, self.start + self.size)
 
     def check(self, value: object) -> Numbers:
-        """Return the numbers that a client sent for this array, or raise `BadReply` if they cannot be used.
+        """Return the numbers of a client's array in the model's type, or raise `BadReply` if they cannot be used.
 
-        A float may have any width, since servers change it. An array that is not scored may have any real type,
-        since the average of integers, which the server sends next, has fractions.
+        Numbers of another width are converted. They have to fit.
         """
         if not isinstance(value, np.ndarray) or value.shape != self.shape:
             raise BadReply(f"array {self.name!r} has shape {getattr(value, 'shape', None)} instead of {self.shape}")
-        if value.dtype.kind not in ("f" if self.scored else "fiub"):
-            raise BadReply(f"array {self.name!r} has type {value.dtype}")
-        with np.errstate(over="ignore"):  # a float64 that is too large for float32 becomes infinite
-            narrow = value.astype(np.float32, copy=False) if self.scored else value
-        if not np.isfinite(narrow).all():
-            raise BadReply(f"array {self.name!r} is not finite")
-        return value
+        wanted = np.dtype(self.dtype)
+        if value.dtype.kind not in KINDS.get(wanted.kind, "") or value.dtype.itemsize > WIDEST:
+            raise BadReply(f"array {self.name!r} has type {value.dtype} instead of {self.dtype}")
+        numbers = convert(value, wanted)
+        if numbers is None or (self.scored and wanted != np.float32 and convert(numbers, FLOAT32) is None):
+            raise BadReply(
+                f"array {self.name!r} is not finite" + ("" if value.dtype == wanted else f" in {wanted}")
+            )
+        return numbers
+
+    def check_variance(self, numbers: Numbers, before: Numbers) -> None:
+        """Raise `BadReply` if this array holds variances and a reply makes one of them negative."""
+        wrong = self.name.rpartition(".")[2] == VARIANCE and bool(np.any(numbers < np.minimum(before, 0)))
+        if wrong:
+            raise BadReply(f"array {self.name!r} holds a negative variance")
 
 
 @dataclass(frozen=True)
-class ModelArrays:
+class HostArrays:
     """All arrays of the global model, in the server's order.
 
     The scored arrays, one after the other, make up the flat vector that filters see.
@@ -89,22 +106,23 @@ class ModelArrays:
     Examples
     --------
     >>> start = {"w": np.ones((2, 2), np.float32), "b": np.zeros(2, np.float32)}
-    >>> model = ModelArrays.of(start)
+    >>> model = HostArrays.of(start)
     >>> model.flatten(start)
     array([1., 1., 1., 1., 0., 0.], dtype=float32)
-    >>> model.unflatten(np.arange(6, dtype=np.float32), start)["b"]
+    >>> model.cut(np.arange(6, dtype=np.float32), start)["b"]
     array([4., 5.], dtype=float32)
     """
 
-    arrays: tuple[ModelArray, ...]
+    kind: ClassVar[type[HostArray]] = HostArray
+    arrays: tuple[HostArray, ...]
 
     @classmethod
-    def of(cls, record: Mapping[str, Array], unscored: Callable[[str], bool] = is_buffer) -> ModelArrays:
+    def of(cls, record: Mapping[str, Array], unscored: Callable[[str], bool] = is_buffer) -> Self:
         """Return the arrays of a global model. Float arrays are scored, except those that `unscored` names."""
         arrays, size = [], 0
         for name, array in record.items():
             scored = np.dtype(array.dtype).kind == "f" and not unscored(name)
-            arrays.append(ModelArray(name, tuple(array.shape), size if scored else -1))
+            arrays.append(cls.kind(name, tuple(array.shape), size if scored else -1, str(np.dtype(array.dtype))))
             size += arrays[-1].size if scored else 0
         if size == 0:
             raise InputError(
@@ -128,7 +146,7 @@ class ModelArrays:
         """How many numbers each scored array holds, by its name."""
         return {array.name: array.size for array in self.arrays if array.scored}
 
-    def scored(self, record: Mapping[str, Array]) -> Iterator[tuple[ModelArray, Vector]]:
+    def scored(self, record: Mapping[str, Array]) -> Iterator[tuple[HostArray, Vector]]:
         """Yield the scored arrays of a model with their numbers, one at a time."""
         for array in self.arrays:
             if array.scored:
@@ -142,14 +160,13 @@ class ModelArrays:
                 vector[array.columns] = numbers.ravel()
         return vector
 
-    def unflatten(self, vector: Vector, record: Mapping[str, Array]) -> dict[str, Array]:
-        """Return a model with these numbers in its scored arrays. All else, types included, is as in `record`."""
-        arrays = dict(record.items())
-        for array in self.arrays:
-            if array.scored:
-                numbers = vector[array.columns].reshape(array.shape)
-                arrays[array.name] = numbers.astype(np.dtype(record[array.name].dtype))
-        return arrays
+    def cut(self, vector: Vector, record: Mapping[str, Array]) -> dict[str, Numbers]:
+        """Return the scored arrays that a flat vector holds, in the types of `record`."""
+        return {
+            array.name: vector[array.columns].reshape(array.shape).astype(np.dtype(record[array.name].dtype))
+            for array in self.arrays
+            if array.scored
+        }
 
     def float_type(self, record: Mapping[str, Array]) -> np.dtype[np.floating]:
         """Return the float type in which to compute with the scored arrays: float64 if one of them has it."""
@@ -171,18 +188,36 @@ class ModelArrays:
         parts = (("missing", expected - found), ("unknown", found - expected))
         return ", ".join(f"{text} {list_names(sorted(some))}" for text, some in parts if some)
 
-    def check_start(self, record: Mapping[str, Array], name: str) -> None:
-        """Complain if the initial model holds numbers that no reply may hold. `name` is what the user calls it."""
+    def check_all(self, record: Mapping[str, Array], name: str) -> None:
+        """Complain if a model of the server holds numbers that no reply may hold. `name` is what users call it."""
         for array in self.arrays:
             try:
                 array.check(numbers_in(record[array.name]))
             except BadReply as why:
                 raise InputError(f"{name} cannot be trained from: {why}. Start from another model.") from why
 
-    def unscored_are_finite(self, record: Mapping[str, Array]) -> bool:
-        """Tell whether all numbers are finite in those of the server's own arrays that filters do not see."""
-        unseen = (numbers_in(record[array.name]) for array in self.arrays if not array.scored)
-        return all(bool(np.isfinite(numbers).all()) for numbers in unseen)
+
+def convert(numbers: Numbers, dtype: np.dtype[np.generic]) -> Numbers | None:
+    """Return numbers in another type, floats rounded if it is one of integers; None if not all of them fit.
+
+    Examples
+    --------
+    >>> convert(np.array([2.6, -1.2]), np.dtype(np.int64))
+    array([ 3, -1])
+    >>> convert(np.array([1e300]), np.dtype(np.float32)), convert(np.array([300]), np.dtype(np.int8))
+    (None, None)
+    """
+    if dtype.kind in "iu":
+        whole = np.asarray(np.rint(numbers)) if numbers.dtype.kind == "f" else numbers
+        limits = np.iinfo(dtype.name)
+        if not np.isfinite(whole).all():
+            return None
+        if whole.size and (int(whole.min()) < limits.min or int(whole.max()) > limits.max):
+            return None
+        return whole.astype(dtype, copy=False)
+    with np.errstate(over="ignore", invalid="ignore"):  # what is too large becomes infinite
+        narrow = numbers.astype(dtype, copy=False)
+    return narrow if np.isfinite(narrow).all() else None
 
 
 def list_names(names: Sequence[str], most: int = 3) -> str:

@@ -177,7 +177,7 @@ class FilteredAggregator(ModelAggregator):
             )
         start = StartModel(given)
         if not self._recalled:
-            start.arrays.check_start(start.numbers, "The initial model")
+            start.arrays.check_all(start.numbers, "The initial model")
             if self.state_dir is not None:
                 folder = Path(self.state_dir)
                 make_folder(folder)

@@ -12,7 +12,7 @@ from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 
 from flanders.arrays import Array, to_numpy
 from flanders.hosts.claims import check_weight, is_finite_number, short
-from flanders.hosts.model_arrays import BadReply, ModelArrays, Numbers, Vector, is_buffer
+from flanders.hosts.model_arrays import BadReply, HostArrays, Numbers, Vector, is_buffer
 from flanders.record import ClientRecord, Fate
 from flanders.round import ClientId, by_name
 
@@ -44,7 +44,7 @@ class StartModel:
     def __init__(self, params: Mapping[str, Array]) -> None:
         self.params = params
         self.numbers = {name: numbers_of(name, value) for name, value in params.items()}
-        self.arrays = ModelArrays.of(self.numbers, is_buffer)
+        self.arrays = HostArrays.of(self.numbers, is_buffer)
         self.float_type = self.arrays.float_type(self.numbers)
         self.row = self.arrays.flatten(self.numbers, self.float_type)
 
@@ -80,7 +80,7 @@ class StartModel:
 
     def params_of(self, row: Vector, unscored: Mapping[str, Numbers]) -> dict[str, Array]:
         """Return a flat model as arrays by name, of the same library and types as the global model."""
-        found = {**self.arrays.unflatten(row, self.numbers), **unscored}
+        found = {**self.numbers, **self.arrays.cut(row, self.numbers), **unscored}
         return {name: as_given(found[name], value) for name, value in self.params.items()}
 
 

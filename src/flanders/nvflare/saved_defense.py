@@ -7,7 +7,7 @@ from pathlib import Path
 
 from flanders.checks import InputError
 from flanders.defense import Defense, DefenseState
-from flanders.hosts.model_arrays import ModelArrays
+from flanders.hosts.model_arrays import HostArrays
 from flanders.state import load_state, save_state, saveable
 
 FILE = "flanders-nvflare.npz"
@@ -30,13 +30,13 @@ class SavedDefense:
     format: int = FORMAT
 
 
-def save_defense(folder: Path, defense: Defense, rounds: int, arrays: ModelArrays) -> None:
+def save_defense(folder: Path, defense: Defense, rounds: int, arrays: HostArrays) -> None:
     """Write the memory of a defense to a folder."""
     forms = tuple((array.name, array.shape) for array in arrays.arrays)
     save_state(folder / FILE, SavedDefense(defense.memory, rounds, forms))
 
 
-def recall_defense(folder: Path, defense: Defense, arrays: ModelArrays) -> int:
+def recall_defense(folder: Path, defense: Defense, arrays: HostArrays) -> int:
     """Give a defense the memory in a folder, and return the number of rounds that it holds: 0 if there is none."""
     path = folder / FILE
     if not path.exists():
