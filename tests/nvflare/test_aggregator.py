@@ -117,6 +117,14 @@ def test_a_difference_that_makes_the_model_overflow_is_refused() -> None:
     np.testing.assert_allclose(workflow.model.params["w"], 2e38, rtol=1e-6)
 
 
+@pytest.mark.parametrize(("times", "moved"), [(3.0, 3 / 7), (None, 1.0)])
+def test_a_claim_of_many_steps_counts_for_three_times_the_median(times, moved) -> None:
+    workflow = Workflow(FilteredAggregator(KeepAll(), times_median=times), params_of(START))
+    replies = [(client, reply_of(params_of(START), 10)) for client in names(4)]
+    workflow.round([*replies, ("site-99", reply_of(params_of(START + 1), 10**9))])
+    np.testing.assert_allclose(flat(workflow.model.params), START + moved, rtol=1e-5, atol=1e-5)
+
+
 def test_a_client_that_replies_twice_is_refused() -> None:
     workflow = Workflow(FilteredAggregator(KeepAll()), params_of(START))
     twice = [("site-01", honest("site-01")), ("site-01", honest("site-01", seed=1))]
@@ -283,7 +291,7 @@ PARTS = [
 def test_every_filter_and_aggregator_survives_nvflares_configuration(component, tmp_path) -> None:
     built = through_the_configuration(component, str(tmp_path))
     assert isinstance(built, FilteredAggregator)
-    for name in ("filter", "aggregator", "fallback", "state_dir", "max_steps", "seed"):
+    for name in ("filter", "aggregator", "fallback", "state_dir", "max_steps", "times_median", "seed"):
         assert getattr(built, name) == getattr(component, name)
 
 
@@ -349,6 +357,7 @@ def test_the_model_that_is_sent_is_the_one_that_rounds_start_from() -> None:
     [
         ({"filter": "guard"}, "The `filter` parameter of Defense must be a Filter"),
         ({"max_steps": -1}, "The `max_steps` parameter of FilteredAggregator"),
+        ({"times_median": 0.5}, "The `times_median` parameter of FilteredAggregator"),
         ({"seed": 1.5}, "The `seed` parameter of FilteredAggregator"),
         ({"state_dir": 5}, "The `state_dir` parameter of FilteredAggregator must be a path"),
         ({"evaluate": 5}, "The `evaluate` parameter of FilteredAggregator must be a function"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import statistics
+from collections.abc import Sequence
 from typing import Any
 
 from flanders.hosts.model_arrays import BadReply
@@ -34,6 +36,22 @@ def check_weight(name: str, weight: Any, most: float | None = None) -> float:
     if weight > most:
         raise BadReply(f"{name} is {weight:g}, more than the {most:g} allowed")
     return float(weight)
+
+
+def capped_at_median(claims: Sequence[float], times: float | None) -> list[float]:
+    """Return the claims of a round, none larger than so many times their median.
+
+    Of two claims in the middle the lower one counts, so that one of two clients cannot raise the limit.
+
+    Examples
+    --------
+    >>> capped_at_median([70.0, 80.0, 70_000.0], 3)
+    [70.0, 80.0, 240.0]
+    """
+    if times is None or not claims:
+        return list(claims)
+    most = times * statistics.median_low(claims)
+    return [min(claim, most) if most > 0 else claim for claim in claims]
 
 
 def is_finite_number(value: float) -> bool:

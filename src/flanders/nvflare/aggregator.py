@@ -69,6 +69,8 @@ class FilteredAggregator(ModelAggregator):
         goes on with this memory.
     max_steps
         Refuse replies that claim more steps than this. A client that claims more counts for more.
+    times_median
+        A client counts for at most this many times the median of the round, whatever it claims. None: no limit.
     seed
         Makes the randomness of the filter repeatable. Leave it out in production: an attacker can evade what it can
         predict.
@@ -88,12 +90,15 @@ class FilteredAggregator(ModelAggregator):
         evaluate: EvaluateParams | None = None,
         state_dir: str | None = None,
         max_steps: float | None = None,
+        times_median: float | None = 3.0,
         seed: int | None = None,
     ) -> None:
         super().__init__()
         me = type(self).__name__
         if max_steps is not None:
             check_number(me, "max_steps", max_steps, 0, MOST_EXAMPLES)
+        if times_median is not None:
+            check_number(me, "times_median", times_median, 1)
         if seed is not None:
             check_number(me, "seed", seed, 0, whole=True)
         if state_dir is not None and not (isinstance(state_dir, str) and state_dir):
@@ -104,7 +109,7 @@ class FilteredAggregator(ModelAggregator):
         """The filter, with what it remembers."""
         # NVFLARE reads the parameters back from attributes with these names.
         self.filter, self.aggregator, self.fallback, self.evaluate = filter, aggregator, fallback, evaluate
-        self.state_dir, self.max_steps, self.seed = state_dir, max_steps, seed
+        self.state_dir, self.max_steps, self.times_median, self.seed = state_dir, max_steps, times_median, seed
         self.rounds = 0
         """The number of rounds that are done, those of earlier jobs included."""
         self.last_round: RoundRecord | None = None
@@ -154,6 +159,7 @@ class FilteredAggregator(ModelAggregator):
         with self._lock:
             start, found = self._start or self._begin(), self._replies
             found.sort()
+            found.cap_weights(self.times_median)
             if found.usable:
                 new, judged, note = self._defend(start, found)
             else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import array_api_compat
 import numpy as np
@@ -11,7 +11,7 @@ from nvflare.apis.fl_constant import FLMetaKey
 from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 
 from flanders.arrays import Array, to_numpy
-from flanders.hosts.claims import check_weight, is_finite_number, short
+from flanders.hosts.claims import capped_at_median, check_weight, is_finite_number, short
 from flanders.hosts.model_arrays import BadReply, HostArrays, Numbers, Vector, is_buffer
 from flanders.record import ClientRecord, Fate
 from flanders.round import ClientId, by_name
@@ -102,6 +102,12 @@ class ReceivedReplies:
             self.refused[client] = ClientRecord(client, Fate.REFUSED, reason=short(str(why)))
             return False
         return True
+
+    def cap_weights(self, times_median: float | None) -> None:
+        """Let no client count for more than this many times the median of the round."""
+        weights = capped_at_median([reply.weight for reply in self.usable.values()], times_median)
+        pairs = zip(self.usable.items(), weights, strict=True)
+        self.usable = {client: replace(reply, weight=weight) for (client, reply), weight in pairs}
 
     def sort(self) -> None:
         """Sort the replies by client, so that sums do not depend on the order of arrival."""
