@@ -9,8 +9,10 @@ from typing import Any
 
 from flanders.aggregators import (
     Aggregator,
+    Arc,
     Bucketing,
     Bulyan,
+    Caf,
     CenteredClipping,
     ClippingAndNoise,
     DnC,
@@ -19,13 +21,18 @@ from flanders.aggregators import (
     FLTrust,
     FoolsGold,
     GeometricMedian,
+    HistoryClipping,
     Krum,
+    Lasa,
     MeanAroundMedian,
     Median,
+    MinimumDiameter,
+    MinimumSpread,
     MultiKrum,
     Nnm,
     NormClipping,
     PreAggregator,
+    SparseFed,
     TrimmedMean,
     ZenoPlusPlus,
 )
@@ -54,6 +61,7 @@ from flanders.attacks import (
     Static,
 )
 from flanders.filters import (
+    Afa,
     Camps,
     DistanceToGlobal,
     DnCFilter,
@@ -68,11 +76,15 @@ from flanders.filters import (
     KMeans,
     KrumFilter,
     Look,
+    MultiMetrics,
     Oracle,
     Persistence,
+    Rflbat,
     Sample,
+    SignGuard,
     Sketch,
     SkyMask,
+    Zeno,
 )
 from flanders.published.aggregators import BulyanReference, MultiKrumReference
 from flanders.published.attacks import AgrMinMaxReference, LieReference, OptReference
@@ -121,7 +133,12 @@ FILTERS: Registry[Filter[Any]] = Registry(
         "kmeans": KMeans,
         "krum": KrumFilter,
         "flame": FlameFilter,
+        "signguard": SignGuard,
+        "rflbat": Rflbat,
+        "multi-metrics": MultiMetrics,
+        "afa": Afa,
         "skymask": SkyMask,
+        "zeno": Zeno,
         "keep-all": KeepAll,
         "oracle": Oracle,
         "distance-to-global": DistanceToGlobal,
@@ -143,6 +160,12 @@ AGGREGATORS: Registry[Aggregator] = Registry(
         "dnc": DnC,
         "geometric-median": GeometricMedian,
         "centered-clipping": CenteredClipping,
+        "centered-clipping-history": HistoryClipping,
+        "minimum-diameter": MinimumDiameter,
+        "minimum-spread": MinimumSpread,
+        "caf": Caf,
+        "lasa": Lasa,
+        "sparsefed": SparseFed,
         "clipping-and-noise": ClippingAndNoise,
         "flame": Flame,
         "foolsgold": FoolsGold,
@@ -153,7 +176,7 @@ AGGREGATORS: Registry[Aggregator] = Registry(
     },
 )
 PREAGGREGATORS: Registry[PreAggregator] = Registry(
-    "pre-aggregator", {"nnm": Nnm, "bucketing": Bucketing, "norm-clipping": NormClipping}
+    "pre-aggregator", {"nnm": Nnm, "bucketing": Bucketing, "norm-clipping": NormClipping, "arc": Arc}
 )
 LOOKS: Registry[Look] = Registry("look", {"everything": Everything, "sample": Sample, "sketch": Sketch})
 """Which parameters `Flanders` looks at."""
