@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flanders.arrays import FloatMatrix, FloatVector, IntVector, on_host
+from flanders.arrays import FloatMatrix, FloatVector, IntVector
 from flanders.filters.filter import Scores, check_keep, lowest
 from flanders.filters.stateless import Stateless
-from flanders.linalg.blocks import centred_blocks
-from flanders.linalg.distances import lp_norms
+from flanders.linalg.distances import manhattan_norms
 from flanders.linalg.products import projections, squared_norms
 from flanders.round import Round
 
@@ -42,7 +41,7 @@ class MultiMetrics(Stateless):
     def score(self, state: None, round_: Round) -> Scores | None:
         """Score each client by its whitened differences to all others."""
         updates, g = round_.updates, round_.global_model
-        taxi = lp_norms(centred_blocks([on_host(updates)], on_host(g)), 1.0)
+        taxi = manhattan_norms(updates, g)
         lengths = np.sqrt(squared_norms(updates) * squared_norms(g[None, :])[0])
         products = projections(updates, g[None, :])[:, 0]
         cosines = np.divide(products, lengths, out=np.zeros_like(lengths), where=lengths > 0)

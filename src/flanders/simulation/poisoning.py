@@ -21,15 +21,15 @@ __all__ = [
     "TargetedFlip",
 ]
 
-DATA_POISONS: Registry[DataPoison] = Registry(
+DATA_POISONS: Registry[DataPoison] = Registry.grouped(
     "data poison",
     {
-        "label-flip": LabelFlip,
-        "label-pairs": LabelPairs,
-        "random-labels": RandomLabels,
-        "targeted-flip": TargetedFlip,
-        "backdoor": Backdoor,
-        "dba": Dba,
-        "blended-backdoor": BlendedBackdoor,
+        "Wrong labels": {
+            "label-flip": LabelFlip,
+            "label-pairs": LabelPairs,
+            "random-labels": RandomLabels,
+            "targeted-flip": TargetedFlip,
+        },
+        "Backdoors": {"backdoor": Backdoor, "dba": Dba, "blended-backdoor": BlendedBackdoor},
     },
 )
