@@ -26,6 +26,11 @@ class Lasa(Aggregator):
     averaged, or all clients if nobody is. A round that does not name its layers is one tensor. The authors' code
     keeps one parameter less of each client.
 
+    Examples
+    --------
+    >>> Lasa(sparsity=0.5)(np.array([[4.0, 1.0], [4.0, 1.0], [4.0, 1.0]]))
+    array([4., 0.])
+
     References
     ----------
     Xu et al., "Achieving Byzantine-resilient federated learning via layer-adaptive sparsified model aggregation",

@@ -87,6 +87,14 @@ class Neurotoxin(Attack):
     share
         The share of parameters that are left alone. The paper's best value is 0.05.
 
+    Examples
+    --------
+    >>> toxin = Neurotoxin(share=0.5)
+    >>> before = View(own=np.ones((1, 2)), global_model=np.zeros(2), num_clients=4)
+    >>> memory = toxin.remember(before, toxin(before))
+    >>> toxin(View(np.array([[9.0, 9.0]]), np.array([5.0, 0.1]), 4, memory=memory))
+    array([[5., 9.]])
+
     References
     ----------
     Zhang et al., "Neurotoxin: durable backdoors in federated learning", ICML 2022.

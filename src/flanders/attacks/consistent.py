@@ -58,6 +58,15 @@ class PoisonedFL(Attack):
     period
         The rounds between two tests. The paper uses 50.
 
+    Examples
+    --------
+    >>> attack = PoisonedFL(strength=2.0)
+    >>> first = View(own=np.array([[0.5, 0.5]]), global_model=np.zeros(2), num_clients=4)
+    >>> memory = attack.remember(first, attack(first))
+    >>> second = View(np.array([[0.5, 0.5]]), np.array([3.0, 4.0]), 4, memory=memory)
+    >>> np.abs(attack(second) - second.global_model)
+    array([[6., 8.]])
+
     References
     ----------
     Xie, Fang and Gong, "Model poisoning attacks to federated learning via multi-round consistency", CVPR 2025.

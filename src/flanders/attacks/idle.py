@@ -36,6 +36,13 @@ class DeltaFreeRider(Attack):
     sigma
         The noise's standard deviation in each parameter, as a share of that of the last step.
 
+    Examples
+    --------
+    >>> view = View(own=np.array([[7.0]]), global_model=np.array([2.0]), num_clients=4)
+    >>> memory = DeltaFreeRider().remember(view, view.own)
+    >>> DeltaFreeRider(sigma=0.0)(View(np.array([[7.0]]), np.array([2.5]), 4, memory=memory))
+    array([[3.]])
+
     References
     ----------
     Lin, Du and Liu, "Free-riders in federated learning: attacks and defenses", 2019.

@@ -54,6 +54,14 @@ class ByzMean(Attack):
     z
         LIE's number of standard deviations; None for its formula.
 
+    Examples
+    --------
+    >>> own, benign = np.zeros((2, 1)), np.array([[1.0], [3.0]])
+    >>> view = View(own=own, global_model=np.zeros(1), num_clients=4, benign=benign)
+    >>> ByzMean(z=1.0)(view)
+    array([[ 1.],
+           [-1.]])
+
     References
     ----------
     Xu et al., "Byzantine-robust federated learning through collaborative malicious gradient filtering", ICDCS 2022.

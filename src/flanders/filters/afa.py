@@ -30,8 +30,7 @@ class AfaState:
 
 @dataclass(frozen=True)
 class Afa(Filter[AfaState]):
-    r"""Drop outliers in the cosine with the average, again and again, and block clients that are often dropped
-    (AFA).
+    r"""Drop outliers in the cosine with the average, and block clients that are often dropped (AFA).
 
     Each client counts by its weight times its chance to be honest, :math:`\alpha / (\alpha + \beta)`, where it was
     kept :math:`\alpha` and dropped :math:`\beta` times (each plus 3). The cosines with the weighted average are
@@ -48,8 +47,17 @@ class Afa(Filter[AfaState]):
         Between what the cosines are taken: `"models"`, as in the paper, or `"updates"`, the displacements from the
         global model.
 
-    References ---------- Muñoz-González, Co and Lupu, "Byzantine-robust federated machine learning through adaptive
-    model averaging", 2019.
+    Examples
+    --------
+    >>> rows = np.array([[1.0, 0.0], [1.0, 0.1], [1.0, -0.1], [1.0, 0.2], [1.0, -0.2], [-1.0, 0.0]])
+    >>> afa = Afa()
+    >>> afa.select(afa.score(afa.init(), Round(rows)))
+    array([0, 1, 2, 3, 4])
+
+    References
+    ----------
+    Muñoz-González, Co and Lupu, "Byzantine-robust federated machine learning through adaptive model
+    averaging", 2019.
     """
 
     slack: float = 2.0

@@ -28,6 +28,13 @@ class MultiMetrics(Stateless):
     keep
         How many to keep. The default is the paper's share.
 
+    Examples
+    --------
+    >>> rows = np.array([[1.0, 0.1], [1.1, 0.0], [0.9, 0.2], [1.0, 0.0], [9.0, 9.0]])
+    >>> metrics = MultiMetrics(keep=4)
+    >>> metrics.select(metrics.score(None, Round(rows)))
+    array([0, 1, 2, 3])
+
     References
     ----------
     Huang et al., "Multi-metrics adaptively identifies backdoors in federated learning", ICCV 2023.

@@ -31,6 +31,12 @@ class Rflbat(Stateless):
     least `near` times their median are out too. The score is 2, 1 or 0 for a client that the first, a later or no
     step drops. It needs scikit-learn.
 
+    Examples
+    --------
+    >>> rows = np.concatenate([np.eye(12), np.full((1, 12), 500.0)])
+    >>> Rflbat().score(None, Round(rows)).values[-1]
+    np.float64(2.0)
+
     References
     ----------
     Wang et al., "RFLBAT: a robust federated learning algorithm against backdoor attack", 2022.

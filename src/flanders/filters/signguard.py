@@ -43,6 +43,13 @@ class SignGuard(Filter[SignGuardState]):
     The paper also clips the kept displacements to the median length. Put the pre-aggregator `norm-clipping` behind
     the filter for that. It needs scikit-learn.
 
+    Examples
+    --------
+    >>> rows = np.array([[1.0, 2.0, -1.0], [2.0, 1.0, -1.0], [1.0, 1.0, -2.0], [-1.0, -2.0, 1.0]])
+    >>> guard = SignGuard(share=1.0)
+    >>> guard.select(guard.score(guard.init(), Round(rows)))
+    array([0, 1, 2])
+
     References
     ----------
     Xu et al., "Byzantine-robust federated learning through collaborative malicious gradient filtering", ICDCS 2022.
