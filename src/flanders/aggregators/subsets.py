@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flanders.aggregators.aggregator import Aggregator, mean_of, minority
+from flanders.aggregators.aggregator import Aggregator, check_minority, mean_of
 from flanders.arrays import Array, FloatMatrix, FloatVector
 from flanders.checks import check_number
 from flanders.linalg.products import combine, gram, squared_distances
@@ -43,7 +43,7 @@ class MinimumDiameter(Aggregator):
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
         """Return the mean of the subset."""
         m, order = round_.updates.shape[0], round_.by_client()
-        b = minority("MinimumDiameter", self.num_malicious, m)
+        b = check_minority("MinimumDiameter", self.num_malicious, m)
         squares = squared_distances(round_.updates, round_.global_model)
         distances = rounded(squares[np.ix_(order, order)])
         return mean_of(round_, order[smallest_diameter(distances, m - b)], weighted=self.weighted)
@@ -79,7 +79,7 @@ class MinimumSpread(Aggregator):
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
         """Return the mean of the subset."""
         m, order = round_.updates.shape[0], round_.by_client()
-        b = minority("MinimumSpread", self.num_malicious, m)
+        b = check_minority("MinimumSpread", self.num_malicious, m)
         products = gram(round_.updates, round_.global_model)
         rows = smallest_spread(products[np.ix_(order, order)], m - b)
         return mean_of(round_, order[rows], weighted=self.weighted)
@@ -114,7 +114,7 @@ class Caf(Aggregator):
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
         """Return the mean of the best step."""
         m = round_.updates.shape[0]
-        b = minority("Caf", self.num_malicious, m)
+        b = check_minority("Caf", self.num_malicious, m)
         return combine(agnostic_weights(gram(round_.updates, round_.global_model), b), round_.updates)
 
 

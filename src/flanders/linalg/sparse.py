@@ -5,7 +5,7 @@ from __future__ import annotations
 import array_api_compat
 import numpy as np
 
-from flanders.arrays import Array, FloatVector, like, on_host, to_numpy, widest
+from flanders.arrays import Array, FloatVector, like, on_host, to_numpy, widest_float
 from flanders.linalg.blocks import centred_block, column_blocks, join
 
 
@@ -52,9 +52,9 @@ def sparse_move(center: Array, coefficients: FloatVector, matrix: Array, limits:
     """Return `center + coefficients @ (matrix - center)`, with parameters up to the limits as zeros."""
     rows, at = on_host(matrix), on_host(center)
     xp = array_api_compat.array_namespace(rows)
-    a = like(coefficients, rows, widest(xp))
+    a = like(coefficients, rows, widest_float(xp))
     blocks = ((c, _sparse_block(rows, at, limits, c)) for c in column_blocks(rows))
-    return join([a @ block + xp.astype(at[c], widest(xp)) for c, block in blocks], matrix)
+    return join([a @ block + xp.astype(at[c], widest_float(xp)) for c, block in blocks], matrix)
 
 
 def _sparse_block(rows: Array, at: Array, limits: FloatVector, columns: slice) -> Array:

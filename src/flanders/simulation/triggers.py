@@ -100,7 +100,7 @@ class Backdoor(DataPoison):
 
 @dataclass(frozen=True)
 class Dba(Backdoor):
-    """Divide the patch of a backdoor among the malicious clients. Each trains on a part, the test has the whole.
+    """Divide the patch of a backdoor among the malicious clients. Each trains on a part; the test uses the whole.
 
     Parameters
     ----------
