@@ -473,6 +473,7 @@ def test_every_attack_and_filter_can_be_named_in_a_spec(cli):
     assert len(out.splitlines()) == 4 * len(ATTACKS)
     filters = [{"name": name, "keep": "m-b"} for name in FILTERS if "keep" in FILTERS.describe(name).parameters]
     text = ", ".join(f"{{name = '{f['name']}', keep = 'm-b'}}" for f in filters)
-    code, out, err = cli("run", "spec.toml", "--dry-run", "--set", f"filter.name=[{text}]")
+    examples = ("--set", "server.examples=10")  # some filters need them
+    code, out, err = cli("run", "spec.toml", "--dry-run", "--set", f"filter.name=[{text}]", *examples)
     assert code == 0, err
     assert len(out.splitlines()) == 2 * len(filters)
