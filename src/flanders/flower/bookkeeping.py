@@ -98,7 +98,8 @@ class Bookkeeping:
             clients[one.client] = ClientRecord(one.client, Fate.BANNED, reason=f"until round {last}")
         everyone = list(clients.values())
         order = by_name(list(clients))
-        return RoundRecord(number, tuple(everyone[i] for i in order), "; ".join(found.notes), seconds=seconds)
+        told = tuple(everyone[i] for i in order)
+        return RoundRecord(number, told, "; ".join(found.notes), seconds=seconds, widening=found.widening)
 
     def finish_round(self, record: RoundRecord, new: ArrayRecord | None, defense: Defense) -> MetricRecord:
         """Count offences, save the memory and the global model, report the round, and return its metrics.
@@ -116,6 +117,7 @@ class Bookkeeping:
             self.arrays = new.copy()  # the caller may change the record that it gets
         self.folder.save(self.memory, self.arrays)
         nodes, stayed = self.nodes, new is None
+        record = replace(record, stayed=stayed)
         self.recorder.tell(record, nodes, stayed=stayed)
         return MetricRecord(metrics_of(record, nodes, stayed=stayed))
 

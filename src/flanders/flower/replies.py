@@ -47,6 +47,8 @@ class SortedReplies:
     """The clients that did not reply, or whose replies cannot be used."""
     notes: list[str] = field(default_factory=list)
     """Anything unusual that happened, in words."""
+    widening: float = 1.0
+    """How many times as wide as usual the filter's limits are."""
 
     def refuse(self, client: ClientId, why: str) -> None:
         """Record that a client's reply cannot be used."""

@@ -191,10 +191,8 @@ class FilteredStrategy(Strategy):
         answers = read_arrays(found, model, matrix)
         messages = [answer.message for answer in answers]
         aggregation = StrategyAggregation(number, messages, model, matrix, matrix.row_of(books.arrays))
-        judged: Sequence[ClientRecord] = ()
-        if answers:
-            judged = self._defend(answers, aggregation, found)
-        else:
+        judged = self._defend(answers, aggregation, found) if answers else ()
+        if not answers:
             if not books.memory.has_aggregated:
                 check_refusals(number, found.failed.values())
             found.notes.append(f"no reply can be used: {STAYS}")
@@ -241,6 +239,7 @@ class FilteredStrategy(Strategy):
             books.excuse(part, aggregation.error, type(aggregation.used).__name__)
         if aggregation.arrays is not None:
             books.has_worked(part)
+        found.widening = outcome.widening
         if note := aggregation.note or outcome.note:
             found.notes.append(note)
         return outcome.clients

@@ -15,7 +15,7 @@ from pathlib import Path
 from flanders.checks import InputError
 from flanders.results.columns import CLIENT_COLUMNS, ROUND_COLUMNS, Column
 
-FORMAT = 3
+FORMAT = 4
 """The number of this layout of the tables. A file with another number is refused."""
 APPLICATION = 0x464C4452
 """The letters FLDR, by which SQLite and `file` know a results file."""

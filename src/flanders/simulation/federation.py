@@ -126,7 +126,10 @@ class Simulation:
         records = zip(outcome.clients, received.malicious.tolist(), strict=True)
         told = tuple(replace(record, malicious=truth) for record, truth in records)
         note = "; ".join(note for note in (outcome.note, *aggregation.notes) if note)
-        return RoundRecord(number, told, note, accuracy, loss, attack_success, clock.seconds)
+        stayed = outcome.stayed or bool(aggregation.notes)
+        return RoundRecord(
+            number, told, note, accuracy, loss, attack_success, clock.seconds, stayed, outcome.widening
+        )
 
     def state_dict(self) -> dict[str, object]:
         """Return all that is needed to continue bit for bit, fit for `flanders.state.save_state`."""
