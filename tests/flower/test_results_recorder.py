@@ -14,7 +14,7 @@ from flanders.checks import InputError
 from flanders.cli import main
 from flanders.flower import Ban, FilteredStrategy
 from flanders.report.compared_runs import ComparedRuns
-from flanders.report.run_data import read_results
+from flanders.report.run_reading import read_results
 from flower.federation import LocalGrid, app, grid_of, model, play, strategies
 
 START = model((6, 7), (7,))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flanders.report import write_html
-from flanders.report.run_data import read_results
+from flanders.report.run_reading import read_results
 
 
 @pytest.fixture

@@ -15,7 +15,8 @@ from flanders.record import ClientRecord, Fate
 from flanders.report import write_html
 from flanders.report.html import script_json
 from flanders.report.payload import build_payload, json_number, share_cells
-from flanders.report.run_data import YES, read_results
+from flanders.report.run_data import YES
+from flanders.report.run_reading import read_results
 from round_records import round_record
 
 

@@ -10,7 +10,7 @@ import pytest
 from flanders.record import ClientRecord, Fate
 from flanders.report import write_figures, write_html
 from flanders.report.payload import build_payload
-from flanders.report.run_data import read_results
+from flanders.report.run_reading import read_results
 
 
 @pytest.fixture
