@@ -44,6 +44,7 @@ FORM = """<!DOCTYPE html>
 <title>flanders watch</title><link rel="icon" href="data:,"><link rel="stylesheet" href="page.css"></head>
 <body><main class="door"><p class="brand">flanders <span>watch</span></p><h1>Token needed</h1>
 <form method="post" action="enter"><label for="token">The token that the server was started with</label>
+<input type="text" name="name" value="flanders" autocomplete="username" hidden>
 <input type="password" id="token" name="token" autocomplete="current-password" required autofocus>
 <button type="submit">Enter</button></form>{problem}</main></body></html>
 """

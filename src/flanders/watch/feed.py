@@ -134,6 +134,7 @@ class Feed:
         A page whose columns are of another epoch gets all of them.
         """
         with self._lock:
+            self._refresh()
             if id_ not in self._runs:
                 return None
             run = self._looked_at.setdefault(id_, FollowedRun(id_, MOST_ROWS))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import html as markup
 import socket
 from pathlib import Path
@@ -13,7 +14,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from flanders.checks import InputError
+from flanders.checks import InputError, check_number
 from flanders.report.html import fill_template, script_json, scripts, stylesheet
 from flanders.results.schema import ResultsError
 from flanders.watch.access import Door
@@ -67,14 +68,10 @@ def make_app(results: Path, host: str = "127.0.0.1", token: str | None = None) -
     return Door(Starlette(routes=routes), host, token)
 
 
-def serve(results: Path, host: str, port: int, token: str | None) -> None:
-    """Serve the live page of a results file until the process is interrupted."""
-    listening = listen(host, port)
-    bound = listening.getsockname()[1]
-    shown = f"[{host}]" if ":" in host else host
-    print(f"Watching {results}: open http://{shown}:{bound}/ (Ctrl-C ends)", flush=True)
+def make_server(app: ASGIApp) -> uvicorn.Server:
+    """Return a server for the app that tells nothing about itself."""
     config = uvicorn.Config(
-        make_app(results, host, token),
+        app,
         log_level="error",
         access_log=False,
         server_header=False,
@@ -83,26 +80,32 @@ def serve(results: Path, host: str, port: int, token: str | None) -> None:
         ws="none",
         limit_concurrency=MOST_REQUESTS,
     )
-    try:
-        uvicorn.Server(config).run(sockets=[listening])
-    except KeyboardInterrupt:  # the usual way to end it
-        pass
-    finally:
-        listening.close()
+    return uvicorn.Server(config)
+
+
+def serve(results: Path, host: str, port: int, token: str | None) -> None:
+    """Serve the live page of a results file until the process is interrupted."""
+    with listen(host, port) as listening:
+        shown = f"[{host}]" if ":" in host else host
+        print(f"Watching {results}: open http://{shown}:{listening.getsockname()[1]}/ (Ctrl-C ends)", flush=True)
+        with contextlib.suppress(KeyboardInterrupt):  # the usual way to end it
+            make_server(make_app(results, host, token)).run(sockets=[listening])
 
 
 def listen(host: str, port: int) -> socket.socket:
     """Open the port, or say why it cannot be opened."""
+    check_number("flanders watch", "--port", port, 0, 65535, whole=True)
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listening = socket.socket(family, kind, protocol)
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind(address)
+            listening.listen()
         except OSError:
             listening.close()
             raise
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         raise InputError(
             f"Port {port} of {host} cannot be opened: {error}. Choose another with --port; 0 takes any free one."
         ) from error

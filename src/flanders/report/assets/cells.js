@@ -58,15 +58,17 @@ function statsOf(run) {
     return kinds.get(kind);
   });
   const fateOf = fate.words.map((word) => FATES.indexOf(word));
+  const mix = new Uint8Array(12); // which fates occurred, honest and malicious; then: absent, no score
   c.stats = c.ids.map((id, row) => {
     const fates = [0, 0, 0, 0, 0], why = new Map();
     let bad = 0, rounds = 0, last = -1;
     for (let k = row * T; k < (row + 1) * T; k += 1) {
       const f = fateOf[fate.values[k]];
-      if (f < 0) continue;
+      if (f < 0) { mix[10] = 1; continue; }
       rounds += 1;
       fates[f] += 1;
-      if (malicious.values[k] === YES) bad += 1;
+      if (malicious.values[k] === YES) { bad += 1; mix[2 * f + 1] = 1; } else mix[2 * f] = 1;
+      if (f < 2 && c.score && Number.isNaN(c.score[k])) mix[11] = 1;
       if (f === 0) continue;
       last = k;
       if (!reason.values[k]) continue;
@@ -76,6 +78,9 @@ function statsOf(run) {
     const reasons = [...why.values()].sort((a, b) => b.count - a.count || b.k - a.k);
     return { row, id, rounds, fates, bad, notKept: rounds - fates[0], last, reasons };
   });
+  c.seen = new Set(FATES.flatMap((name, f) => [0, 1].filter((b) => mix[2 * f + b]).map((b) => `${name} ${b}`)));
+  if (mix[10]) c.seen.add("absent");
+  if (mix[11]) c.seen.add("no score");
   return c.stats;
 }
 
@@ -121,7 +126,8 @@ function factsOf(run, c, k, row, t) {
     const text = fieldText(run, c, key, k);
     if (text) facts.push([FIELD_NAMES[key] || key.replaceAll("_", " "), text]);
   }
-  if (known(run.threshold[t]) && c.score && Number.isFinite(c.score[k])) facts.push(["largest score kept", figure(run.threshold[t])]);
+  const told = c.fields.reason.words[c.fields.reason.values[k]] === "score"; // such a reason names the largest score
+  if (!told && known(run.threshold[t]) && c.score && Number.isFinite(c.score[k])) facts.push(["largest score kept", figure(run.threshold[t])]);
   return facts;
 }
 

@@ -4,7 +4,7 @@ const clientTable = { words: [], order: "notKept", most: 20 };
 const FATE_SHADES = { [KEPT]: "var(--kept)", [DROPPED]: "var(--malicious)", [REFUSED]: "var(--refused)", [BANNED]: "var(--banned)", [SILENT]: "var(--silent)" };
 
 function sortedClients(run) {
-  const c = clientsOf(run), stats = statsOf(run);
+  const c = clientsOf(run), stats = statsOf(run).filter((s) => s.rounds); // some may come in a later round
   const text = (s) => `${clean(s.id)} ${s.reasons.map((r) => c.reason(r.k)).join(" ")} ${FATES.filter((_, i) => s.fates[i]).join(" ")}`.toLowerCase();
   const found = clientTable.words.length ? stats.filter((s) => clientTable.words.every((word) => text(s).includes(word))) : [...stats];
   const score = clientTable.order === "score" ? new Map(found.map((s) => [s.row, highScore(c, s.row)])) : null;
@@ -19,11 +19,11 @@ function drawClients() {
   $("clients-card").hidden = !run.rounds.length || !c.total;
   if ($("clients-card").hidden) return;
   if (!c.shown) { $("clients-lede").textContent = ""; $("clients-more").hidden = true; $("clients").replaceChildren(empty(c.loading ? "Loading." : `The ${count(c.total)} clients of this run were left out to keep the page small. The results file has them.`)); return; }
-  const found = sortedClients(run), shown = found.slice(0, clientTable.most), stats = statsOf(run);
+  const found = sortedClients(run), shown = found.slice(0, clientTable.most), stats = statsOf(run).filter((s) => s.rounds);
   const ever = stats.filter((s) => s.notKept).length;
   $("clients-lede").textContent = `${ever ? `${plural(ever, "client")} of ${count(c.shown)} ${ever === 1 ? "was" : "were"} not kept in some round.` : "Every client was kept in every round."} Choose one to see its history.`
     + (c.shown < c.total ? ` ${count(c.total - c.shown)} more clients are not listed here: those most often not kept are.` : "");
-  const head = ["Client", "Not kept", run.truth ? "Sent poison" : null, c.score && run.judged ? "Score over rounds" : null, "Why, most often"].filter(Boolean);
+  const head = ["Client", "What happened", run.truth ? "Sent poison" : null, c.score && run.judged ? "Score over rounds" : null, "Why, most often"].filter(Boolean);
   $("clients").replaceChildren(el("table", { class: "clients" },
     el("thead", {}, el("tr", {}, ...head.map((title) => el("th", { scope: "col", text: title })))),
     el("tbody", {}, shown.length ? shown.map((s) => clientRow(run, c, s)) : el("tr", {}, el("td", { colspan: head.length }, empty("No client matches these words."))))));
@@ -42,15 +42,19 @@ function fateBar(s) {
   });
   return bar;
 }
+function fateWords(s) {
+  const ways = FATES.slice(1).filter((_, i) => s.fates[i + 1]), word = ways.length > 1 ? "not kept" : ways[0];
+  return ways.length ? `${word} in ${count(s.notKept)} of ${plural(s.rounds, "round")}` : `kept in ${s.rounds === 1 ? "its only round" : `all ${plural(s.rounds, "round")}`}`;
+}
 const fateCounts = (s) => FATES.slice(1).filter((_, i) => s.fates[i + 1]).map((fate) => `${fate} ${count(s.fates[FATES.indexOf(fate)])}`).join(", ");
 
 function clientRow(run, c, s) {
   const why = s.reasons[0];
   return el("tr", {},
     el("th", { scope: "row" }, el("a", { href: routeOf(run, s.id), text: fullName(c, s.row) })),
-    el("td", { class: "share", "data-title": "Not kept" }, fateBar(s),
-      el("span", { class: "beside", text: s.notKept ? `${count(s.notKept)} of ${plural(s.rounds, "round")}` : `never, in ${plural(s.rounds, "round")}` }),
-      s.notKept ? el("span", { class: "soft", text: fateCounts(s) }) : null),
+    el("td", { class: "share", "data-title": "What happened" }, fateBar(s),
+      el("span", { class: "beside", text: fateWords(s) }),
+      FATES.slice(1).filter((_, i) => s.fates[i + 1]).length > 1 ? el("span", { class: "soft", text: fateCounts(s) }) : null),
     run.truth ? el("td", { "data-title": "Sent poison", text: s.bad ? `in ${plural(s.bad, "round")}` : "no" }) : null,
     c.score && run.judged ? el("td", { class: "spark" }, sparkline(run, c, s.row)) : null,
     el("td", { class: "why", "data-title": "Why, most often" }, why ? c.reason(why.k) : s.notKept ? "no reason was given" : "–",

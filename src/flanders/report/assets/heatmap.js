@@ -15,12 +15,12 @@ function viridis(t) {
 const rgbOf = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
 
 function rowsInOrder(run) {
-  const c = clientsOf(run), stats = statsOf(run), rows = Array.from({ length: c.shown }, (_, i) => i);
+  const c = clientsOf(run), stats = statsOf(run), rows = stats.filter((s) => s.rounds).map((s) => s.row);
   const median = (row) => {
     const scores = c.score ? [...c.score.subarray(row * c.T, (row + 1) * c.T)].filter(Number.isFinite).sort((a, b) => a - b) : [];
     return scores.length ? scores[scores.length >> 1] : -Infinity;
   };
-  const key = rows.map((row) => (heat.order === "malicious" ? stats[row].bad : heat.order === "dropped" ? stats[row].notKept : heat.order === "score" ? median(row) : 0));
+  const key = stats.map((s) => (heat.order === "malicious" ? s.bad : heat.order === "dropped" ? s.notKept : heat.order === "score" ? median(s.row) : 0));
   return rows.sort((a, b) => key[b] - key[a] || byId(c.ids[a], c.ids[b]));
 }
 
@@ -41,12 +41,12 @@ function drawHeat() {
   const left = Math.max(44, Math.min(box.clientWidth * 0.42, Math.ceil(probe.measureText(longest).width) + 12)), right = 4, head = 24;
   const many = c.cells > MOST_DRAWN;
   const cw = Math.max(many ? 2 : 4, Math.min(48, (box.clientWidth - left - right) / T));
-  const ch = Math.max(many ? 2 : 4, Math.min(24, Math.floor(800 / c.shown)));
-  const width = Math.floor(left + T * cw + right), height = c.shown * ch + 6;
+  const ch = Math.max(many ? 2 : 4, Math.min(24, Math.floor(800 / rows.length)));
+  const width = Math.floor(left + T * cw + right), height = rows.length * ch + 6;
   const ratio = width * height * devicePixelRatio ** 2 > 16e6 ? 1 : devicePixelRatio;
   const axis = canvas(width, head, ratio, { class: "rounds", "aria-hidden": "true" });
   const cells = canvas(width, height, ratio, { class: "cells", tabindex: "0", role: "img", "aria-describedby": "heat-readout",
-    "aria-label": `Anomaly scores of ${plural(c.shown, "client")} in ${plural(T, "round")}. Arrow keys move from cell to cell, Enter opens the client.` });
+    "aria-label": `Anomaly scores of ${plural(rows.length, "client")} in ${plural(T, "round")}. Arrow keys move from cell to cell, Enter opens the client.` });
   const pen = cells.getContext("2d");
   pen.scale(ratio, ratio);
   const ink = css("--soft"), gaps = [cw >= 6 ? 1 : 0, ch >= 12 ? 1 : 0];
@@ -131,24 +131,31 @@ function canvas(width, height, ratio, attributes) {
 
 // Very many cells: a pixel each, enlarged.
 function drawPixels(pen, c, rows, scored, left, cw, ch) {
-  const T = c.T, image = new ImageData(T, c.shown), none = rgbOf(heat.fills.none), missed = rgbOf(MISSED), wronged = rgbOf(WRONGED);
-  const shades = Array.from({ length: 256 }, (_, i) => viridis(i / 255)), fills = Object.fromEntries(UNUSED.map((fate) => [fate, rgbOf(heat.fills[fate])]));
+  const T = c.T, image = new ImageData(T, rows.length), pixels = new Uint32Array(image.data.buffer);
+  const packed = ([r, g, b]) => ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0; // the order of bytes in an image
+  const shades = Array.from({ length: 256 }, (_, i) => packed(viridis(i / 255)));
+  const fate = c.fields.fate.values, bad = c.fields.malicious.values, words = c.fields.fate.words;
+  const plain = words.map((word) => packed(rgbOf(heat.fills[word] || heat.fills.none)));
+  const mark = heat.marks !== "none" && c.truth && scored, kept = words.indexOf(KEPT), dropped = words.indexOf(DROPPED);
+  const missed = packed(rgbOf(MISSED)), wronged = packed(rgbOf(WRONGED));
   rows.forEach((row, i) => {
-    for (let t = 0; t < T; t += 1) {
-      const k = row * T + t, fate = c.fate(k);
-      if (!fate) continue;
-      const score = scored ? c.score[k] : NaN, bad = c.malicious(k);
-      let rgb = Number.isNaN(score) ? fills[fate] || none : shades[Math.round(255 * Math.min(1, Math.max(0, c.scale(score))))];
-      if (heat.marks !== "none" && c.truth && scored) { if (bad && fate === KEPT) rgb = missed; else if (!bad && fate === DROPPED) rgb = wronged; }
-      image.data.set([rgb[0], rgb[1], rgb[2], 255], 4 * (i * T + t));
+    for (let t = 0, k = row * T, at = i * T; t < T; t += 1, k += 1, at += 1) {
+      const code = fate[k];
+      if (!code) continue;
+      if (mark && bad[k] === YES && code === kept) pixels[at] = missed;
+      else if (mark && bad[k] !== YES && code === dropped) pixels[at] = wronged;
+      else {
+        const score = scored ? c.score[k] : NaN;
+        pixels[at] = Number.isNaN(score) ? plain[code] : shades[Math.round(255 * Math.min(1, Math.max(0, c.scale(score))))];
+      }
     }
   });
   const small = document.createElement("canvas");
   small.width = T;
-  small.height = c.shown;
+  small.height = rows.length;
   small.getContext("2d").putImageData(image, 0, 0);
   pen.imageSmoothingEnabled = false;
-  pen.drawImage(small, left, 0, T * cw, c.shown * ch);
+  pen.drawImage(small, left, 0, T * cw, rows.length * ch);
 }
 
 function drawCell(pen, c, k, x, y, w, h, scored) {
@@ -200,22 +207,22 @@ function drawHeatLegend(run, c, scored, many) {
     heat.marks = marks;
     items.push(el("span", { class: "item" }, cell, el("span", { text })));
   };
-  const any = (test) => { for (let k = 0; k < c.cells; k += 1) if (c.fate(k) && test(k)) return true; return false; };
+  const seen = c.seen, any = (fate, bad) => (bad === undefined ? seen.has(`${fate} 0`) || seen.has(`${fate} 1`) : seen.has(`${fate} ${Number(bad)}`));
   const fill = (score) => (scored ? score : NaN);
   if (run.truth) {
     if (!many) example(KEPT, false, fill(0.25), "honest, kept");
-    if (!many && any((k) => c.malicious(k) && c.fate(k) === DROPPED)) example(DROPPED, true, fill(0.85), "malicious, dropped");
-    if (any((k) => c.malicious(k) && c.fate(k) === KEPT)) example(KEPT, true, fill(0.45), "malicious, kept (missed)");
-    if (any((k) => !c.malicious(k) && c.fate(k) === DROPPED)) example(DROPPED, false, fill(0.55), "honest, dropped (wronged)");
+    if (!many && any(DROPPED, true)) example(DROPPED, true, fill(0.85), "malicious, dropped");
+    if (any(KEPT, true)) example(KEPT, true, fill(0.45), "malicious, kept (missed)");
+    if (any(DROPPED, false)) example(DROPPED, false, fill(0.55), "honest, dropped (wronged)");
   } else if (!many) {
     example(KEPT, false, fill(0.25), "kept");
-    if (any((k) => c.fate(k) === DROPPED)) example(DROPPED, false, fill(0.85), "dropped");
+    if (any(DROPPED)) example(DROPPED, false, fill(0.85), "dropped");
   }
-  if (any((k) => c.fate(k) === REFUSED)) example(REFUSED, false, NaN, "refused: the reply could not be used");
-  if (any((k) => c.fate(k) === BANNED)) example(BANNED, false, NaN, "banned: no longer asked");
-  if (any((k) => c.fate(k) === SILENT)) example(SILENT, false, NaN, "silent: asked, no reply");
-  if (scored && any((k) => Number.isNaN(c.score[k]) && !UNUSED.includes(c.fate(k)))) example(KEPT, false, NaN, "no score");
+  if (any(REFUSED)) example(REFUSED, false, NaN, "refused: the reply could not be used");
+  if (any(BANNED)) example(BANNED, false, NaN, "banned: no longer asked");
+  if (any(SILENT)) example(SILENT, false, NaN, "silent: asked, no reply");
+  if (scored && seen.has("no score")) example(KEPT, false, NaN, "no score");
   if (run.start !== null && c.rounds.indexOf(run.start) > 0) items.push(el("span", { class: "item" }, el("span", { class: "begin-key" }), el("span", { text: `attack from round ${run.start}` })));
-  if (c.fields.fate.values.includes(0)) items.push(el("span", { text: "blank: not selected" }));
+  if (seen.has("absent")) items.push(el("span", { text: "blank: not selected" }));
   $("heat-legend").replaceChildren(...items);
 }

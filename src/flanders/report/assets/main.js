@@ -11,7 +11,7 @@ function routeOf(run, client) {
 function readRoute() {
   const [kind, id, inner, client] = location.hash.replace(/^#\/?/, "").split("/");
   const run = kind === "run" && id ? report.runs.findIndex((r) => r.id === decode(id)) : -1;
-  if (run < 0) return { view: report.runs.length === 1 ? "run" : "overview", run: report.runs.length === 1 ? 0 : Math.min(state.run, report.runs.length - 1), client: null };
+  if (run < 0) return { view: report.runs.length === 1 ? "run" : "overview", run: report.runs.length === 1 ? 0 : Math.max(0, Math.min(state.run, report.runs.length - 1)), client: null };
   const found = inner === "client" && client ? parsed(decode(client)) : undefined;
   return found === undefined ? { view: "run", run, client: null } : { view: "client", run, client: found };
 }
@@ -21,7 +21,7 @@ function parsed(text) { try { return JSON.parse(text); } catch { return undefine
 function follow() {
   const before = { ...state }, route = readRoute();
   Object.assign(state, route);
-  if (route.run !== before.run || !state.compare.length) chooseCompared(route.run);
+  if (report.runs.length && (route.run !== before.run || !state.compare.length)) chooseCompared(route.run);
   if (route.run !== before.run) { state.round = null; clientTable.most = 20; }
   if (route.client !== before.client) historyTable.most = 30;
   draw();

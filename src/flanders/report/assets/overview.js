@@ -81,15 +81,15 @@ function drawAlarms() {
   const recent = [...found].sort((a, b) => b.round - a.round), most = alarms.all ? recent.length : few;
   $("alarms").classList.toggle("calm", calm);
   $("alarms-title").textContent = plural(found.length, "alarm");
-  $("alarms-kinds").replaceChildren(...groups.map((kind) => {
+  $("alarms-kinds").replaceChildren(...(groups.length > 1 || calm ? groups : []).map((kind) => {
     const some = found.filter((alarm) => alarm.kind === kind);
-    return el("li", { class: "chip" }, el("b", { text: ALARM_TITLES[kind] || kind }), ` ${some.length > 1 ? `${count(some.length)} times` : `in round ${some[0].round}`}`);
+    return el("li", { class: "chip" }, ALARM_TITLES[kind] || kind, el("b", { text: ` ${some.length > 1 ? `${count(some.length)} times` : `in round ${some[0].round}`}` }));
   }));
   $("alarms-list").replaceChildren(...recent.slice(0, most).map((alarm) => el("li", {},
     el("span", { class: "when", text: `Round ${alarm.round}` }),
     el("span", { class: "what" }, `${alarm.text[0].toUpperCase()}${clean(alarm.text).slice(1)}. `,
-      one ? null : el("a", { href: routeOf(alarm.run), text: clean(alarm.run.label) }),
-      alarm.clients.length === 1 ? el("a", { href: routeOf(alarm.run, alarm.clients[0]), text: "Its history" }) : null))));
+      alarm.clients.length === 1 ? el("a", { href: routeOf(alarm.run, alarm.clients[0]), text: "Its history" }) : null),
+    one ? null : el("a", { class: "where", href: routeOf(alarm.run), text: clean(alarm.run.label) }))));
   $("alarms-more").hidden = recent.length <= few;
   $("alarms-more").textContent = alarms.all ? (calm ? "Hide them" : "Show fewer") : `Show ${recent.length > 1 ? `all ${count(recent.length)}` : "it"}`;
 }

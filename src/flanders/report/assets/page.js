@@ -126,6 +126,7 @@ function tip(event, ...content) {
   if (!event) { box.hidden = true; return; }
   box.replaceChildren(...content);
   box.hidden = false;
+  tip.at = scrollY;
   const { innerWidth: w, innerHeight: h } = window, { offsetWidth: bw, offsetHeight: bh } = box;
   const x = event.clientX + 16 + bw > w ? event.clientX - bw - 16 : event.clientX + 16;
   const y = event.clientY + 16 + bh > h ? event.clientY - bh - 12 : event.clientY + 16;
@@ -146,4 +147,4 @@ function pointing(node, show, hide) {
     document.addEventListener("pointerdown", away);
   });
 }
-addEventListener("scroll", () => tip(null), { passive: true });
+addEventListener("scroll", () => { if (Math.abs(scrollY - tip.at) > 40) tip(null); }, { passive: true });
