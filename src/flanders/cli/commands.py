@@ -150,6 +150,11 @@ def report(options: argparse.Namespace) -> int:
 
 def watch(options: argparse.Namespace) -> int:
     """Show a results file while it is written: as a page, or as a log in the terminal."""
+    if options.once and not options.text:
+        raise InputError("--once needs --text. `flanders report` writes a page of what is there.")
+    if options.results.is_dir() or (options.results.exists() and options.results.stat().st_size):
+        with reading(options.results):
+            pass  # complain now if it is no results file; one that is missing may come later
     if options.text:
         with contextlib.suppress(KeyboardInterrupt):  # the usual way to end it
             watch_log(options.results, once=options.once)

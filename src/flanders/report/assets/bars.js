@@ -40,7 +40,7 @@ function drawTime() {
     const words = report.phases.filter((phase) => run.seconds[phase]).map((phase) => `${phase} ${seconds(run.seconds[phase])}`).join(", ");
     for (const phase of report.phases.filter((p) => run.seconds[p])) {
       const part = el("span", {});
-      part.style.flexGrow = run.seconds[phase];
+      part.style.flexGrow = run.seconds[phase] / sum; // shares that add up to 1 fill the bar
       part.style.background = shade(phase);
       pointing(part, (event) => tip(event, el("b", { text: phase }),
         el("div", { text: `${seconds(run.seconds[phase])}, ${percent(run.seconds[phase] / sum)} of the run, ${seconds(run.seconds[phase] / run.rounds.length)} a round` })), () => tip(null));

@@ -30,7 +30,10 @@ function prepare(run, c) {
   c.malicious = (k) => malicious.values[k] === YES;
   c.score = score ? score.values : null;
   c.scale = c.score ? scoreScale(c.score) : null;
-  c.reason = (k) => reasonText(run, c, reason.words[reason.values[k]], k);
+  c.reason = (k) => {
+    const text = reasonText(run, c, reason.words[reason.values[k]], k);
+    return c.fate(k) === BANNED && text.startsWith("until ") ? `banned ${text}` : text;
+  };
   c.truth = run.truth;
   c.spreadOnly = c.spread ? new Set(c.spread) : null;
   c.names = null;
@@ -73,9 +76,9 @@ function statsOf(run) {
       last = k;
       if (!reason.values[k]) continue;
       const kind = kindOf[reason.values[k]], seen = why.get(kind);
-      if (seen) { seen.count += 1; seen.k = k; } else why.set(kind, { count: 1, k });
+      if (seen) { seen.count += 1; seen.k = k; } else why.set(kind, { count: 1, k, absent: f > 2 });
     }
-    const reasons = [...why.values()].sort((a, b) => b.count - a.count || b.k - a.k);
+    const reasons = [...why.values()].sort((a, b) => a.absent - b.absent || b.count - a.count || b.k - a.k); // what it sent says more than its absence
     return { row, id, rounds, fates, bad, notKept: rounds - fates[0], last, reasons };
   });
   c.seen = new Set(FATES.flatMap((name, f) => [0, 1].filter((b) => mix[2 * f + b]).map((b) => `${name} ${b}`)));

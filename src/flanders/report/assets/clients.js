@@ -1,6 +1,6 @@
 // The table of clients: how often each was not kept, and why. A client leads to its history.
 
-const clientTable = { words: [], order: "notKept", most: 20 };
+const clientTable = { words: [], order: "notKept", most: few() };
 const FATE_SHADES = { [KEPT]: "var(--kept)", [DROPPED]: "var(--malicious)", [REFUSED]: "var(--refused)", [BANNED]: "var(--banned)", [SILENT]: "var(--silent)" };
 
 function sortedClients(run) {
@@ -51,13 +51,13 @@ const fateCounts = (s) => FATES.slice(1).filter((_, i) => s.fates[i + 1]).map((f
 function clientRow(run, c, s) {
   const why = s.reasons[0];
   return el("tr", {},
-    el("th", { scope: "row" }, el("a", { href: routeOf(run, s.id), text: fullName(c, s.row) })),
+    el("th", { scope: "row", class: String(s.id).length > 24 ? "long" : null }, el("a", { href: routeOf(run, s.id), text: fullName(c, s.row) })),
     el("td", { class: "share", "data-title": "What happened" }, fateBar(s),
       el("span", { class: "beside", text: fateWords(s) }),
       FATES.slice(1).filter((_, i) => s.fates[i + 1]).length > 1 ? el("span", { class: "soft", text: fateCounts(s) }) : null),
     run.truth ? el("td", { "data-title": "Sent poison", text: s.bad ? `in ${plural(s.bad, "round")}` : "no" }) : null,
     c.score && run.judged ? el("td", { class: "spark" }, sparkline(run, c, s.row)) : null,
-    el("td", { class: "why", "data-title": "Why, most often" }, why ? c.reason(why.k) : s.notKept ? "no reason was given" : "–",
+    el("td", { class: `why${why ? "" : " nothing"}`, "data-title": "Why, most often" }, why ? c.reason(why.k) : s.notKept ? "no reason was given" : "–",
       s.reasons.length > 1 ? el("span", { class: "soft", text: `and ${plural(s.reasons.length - 1, "other reason")}` }) : null));
 }
 
@@ -88,7 +88,6 @@ function drawClient() {
   $("client-missing").hidden = known_;
   $("client-body").hidden = !known_;
   $("client-title").textContent = `Client ${known_ ? fullName(c, row) : nameOf(state.client)}`;
-  $("client-of").textContent = clean(run.label);
   if (!known_) {
     $("client-missing").textContent = c.loading ? "Loading."
       : c.total > c.shown ? "This client is not one of those that the page shows one by one. The results file has its rounds." : "No round of this run has such a client.";

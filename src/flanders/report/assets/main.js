@@ -22,7 +22,7 @@ function follow() {
   const before = { ...state }, route = readRoute();
   Object.assign(state, route);
   if (report.runs.length && (route.run !== before.run || !state.compare.length)) chooseCompared(route.run);
-  if (route.run !== before.run) { state.round = null; clientTable.most = 20; }
+  if (route.run !== before.run) { state.round = null; clientTable.most = few(); }
   if (route.client !== before.client) historyTable.most = 30;
   draw();
   scrollTo(0, 0);
@@ -70,7 +70,7 @@ function drawFacts() {
   const says = [];
   if (run.status === "failed" || run.status === "damaged") says.push(`This run ${run.status === "failed" ? "failed" : "could not be read"}${run.message ? `: ${clean(run.message)}` : "."}`);
   else if (!run.rounds.length) says.push(`This run is ${run.status}: no round has finished yet.`);
-  else if (unfinished(run)) says.push(`This run is ${run.status}: the page shows the ${plural(run.rounds.length, "round")} finished so far.`);
+  else if (unfinished(run) && !(report.live && run.status === "running")) says.push(`This run is ${run.status}: the page shows the ${plural(run.rounds.length, "round")} finished so far.`);
   const notes = Object.entries(run.notes).filter(([, text]) => !text.startsWith("no scores yet") && !text.startsWith("too little is known yet"));
   if (notes.length) says.push(`Round ${notes[0][0]}: ${clean(notes[0][1])}.${notes.length > 1 ? ` ${plural(notes.length - 1, "more round")} ${notes.length === 2 ? "has" : "have"} a note; point at the rounds below to read them.` : ""}`);
   $("run-message").hidden = !says.length;
@@ -87,12 +87,17 @@ function drawTop() {
   $("source").hidden = state.view === "overview" && !report.live;
   const runName = run ? (several ? `${clean(run.defence)}, ${clean(run.attack)}` : report.name) : "";
   $("heading").textContent = state.view === "overview" ? report.name : state.view === "run" ? runName : $("client-title").textContent;
-  $("summary").textContent = state.view === "overview" ? clean(report.summary) : state.view === "run" ? (several ? clean([run.setting, run.seed === null ? "" : `seed ${run.seed}`].filter(Boolean).join(" · ")) : clean(report.summary)) : clean(run.label);
+  $("summary").textContent = state.view === "overview" ? clean(report.summary) : state.view === "run" ? (several ? clean([run.setting, run.seed === null ? "" : `seed ${run.seed}`].filter(Boolean).join(" · ")) : clean(report.summary)) : clientWords(run);
   $("seeds").hidden = state.view !== "run" || cell.length < 2;
   $("seeds").replaceChildren(el("span", { text: "Runs of this cell" }), ...cell.map((other, n) => el("a", { class: "chip", href: routeOf(other), "aria-current": other === run ? "page" : null, text: other.seed === null ? `run ${n + 1}` : `seed ${other.seed}` })));
   const place = { overview: report.name, run: several ? `${runName} · ${report.name}` : report.name, client: `${$("client-title").textContent} · ${report.name}` }[state.view];
   const loud = report.live ? report.runs.filter((r) => r.status === "running").reduce((sum, r) => sum + r.alarms.length, 0) : 0;
   document.title = `${loud ? `(${loud}) ` : ""}${place} – flanders ${report.live ? "watch" : "report"}`;
+}
+
+function clientWords(run) {
+  const c = clientsOf(run), s = c.shown ? statsOf(run)[c.ids.indexOf(state.client)] : null;
+  return s ? `Took part in ${count(s.rounds)} of ${plural(c.T, "round")}` : "";
 }
 
 // Draws the view again. The link or field that had the focus gets it back.
@@ -103,6 +108,7 @@ function draw() {
   $("nothing").hidden = any;
   $("nothing").textContent = source.waiting;
   for (const view of ["overview", "run", "client"]) $(`view-${view}`).hidden = !any || state.view !== view;
+  $("picker").hidden = state.view !== "run" || report.runs.length < 2;
   $("grid").hidden = !any || report.runs.length < 2 || state.view === "client";
   $("left-out").hidden = !report.left_out || state.view === "client";
   $("left-out").textContent = report.left_out;
@@ -110,7 +116,7 @@ function draw() {
   const run = report.runs[state.run];
   if (source.load && state.view !== "overview" && !run.loading && (!run.clients || run.clients.T !== run.rounds.length)) source.load(run);
   if (state.view === "overview") drawOverview();
-  if (state.view === "run") { $("run").replaceChildren(...report.runs.map((r, i) => el("option", { value: i, text: clean(r.label) }))); $("run").value = state.run; $("picker").hidden = report.runs.length < 2; drawRun(); }
+  if (state.view === "run") { $("run").replaceChildren(...report.runs.map((r, i) => el("option", { value: i, text: clean(r.label) }))); $("run").value = state.run; drawRun(); }
   if (state.view === "client") drawClient();
   drawTop();
   drawAlarms();
@@ -146,11 +152,12 @@ function begin() {
   $("heat-marks").addEventListener("change", (event) => { heat.marks = event.target.value; drawHeat(); });
   $("round").addEventListener("input", (event) => chooseRound(Number(event.target.value)));
   $("all-rounds").addEventListener("click", () => chooseRound(null));
-  $("clients-filter").addEventListener("input", (event) => { clientTable.words = words(event); clientTable.most = 20; drawClients(); });
+  $("clients-filter").addEventListener("input", (event) => { clientTable.words = words(event); clientTable.most = few(); drawClients(); });
   $("clients-order").addEventListener("change", (event) => { clientTable.order = event.target.value; drawClients(); });
   $("clients-more").addEventListener("click", () => { clientTable.most += 200; drawClients(); });
   $("history-more").addEventListener("click", () => { historyTable.most = Infinity; drawClient(); });
   $("alarms-more").addEventListener("click", () => { alarms.all = !alarms.all; drawAlarms(); });
+  $("runs-more").addEventListener("click", () => { table.most = Infinity; drawBody(); });
   $("filter").addEventListener("input", (event) => { table.words = words(event); drawBody(); });
   addEventListener("hashchange", follow);
   follow();

@@ -69,6 +69,15 @@ const ALARM_TITLES = {
 };
 const alarms = { all: false };
 
+// An alarm in words, in which the names of clients lead to their histories.
+function alarmWords(alarm) {
+  const text = clean(alarm.text), link = (id, words) => el("a", { href: routeOf(alarm.run, id), text: words });
+  const sentence = `${text[0].toUpperCase()}${text.slice(1)}`;
+  if (alarm.clients.length < 2) return [`${sentence}. `, alarm.clients.length ? link(alarm.clients[0], "Its history") : ""];
+  const named = alarm.clients.slice(0, 5), more = alarm.clients.length - named.length;
+  return [`${sentence.split(": ")[0]}: `, ...named.flatMap((id, i) => [i ? ", " : "", link(id, nameOf(id, 40))]), more ? ` and ${count(more)} more.` : "."];
+}
+
 function drawAlarms() {
   const one = state.view === "run";
   const found = (one ? [report.runs[state.run]] : report.runs.filter((run) => run.status === "running"))
@@ -87,8 +96,7 @@ function drawAlarms() {
   }));
   $("alarms-list").replaceChildren(...recent.slice(0, most).map((alarm) => el("li", {},
     el("span", { class: "when", text: `Round ${alarm.round}` }),
-    el("span", { class: "what" }, `${alarm.text[0].toUpperCase()}${clean(alarm.text).slice(1)}. `,
-      alarm.clients.length === 1 ? el("a", { href: routeOf(alarm.run, alarm.clients[0]), text: "Its history" }) : null),
+    el("span", { class: "what" }, ...alarmWords(alarm)),
     one ? null : el("a", { class: "where", href: routeOf(alarm.run), text: clean(alarm.run.label) }))));
   $("alarms-more").hidden = recent.length <= few;
   $("alarms-more").textContent = alarms.all ? (calm ? "Hide them" : "Show fewer") : `Show ${recent.length > 1 ? `all ${count(recent.length)}` : "it"}`;

@@ -59,6 +59,7 @@ function seconds(x) {
 }
 const count = (n) => n.toLocaleString("en");
 const plural = (n, noun) => `${count(n)} ${noun}${n === 1 ? "" : "s"}`;
+const few = () => (innerWidth < 560 ? 8 : 20); // rows of a table before a button shows more
 const unfinished = (run) => run.status !== "done";
 // Rounds as text: 3–7, 9.
 function spans(numbers) {

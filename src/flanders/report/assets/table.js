@@ -1,6 +1,6 @@
 // The table of all runs. It can be sorted by any column and searched by any words.
 
-const table = { key: null, down: false, words: [] };
+const table = { key: null, down: false, words: [], most: few() };
 const FORMATS = { percent, number: figure, text: (x) => (x === null || x === undefined ? "–" : String(x)) };
 
 function cellText(run, column) {
@@ -47,7 +47,10 @@ function drawBody() {
   const text = (run) => [run.id, run.label, ...report.columns.map((c) => cellText(run, c))].join(" ").toLowerCase();
   const shown = sortedRuns().filter((i) => table.words.every((word) => text(report.runs[i]).includes(word)));
   $("matches").textContent = shown.length === report.runs.length ? plural(report.runs.length, "run") : `${shown.length.toLocaleString("en")} of ${plural(report.runs.length, "run")}`;
-  const rows = shown.map((i) => el("tr", { class: state.view === "run" && i === state.run ? "chosen" : null, "data-run": i },
+  const most = shown.length <= table.most + 5 ? shown.length : table.most;
+  $("runs-more").hidden = most === shown.length;
+  $("runs-more").textContent = `Show all ${plural(shown.length, "run")}`;
+  const rows = shown.slice(0, most).map((i) => el("tr", { class: state.view === "run" && i === state.run ? "chosen" : null, "data-run": i },
     el("td", { class: "tick" }, el("input", {
       type: "checkbox", "aria-label": `Compare ${report.runs[i].label}`, checked: state.compare.includes(i),
       onchange: (event) => compareRun(i, event.target.checked),
