@@ -48,6 +48,9 @@ def test_a_round_that_arrives_while_a_run_is_writing_is_shown_without_reload(ser
     page, problems = visit(serve())
     rounds_shown(page, 2)
     page.evaluate("() => { window.same = true; }")
+    page.locator("#clients tbody a").first.wait_for()
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
     assert page.locator("#alarms").is_hidden()
     assert "Accuracy so far\n52%" in page.locator("#facts").inner_text()
     one.write()
@@ -59,6 +62,7 @@ def test_a_round_that_arrives_while_a_run_is_writing_is_shown_without_reload(ser
     assert page.locator("#clients tbody tr", has_text="eve").inner_text().count("dropped in 3 of 3 rounds") == 1
     one.write(last=True)
     page.locator("#facts", has_text="Final accuracy").wait_for()
+    assert sum("/api/runs/" in url for url in asked) <= 2  # for the two rounds that came later
     assert page.evaluate("() => window.same")  # it is still the same page
     assert not problems
 

@@ -48,6 +48,7 @@ async function loadCells(run) {
   const have = run.clients && run.clients.decoded ? run.clients.T : 0, until = run.rounds.length;
   if (have === until && have) return;
   extendClients(run, await ask(`api/runs/${encodeURIComponent(run.id)}?since=${have}&until=${until}&epoch=${have ? run.clients.epoch : ""}`));
+  if (!clientsOf(run).shown) run.clients.T = until; // no client took part in any round: there is nothing more to ask for
 }
 
 // While a button is held down nothing is drawn, so that a click does not lose its target.
