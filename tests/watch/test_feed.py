@@ -110,7 +110,7 @@ def test_alarms_are_found_as_rounds_come(results, writer):
     assert feed.results()["runs"][one.id]["alarms"] == []
     one.write()
     [alarm] = feed.results()["runs"][one.id]["alarms"]
-    assert (alarm["kind"], alarm["round"], alarm["clients"]) == ("dropped-in-a-row", 3, ("eve",))
+    assert (alarm["kind"], alarm["round"], alarm["clients"]) == ("dropped-in-a-row", 3, ["eve"])
 
 
 def test_a_run_that_is_done_is_not_read_again_until_it_is_reopened(results, writer, reads):

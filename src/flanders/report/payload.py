@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from flanders.alarms import MOST_NAMED, Alarm
 from flanders.record import PHASES
 from flanders.report.client_cells import PageData, encode_clients
 from flanders.report.compared_runs import ComparedRuns
@@ -153,7 +154,7 @@ def _describe(compared: ComparedRuns, i: int) -> PageData:
         "truth": run.truth,
         "fates": {str(fate): count for fate, count in run.fates.items()},
         "fates_by_round": {str(fate): counts.tolist() for fate, counts in run.totals.fates.items()},
-        "alarms": [dataclasses.asdict(alarm) for alarm in run.totals.alarms],
+        "alarms": [_alarm(alarm) for alarm in run.totals.alarms],
         "num_clients": run.totals.clients,
         "twin": compared.twin(i),
         "siblings": compared.siblings(i),
@@ -183,6 +184,12 @@ def _describe(compared: ComparedRuns, i: int) -> PageData:
             "seconds": json_number(sum(totals.values())) if run.rounds.size else None,
         },
     }
+
+
+def _alarm(alarm: Alarm) -> PageData:
+    """Return an alarm for the page. It names the first few clients and counts all of them."""
+    few = alarm.clients[:MOST_NAMED]
+    return {**dataclasses.asdict(alarm), "clients": list(few), "num_clients": len(alarm.clients)}
 
 
 def _table_columns(compared: ComparedRuns, described: Sequence[PageData]) -> list[dict[str, str]]:

@@ -9,6 +9,7 @@ import sqlite3
 import sys
 import textwrap
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -89,26 +90,35 @@ class Log:
         before = self._said.get(id_)
         if before == status == "done":
             return
-        records = list(read_rounds(connection, id_, self._last.get(id_, 0)))
-        if records and hold and status == "running" and self._waits(id_, records[-1]):
-            records.pop()
-        lookout = self._lookouts.setdefault(id_, Lookout())
-        told = [(record, lookout.look(record)) for record in records]
-        if records:
-            self._last[id_] = records[-1].number
-        earlier = max(0, len(told) - EARLIER) if before is None else 0
+        told, earlier = self._read(connection, id_, hold=hold and status == "running", all_=before is not None)
         if before != status or (told and self._shown != id_):
             yield ""
             yield from wrapped(f"{name}: {status}" + (f", {printable(error)}" if error else ""))
-        if told[earlier:]:
+        if told:
             if self._shown != id_ or before is None:
                 yield HEADER
                 self._shown = id_
             if earlier:
                 yield f"  ... {earlier} earlier round{'s' * (earlier != 1)}"
-            for record, alarms in told[earlier:]:
+            for record, alarms in told:
                 yield from round_lines(record, alarms)
         self._said[id_] = status
+
+    def _read(
+        self, connection: sqlite3.Connection, id_: str, *, hold: bool, all_: bool
+    ) -> tuple[Sequence[tuple[RoundRecord, tuple[Alarm, ...]]], int]:
+        """Return the new rounds with their alarms, or only the last few, and how many others there are."""
+        lookout = self._lookouts.setdefault(id_, Lookout())
+        told: deque[tuple[RoundRecord, tuple[Alarm, ...]]] = deque(maxlen=None if all_ else EARLIER)
+        count, rounds = 0, read_rounds(connection, id_, self._last.get(id_, 0))
+        record = next(rounds, None)
+        while record is not None:
+            following = next(rounds, None)
+            if following is None and hold and self._waits(id_, record):
+                break
+            told.append((record, lookout.look(record)))
+            self._last[id_], count, record = record.number, count + 1, following
+        return told, count - len(told)
 
     def _waits(self, id_: str, record: RoundRecord) -> bool:
         """Tell whether a round should wait for its accuracy."""

@@ -74,8 +74,8 @@ function alarmWords(alarm) {
   const text = clean(alarm.text), link = (id, words) => el("a", { href: routeOf(alarm.run, id), text: words });
   const sentence = `${text[0].toUpperCase()}${text.slice(1)}`;
   if (alarm.clients.length < 2) return [`${sentence}. `, alarm.clients.length ? link(alarm.clients[0], "Its history") : ""];
-  const named = alarm.clients.slice(0, 5), more = alarm.clients.length - named.length;
-  return [`${sentence.split(": ")[0]}: `, ...named.flatMap((id, i) => [i ? ", " : "", link(id, nameOf(id, 40))]), more ? ` and ${count(more)} more.` : "."];
+  const more = alarm.num_clients - alarm.clients.length;
+  return [`${sentence.split(": ")[0]}: `, ...alarm.clients.flatMap((id, i) => [i ? ", " : "", link(id, nameOf(id, 40))]), more ? ` and ${count(more)} more.` : "."];
 }
 
 function drawAlarms() {
