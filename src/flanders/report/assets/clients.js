@@ -21,7 +21,9 @@ function drawClients() {
   if (!c.shown) { $("clients-lede").textContent = ""; $("clients-more").hidden = true; $("clients").replaceChildren(empty(c.loading ? "Loading." : `The ${count(c.total)} clients of this run were left out to keep the page small. The results file has them.`)); return; }
   const found = sortedClients(run), shown = found.slice(0, clientTable.most), stats = statsOf(run).filter((s) => s.rounds);
   const ever = stats.filter((s) => s.notKept).length;
-  $("clients-lede").textContent = `${ever ? `${plural(ever, "client")} of ${count(c.shown)} ${ever === 1 ? "was" : "were"} not kept in some round.` : "Every client was kept in every round."} Choose one to see its history.`
+  const left = !ever ? "Every client was kept in every round." : ever === stats.length && ever > 1 ? "Every client was left out in at least one round."
+    : `${count(ever)} of ${plural(stats.length, "client")} ${ever === 1 ? "was" : "were"} left out in at least one round.`;
+  $("clients-lede").textContent = `${left} Choose one to see its history.`
     + (c.shown < c.total ? ` ${count(c.total - c.shown)} more clients are not listed here: those most often not kept are.` : "");
   const head = ["Client", "What happened", run.truth ? "Sent poison" : null, c.score && run.judged ? "Score over rounds" : null, "Why, most often"].filter(Boolean);
   $("clients").replaceChildren(el("table", { class: "clients" },

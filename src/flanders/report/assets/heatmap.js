@@ -57,7 +57,7 @@ function drawHeat() {
   const every = Math.max(1, Math.ceil(16 / ch));
   rows.forEach((row, i) => {
     pen.fillStyle = ink;
-    if (i % (every > 1 && every <= 5 ? 5 : every) === 0) pen.fillText(names[row], left - 7, i * ch + ch / 2 + 1, left - 8);
+    if (i % (every > 1 && every <= 5 ? 5 : every) === 0) pen.fillText(names[row], left - 7, Math.max(6, i * ch + ch / 2 + 1), left - 8);
     for (let t = 0; t < T && !many; t += 1) {
       const x = Math.round(left + t * cw), w = Math.round(left + (t + 1) * cw) - x;
       drawCell(pen, c, row * T + t, x, i * ch, w - gaps[0], ch - gaps[1], scored);

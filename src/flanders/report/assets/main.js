@@ -120,6 +120,8 @@ function draw() {
   if (state.view === "client") drawClient();
   drawTop();
   drawAlarms();
+  $("grid").classList.toggle("plain", state.view === "overview"); // only the page of a run draws runs side by side
+  $("grid-lede").textContent = state.view === "overview" ? "Choose a name to look at a run." : "Choose a name to look at a run. Tick runs to draw them side by side.";
   if (!$("grid").hidden) { drawHead(); drawBody(); }
   if (link) { const again = [...document.querySelectorAll("main a[href]")].find((a) => a.getAttribute("href") === link); if (again && document.activeElement !== again) again.focus({ preventScroll: true }); }
 }

@@ -59,7 +59,7 @@ function drawScaleLegend(measured) {
   const strip = canvas(140, 12, devicePixelRatio, { role: "img", "aria-label": "Colour scale of the accuracy, orange is low and blue is high" });
   const pen = strip.getContext("2d");
   for (let i = 0; i < strip.width; i += 1) { pen.fillStyle = `rgb(${accuracyColor(i / (strip.width - 1))})`; pen.fillRect(i, 0, 1, strip.height); }
-  $("grid-legend").replaceChildren(el("span", { class: "scale" }, el("span", { text: "0%" }), strip, el("span", { text: "100% of the test data right" })));
+  $("grid-legend").replaceChildren(el("span", { class: "scale" }, el("span", { text: "0%" }), strip, el("span", { text: "100% accuracy" })));
 }
 
 // Alarms of runs that go on, on the overview, and all alarms of one run on its own page.
