@@ -417,7 +417,7 @@ def test_watch_serves_a_page_until_it_is_interrupted(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "module", "extra"),
     [
-        (["run", "spec.toml"], "flanders.experiments.commands", "sim"),
+        (["run", "spec.toml"], "flanders.experiments.execution", "sim"),
         (["study", "window"], "flanders.studies.report", "studies"),
         (["schema"], "flanders.experiments.json_schema", "sim"),
         (["watch", "results.sqlite"], "flanders.watch.server", "watch"),

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from flanders.alarms import Alarm
 from flanders.arrays import BoolVector, FloatMatrix, FloatVector, IntVector
 from flanders.record import PHASES, Fate
-from flanders.results.columns import ROUND_COLUMNS
 from flanders.results.confusion import Confusion
+from flanders.results.record_columns import ROUND_COLUMNS
 from flanders.results.tree import Table
 from flanders.round import ClientId
 

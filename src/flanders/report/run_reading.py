@@ -19,8 +19,8 @@ from flanders.arrays import BoolVector, FloatMatrix, IntVector
 from flanders.checks import InputError
 from flanders.record import PHASES, ClientRecord, Fate, RoundRecord
 from flanders.report.run_data import MEASURES, UNKNOWN, RunData, TextMatrix, Totals
-from flanders.results.columns import CLIENT_COLUMNS
 from flanders.results.confusion import Confusion
+from flanders.results.record_columns import CLIENT_COLUMNS
 from flanders.results.rounds import read_rounds
 from flanders.results.schema import ResultsError, reading
 from flanders.round import ClientId

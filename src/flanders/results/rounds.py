@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flanders.record import PHASES, ClientRecord, Fate, RoundRecord
-from flanders.results.columns import CLIENT_COLUMNS, ROUND_COLUMNS, Column
+from flanders.results.record_columns import CLIENT_COLUMNS, ROUND_COLUMNS, Column
 from flanders.results.schema import ResultsError
 
 _FATES = {str(fate): fate for fate in Fate}

@@ -16,7 +16,7 @@ from flanders.report.compared_runs import ComparedRuns
 from flanders.report.payload import CHARACTERS, build_summary
 from flanders.report.run_data import MEASURES, RunData
 from flanders.report.run_reading import MOST_ROWS, GrowingRun, choose_clients
-from flanders.results.columns import ROUND_COLUMNS
+from flanders.results.record_columns import ROUND_COLUMNS
 from flanders.results.rounds import read_rounds
 from flanders.results.schema import ResultsError, reading
 
