@@ -146,7 +146,7 @@ def open_page(browser):
         context = browser.new_context(
             viewport={"width": width, "height": 900}, color_scheme=scheme, has_touch=touch, is_mobile=touch
         )
-        context.set_default_timeout(30_000)
+        context.set_default_timeout(300_000)
         contexts.append(context)
         page, problems = context.new_page(), []
         page.on("console", lambda message: problems.append(message.text))

@@ -174,6 +174,21 @@ def test_names_that_end_alike_are_told_apart(write, make_spec, make_rounds, rng,
     assert not problems
 
 
+def test_long_numbers_of_nodes_are_not_rounded(write, make_spec, tmp_path, open_page):
+    ids = [2**62 + 1, 2**62 + 2]
+    rounds = [
+        RoundRecord(n, (ClientRecord("ann", Fate.KEPT), *(ClientRecord(i, Fate.DROPPED) for i in ids)))
+        for n in (1, 2, 3)
+    ]
+    write_html(write(tmp_path / "nodes.sqlite", [(make_spec(), rounds, "running")]), tmp_path / "nodes.html")
+    page, problems = open_page(tmp_path / "nodes.html", 1280)
+    assert page.locator("#clients tbody th").all_inner_texts() == [*map(str, ids), "ann"]
+    page.locator("#alarms a", has_text=str(ids[1])).click()
+    assert page.locator("#heading").inner_text() == f"Client {ids[1]}"
+    assert page.locator("#history tbody tr").count() == 3
+    assert not problems
+
+
 def test_touch_reads_a_cell_and_opens_its_client(report, open_page, results):
     page, problems = open_page(report, 390, touch=True)
     run = read_results(results)[2]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from flanders.arrays import FloatMatrix, IntVector
 from flanders.report.run_data import RunData, TextMatrix
 from flanders.report.run_reading import FIELDS, choose_rows
+from flanders.round import ClientId
 
 ENCODINGS = {"float64": "number", "int64": "number", "bool": "answer", "string": "text"}
 """How the page holds a field of `ClientRecord`, by the type of its column."""
@@ -51,12 +52,17 @@ def encode_clients(run: RunData, rows: int, characters: int, since: int = 0, unt
     return {
         "shown": int(chosen.size),
         "total": total,
-        "ids": [run.clients[i] for i in chosen],
+        "ids": [page_id(run.clients[i]) for i in chosen],
         "spread": None if every and run.spread is None else np.flatnonzero(spread[chosen]).tolist(),
         "since": since,
         "fields": fields,
         "shortened": shortened,
     }
+
+
+def page_id(client: ClientId) -> ClientId:
+    """Return an id as the page can hold it. JavaScript rounds whole numbers from 2^53 on, so they become text."""
+    return str(client) if isinstance(client, int) and abs(client) >= 2**53 else client
 
 
 def pack(array: NDArray[Any]) -> str:

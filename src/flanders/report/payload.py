@@ -10,7 +10,7 @@ import numpy as np
 
 from flanders.alarms import MOST_NAMED, Alarm
 from flanders.record import PHASES
-from flanders.report.client_cells import PageData, encode_clients
+from flanders.report.client_cells import PageData, encode_clients, page_id
 from flanders.report.compared_runs import ComparedRuns
 from flanders.report.run_data import RunData
 from flanders.results.spec_keys import (
@@ -188,8 +188,8 @@ def _describe(compared: ComparedRuns, i: int) -> PageData:
 
 def _alarm(alarm: Alarm) -> PageData:
     """Return an alarm for the page. It names the first few clients and counts all of them."""
-    few = alarm.clients[:MOST_NAMED]
-    return {**dataclasses.asdict(alarm), "clients": list(few), "num_clients": len(alarm.clients)}
+    few = [page_id(client) for client in alarm.clients[:MOST_NAMED]]
+    return {**dataclasses.asdict(alarm), "clients": few, "num_clients": len(alarm.clients)}
 
 
 def _table_columns(compared: ComparedRuns, described: Sequence[PageData]) -> list[dict[str, str]]:
