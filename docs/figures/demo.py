@@ -15,7 +15,8 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from flanders.report.run_data import RunData, read_results
+from flanders.report.run_data import RunData
+from flanders.report.run_reading import read_results
 
 SPEC = Path(__file__).parents[2] / "examples" / "demo.toml"
 BLUE, RED, GREY = "#1f88d0", "#e0531f", "#808080"
