@@ -18,6 +18,17 @@ PAGES = {
     "benchmarks/README.md": "benchmark-scripts.md",
 }
 """Files of the repository, and the pages that show them. A file that is not there has no page."""
+GENERATED = {
+    "src/flanders/attacks": "attacks.md",
+    "src/flanders/filters": "filters.md",
+    "src/flanders/aggregators": "aggregators.md",
+    "src/flanders/data": "datasets.md",
+    "src/flanders/models": "models.md",
+    "src/flanders/flower": "api-flanders-flower.md",
+    "src/flanders/simulation": "api-flanders-simulation.md",
+    "src/flanders/cli": "command-line.md",
+}
+"""Folders of the source, and the generated pages about what is in them."""
 LINK = re.compile(r"(?<=\]\()(?!https?://|#|mailto:)([^)\s#]+)(#[^)\s]*)?(?=\))")
 
 
@@ -58,7 +69,7 @@ def localise_links(app: Any, docname: str, source: list[str]) -> None:
 def moved_links(text: str, source: Path, page: Path) -> str:
     """Return the text of a page with links that hold at its new place.
 
-    A link to a file that no page shows becomes a download. A link to a folder becomes plain text.
+    A link to a file that no page shows becomes a download.
     """
 
     def moved(match: re.Match[str]) -> str:
@@ -71,6 +82,8 @@ def moved_links(text: str, source: Path, page: Path) -> str:
 def page_of(target: Path) -> Path:
     """Return the page that shows a file or a folder, or the file itself."""
     name = target.relative_to(ROOT).as_posix() if target.is_relative_to(ROOT) else ""
+    if name in GENERATED:
+        return DOCS / "reference" / GENERATED[name]
     if target.is_dir():
         name = f"{name}/README.md"
     if name == "results/paper/README.md" or (name.startswith("results/paper/") and name.endswith(".md")):
