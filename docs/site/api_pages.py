@@ -13,11 +13,13 @@ from catalog_pages import ABOUT, public_path
 from flanders.choices import KINDS, registry
 from flanders.cli.parser import make_parser
 from flanders.experiments.json_schema import first_sentence, parameter_texts
+from flanders.registry import Registry
 from flanders.simulation.setting import Setting
 
 MODULES = {
     "flanders": "The core",
     "flanders.record": "Records of rounds",
+    "flanders.registry": "Tables of names",
     "flanders.flower": "Flower",
     "flanders.flower.attacks": "Attacks on Flower",
     "flanders.flower.legacy": "Flower's older interface",
@@ -28,6 +30,19 @@ MODULES = {
     "flanders.filters": "Filters",
 }
 """The modules that users import from, and the titles of their pages."""
+FIRST = (
+    "Defense",
+    "Outcome",
+    "defend",
+    "Round",
+    "Filter",
+    "Scores",
+    "Aggregator",
+    "PreAggregator",
+    "Attack",
+    "View",
+)
+"""What a page shows before the other names."""
 
 
 def write_api_pages(folder: Path) -> None:
@@ -69,9 +84,9 @@ def api_page(module: str, title: str, done: set[int]) -> str:
         if not name.startswith("_") and getattr(value, "__module__", None) == module
     ]
     directives = []
-    for name in names:
+    for name in sorted(names, key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST)):
         value = getattr(imported, name)
-        if id(value) in done or inspect.ismodule(value):
+        if id(value) in done or inspect.ismodule(value) or isinstance(value, Registry):
             continue
         done.add(id(value))
         directives.append(_directive(module, name, value))

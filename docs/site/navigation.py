@@ -22,25 +22,31 @@ def complete_navigation(app: Any, docname: str, source: list[str]) -> None:
 def completed(text: str, pages: set[str], exists: Any) -> str:
     r"""Return the home page with complete lists.
 
-    >>> text = "```{toctree}\n:caption: Use\n\nflower\nsecurity\n{other pages}\n```\n"
+    >>> text = "```{toctree}\n:caption: Use\n\nThe app <flower>\nsecurity\n{other pages}\n```\n"
     >>> print(completed(text, {"flower", "watch"}, {"flower", "watch"}.__contains__))
     ```{toctree}
     :caption: Use
     <BLANKLINE>
-    flower
+    The app <flower>
     watch
     ```
     <BLANKLINE>
     """
-    named = {line for block in _blocks(text) for line in block.splitlines()}
+    named = {_page(line) for block in _blocks(text) for line in block.splitlines()}
     others = "\n".join(sorted(pages - named))
 
     def filled(match: re.Match[str]) -> str:
         lines = [line for line in match[2].replace(OTHERS, others).splitlines() if line]
-        return match[1] + "\n".join(line for line in lines if exists(line)) + "\n```"
+        return match[1] + "\n".join(line for line in lines if exists(_page(line))) + "\n```"
 
     return re.sub(r"(```\{toctree\}\n(?::[^\n]*\n)*\n)(.*?)```", filled, text, flags=re.DOTALL)
 
 
 def _blocks(text: str) -> list[str]:
     return re.findall(r"```\{toctree\}\n(.*?)```", text, re.DOTALL)
+
+
+def _page(line: str) -> str:
+    """Return the page that a line of a list names, with or without a title of its own."""
+    titled = re.fullmatch(r".*<(.*)>", line)
+    return titled[1] if titled else line
