@@ -24,6 +24,8 @@ class Kind:
     """The key in that table."""
     room: str = ""
     """The module from which users import the entries."""
+    imports: str = ""
+    """What the examples of the docstrings start from."""
 
 
 ABOUT = {
@@ -37,6 +39,7 @@ ABOUT = {
         "threat",
         "attack",
         "flanders.attacks",
+        "import numpy as np\nfrom flanders.attacks import *",
     ),
     "data_poisons": Kind(
         "Data poisons",
@@ -44,6 +47,7 @@ ABOUT = {
         "threat",
         "data_poison",
         "flanders.simulation",
+        "import torch\nfrom flanders.simulation.poisoning import *",
     ),
     "filters": Kind(
         "Filters",
@@ -54,6 +58,7 @@ ABOUT = {
         "malicious ones.",
         "filter",
         room="flanders.filters",
+        imports="import numpy as np\nfrom flanders import Defense, Round\nfrom flanders.filters import *",
     ),
     "aggregators": Kind(
         "Aggregators",
@@ -62,6 +67,7 @@ ABOUT = {
         "model, $m$ the number of clients and $b$ the number of malicious ones.",
         "aggregator",
         room="flanders.aggregators",
+        imports="import numpy as np\nfrom flanders import Round\nfrom flanders.aggregators import *",
     ),
     "preaggregators": Kind(
         "Pre-aggregators",
@@ -70,6 +76,7 @@ ABOUT = {
         "aggregator",
         "preaggregators",
         "flanders.aggregators",
+        "import numpy as np\nfrom flanders.aggregators import *",
     ),
     "looks": Kind(
         "Looks",
@@ -90,8 +97,8 @@ ABOUT = {
     ),
     "models": Kind("Models", "A model is what the clients train.", "model", room="flanders.models"),
 }
-KEEP_SOME = {"keep": "m-b"}
-"""The setting of filters that have to be told how many clients to keep: all but the malicious ones."""
+NEEDED = {"keep": "m-b", "size": 500, "width": 2048, "partitioner": "IidPartitioner"}
+"""Values for parameters that have no default and without which an entry cannot be made."""
 
 
 def write_catalog_pages(folder: Path) -> None:
@@ -107,7 +114,10 @@ def catalog_page(kind: str) -> str:
     entries = registry(kind)
     rows = [f"| [`{name}`](#{name}) | {_cell(entries.describe(name).summary)} |" for name in entries]
     sections = [_section(name, entries, about) for name in entries]
-    return "\n".join([f"# {about.title}", "", about.text, "", "| name | |", "|---|---|", *rows, "", *sections])
+    text = [about.text, ""]
+    if about.imports:
+        text += ["The examples on this page start from:", "", "```python", about.imports, "```", ""]
+    return "\n".join([f"# {about.title}", "", *text, "| name | |", "|---|---|", *rows, "", *sections])
 
 
 def public_path(cls: type[Any], room: str) -> str:
@@ -125,7 +135,7 @@ def public_path(cls: type[Any], room: str) -> str:
 def _section(name: str, entries: Registry[Any], about: Kind) -> str:
     path = public_path(entries[name], about.room)
     lines = [f"## {name}", "", "```{eval-rst}", f".. autoclass:: {path}", "```", ""]
-    lines += ["In a spec, with the defaults:" if _defaults(name, entries) else "In a spec:", ""]
+    lines += ["In a spec:", ""]
     return "\n".join([*lines, "```toml", example_spec(name, entries, about), "```", ""])
 
 
@@ -153,7 +163,7 @@ def _defaults(name: str, entries: Registry[Any]) -> dict[str, object]:
     try:
         entries.make(name, **plain)
     except InputError:
-        return KEEP_SOME | plain if "keep" in parameters else plain
+        return {key: value for key, value in NEEDED.items() if key in parameters and key not in plain} | plain
     return plain
 
 

@@ -14,10 +14,14 @@ from flanders.round import Round
 
 @dataclass(frozen=True)
 class DnC(Aggregator):
-    """Average the models that no spectral test finds to be outliers (divide and conquer).
+    r"""Average the models that no spectral test finds to be outliers (divide and conquer).
+
+    .. math:: g = \frac{1}{|K|} \sum_{c \in K} \theta_c, \quad
+              K = \{c : \langle \theta_c^{(k)} - \mu^{(k)}, v^{(k)} \rangle^2 \le \text{cut}^{(k)}
+              \text{ in every test } k\}
 
     Each of `iterations` tests looks at `sample` random parameters (None: at all of them, once)
-    and drops the `filtering_fraction * b` models farthest along the main direction of spread.
+    and drops the `filtering_fraction * b` models farthest from the mean along the main direction v of spread.
 
     Examples
     --------

@@ -129,6 +129,13 @@ class FLTrust(Aggregator):
     the global model stays as it is. Holds for any number of malicious clients, as far as the
     server's data is like the clients'.
 
+    Examples
+    --------
+    >>> root = np.array([1.0, 0.0])
+    >>> round_ = Round(np.array([[2.0, 0.0], [0.0, 3.0], [-9.0, 0.0]]), global_model=np.zeros(2), root=root)
+    >>> FLTrust().aggregate(round_, np.random.default_rng(0))  # only the first client goes the server's way
+    array([1., 0.])
+
     References
     ----------
     Cao et al., "FLTrust: Byzantine-robust federated learning via trust bootstrapping", NDSS 2021.

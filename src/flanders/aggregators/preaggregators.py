@@ -15,7 +15,10 @@ from flanders.round import Round
 
 @dataclass(frozen=True)
 class Nnm(PreAggregator):
-    """Replace each model by the average of the m - b models nearest to it, itself included.
+    r"""Replace each model by the average of the m - b models nearest to it, itself included.
+
+    .. math:: \theta_c \mapsto \frac{1}{m - b} \sum_{i \in N_c} \theta_i, \quad
+              N_c \text{: the } m - b \text{ models nearest to } \theta_c
 
     Examples
     --------
@@ -45,10 +48,19 @@ class Nnm(PreAggregator):
 
 @dataclass(frozen=True)
 class Bucketing(PreAggregator):
-    """Replace the models by averages of `size` of them, drawn at random.
+    r"""Replace the models by averages of `size` of them, drawn at random.
+
+    .. math:: \theta_k = \frac{\sum_{c \in B_k} n_c \theta_c}{\sum_{c \in B_k} n_c}, \quad
+              B_1, B_2, \dots \text{: a random partition of the clients}
 
     Clients in a bucket are averaged by weight, and the bucket has their total weight.
     The buckets are new clients, named by their numbers.
+
+    Examples
+    --------
+    >>> Bucketing(size=2)(np.array([[1.], [2.], [3.], [4.]]), rng=np.random.default_rng(0))
+    array([[2.],
+           [3.]])
 
     References
     ----------
@@ -78,7 +90,9 @@ class Bucketing(PreAggregator):
 
 @dataclass(frozen=True)
 class NormClipping(PreAggregator):
-    """Shorten every displacement from the global model to at most `radius`.
+    r"""Shorten every displacement from the global model to at most `radius`.
+
+    .. math:: \theta_c \mapsto g + \min\left(1, \frac{r}{\|\theta_c - g\|}\right) (\theta_c - g)
 
     `radius=None` takes the median length of the round, so that no scale has to be known.
 

@@ -32,6 +32,22 @@ class LieReference(Attack):
 
     with mean and deviation over all models the attacker knows, its own honest ones included. For
     b = m, z is its limit 1.
+
+    Examples
+    --------
+    >>> view = View(
+    ...     own=np.zeros((1, 2)),
+    ...     global_model=np.zeros(2),
+    ...     num_clients=4,
+    ...     benign=np.array([[1.0, 2.0], [2.0, 2.0], [3.0, 2.0]]),
+    ... )
+    >>> LieReference()(view).round(2)
+    array([[0.83, 0.91]])
+
+    References
+    ----------
+    The code published with Gabrielli et al., "Protecting federated learning from extreme model poisoning
+    attacks via multidimensional time series anomaly detection".
     """
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
@@ -81,6 +97,20 @@ class OptReference(Attack):
         sum over l.
     stale
         False takes the round's global model as w, to show what the staleness does.
+
+    Examples
+    --------
+    >>> honest = 1 + 0.5 * np.random.default_rng(0).normal(size=(4, 2))
+    >>> view = View(own=np.ones((3, 2)), global_model=np.zeros(2), num_clients=7, benign=honest)
+    >>> OptReference()(view).round(2)
+    array([[0.42, 0.29],
+           [0.42, 0.29],
+           [0.42, 0.29]])
+
+    References
+    ----------
+    The code published with Gabrielli et al., "Protecting federated learning from extreme model poisoning
+    attacks via multidimensional time series anomaly detection".
     """
 
     tau: float = 1e-5
@@ -158,6 +188,22 @@ class AgrMinMaxReference(Attack):
         Where the search starts. If it fails, gamma is one more than this.
     tau
         Where it ends.
+
+    Examples
+    --------
+    >>> view = View(
+    ...     own=np.zeros((1, 2)),
+    ...     global_model=np.zeros(2),
+    ...     num_clients=4,
+    ...     benign=np.array([[1.0, 2.0], [2.0, 2.0], [3.0, 2.0]]),
+    ... )
+    >>> AgrMinMaxReference()(view).round(2)
+    array([[-5.21, -3.7 ]])
+
+    References
+    ----------
+    The code published with Gabrielli et al., "Protecting federated learning from extreme model poisoning
+    attacks via multidimensional time series anomaly detection".
     """
 
     gamma_init: float = 5.0

@@ -74,7 +74,16 @@ class Poisoner:
 
 @dataclass(frozen=True)
 class LabelFlip(DataPoison):
-    """Train on reversed labels: class y becomes C - 1 - y.
+    r"""Train on reversed labels: class y becomes C - 1 - y.
+
+    .. math:: y \mapsto C - 1 - y
+
+    Examples
+    --------
+    >>> scope = Scope(num_classes=10, highest=1.0)
+    >>> images, classes = torch.zeros(1, 3, 1, 8, 8), torch.tensor([[0, 3, 9]])
+    >>> LabelFlip().change(images, classes, classes, torch.tensor([0]), scope)[1]
+    tensor([[9, 6, 0]])
 
     References
     ----------
@@ -107,6 +116,16 @@ class Backdoor(DataPoison):
     boost
         The factor s. Default: the number of clients in the round divided by the number of malicious ones. A plain
         average then moves by the full step of the malicious clients.
+
+    Examples
+    --------
+    >>> Backdoor(size=2).patch((1, 4, 4), torch.device("cpu"))[0].int()
+    tensor([[0, 0, 0, 0],
+            [0, 0, 0, 0],
+            [0, 0, 1, 1],
+            [0, 0, 1, 1]], dtype=torch.int32)
+    >>> Backdoor(boost=3.0).send(torch.tensor([[1.0, 2.0]]), torch.tensor([1.0, 1.0]), num_clients=6)
+    tensor([[1., 4.]])
 
     References
     ----------
@@ -171,7 +190,9 @@ class Backdoor(DataPoison):
 
 @dataclass(frozen=True)
 class Dba(Backdoor):
-    """Divide the patch of a backdoor among the malicious clients. Each trains on a part, the test has the whole.
+    r"""Divide the patch of a backdoor among the malicious clients. Each trains on a part, the test has the whole.
+
+    .. math:: \text{patch}_c = \text{piece } c \bmod p \text{ of the whole patch}
 
     Parameters
     ----------
@@ -179,6 +200,16 @@ class Dba(Backdoor):
         As in `Backdoor`.
     parts
         The number of pieces into which the patch is cut, row by row. Client c uses piece c modulo `parts`.
+
+    Examples
+    --------
+    >>> images, classes = torch.zeros(2, 1, 1, 3, 3), torch.zeros(2, 1, dtype=torch.int64)
+    >>> poison, scope = Dba(size=2, parts=2, share=1.0), Scope(num_classes=10, highest=1.0)
+    >>> changed, _ = poison.change(images, classes, classes, torch.tensor([0, 1]), scope)
+    >>> changed[0, 0, 0].int().tolist()  # an image of client 0
+    [[0, 0, 0], [0, 1, 1], [0, 0, 0]]
+    >>> changed[1, 0, 0].int().tolist()  # an image of client 1
+    [[0, 0, 0], [0, 0, 0], [0, 1, 1]]
 
     References
     ----------
