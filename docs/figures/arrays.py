@@ -38,7 +38,7 @@ def draw(found: dict[str, Any]) -> Figure:
         axes = figure.add_subplot()
         last = len(found["errors"])
         axes.axvspan(START - 0.5, last, color=RED, alpha=0.07, linewidth=0)
-        axes.text(START - 0.3, 1.03, "from round 6 on, 7 of 12 clients go the opposite way", color=RED)
+        axes.text(START - 0.3, 1.03, "from round 6 on, 7 of 12 clients attack", color=RED)
         for errors, colour, label in (
             (found["errors"], BLUE, "protected"),
             (found["plain_errors"], RED, "not protected"),

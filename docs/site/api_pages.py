@@ -81,7 +81,7 @@ def api_page(module: str, title: str, done: set[int]) -> str:
     names = getattr(imported, "__all__", None) or [
         name
         for name, value in vars(imported).items()
-        if not name.startswith("_") and getattr(value, "__module__", None) == module
+        if not name.startswith("_") and getattr(value, "__module__", None) == module and _has_docstring(value)
     ]
     directives = []
     for name in sorted(names, key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST)):
@@ -95,6 +95,10 @@ def api_page(module: str, title: str, done: set[int]) -> str:
     intro = (inspect.getdoc(imported) or "").split("\n\n")[0]
     rst = f".. py:module:: {module}\n\n{intro}\n\n" + "\n".join(directives)
     return f"# {title}: `{module}`\n\n```{{eval-rst}}\n{rst}\n```\n"
+
+
+def _has_docstring(value: object) -> bool:
+    return inspect.isclass(value) or inspect.isfunction(value)
 
 
 def _directive(module: str, name: str, value: object) -> str:

@@ -15,6 +15,7 @@ PAGES = {
     "SECURITY.md": "security.md",
     "examples/flower-app/README.md": "flower-app.md",
     "examples/deployment/README.md": "deployment.md",
+    "examples/nvflare/README.md": "nvflare-example.md",
     "benchmarks/README.md": "benchmark-scripts.md",
 }
 """Files of the repository, and the pages that show them. A file that is not there has no page."""
