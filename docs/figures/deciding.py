@@ -58,13 +58,13 @@ def draw_copies() -> Figure:
         axes.set_yticks(middles, ["malicious", "honest"], rotation=90, va="center")
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
-        bar = figure.colorbar(image, ax=axes, label="cosine of two updates")
+        bar = figure.colorbar(image, ax=axes, label="cosine of two steps")
         bar.outline.set_visible(False)
     return figure
 
 
 def draw_camps() -> Figure:
-    """Draw the direction of the updates in the last layer, under an attack that turns it, and without attack."""
+    """Draw the direction of the steps in the last layer, under an attack that turns it, and without attack."""
     threat = Threat(OwnPull(), fraction=FRACTION, start=3, rotating=False)
     rounds = simulate(replace(SETTING, threat=threat, filter=Guard()))
     with mpl.rc_context(STYLE):
@@ -72,18 +72,18 @@ def draw_camps() -> Figure:
         for axes, seen, title in zip(
             figure.subplots(1, 2, sharex=True, sharey=True),
             (rounds[1], rounds[2]),
-            ("round 2, nobody attacks: one group", f"round 3, {MALICIOUS} clients attack: two camps"),
+            ("round 2: one group", "round 3: two camps"),
             strict=True,
         ):
             steps = unit(seen.steps[:, -seen.last_layer :])
             middle = unit(steps.mean(axis=0)[None])[0]
             _dots(axes, steps @ middle, seen, title)
-            axes.set_xlabel("cosine with the mean update, last layer")
+            axes.set_xlabel("cosine with the mean step")
     return figure
 
 
 def draw_fingerprint() -> Figure:
-    """Draw how like their senders' earlier updates the updates are, under an attack that no client has trained."""
+    """Draw how like their senders' earlier steps the steps are, under an attack that no client has trained."""
     threat = Threat(Lie(), fraction=FRACTION, start=4, rotating=False)
     rounds = simulate(replace(SETTING, threat=threat, filter=Fingerprint()))
     marks = unit(sum(seen.steps - seen.steps.mean(axis=0) for seen in rounds[:3]))
@@ -119,7 +119,7 @@ def draw_forecast() -> Figure:
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(8, 2.9), layout="constrained")
         for axes, seen, title in zip(
-            figure.subplots(1, 2), runs, ("a loud attack: noise", "a quiet attack: lie"), strict=True
+            figure.subplots(1, 2, sharey=True), runs, ("a loud attack: noise", "a quiet attack: lie"), strict=True
         ):
             distances = np.sqrt([client.score for client in seen.record.clients])
             _dots(axes, distances, seen, title)
