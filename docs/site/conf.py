@@ -53,6 +53,7 @@ napoleon_use_ivar = True
 napoleon_use_rtype = False
 python_maximum_signature_line_length = 88
 
+pygments_dark_style = "github-dark"
 html_theme = "furo"
 html_title = "flanders"
 html_static_path = ["static"]
