@@ -12,12 +12,14 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import sync_playwright
 
 import api_pages
 import html_check
 import navigation
 import repository_pages
 from catalog_pages import ABOUT, catalog_page, public_path
+from chromium import MISSING, launch
 from flanders.choices import KINDS, registry
 from flanders.cli.parser import make_parser
 from flanders.experiments.spec import parse_spec
@@ -143,11 +145,42 @@ def test_the_check_of_a_site_finds_broken_links_and_files_from_elsewhere(tmp_pat
     assert problem in "".join(problems)
 
 
-@pytest.mark.slow
-def test_the_site_builds_without_warnings_and_all_its_links_hold(tmp_path):
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The whole site, built anew. A warning is an error."""
     if importlib.util.find_spec("sphinx") is None:
         pytest.skip("Sphinx is not installed; `make docs` installs it")
-    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-c", "docs/site", "docs", str(tmp_path)]
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-c", "docs/site", "docs", str(folder)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert html_check.problems_of(tmp_path) == []
+    return folder
+
+
+@pytest.mark.slow
+def test_all_links_of_the_site_hold(site):
+    assert html_check.problems_of(site) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_site_works_in_a_browser_from_a_folder_and_without_a_network(site, scheme):
+    with sync_playwright() as playwright:
+        browser = launch(playwright)
+        if browser is None:
+            pytest.skip(MISSING)
+        context = browser.new_context(viewport={"width": 390, "height": 844}, color_scheme=scheme, offline=True)
+        page, asked, errors = context.new_page(), [], []
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        for name in ("index", "deciding", "tutorials/flower", "reference/attacks", "detection"):
+            page.goto((site / f"{name}.html").as_uri())
+            assert page.evaluate("document.documentElement.scrollWidth") == 390, name
+        page.goto((site / "reference" / "attacks.html").as_uri())
+        page.wait_for_selector("mjx-container")  # a formula, drawn
+        page.goto((site / "search.html").as_uri() + "?q=krum")
+        page.wait_for_selector("ul.search li a")
+        assert "Krum" in page.inner_text("ul.search")
+        browser.close()
+    assert errors == []
+    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []

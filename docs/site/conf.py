@@ -60,6 +60,7 @@ html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_copy_source = False
+html_show_search_summary = False  # a browser does not let a page read other files of a folder
 html_theme_options = {
     "light_css_variables": {"color-brand-primary": "#0b63a5", "color-brand-content": "#0b63a5"},
     "dark_css_variables": {"color-brand-primary": "#62b3f0", "color-brand-content": "#62b3f0"},
