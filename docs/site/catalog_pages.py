@@ -148,7 +148,8 @@ def example_spec(name: str, entries: Registry[Any], about: Kind) -> str:
     if about.key == "preaggregators":
         head += ['name = "median"']
     if about.key == "name":
-        return "\n".join([*head, *(f"{key} = {_toml(value)}" for key, value in settings.items())])
+        lines = [*head, *(f"{key} = {_toml(value)}" for key, value in settings.items())]
+        return "\n".join([*lines, "", "[server]", "examples = 100"] if _needs_server(name, entries) else lines)
     inline = f'"{name}"' if len(settings) == 1 else _inline(settings)
     if about.key == "preaggregators":
         inline = f"[{inline}]"
@@ -165,6 +166,15 @@ def _defaults(name: str, entries: Registry[Any]) -> dict[str, object]:
     except InputError:
         return {key: value for key, value in NEEDED.items() if key in parameters and key not in plain} | plain
     return plain
+
+
+def _needs_server(name: str, entries: Registry[Any]) -> bool:
+    """Tell whether an entry needs examples of the server."""
+    try:
+        entry = entries.make(name)
+    except InputError:  # it has parameters without defaults
+        return False
+    return any(getattr(entry, need, False) for need in ("needs_root", "needs_examples"))
 
 
 def _inline(settings: dict[str, object]) -> str:
