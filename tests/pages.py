@@ -1,16 +1,19 @@
 """Pages of documentation as scripts: all blocks of code of a page, run from top to bottom.
 
-A block has one of four languages. `python` runs. `toml` is a spec, and is saved if its first line names a file.
-`sh` is a list of commands: those of flanders run if their files are there, and the others have to exist. `text` is
-for what a program prints.
+`python` runs. `toml` is a spec, and is saved if its first line names a file. `sh` is a list of commands: those of
+flanders run if their files are there, and the others have to exist. `json` is read. `text` is for what a program
+prints. A block that is indented and not fenced is `sh` if it begins with a command, else `text`.
 """
 
 from __future__ import annotations
 
 import doctest
 import importlib
+import json
 import re
 import shlex
+import shutil
+import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -21,25 +24,40 @@ from flanders.cli.parser import make_parser
 from flanders.experiments.spec import parse_spec
 
 ROOT = Path(__file__).parents[1]
-LANGUAGES = {"python", "toml", "sh", "text"}
+LANGUAGES = {"python", "toml", "sh", "json", "text"}
 FENCE = re.compile(r"^```(\S*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+INDENTED = re.compile(r"(?<=\n\n)(?:    \S.*\n(?:\n(?=    \S))?)+")
 THREAT = {"attack": "lie", "fraction": 0.2}
 """A spec that keeps `m-b` clients needs an attacker."""
 SMALLER = ["--set=federation.rounds=3", "--set=federation.num_clients=20", "--set=federation.seed=0"]
 """What makes the experiments of a page short."""
+READING = ("show", "table", "export", "report", "plot")
+"""Commands that read a results file and end."""
 
 
 def run_page(page: Path, namespace: dict) -> None:
     """Run all blocks of a page, one after the other, in the working directory."""
-    for number, (language, code) in enumerate(FENCE.findall(page.read_text()), start=1):
+    for number, (language, code) in enumerate(blocks_of(page.read_text()), start=1):
         where = f"{page.name}, block {number}"
         if language == "python":
             run_python(code, namespace, where)
         elif language == "toml":
             check_toml(code)
+        elif language == "json":
+            json.loads(code)
         elif language == "sh":
             for line in code.replace("\\\n", " ").splitlines():
                 run_command(line, page.parent)
+
+
+def blocks_of(text: str) -> list[tuple[str, str]]:
+    """Return the language and the code of each block of a page, in their order."""
+    blocks = [(found.start(), found[1], found[2]) for found in FENCE.finditer(text)]
+    prose = FENCE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)  # the rest keeps its place
+    for found in INDENTED.finditer(prose):
+        language = "sh" if found[0].split()[0] in COMMANDS else "text"
+        blocks.append((found.start(), language, re.sub(r"^    ", "", found[0], flags=re.MULTILINE)))
+    return [(language, code) for _, language, code in sorted(blocks)]
 
 
 def run_python(code: str, namespace: dict, where: str) -> None:
@@ -67,9 +85,13 @@ def check_toml(code: str) -> None:
 def run_command(line: str, folder: Path) -> None:
     """Run a command of flanders on the files that the page has made. Of any other, check that it exists."""
     words = shlex.split(line, comments=True)
-    if words:
-        assert words[0] in COMMANDS, f"nothing checks {line!r}"
+    if not words:
+        return
+    if words[0] in COMMANDS:
         COMMANDS[words[0]](words, folder)
+    else:
+        here = str(Path(sys.executable).parent)
+        assert shutil.which(words[0]) or shutil.which(words[0], path=here), f"nothing checks {line!r}"
 
 
 def flanders(words: list[str], folder: Path) -> None:
@@ -77,10 +99,12 @@ def flanders(words: list[str], folder: Path) -> None:
     make_parser().parse_args(arguments)
     places = enumerate(arguments)
     files = [word for i, word in places if word.endswith((".toml", ".sqlite")) and arguments[i - 1] != "--out"]
-    if arguments[0] in ("list", "schema") or (files and all(Path(file).exists() for file in files)):
-        if arguments[0] == "run":
-            arguments = [*without(arguments, "--jobs"), *SMALLER]
+    here = files and all(Path(file).exists() for file in files)
+    options = {word.partition("=")[0] for word in arguments if word.startswith("--")}
+    if arguments[0] in ("list", "schema") or (here and arguments[0] in READING):
         assert main(arguments) == 0, words
+    elif here and arguments[0] == "run" and options <= {"--out", "--jobs", "--dry-run", "--set"}:
+        assert main([*without(arguments, "--jobs"), *SMALLER]) == 0, words
 
 
 def without(arguments: list[str], option: str) -> list[str]:
@@ -131,6 +155,11 @@ COMMANDS: dict[str, Callable[[list[str], Path], None]] = {
     "for": script,
     **{f"./{name}.sh": script for name in ("certificates", "keys", "superlink", "register", "supernode", "stop")},
     **dict.fromkeys(
-        ["cd", "export", "source", "git", "nvidia-cuda-mps-control", "flower-supernode", "apt-get", "curl"], nothing
+        [
+            *("cd", "export", "source", "git", "apt-get", "curl", "docker", "systemctl"),
+            *("nvidia-cuda-mps-control", "flower-supernode", "flower-superlink", "ray", "srun", "sbatch"),
+            *("tensorboard", "mlflow", "nvflare"),
+        ],
+        nothing,
     ),
 }
