@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flanders.aggregators.aggregator import Aggregator, minority
+from flanders.aggregators.aggregator import Aggregator, check_minority
 from flanders.arrays import Array, FloatVector
 from flanders.checks import InputError, check_number
 from flanders.linalg.columns import column_medians, means_around_median, trimmed_means, weighted_trimmed_means
@@ -19,8 +19,8 @@ class Median(Aggregator):
 
     .. math:: g_j = \operatorname{median}_c \theta_{cj}
 
-    It is robust if fewer than half of the clients are malicious. `weighted=True` takes the weighted
-    median: the value at which half of the total weight lies on either side.
+    It is robust if fewer than half of the clients are malicious. `weighted=True` takes the weighted median: half of
+    the total weight lies on either side of it.
 
     Examples
     --------
@@ -48,9 +48,9 @@ class TrimmedMean(Aggregator):
     .. math:: g_j = \frac{1}{m - 2k} \sum_{i = k + 1}^{m - k} \theta_{(i)j}, \quad
               \theta_{(1)j} \le \dots \le \theta_{(m)j}
 
-    `trim` is the number of values to drop on each side, or a fraction of the round. The paper uses
-    0.2, a fifth on each side, rounded down. `weighted=True` cuts that share of the total
-    *weight* on each side and averages the rest by weight.
+    `trim` is the number of values to drop on each side. A float is a share of the round, and the number is rounded
+    down. The FLANDERS paper uses 0.2, a fifth on each side. `weighted=True` cuts that share of the total *weight*
+    on each side, and takes the weighted average of the rest.
 
     Examples
     --------
@@ -84,13 +84,13 @@ class TrimmedMean(Aggregator):
 
 @dataclass(frozen=True)
 class MeanAroundMedian(Aggregator):
-    r"""Average, for each parameter, the m - b values nearest to its median.
+    r"""Average the m - b values of each parameter that are nearest to its median.
 
     .. math:: g_j = \frac{1}{m - b} \sum_{c \in N_j} \theta_{cj}, \quad
               N_j \text{: the } m - b \text{ values nearest to } \operatorname{median}_c \theta_{cj}
 
-    This is what the FLANDERS paper describes under the name of trimmed mean. If a value below the
-    median and one above it are equally near, the lower one is taken.
+    The FLANDERS paper describes this under the name of trimmed mean. If a value below the median and one above it
+    are equally near, the lower one is taken.
 
     Examples
     --------
@@ -110,7 +110,8 @@ class MeanAroundMedian(Aggregator):
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
         """Return the mean of the values kept in each column."""
         m = round_.updates.shape[0]
-        return means_around_median(round_.updates, m - minority("MeanAroundMedian", self.num_malicious, m))
+        b = check_minority("MeanAroundMedian", self.num_malicious, m)
+        return means_around_median(round_.updates, m - b)
 
 
 def is_uniform(weights: FloatVector) -> bool:

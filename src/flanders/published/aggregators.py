@@ -1,7 +1,7 @@
-"""Multi-Krum and Bulyan as the code published with the paper has them, to match its numbers.
+"""Multi-Krum and Bulyan as the code published with the paper computes them, to match its numbers.
 
 They accept any number of malicious clients. The textbook forms in `flanders.aggregators` refuse numbers for which
-their guarantees do not hold: use those to judge a defense.
+their guarantees do not hold. Use the textbook forms to judge a defence.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ class MultiKrumReference(Aggregator):
     .. math:: g = \frac{\sum_{c \in K} n_c \theta_c}{\sum_{c \in K} n_c}, \quad
               K \text{: the clients with the lowest } \sum_{i \in N_c} \|\theta_c - \theta_i\|^2
 
-    The sums go over the m - b - 2 nearest models, or over the nearest one if that is less than one. With fewer
-    than `keep` models, all are averaged. The paper's code keeps 3 by default and 10 behind its filter.
+    A Krum score is a sum over the m - b - 2 nearest models, or over the nearest one if that number is less than
+    one. If there are fewer than `keep` models, all are averaged. The paper's code keeps 3 by default and 10 behind
+    its filter.
 
     Examples
     --------
@@ -57,7 +58,7 @@ class MultiKrumReference(Aggregator):
 
 @dataclass(frozen=True)
 class BulyanReference(Aggregator):
-    r"""Bulyan while m >= 4b + 3, else the plain average.
+    r"""Apply Bulyan if m >= 4b + 3, else take the plain average.
 
     .. math:: g = \begin{cases} \texttt{Bulyan} & m \ge 4b + 3 \\ \texttt{FedAvg} & \text{otherwise} \end{cases}
 
@@ -78,7 +79,7 @@ class BulyanReference(Aggregator):
         check_number("BulyanReference", "num_malicious", self.num_malicious, 0)
 
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
-        """Return Bulyan's model, or the average where it cannot hold."""
+        """Return Bulyan's model, or the average if Bulyan's guarantee does not hold."""
         m = round_.updates.shape[0]
         b = resolve_count(self.num_malicious, m)
         if m < 4 * b + 3:
