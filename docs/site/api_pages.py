@@ -12,8 +12,8 @@ from typing import Any
 from catalog_pages import ABOUT, public_path
 from flanders.choices import KINDS, registry
 from flanders.cli.parser import make_parser
-from flanders.experiments.json_schema import first_sentence, parameter_texts
-from flanders.registry import Registry
+from flanders.experiments.json_schema import parameter_texts
+from flanders.registry import Registry, first_paragraph
 from flanders.simulation.setting import Setting
 
 MODULES = {
@@ -132,7 +132,7 @@ def spec_page() -> str:
         value = getattr(default, field.name)
         told = top.get(field.name, "")
         if type(value).__module__.startswith("flanders") and type(value).__name__ in _RECORDS:
-            lines += [f"## `[{field.name}]`", "", first_sentence(type(value)), ""]
+            lines += [f"## `[{field.name}]`", "", first_paragraph(type(value)), ""]
             lines += ["| key | default | |", "|---|---|---|", *_rows(value), ""]
         else:
             heading = f"[{field.name}]" if field.name != "informed" else field.name

@@ -112,6 +112,7 @@ class OnOff(Attack):
 
     Examples
     --------
+    >>> from dataclasses import replace
     >>> from flanders.attacks import SignFlip
     >>> attack, rng = OnOff(on=1, off=1, base=SignFlip()), np.random.default_rng(0)
     >>> view = View(own=np.array([[3.0, 1.0]]), global_model=np.zeros(2), num_clients=4)
