@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -112,12 +113,25 @@ def catalog_page(kind: str) -> str:
     """Return the page about one kind: a table of all entries, and a section for each."""
     about = ABOUT.get(kind) or Kind(kind.replace("_", " ").capitalize(), "", kind)
     entries = registry(kind)
-    rows = [f"| [`{name}`](#{name}) | {_cell(entries.describe(name).summary)} |" for name in entries]
+    rows: list[str] = []
+    for family in dict.fromkeys(entries.family_of(name) for name in entries):
+        rows += [f"| **{family}** | |"] if family else []
+        members = [name for name in entries if entries.family_of(name) == family]
+        rows += [f"| [`{name}`](#{anchor(name)}) | {_cell(entries.describe(name).summary)} |" for name in members]
     sections = [_section(name, entries, about) for name in entries]
     text = [about.text, ""]
     if about.imports:
         text += ["The examples on this page start from:", "", "```python", about.imports, "```", ""]
     return "\n".join([f"# {about.title}", "", *text, "| name | |", "|---|---|", *rows, "", *sections])
+
+
+def anchor(name: str) -> str:
+    """Return the name by which a link knows the section of an entry.
+
+    >>> anchor("zeno++")
+    'zeno'
+    """
+    return re.sub(r"[^\w-]", "", name)
 
 
 def public_path(cls: type[Any], room: str) -> str:

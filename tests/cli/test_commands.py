@@ -273,6 +273,18 @@ def test_the_list_shows_defaults(cli):
     assert re.search(r"gauss +Add independent Gaussian noise.*\n +sigma=10.0", out)
 
 
+def test_the_list_of_everything_has_families_and_one_line_for_each_entry(cli):
+    _, out, _ = cli("list")
+    lines = out.splitlines()
+    for kind in KINDS:
+        table = registry(kind)
+        for name in table:
+            assert len([line for line in lines if line.strip().startswith(f"{name} ")]) >= 1
+            assert not table.family_of(name) or f"{table.family_of(name)}:" in lines
+    assert max(map(len, lines)) <= 116
+    assert "sigma=10.0" not in out
+
+
 def test_what_is_not_installed_is_named_and_the_rest_is_listed(cli, monkeypatch):
     def without_torch(kind):
         if kind == "models":
@@ -461,6 +473,7 @@ def test_every_attack_and_filter_can_be_named_in_a_spec(cli):
     assert len(out.splitlines()) == 4 * len(ATTACKS)
     filters = [{"name": name, "keep": "m-b"} for name in FILTERS if "keep" in FILTERS.describe(name).parameters]
     text = ", ".join(f"{{name = '{f['name']}', keep = 'm-b'}}" for f in filters)
-    code, out, err = cli("run", "spec.toml", "--dry-run", "--set", f"filter.name=[{text}]")
+    examples = ("--set", "server.examples=10")  # some filters need them
+    code, out, err = cli("run", "spec.toml", "--dry-run", "--set", f"filter.name=[{text}]", *examples)
     assert code == 0, err
     assert len(out.splitlines()) == 2 * len(filters)

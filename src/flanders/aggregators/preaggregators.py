@@ -1,4 +1,4 @@
-"""Pre-aggregators, which go in front of an aggregator: nearest-neighbour mixing, bucketing, norm clipping."""
+"""Pre-aggregators, which go in front of an aggregator: nearest-neighbour mixing, bucketing, clipping."""
 
 from __future__ import annotations
 
@@ -119,6 +119,41 @@ class NormClipping(PreAggregator):
         lengths = np.sqrt(squared_norms(updates, g))
         radius = float(np.median(lengths)) if self.radius is None else self.radius
         factors = clip_factors(lengths, radius)
+        if bool(np.all(factors == 1.0)):
+            return round_
+        return round_.replace(scaled_around(updates, g, factors))
+
+
+@dataclass(frozen=True)
+class Arc(PreAggregator):
+    r"""Shorten the longest displacements to the length of the longest one left (adaptive robust clipping).
+
+    The :math:`k = \lfloor 2 \frac{b}{m} (m - b) \rfloor` longest displacements from the global model get the length
+    of the one after them.
+
+    Examples
+    --------
+    >>> Arc(num_malicious=1)(np.array([[1., 2., 3.], [4., 5., 6.], [7., 8., 9.]]))[2]
+    array([4.41004009, 5.04004582, 5.67005155])
+
+    References
+    ----------
+    Allouah et al., "Adaptive gradient clipping for robust federated learning", ICLR 2025.
+    """
+
+    num_malicious: float = 0.2
+
+    def __post_init__(self) -> None:
+        check_number("Arc", "num_malicious", self.num_malicious, 0)
+
+    def prepare(self, round_: Round, rng: np.random.Generator) -> Round:
+        """Return the models with clipped displacements."""
+        updates, g = round_.updates, round_.global_model
+        m = updates.shape[0]
+        b = check_minority("Arc", self.num_malicious, m)
+        lengths = np.sqrt(squared_norms(updates, g))
+        clipped = 2 * b * (m - b) // m
+        factors = clip_factors(lengths, float(np.sort(lengths)[m - clipped - 1]))
         if bool(np.all(factors == 1.0)):
             return round_
         return round_.replace(scaled_around(updates, g, factors))
