@@ -123,7 +123,8 @@ class TargetedFlip(DataPoison):
     --------
     >>> scope = Scope(num_classes=10, highest=1.0)
     >>> images, classes = torch.zeros(1, 3, 1, 8, 8), torch.tensor([[0, 3, 9]])
-    >>> TargetedFlip(source=3, target=5).change(images, classes, torch.tensor([[0, 1, 2]]), torch.tensor([0]), scope)[1]
+    >>> poison = TargetedFlip(source=3, target=5)
+    >>> poison.change(images, classes, torch.tensor([[0, 1, 2]]), torch.tensor([0]), scope)[1]
     tensor([[0, 5, 9]])
 
     References
