@@ -113,16 +113,16 @@ def catalog_page(kind: str) -> str:
     """Return the page about one kind: a table of all entries, and a section for each."""
     about = ABOUT.get(kind) or Kind(kind.replace("_", " ").capitalize(), "", kind)
     entries = registry(kind)
-    rows: list[str] = []
+    tables: list[str] = []
     for family in dict.fromkeys(entries.family_of(name) for name in entries):
-        rows += [f"| **{family}** | |"] if family else []
         members = [name for name in entries if entries.family_of(name) == family]
-        rows += [f"| [`{name}`](#{anchor(name)}) | {_cell(entries.describe(name).summary)} |" for name in members]
+        rows = [f"| [`{name}`](#{anchor(name)}) | {_cell(entries.describe(name).summary)} |" for name in members]
+        tables += [*([f"**{family}**", ""] if family else []), "| | |", "|---|---|", *rows, ""]
     sections = [_section(name, entries, about) for name in entries]
     text = [about.text, ""]
     if about.imports:
         text += ["The examples on this page start from:", "", "```python", about.imports, "```", ""]
-    return "\n".join([f"# {about.title}", "", *text, "| name | |", "|---|---|", *rows, "", *sections])
+    return "\n".join([f"# {about.title}", "", *text, *tables, *sections])
 
 
 def anchor(name: str) -> str:
