@@ -14,7 +14,8 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from flanders.report.run_data import RunData, read_results
+from flanders.report.run_data import RunData
+from flanders.report.run_reading import read_results
 from style import BLUE, GREY, RED, STYLE, save
 
 SPEC = Path(__file__).parents[2] / "examples" / "demo.toml"

@@ -124,7 +124,8 @@ class Bookkeeping:
             clients[one.client] = ClientRecord(one.client, Fate.BANNED, reason=f"until round {last}")
         everyone = list(clients.values())
         order = by_name(list(clients))
-        record = RoundRecord(number, tuple(everyone[i] for i in order), seconds=seconds)
+        told = tuple(everyone[i] for i in order)
+        record = RoundRecord(number, told, seconds=seconds, widening=found.widening)
         self.stayed = 0 if record.having(Fate.KEPT) else self.stayed + 1
         if self.stayed >= TOO_LONG:
             found.alarms.append(
@@ -151,6 +152,7 @@ class Bookkeeping:
             self.arrays = new.copy()  # the caller may change the record that it gets
         self.folder.save(self.memory, self.arrays)
         nodes, stayed = self.nodes, new is None
+        record = replace(record, stayed=stayed)
         self.recorder.tell(record, nodes, alarm=alarm or stayed)
         return MetricRecord(metrics_of(record, nodes, stayed=stayed))
 
