@@ -20,6 +20,9 @@ from flanders.round import Round
 class Lasa(Aggregator):
     r"""Average each tensor over the clients whose length and signs are normal in that tensor (LASA).
 
+    .. math:: g_l \leftarrow g_l + \frac{1}{|N_l|} \sum_{c \in N_l} \tilde u_{cl}, \quad
+              N_l \text{: the clients that are normal in tensor } l
+
     Each displacement is clipped to the median length, and its smallest parameters are set to zero, `sparsity` of
     them. In each tensor a client is normal if its length, and its share of positive among all signs, are closer to
     the median than `length_bound` and `sign_bound` standard deviations. The clients that are normal in both are

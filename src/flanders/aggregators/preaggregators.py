@@ -15,7 +15,10 @@ from flanders.round import Round
 
 @dataclass(frozen=True)
 class Nnm(PreAggregator):
-    """Replace each model by the average of the m - b models nearest to it, itself included.
+    r"""Replace each model by the average of the m - b models nearest to it, itself included.
+
+    .. math:: \theta_c \mapsto \frac{1}{m - b} \sum_{i \in N_c} \theta_i, \quad
+              N_c \text{: the } m - b \text{ models nearest to } \theta_c
 
     Examples
     --------
@@ -45,10 +48,19 @@ class Nnm(PreAggregator):
 
 @dataclass(frozen=True)
 class Bucketing(PreAggregator):
-    """Divide the models at random into buckets of `size`, and replace each bucket by its average.
+    r"""Divide the models at random into buckets of `size`, and replace each bucket by its average.
+
+    .. math:: \theta_k = \frac{\sum_{c \in B_k} n_c \theta_c}{\sum_{c \in B_k} n_c}, \quad
+              B_1, B_2, \dots \text{: a random partition of the clients}
 
     The average is weighted, and the bucket has the total weight of its clients. The buckets are new clients. Their
     ids are numbers from 0.
+
+    Examples
+    --------
+    >>> Bucketing(size=2)(np.array([[1.], [2.], [3.], [4.]]), rng=np.random.default_rng(0))
+    array([[2.],
+           [3.]])
 
     References
     ----------
@@ -78,7 +90,9 @@ class Bucketing(PreAggregator):
 
 @dataclass(frozen=True)
 class NormClipping(PreAggregator):
-    """Shorten every displacement from the global model to at most `radius`.
+    r"""Shorten every displacement from the global model to at most `radius`.
+
+    .. math:: \theta_c \mapsto g + \min\left(1, \frac{r}{\|\theta_c - g\|}\right) (\theta_c - g)
 
     `radius=None` takes the median length of the round, so that no length has to be known in advance.
 

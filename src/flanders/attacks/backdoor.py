@@ -77,6 +77,9 @@ class SeenModel:
 class Neurotoxin(Attack):
     r"""Poison only the parameters that honest clients hardly change, so that they do not undo it.
 
+    .. math:: x_{cj} = \begin{cases} g_j & |g_j^{(t)} - g_j^{(t-1)}| \text{ is among the largest} \\
+              \theta_{cj} & \text{otherwise} \end{cases}
+
     The step of each client is set to zero in the `share` of parameters in which the last step of the global model
     was largest. It is meant for clients with a `data_poison`. In the first round there is no last step, and the
     trained models are sent. The paper projects every gradient of local training in this way. Here the finished step

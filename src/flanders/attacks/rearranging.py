@@ -17,7 +17,9 @@ from flanders.linalg.columns import column_moments
 
 @dataclass(frozen=True)
 class Rearranged(Attack):
-    """Send each client's own step with its values rearranged so that it points against the honest mean most.
+    r"""Send each client's own step with its values rearranged so that it points against the honest mean most.
+
+    .. math:: x_c = g + P u_c, \quad P = \arg\min_{P \text{ a permutation}} \langle P u_c, \mu - g \rangle
 
     The largest value goes to the parameter in which the honest mean step is smallest, and so on. No other order of
     the same values has a smaller inner product with the honest mean. The step keeps its length, and the numbers of
@@ -28,6 +30,10 @@ class Rearranged(Attack):
     >>> view = View(own=np.array([[3.0, -1.0, 2.0]]), global_model=np.zeros(3), num_clients=1)
     >>> Rearranged()(view)
     array([[-1.,  3.,  2.]])
+
+    References
+    ----------
+    This package.
     """
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:

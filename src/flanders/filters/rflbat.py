@@ -22,7 +22,10 @@ MOST_CLUSTERS, REFERENCES = 9, 5
 
 @dataclass(frozen=True)
 class Rflbat(Stateless):
-    """Keep the least uniform cluster of updates, in two principal components, without outliers (RFLBAT).
+    r"""Keep the least uniform cluster of updates, in two principal components, without outliers (RFLBAT).
+
+    .. math:: \text{drop } c \text{ if } \sum_i \|p_c - p_i\| \ge \text{far} \cdot
+              \operatorname{median}_k \sum_i \|p_k - p_i\|
 
     A client is out if the sum of its distances to all others, in the first two principal components of the updates,
     is at least `far` times the median sum. The rest is clustered by k-means, with the number of clusters from the

@@ -32,7 +32,10 @@ class SignGuardState:
 
 @dataclass(frozen=True)
 class SignGuard(Filter[SignGuardState]):
-    """Keep clients of normal length in the largest cluster of sign statistics: shares that rise, stay and fall.
+    r"""Keep clients of normal length in the largest cluster of sign statistics: shares that rise, stay and fall.
+
+    .. math:: \text{score}_c = \|s_c - \bar s\| + [\text{abnormal length}], \quad
+              s_c = \text{the shares of } u_{cj} > 0, u_{cj} = 0 \text{ and } u_{cj} < 0
 
     The statistics are the shares of positive, zero and negative parameters among a random `share` of all parameters
     of the displacements. Each is divided by its largest value in the round. Mean shift clusters them, with the

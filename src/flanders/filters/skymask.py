@@ -44,6 +44,21 @@ class SkyMask(Stateless):
     rate
         The learning rate of the weights. A step changes a logit by at most 1.
 
+    Examples
+    --------
+    >>> from flanders.attacks import Gauss
+    >>> from flanders.simulation import Federation, Setting, Simulation, Threat
+    >>> from flanders.simulation.setting import Server
+    >>> setting = Setting(
+    ...     federation=Federation(num_clients=10, rounds=1),
+    ...     threat=Threat(Gauss(), fraction=0.3, rotating=False),
+    ...     server=Server(examples=100),
+    ...     filter=SkyMask(),
+    ... )
+    >>> (record,) = Simulation(setting).run()
+    >>> [client.kept for client in record.clients if client.malicious]
+    [False, False, False]
+
     References
     ----------
     Yan et al., "SkyMask: attack-agnostic robust federated learning with fine-grained learnable masks", ECCV 2024.

@@ -14,7 +14,16 @@ from flanders.simulation.hashing import keys
 
 @dataclass(frozen=True)
 class LabelFlip(DataPoison):
-    """Train on reversed labels: class y becomes C - 1 - y.
+    r"""Train on reversed labels: class y becomes C - 1 - y.
+
+    .. math:: y \mapsto C - 1 - y
+
+    Examples
+    --------
+    >>> scope = Scope(num_classes=10, highest=1.0)
+    >>> images, classes = torch.zeros(1, 3, 1, 8, 8), torch.tensor([[0, 3, 9]])
+    >>> LabelFlip().change(images, classes, torch.tensor([[0, 1, 2]]), torch.tensor([0]), scope)[1]
+    tensor([[9, 6, 0]])
 
     References
     ----------
@@ -30,9 +39,18 @@ class LabelFlip(DataPoison):
 
 @dataclass(frozen=True)
 class LabelPairs(DataPoison):
-    """Train on swapped labels: classes 0 and 1 swap, 2 and 3, and so on.
+    r"""Train on swapped labels: classes 0 and 1 swap, 2 and 3, and so on.
+
+    .. math:: 2k \leftrightarrow 2k + 1
 
     With an odd number of classes the last one stays.
+
+    Examples
+    --------
+    >>> scope = Scope(num_classes=10, highest=1.0)
+    >>> images, classes = torch.zeros(1, 3, 1, 8, 8), torch.tensor([[0, 3, 9]])
+    >>> LabelPairs().change(images, classes, torch.tensor([[0, 1, 2]]), torch.tensor([0]), scope)[1]
+    tensor([[1, 2, 8]])
 
     References
     ----------
@@ -49,12 +67,21 @@ class LabelPairs(DataPoison):
 
 @dataclass(frozen=True)
 class RandomLabels(DataPoison):
-    """Train on random wrong labels. An example has the same wrong label in every round.
+    r"""Train on random wrong labels. An example has the same wrong label in every round.
+
+    .. math:: y \mapsto (y + a) \bmod C, \quad a \sim U\{1, \dots, C - 1\}
 
     Parameters
     ----------
     share
         The share of the malicious clients' examples that get a wrong label.
+
+    Examples
+    --------
+    >>> scope = Scope(num_classes=10, highest=1.0)
+    >>> images, classes = torch.zeros(1, 3, 1, 8, 8), torch.tensor([[0, 3, 9]])
+    >>> RandomLabels().change(images, classes, torch.tensor([[0, 1, 2]]), torch.tensor([0]), scope)[1]
+    tensor([[9, 8, 6]])
 
     References
     ----------
@@ -78,7 +105,9 @@ class RandomLabels(DataPoison):
 
 @dataclass(frozen=True)
 class TargetedFlip(DataPoison):
-    """Train on examples of one class with the label of another. The attack success is how often the model errs so.
+    r"""Train on examples of one class with the label of another. The attack success is how often the model errs so.
+
+    .. math:: y \mapsto \text{target} \quad \text{if } y = \text{source}
 
     It is the share of test examples of the class `source` that the model takes for the class `target`. The accuracy
     of a run counts all classes.
@@ -89,6 +118,14 @@ class TargetedFlip(DataPoison):
         The class whose labels are flipped.
     target
         The class that they get.
+
+    Examples
+    --------
+    >>> scope = Scope(num_classes=10, highest=1.0)
+    >>> images, classes = torch.zeros(1, 3, 1, 8, 8), torch.tensor([[0, 3, 9]])
+    >>> poison = TargetedFlip(source=3, target=5)
+    >>> poison.change(images, classes, torch.tensor([[0, 1, 2]]), torch.tensor([0]), scope)[1]
+    tensor([[0, 5, 9]])
 
     References
     ----------

@@ -36,6 +36,16 @@ class Backdoor(DataPoison):
         The factor s. Default: the number of clients in the round divided by the number of malicious ones. A plain
         average then moves by the full step of the malicious clients.
 
+    Examples
+    --------
+    >>> Backdoor(size=2).patch((1, 4, 4), torch.device("cpu"))[0].int()
+    tensor([[0, 0, 0, 0],
+            [0, 0, 0, 0],
+            [0, 0, 1, 1],
+            [0, 0, 1, 1]], dtype=torch.int32)
+    >>> Backdoor(boost=3.0).send(torch.tensor([[1.0, 2.0]]), torch.tensor([1.0, 1.0]), num_clients=6)
+    tensor([[1., 4.]])
+
     References
     ----------
     Bagdasaryan et al., "How to backdoor federated learning", AISTATS 2020.
@@ -100,7 +110,9 @@ class Backdoor(DataPoison):
 
 @dataclass(frozen=True)
 class Dba(Backdoor):
-    """Divide the patch of a backdoor among the malicious clients. Each trains on a part; the test uses the whole.
+    r"""Divide the patch of a backdoor among the malicious clients. Each trains on a part; the test uses the whole.
+
+    .. math:: \text{patch}_c = \text{piece } c \bmod p \text{ of the whole patch}
 
     Parameters
     ----------
@@ -108,6 +120,16 @@ class Dba(Backdoor):
         As in `Backdoor`.
     parts
         The number of pieces into which the patch is cut, row by row. Client c uses piece c modulo `parts`.
+
+    Examples
+    --------
+    >>> images, classes = torch.zeros(2, 1, 1, 3, 3), torch.zeros(2, 1, dtype=torch.int64)
+    >>> poison, scope = Dba(size=2, parts=2, share=1.0), Scope(num_classes=10, highest=1.0)
+    >>> changed, _ = poison.change(images, classes, classes, torch.tensor([0, 1]), scope)
+    >>> changed[0, 0, 0].int().tolist()  # an image of client 0
+    [[0, 0, 0], [0, 1, 1], [0, 0, 0]]
+    >>> changed[1, 0, 0].int().tolist()  # an image of client 1
+    [[0, 0, 0], [0, 0, 0], [0, 1, 1]]
 
     References
     ----------
@@ -145,6 +167,14 @@ class BlendedBackdoor(Backdoor):
         Not used: the pattern is as large as the image.
     alpha
         How much of the pattern is blended in. The paper uses 0.2.
+
+    Examples
+    --------
+    >>> images, classes = torch.zeros(1, 1, 1, 2, 2), torch.zeros(1, 1, dtype=torch.int64)
+    >>> poison, scope = BlendedBackdoor(share=1.0), Scope(num_classes=10, highest=1.0)
+    >>> changed, _ = poison.change(images, classes, classes, torch.tensor([0]), scope)
+    >>> bool((changed > 0).any()), bool((changed <= 0.2).all())  # a fifth of the pattern on a black image
+    (True, True)
 
     References
     ----------
