@@ -84,16 +84,6 @@ def test_the_sums_over_all_cases_are_what_was_measured(measured, group, sentence
     assert [int(number) for number in printed] == [near, cases]
 
 
-def test_the_honest_clients_dropped_without_an_attack_are_what_was_measured(measured):
-    rows = measured["honest", "none", 0.0, "False"][DEFAULT_FILTER]
-    rates = [float(row["honest_dropped"]) for row in rows if row["examples"] == "0"]
-    share, settings = re.search(
-        r"([\d.]+)% of the honest clients were dropped, on average over (\d+)", README
-    ).groups()
-    assert float(share) == pytest.approx(100 * fmean(rates), abs=0.0501)
-    assert int(settings) == len({row["setting"] for row in rows})
-
-
 @pytest.mark.parametrize(
     ("kind", "registry"),
     [("attack", ATTACKS), ("filter", FILTERS), ("aggregator", AGGREGATORS), ("pre-aggregator", PREAGGREGATORS)],
