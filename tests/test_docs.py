@@ -25,8 +25,9 @@ def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", (ROOT / "docs" / page).read_text(), re.DOTALL)
 
 
-@pytest.mark.parametrize("page", ["core.md", "experiments.md"])
-def test_every_block_of_python_runs_as_it_stands(page) -> None:
+@pytest.mark.parametrize("page", ["callbacks.md", "core.md", "experiments.md"])
+def test_every_block_of_python_runs_as_it_stands(page, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
     code = blocks(page, "python")
     assert code
     for number, block in enumerate(code):

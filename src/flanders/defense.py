@@ -7,17 +7,18 @@ import logging
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
 
 from flanders.aggregators import Aggregator, FedAvg
 from flanders.arrays import Array, IntVector, copied
+from flanders.callbacks import AnyCallback, Callbacks, RunInfo
 from flanders.checks import InputError, check_instance
 from flanders.filters import Filter, Guard, Scores
 from flanders.linalg.products import usable_rows
-from flanders.record import ClientRecord, Fate
+from flanders.record import ClientRecord, Fate, RoundRecord
 from flanders.round import ClientId, Evaluate, Round, check_matrix
 from flanders.state import load_state, save_state, saveable
 
@@ -189,6 +190,8 @@ class DefenseState:
     """The last global model."""
     generator: dict[str, object]
     """The state of the aggregator's random generator."""
+    rounds: int = 0
+    """The number of rounds that were protected."""
 
 
 class Defense:
@@ -211,6 +214,8 @@ class Defense:
         evade what it can predict.
     streams
         Two generators, for the filter and for the aggregators, in place of `seed`.
+    callbacks
+        What learns of each round: objects with `on_round(record)`, e.g. of `flanders.callbacks`, or functions.
 
     Examples
     --------
@@ -230,6 +235,7 @@ class Defense:
         evaluate: Evaluate | None = None,
         seed: int | None = None,
         streams: tuple[np.random.Generator, np.random.Generator] | None = None,
+        callbacks: Iterable[AnyCallback] = (),
     ) -> None:
         self.filter: Filter[Any] = Guard() if filter is None else filter
         self.aggregator = FedAvg() if aggregator is None else aggregator
@@ -241,6 +247,7 @@ class Defense:
         self.state: Any = self.filter.init(for_filter)
         self._name = described(self.filter)
         self._model: Array = None
+        self._rounds, self._callbacks = 0, Callbacks("Defense", callbacks)
 
     def __call__(
         self,
@@ -275,7 +282,12 @@ class Defense:
             aggregate = self._by(self.aggregator, round_)
             fallback = None if self.fallback is None else self._by(self.fallback, round_)
         outcome = defend(self.filter, self.state, round_, aggregate, fallback)
-        self.state = outcome.state
+        self.state, self._rounds = outcome.state, self._rounds + 1
+        if self._callbacks:
+            settings = {"filter": self._name, "aggregator": repr(self.aggregator)}
+            self._callbacks.start(RunInfo(type(self.filter).__name__, settings=settings))
+            told = RoundRecord(self._rounds, outcome.clients, outcome.note)
+            self._callbacks.tell(replace(told, stayed=outcome.stayed, widening=outcome.widening))
         return outcome
 
     def aggregate(self, aggregator: Aggregator, round_: Round, rows: IntVector) -> Array:
@@ -289,7 +301,7 @@ class Defense:
     def memory(self) -> DefenseState:
         """Everything that is remembered: the filter's memory, the last model, the generator. It can be saved."""
         position = dict(self._rng.bit_generator.state)
-        return DefenseState(self._name, self.state, self._model, position)
+        return DefenseState(self._name, self.state, self._model, position, self._rounds)
 
     @memory.setter
     def memory(self, found: DefenseState) -> None:
@@ -299,7 +311,7 @@ class Defense:
                 "Go on with the filter that made it, or start with an empty memory."
             )
         self._rng.bit_generator.state = found.generator
-        self.state, self._model = found.memory, found.model
+        self.state, self._model, self._rounds = found.memory, found.model, found.rounds
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything that is remembered to a file."""

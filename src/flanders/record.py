@@ -7,6 +7,7 @@ defined only here.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -82,6 +83,12 @@ class RoundRecord:
     def having(self, *fates: Fate) -> list[ClientRecord]:
         """Return the records of the clients with one of these fates."""
         return [client for client in self.clients if client.fate in fates]
+
+    @property
+    def counts(self) -> dict[Fate, int]:
+        """The number of clients of each fate."""
+        found = Counter(client.fate for client in self.clients)
+        return {fate: found[fate] for fate in Fate}
 
     @property
     def ids(self) -> tuple[ClientId, ...]:

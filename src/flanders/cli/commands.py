@@ -28,6 +28,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the experiments of spec files."""
     with needing("sim"):
         from flanders.experiments.commands import run_experiments
+        from flanders.experiments.run_callbacks import parse_callback
         from flanders.experiments.spec import read_specs
 
     found = [replace(each, engine=options.engine) for each in read_specs(options.specs, options.overrides)]
@@ -35,15 +36,18 @@ def run(options: argparse.Namespace) -> int:
         for each, name in zip(found, labels([each.canonical for each in found]), strict=True):
             print(f"{each.id}  {name}")
         return 0
-    return run_experiments(options.out, found, _changes(options), options.jobs)
+    callbacks = [parse_callback(text) for text in options.callbacks]
+    return run_experiments(options.out, found, _changes(options), options.jobs, callbacks)
 
 
 def resume(options: argparse.Namespace) -> int:
     """Continue the runs of a results file that are not done."""
     with needing("sim"):
         from flanders.experiments.commands import resume_experiments
+        from flanders.experiments.run_callbacks import parse_callback
 
-    return resume_experiments(options.results, _changes(options), options.jobs)
+    callbacks = [parse_callback(text) for text in options.callbacks]
+    return resume_experiments(options.results, _changes(options), options.jobs, callbacks)
 
 
 def reproduce(options: argparse.Namespace) -> int:

@@ -121,6 +121,7 @@ def _run(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         "--engine", choices=engines, default=SIMULATOR, help="what the clients run on (default: %(default)s)"
     )
     parser.add_argument("--dry-run", action="store_true", help="list the runs without running them")
+    _callbacks(parser)
     return parser
 
 
@@ -133,7 +134,16 @@ def _resume(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         metavar="RESULTS",
         help="results file (default: %(default)s)",
     )
+    _callbacks(parser)
     return parser
+
+
+def _callbacks(parser: argparse.ArgumentParser) -> None:
+    text = (
+        "tell each round to tensorboard=DIR, mlflow[=SERVER], wandb[=PROJECT], wandb-offline[=DIR] or "
+        "prometheus[=PORT], or alarms to webhook=URL or command=WORDS (may be repeated)"
+    )
+    parser.add_argument("--callback", action="append", default=[], metavar="NAME", dest="callbacks", help=text)
 
 
 def _reproduce(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:

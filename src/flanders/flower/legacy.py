@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from logging import WARNING
+from collections.abc import Iterable
+from logging import INFO, WARNING
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from flwr.server.client_proxy import ClientProxy
 from flwr.server.strategy import Strategy
 
 from flanders.arrays import IntVector
+from flanders.callbacks import AnyCallback
 from flanders.checks import InputError
 from flanders.defense import Defense
 from flanders.filters import Filter, Guard
@@ -21,6 +23,7 @@ from flanders.flower.aggregation import STAYS
 from flanders.flower.model_arrays import BadReply, ModelArrays, Vector
 from flanders.flower.parameter_checks import check_part
 from flanders.flower.replies import MOST_EXAMPLES
+from flanders.flower.round_report import filter_line, why
 from flanders.flower.stored_arrays import NUMPY
 from flanders.round import Round
 
@@ -41,17 +44,25 @@ class FilteredLegacyStrategy(Strategy):
     ----------
     strategy
         A strategy of `flwr.server.strategy`, e.g. `FedAvg()`.
-    filter, seed
-        As in `FilteredStrategy`.
+    filter, seed, callbacks
+        As in `FilteredStrategy`. The records that callbacks get hold neither accuracy nor loss.
     """
 
-    def __init__(self, strategy: Strategy, filter: Filter[Any] | None = None, *, seed: int | None = None) -> None:
+    def __init__(
+        self,
+        strategy: Strategy,
+        filter: Filter[Any] | None = None,
+        *,
+        seed: int | None = None,
+        callbacks: Iterable[AnyCallback] = (),
+    ) -> None:
         filter = Guard() if filter is None else filter
         me = type(self).__name__
         check_part(me, "strategy", strategy, Strategy, example="flwr.server.strategy.FedAvg()")
         check_part(me, "filter", filter, Filter)
         rng = np.random.default_rng(seed)
-        self.strategy, self.defense = strategy, Defense(filter, streams=(rng, rng))
+        self.strategy, self.defense = strategy, Defense(filter, streams=(rng, rng), callbacks=callbacks)
+        log(INFO, "flanders: filter %s", filter_line(filter))
         self._model: ModelArrays | None = None
         self._sent: dict[str, Array] = {}
 
@@ -103,7 +114,7 @@ class FilteredLegacyStrategy(Strategy):
             log(WARNING, "flanders: round %s: the filter cannot judge it (%s): %s", server_round, error, STAYS)
             return None, {"flanders-kept": 0, "flanders-dropped": len(names)}
         if outcome.reasons:
-            dropped = ", ".join(f"{client} [{why}]" for client, why in outcome.reasons.items())
+            dropped = ", ".join(f"{client.client} [{why(client)}]" for client in outcome.clients if not client.kept)
             log(WARNING, "flanders: round %s: dropped %s", server_round, dropped)
         counts = {"flanders-kept": len(outcome.kept), "flanders-dropped": len(outcome.dropped)}
         return parameters, {**metrics, **counts}

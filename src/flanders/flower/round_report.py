@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+from flanders.filters import Filter
 from flanders.flower.identity import AskedClient
 from flanders.record import ClientRecord, Fate, RoundRecord
 from flanders.round import ClientId
@@ -20,6 +24,29 @@ Metric = int | float | list[int] | list[float]
 """What Flower's `MetricRecord` can hold."""
 Nodes = Mapping[ClientId, AskedClient]
 """The node of each client."""
+
+
+def filter_line(filter: Filter[Any]) -> str:
+    """Return a filter in one line: its class, the parameters that are not the defaults, and what it does.
+
+    Examples
+    --------
+    >>> from flanders.filters import DistanceToGlobal
+    >>> filter_line(DistanceToGlobal(keep=3))
+    'DistanceToGlobal(keep=3): keep the clients whose models moved least from the global model: ...'
+    """
+    kind = type(filter)
+    chosen = []
+    fields: Sequence[dataclasses.Field[Any]] = (
+        dataclasses.fields(filter) if dataclasses.is_dataclass(filter) else ()
+    )
+    for field in fields:
+        made: object = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+        if (value := getattr(filter, field.name)) != made:
+            chosen.append(f"{field.name}={value!r}")
+    text = (inspect.getdoc(kind) or "").partition("\n\n")[0].replace("\n", " ").removesuffix(".")
+    words = f": {text[0].lower()}{text[1:]}" if text and text[:2] != f"{kind.__name__}(" else ""
+    return f"{kind.__name__}({', '.join(chosen)}){words}"
 
 
 def line_of(record: RoundRecord, nodes: Nodes) -> str:
@@ -62,13 +89,13 @@ def details_of(record: RoundRecord, nodes: Nodes) -> dict[str, list[int] | list[
 
 def _several(clients: Sequence[ClientRecord], nodes: Nodes) -> str:
     more = f" and {len(clients) - MOST_NAMED} more" if len(clients) > MOST_NAMED else ""
-    return ", ".join(f"{nodes[c.client].label} [{_why(c)}]" for c in clients[:MOST_NAMED]) + more
+    return ", ".join(f"{nodes[c.client].label} [{why(c)}]" for c in clients[:MOST_NAMED]) + more
 
 
-def _why(client: ClientRecord) -> str:
+def why(client: ClientRecord) -> str:
     """Return why a client was not kept. For a dropped client the score comes first."""
     if client.fate is not Fate.DROPPED or math.isnan(client.score):
         return client.reason
-    chance = "" if math.isnan(client.probability) else f", p={client.probability:.2g}"
+    chance = "" if math.isnan(client.probability) else f", probability of malice {client.probability:.2f}"
     words = "" if client.reason.startswith("score ") else f": {client.reason}"  # the reason may be the score alone
     return f"score {client.score:.3g}{chance}{words}"

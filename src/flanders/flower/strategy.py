@@ -18,6 +18,7 @@ from flwr.common.logger import log
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
+from flanders.callbacks import AnyCallback, Callbacks
 from flanders.checks import InputError, check_number
 from flanders.defense import Defense
 from flanders.filters import Filter, Guard
@@ -27,13 +28,13 @@ from flanders.flower.bans import Ban
 from flanders.flower.bookkeeping import Bookkeeping
 from flanders.flower.identity import Identify, by_key
 from flanders.flower.model_arrays import ModelArrays, Vector, is_buffer
+from flanders.flower.own_start import start_of
 from flanders.flower.parameter_checks import (
     check_function,
     check_optional_number,
     check_part,
     check_path,
     check_refusals,
-    warn_of_own_start,
 )
 from flanders.flower.replies import (
     MOST_EXAMPLES,
@@ -48,7 +49,7 @@ from flanders.flower.replies import (
 from flanders.flower.replies_on_disk import RepliesOnDisk
 from flanders.flower.results_recorder import Recorder, live_spec
 from flanders.flower.round_matrix import ReusedMemory, RoundMatrix, SketchedMatrix, WholeMatrix
-from flanders.flower.round_report import unused_of
+from flanders.flower.round_report import filter_line, unused_of
 from flanders.flower.saved_memory import SavedMemory, StateFolder
 from flanders.flower.server_test import ServerTest
 from flanders.record import ClientRecord, Fate, RoundRecord
@@ -67,7 +68,7 @@ class FilteredStrategy(Strategy):
     ----------
     strategy
         The strategy to protect. Differential privacy goes inside: if replies were clipped first, the filter could
-        not see which are abnormal. A `start` of its own is not called.
+        not see which are abnormal. If it has a `start` of its own, that one carries out the rounds.
     filter
         Decides which clients to keep. Default: `Guard()`, which needs no number of attackers. If you choose
         one with `keep`, prefer a fraction to a number of clients, since not all of them may reply.
@@ -95,9 +96,9 @@ class FilteredStrategy(Strategy):
     seed
         Makes the randomness of the filter and of the sketch repeatable. Leave it out in production: an attacker
         can evade what it can predict.
-    strict
-        Raise the errors of the filter and of the strategy. For experiments: by default a round that fails keeps
-        the global model, and the federation goes on.
+    callbacks
+        What learns of each round: objects with `on_round(record)`, e.g. of `flanders.callbacks`, or functions.
+        A round is complete, and callbacks learn of it, when the next one begins or the last one has ended.
 
     Examples
     --------
@@ -121,7 +122,7 @@ class FilteredStrategy(Strategy):
         identify: Identify = by_key,
         max_examples: float | None = None,
         seed: int | None = None,
-        strict: bool = False,
+        callbacks: Iterable[AnyCallback] = (),
     ) -> None:
         filter = Guard() if filter is None else filter
         check_part(ME, "strategy", strategy, Strategy)
@@ -135,9 +136,8 @@ class FilteredStrategy(Strategy):
         check_path(ME, "results", results)
         check_function(ME, "unscored", unscored)
         check_function(ME, "identify", identify)
-        warn_of_own_start(strategy)
         self.strategy, self.fallback, self.sketch, self.unscored = strategy, fallback, sketch, unscored
-        self.identify, self.max_examples, self.strict = identify, max_examples, strict
+        self.identify, self.max_examples = identify, max_examples
         rng = np.random.default_rng(seed)
         memory = SavedMemory(sketch, int(rng.integers(0, 2**63)), secrets.token_hex(8))
         self.defense = Defense(filter, streams=(rng, rng))
@@ -145,12 +145,14 @@ class FilteredStrategy(Strategy):
         folder = StateFolder(state_dir)
         memory = folder.recall(memory, self.defense)
         spec = live_spec(memory.run, strategy, filter, fallback, sketch)
-        recorder = Recorder(None if results is None else Path(results), spec)
+        recorder = Recorder(None if results is None else Path(results), spec, Callbacks(ME, callbacks))
         arrays, memory = memory.record, replace(memory, model={})  # do not keep a second copy of the model
         self._books = Bookkeeping(memory, folder, recorder, ban, arrays, done_before=memory.rounds)
         self._weight_key = find_weight_key(strategy)
         self.server_test = ServerTest()
         """What the server knows of models by itself, which filters can use."""
+        self.strict = False
+        """Whether errors of the filter and of the strategy end the run. Else the round keeps the global model."""
         self._sent_at = 0.0
         self._matrix_memory = ReusedMemory()
 
@@ -169,6 +171,7 @@ class FilteredStrategy(Strategy):
     ) -> Iterable[Message]:
         """Let the strategy choose clients, and leave out those that are banned."""
         number, books = server_round + self._books.done_before, self._books
+        books.recorder.settle()
         books.arrays = arrays
         books.model_arrays(arrays, self.unscored)
         if isinstance(self.fallback, AggregatorStrategy):
@@ -273,7 +276,7 @@ class FilteredStrategy(Strategy):
 
     def summary(self) -> None:
         """Log the settings, then those of the wrapped strategy."""
-        log(INFO, "\t├──> Filter: %s", self.filter)
+        log(INFO, "\t├──> Filter: %s", filter_line(self.filter))
         log(INFO, "\t├──> Around: %s", type(self.strategy).__name__)
         self.strategy.summary()
 
@@ -316,7 +319,7 @@ class FilteredStrategy(Strategy):
             return metrics
 
         with books.folder.locked(), books.recorder.running(), self._grid(grid) as grid:
-            result = super().start(
+            result = start_of(self, self.strategy)(
                 grid,
                 initial_arrays,
                 max(0, num_rounds - done),
@@ -325,9 +328,7 @@ class FilteredStrategy(Strategy):
                 evaluate_config,
                 evaluate if evaluate_fn is not None else None,
             )
-        if not result.arrays:
-            result.arrays = initial_arrays
-        return books.completed(result)
+        return books.completed(result, initial_arrays)
 
     def _own_knowledge(
         self, aggregation: StrategyAggregation

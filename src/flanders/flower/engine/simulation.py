@@ -83,8 +83,8 @@ class FlowerSimulation:
             fallback=self._fallback,
             unscored=self.buffers.__contains__,
             identify=lambda node: node.node_id,
-            strict=True,
         )
+        strategy.strict = True
         strategy.server_test = WorldTest(self.world)
         strategy.defense = Defense(setting.filter, streams=(streams["filter"], streams["aggregator"]))
         return strategy
