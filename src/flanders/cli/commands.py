@@ -15,7 +15,7 @@ from flanders.choices import KINDS
 from flanders.cli.listing import print_listing
 from flanders.extras import needing
 from flanders.report import text, write_figures, write_html
-from flanders.report.crosstable import crosstable
+from flanders.report.crosstable import TableStyle, crosstable
 from flanders.results.export import export_csv, export_parquet
 from flanders.results.labels import labels
 from flanders.results.schema import reading
@@ -129,8 +129,11 @@ def show(options: argparse.Namespace) -> int:
 
 
 def table(options: argparse.Namespace) -> int:
-    """Show the final accuracy of a grid."""
-    print(crosstable(options.results, options.format), end="")
+    """Show the results of a grid: attacks by defences."""
+    bold = options.best == "bold"
+    style = TableStyle(options.metric, options.spread, bold, options.caption or "", options.label or "")
+    width = text.terminal_width(80)
+    print(crosstable(options.results, options.format, style, options.where, width), end="")
     return 0
 
 

@@ -13,6 +13,8 @@ from flanders.checks import InputError, did_you_mean
 from flanders.choices import KINDS
 from flanders.cli import commands
 from flanders.paper.tables import VARIANTS
+from flanders.report.crosstable import METRICS
+from flanders.report.spread import SPREADS
 from flanders.results.run import FLOWER, SIMULATOR
 from flanders.studies.questions import QUESTIONS
 
@@ -95,7 +97,7 @@ def make_parser() -> Parser:
         add(
             "table",
             commands.table,
-            "Show the final accuracy of each attack (row) and defence (column): mean and range over seeds.",
+            "Show a measure of each attack (row) and defence (column), e.g. the final accuracy: mean over seeds.",
         )
     )
     _export(
@@ -245,7 +247,26 @@ def _show(parser: argparse.ArgumentParser) -> None:
 
 def _table(parser: argparse.ArgumentParser) -> None:
     _results(parser)
-    parser.add_argument("--format", choices=TABLE_FORMATS, default="markdown", help=TABLE_FORMAT_HELP)
+    parser.add_argument(
+        "--metric", choices=tuple(METRICS), default="accuracy", help="what to show (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--spread",
+        choices=SPREADS,
+        default="range",
+        help="how much seeds differ: their range, standard deviation, or a 95%% confidence interval of the mean "
+        "(default: %(default)s)",
+    )
+    parser.add_argument("--best", choices=("bold", "none"), default="none", help="mark the best value of each row")
+    parser.add_argument("--format", choices=("text", *TABLE_FORMATS), default="text", help=TABLE_FORMAT_HELP)
+    parser.add_argument("--caption", metavar="TEXT", help="the caption (default: the name of the file)")
+    parser.add_argument("--label", metavar="NAME", help="the name of the table in LaTeX, e.g. tab:attacks")
+    _where(parser)
+
+
+def _where(parser: argparse.ArgumentParser) -> None:
+    text = "only runs with these values, e.g. attack=lie,gauss or seed=0 (may be repeated)"
+    parser.add_argument("--where", action="append", default=[], metavar="KEY=VALUES", help=text)
 
 
 def _export(parser: argparse.ArgumentParser) -> None:

@@ -90,7 +90,7 @@ def shortened(name: str, longest: int = LONGEST_NAME) -> str:
     Examples
     --------
     >>> shortened("gauss 0.8, flanders, multi-krum, seed 12", 20)
-    'gauss 0.8, ..seed 12'
+    'gauss 0.8.., seed 12'
     """
     if len(name) <= longest:
         return name
@@ -119,20 +119,14 @@ class Lines:
         else:
             self.ended += event.status in ("done", "failed")
             last = self._last.pop(event.run, None)
-            so_far = f", round {last.number}, {round_line(last)}" if last else ""
+            after = f" after round {last.number}" if last and event.status != "done" else ""
+            accuracy = f", accuracy {last.accuracy:.3f}" if last else ""
             left = f"; {self._left}" if str(self._left) and self.ended < self.total else ""
-            self._say(event.run, f"{event.status}{so_far}{': ' + event.error if event.error else ''}{left}")
+            error = f": {event.error}" if event.error else ""
+            self._say(event.run, f"{event.status}{after}{accuracy}{error}{left}")
 
     def _say(self, run: str, text: str) -> None:
         print(f"[{self.ended}/{self.total}] {self._names.get(run, run)}: {text}", file=self.stream, flush=True)
-
-
-def round_line(record: RoundRecord) -> str:
-    """Return a round in a few words. Who was caught is told if it is known who is malicious."""
-    words = f"accuracy {record.accuracy:.3f}, kept {int(record.kept.sum())} of {len(record.clients)}"
-    malicious = int(record.malicious.sum())
-    caught = int((record.malicious & ~record.kept).sum())
-    return f"{words}, caught {caught} of {malicious}" if malicious else words
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""A table of the final accuracies of a grid: a row per attack, a column per defence, means over seeds."""
+"""A table of a grid: a row per attack, a column per defence, means over seeds."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import csv
 import io
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
 from flanders.checks import InputError
-from flanders.report.tables import latex, markdown
+from flanders.report.spread import CI, RANGE, SPREAD_WORDS, STD, half_width, spread_text
+from flanders.report.tables import latex, markdown, text_table
+from flanders.report.where import selected
 from flanders.results.labels import varying
 from flanders.results.spec_keys import (
     ATTACK_KEYS,
@@ -31,42 +34,150 @@ from flanders.results.summary import RunSummary, read_summaries
 from flanders.results.tree import Table
 
 Cells = dict[tuple[str, ...], dict[str, list[float]]]
-"""Row -> defence -> the accuracy of each seed."""
-LEGEND = "Accuracy after the last round: mean over seeds [lowest, highest seed]; `-`: no run is done."
+"""Row -> defence -> the value of each seed."""
 COUNT_WORDS = {"keep": "m-b", "num_malicious": "b"}
 """Parameters that are usually chosen from the number of malicious clients, and how a spec writes that."""
 
 
-def crosstable(results: Path, format_: str) -> str:
-    """Return the done runs of a results file as a table in Markdown, LaTeX or CSV."""
-    done = [
-        s for s in read_summaries(results) if s.status == "done" and s.final is not None and not is_live(s.spec)
-    ]
+@dataclass(frozen=True)
+class Metric:
+    """What a table shows of each run."""
+
+    field: str
+    """The field of `RunSummary`."""
+    words: str
+    higher_is_better: bool = True
+    digits: int = 3
+
+
+METRICS = {
+    "accuracy": Metric("final", "Accuracy after the last round"),
+    "best": Metric("best", "Best accuracy of any round"),
+    "precision": Metric("precision", "Precision: the share of clients not kept that were malicious"),
+    "recall": Metric("recall", "Recall: the share of malicious clients that were not kept"),
+    "fpr": Metric("false_positive_rate", "False-positive rate: the share of honest clients not kept", False),
+    "attack-success": Metric("attack_success", "Attack success after the last round", False),
+    "seconds": Metric("seconds", "Seconds of all rounds", False, 1),
+}
+"""What `--metric` can name."""
+
+
+@dataclass(frozen=True)
+class TableStyle:
+    """What a table shows, and how.
+
+    Parameters
+    ----------
+    metric
+        One of `METRICS`.
+    spread
+        How much seeds differ: `range`, `std`, `ci` or `none`.
+    bold
+        Whether to mark the best value of each row.
+    caption, label
+        The caption of the table, and its name in LaTeX.
+    """
+
+    metric: str = "accuracy"
+    spread: str = RANGE
+    bold: bool = False
+    caption: str = ""
+    label: str = ""
+
+
+def crosstable(
+    results: Path, format_: str, style: TableStyle | None = None, wheres: Sequence[str] = (), width: int = 80
+) -> str:
+    """Return the done runs of a results file as a table: `text`, `markdown`, `latex` or `csv`.
+
+    `wheres` are conditions on the runs; see `flanders.report.where`. A text is at most `width` columns wide, unless
+    a single column needs more.
+    """
+    style = style or TableStyle()
+    metric = METRICS[style.metric]
+    if format_ == "csv" and (style.caption or style.label or style.bold):
+        raise InputError("A table in CSV has no caption, no label and no bold values. Omit these options.")
+    done = [s for s in read_summaries(results) if s.status == "done"]
     if not done:
         raise InputError(f"{results} has no run that is done. `flanders resume {results}` goes on with it.")
+    done = [done[i] for i in selected([s.spec for s in done], wheres)]
+    done = [s for s in done if getattr(s, metric.field) is not None]
+    if not done:
+        raise InputError(
+            f"{results} has no value of {style.metric} for these runs, so it was not measured. "
+            f"Choose another --metric: {', '.join(METRICS)}."
+        )
+    header, cells = _cells(done, metric)
+    if format_ == "csv":
+        return _csv(
+            [*header, "defence", style.metric, *_spread_columns(style.spread), "seeds"], cells, style.spread
+        )
+    defences = list(dict.fromkeys(name for found in cells.values() for name in found))
+    body = [
+        [*row, *(_cell(found.get(name, []), style.spread, metric.digits) for name in defences)]
+        for row, found in cells.items()
+    ]
+    best = _best(cells, defences, metric, len(header)) if style.bold else set()
+    shown, shared = _without_shared_aggregator(defences)
+    several = any(len(values) > 1 for found in cells.values() for values in found.values())
+    legend = f"{metric.words}{f': {SPREAD_WORDS[style.spread]}' if several else ''}.{shared}"
+    if any("-" in row[len(header) :] for row in body):
+        legend += " `-`: no run is done, or nothing was measured."
+    title, columns = style.caption or results.name, [*map(_heading, header), *shown]
+    if format_ == "latex":
+        return latex(title, columns, body, legend, label=style.label, bold=best)
+    if format_ == "text":
+        return text_table(style.caption, columns, body, legend, len(header), width, best)
+    return markdown(title, columns, body, legend, bold=best)
+
+
+def _cells(done: Sequence[RunSummary], metric: Metric) -> tuple[list[str], Cells]:
+    """Return the names of the columns in front of a row, and the values by row and defence."""
     flats = _relative([flat_spec(s.spec) for s in done])
-    setting_keys = [k for k in varying(flats) if k not in (*ATTACK_KEYS, SEED) and section_of(k) not in DEFENCE]
+    inner = (*ATTACK_KEYS, SEED, "live")
+    setting_keys = [k for k in varying(flats) if k not in inner and section_of(k) not in DEFENCE]
     rows = [
-        (*(_text(flat.get(key)) for key in setting_keys), attack_name(s.spec), f"{attack_fraction(s.spec):g}")
+        (*(_text(flat.get(key)) for key in setting_keys), attack_name(s.spec), _fraction(s))
         for s, flat in zip(done, flats, strict=True)
     ]
     details = _defence_details(rows, flats)
     cells: Cells = defaultdict(lambda: defaultdict(list))
     for s, row, flat in zip(done, rows, flats, strict=True):
-        cells[row][_defence(s, flat, details)].append(float(s.final or 0.0))
-    header = [*setting_keys, "attack", "r"]
-    if format_ == "csv":
-        return _csv([*header, "defence", "accuracy", "low", "high", "seeds"], cells)
-    defences = list(dict.fromkeys(name for found in cells.values() for name in found))
-    body = [[*row, *(_cell(found.get(name, [])) for name in defences)] for row, found in cells.items()]
-    return (markdown if format_ == "markdown" else latex)(results.name, [*header, *defences], body, LEGEND)
+        cells[row][_defence(s, flat, details)].append(float(getattr(s, metric.field)))
+    return [*setting_keys, "attack", "r"], cells
+
+
+def _fraction(s: RunSummary) -> str:
+    return "-" if is_live(s.spec) else f"{attack_fraction(s.spec):g}"
+
+
+def _heading(key: str) -> str:
+    """Return a key of a spec as the heading of a column.
+
+    Examples
+    --------
+    >>> _heading("data.dataset.name"), _heading("data.partition.alpha")
+    ('dataset', 'alpha')
+    """
+    parts = key.split(".")
+    return parts[-2] if parts[-1] == "name" and len(parts) > 1 else parts[-1]
+
+
+def _without_shared_aggregator(defences: Sequence[str]) -> tuple[list[str], str]:
+    """Return defences without an aggregator that all of them share, and a sentence that names it."""
+    pairs = [name.partition(" + ") for name in defences]
+    aggregators = {pair[2].partition(" (")[0] for pair in pairs}
+    if len(aggregators) > 1 or "" in aggregators:
+        return list(defences), ""
+    (shared,) = aggregators
+    return [name.replace(f" + {shared}", "", 1) for name in defences], f" Aggregator: {shared}."
 
 
 def _defence_details(rows: Sequence[tuple[str, ...]], flats: Sequence[Table]) -> list[str]:
     """Return the keys by which defences of the same names differ within a row and seed."""
     groups: dict[tuple[object, ...], list[Table]] = defaultdict(list)
     for row, flat in zip(rows, flats, strict=True):
-        groups[row, flat[SEED]].append(flat)
+        groups[row, flat.get(SEED)].append(flat)
     differ = dict.fromkeys(key for group in groups.values() for key in varying(group))
     return [key for key in differ if section_of(key) in DEFENCE and key not in DEFENCE_KEYS]
 
@@ -78,7 +189,7 @@ def _relative(flats: Sequence[Table]) -> list[Table]:
         m, b = client_counts(flat)
         return bool(flat[key] == {"keep": m - b, "num_malicious": b}[last_part(key)])
 
-    counts = [[key for key in flat if last_part(key) in COUNT_WORDS] for flat in flats]
+    counts = [[key for key in flat if last_part(key) in COUNT_WORDS and not is_live(flat)] for flat in flats]
     fixed = {(k, flat[k]) for flat, keys in zip(flats, counts, strict=True) for k in keys if not follows(k, flat)}
     return [
         {**flat, **{k: COUNT_WORDS[last_part(k)] for k in keys if (k, flat[k]) not in fixed}}
@@ -87,27 +198,42 @@ def _relative(flats: Sequence[Table]) -> list[Table]:
 
 
 def _defence(s: RunSummary, flat: Mapping[str, object], keys: Sequence[str]) -> str:
-    details = [f"{key}={flat[key]}" for key in keys if key in flat]
+    details = [f"{key.removeprefix('filter.')}={flat[key]}" for key in keys if key in flat]
     return f"{filter_name(s.spec)} + {aggregator_name(s.spec)}" + (f" ({', '.join(details)})" if details else "")
 
 
-def _cell(values: Sequence[float]) -> str:
-    if not values:
-        return "-"
-    spread = f" [{min(values):.3f}, {max(values):.3f}]" if len(values) > 1 else ""
-    return f"{fmean(values):.3f}{spread}"
+def _cell(values: Sequence[float], spread: str, digits: int) -> str:
+    return spread_text(values, spread, digits) if values else "-"
+
+
+def _best(cells: Cells, defences: Sequence[str], metric: Metric, first: int) -> set[tuple[int, int]]:
+    """Return the places of the best values of each row. Values that look the same are equally good."""
+    best = set()
+    for i, found in enumerate(cells.values()):
+        means = {name: round(fmean(found[name]), metric.digits) for name in defences if name in found}
+        wanted = (max if metric.higher_is_better else min)(means.values())
+        best |= {(i, first + j) for j, name in enumerate(defences) if means.get(name) == wanted}
+    return best
 
 
 def _text(value: object) -> str:
     return "-" if value is None else str(value)
 
 
-def _csv(header: Sequence[str], cells: Cells) -> str:
+def _spread_columns(spread: str) -> list[str]:
+    return ["low", "high"] if spread == RANGE else [spread] if spread in (STD, CI) else []
+
+
+def _csv(header: Sequence[str], cells: Cells, spread: str) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)
     for row, found in cells.items():
         for name, values in found.items():
-            numbers = (fmean(values), min(values), max(values))
-            writer.writerow([*row, name, *(f"{x:.4f}" for x in numbers), len(values)])
+            numbers = [f"{fmean(values):.4f}"]
+            if spread == RANGE:
+                numbers += [f"{min(values):.4f}", f"{max(values):.4f}"]
+            elif spread in (STD, CI):
+                numbers.append(f"{half_width(values, spread):.4f}" if len(values) > 1 else "")
+            writer.writerow([*row, name, *numbers, len(values)])
     return text.getvalue()
