@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,9 @@ from flanders.report.crosstable import TableStyle, crosstable
 from flanders.results.export import export_csv, export_parquet
 from flanders.results.labels import labels
 from flanders.results.schema import reading
+
+MOST_NAMED = 10
+"""The most files that a command names one by one."""
 
 if TYPE_CHECKING:
     from flanders.experiments.commands import OptionChanges
@@ -155,8 +159,18 @@ def report(options: argparse.Namespace) -> int:
 
 def plot(options: argparse.Namespace) -> int:
     """Write the figures of the report as files."""
-    write_figures(options.results, options.out, options.format)
-    print(options.out)
+    only = [name.replace("-", "_") for name in options.only]
+    written = write_figures(options.results, options.out, options.format, only, options.where)
+    for path in written[:MOST_NAMED]:
+        print(path)
+    if len(written) > MOST_NAMED:
+        print(f"and {len(written) - MOST_NAMED} more in {options.out}")
+    if not only and [path.stem for path in written] == ["grid"]:
+        print(
+            "There are several attacks or settings. For all figures of one of them, add --where, e.g. "
+            "--where attack=lie --where r=0.2. For one figure of each, add --only, e.g. --only accuracy.",
+            file=sys.stderr,
+        )
     return 0
 
 

@@ -14,6 +14,7 @@ from flanders.choices import KINDS
 from flanders.cli import commands
 from flanders.paper.tables import VARIANTS
 from flanders.report.crosstable import METRICS
+from flanders.report.figures import FIGURE_NAMES
 from flanders.report.spread import SPREADS
 from flanders.results.run import FLOWER, SIMULATOR
 from flanders.studies.questions import QUESTIONS
@@ -286,3 +287,6 @@ def _plot(parser: argparse.ArgumentParser) -> None:
     _results(parser)
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for the figures")
     parser.add_argument("--format", choices=FIGURE_FORMATS, default="pdf", help=FIGURE_FORMAT_HELP)
+    text = f"only this figure: {', '.join(FIGURE_NAMES)} (may be repeated)"
+    parser.add_argument("--only", action="append", default=[], metavar="NAME", help=text)
+    _where(parser)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -131,6 +132,38 @@ def crosstable(
     return markdown(title, columns, body, legend, bold=best)
 
 
+@dataclass(frozen=True)
+class Grid:
+    """The mean of a measure for each attack and defence."""
+
+    rows: list[str]
+    """The attacks, with the other settings in which runs differ."""
+    columns: list[str]
+    """The defences."""
+    means: list[list[float]]
+    """The mean over seeds, a row for each attack. NaN if no run is done."""
+    words: str
+    """What the numbers are."""
+
+
+def grid_means(results: Path, wheres: Sequence[str] = (), metric: str = "accuracy") -> Grid | None:
+    """Return the means of all done runs; None if none is done or nothing was measured."""
+    measured = METRICS[metric]
+    done = [s for s in read_summaries(results) if s.status == "done"]
+    done = [done[i] for i in selected([s.spec for s in done], wheres)] if done else []
+    done = [s for s in done if getattr(s, measured.field) is not None]
+    if not done:
+        return None
+    header, cells = _cells(done, measured)
+    defences = list(dict.fromkeys(name for found in cells.values() for name in found))
+    names = [" ".join(_worded(key, value) for key, value in zip(header, row[:-2], strict=False)) for row in cells]
+    attacks = ["no attack" if row[-2] == "none" else f"{row[-2]} {row[-1]}" for row in cells]
+    means = [[fmean(found[name]) if name in found else math.nan for name in defences] for found in cells.values()]
+    rows = [f"{name} {attack}".strip() for name, attack in zip(names, attacks, strict=True)]
+    columns = ["no filter" if name == "keep-all" else name for name in _without_shared_aggregator(defences)[0]]
+    return Grid(rows, columns, means, measured.words)
+
+
 def _cells(done: Sequence[RunSummary], metric: Metric) -> tuple[list[str], Cells]:
     """Return the names of the columns in front of a row, and the values by row and defence."""
     flats = _relative([flat_spec(s.spec) for s in done])
@@ -161,6 +194,11 @@ def _heading(key: str) -> str:
     """
     parts = key.split(".")
     return parts[-2] if parts[-1] == "name" and len(parts) > 1 else parts[-1]
+
+
+def _worded(key: str, value: str) -> str:
+    """Return a setting in words, in front of an attack: `mnist,` or `alpha 0.5,`."""
+    return f"{value}," if last_part(key) == "name" else f"{_heading(key)} {value},"
 
 
 def _without_shared_aggregator(defences: Sequence[str]) -> tuple[list[str], str]:
