@@ -25,13 +25,29 @@ def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", (ROOT / "docs" / page).read_text(), re.DOTALL)
 
 
-@pytest.mark.parametrize("page", ["callbacks.md", "core.md", "experiments.md"])
+@pytest.mark.parametrize("page", ["callbacks.md", "core.md"])
 def test_every_block_of_python_runs_as_it_stands(page, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     code = blocks(page, "python")
     assert code
     for number, block in enumerate(code):
         exec(compile(block, f"{page}, block {number + 1}", "exec"), {})
+
+
+def test_the_example_of_the_guide_to_experiments_ends_where_it_says(capsys) -> None:
+    (code,) = blocks("experiments.md", "python")
+    exec(compile(code, "experiments.md", "exec"), {})
+    accuracies = [float(line.split()[1]) for line in capsys.readouterr().out.splitlines()]
+    (with_filter, without) = re.search(
+        r"ends at (0\.\d+)\. With .* ends at (0\.\d+)", page_text("experiments.md")
+    ).groups()
+    assert accuracies[-1] == pytest.approx(float(with_filter), abs=0.02)
+    exec(compile(code.replace("Guard", "KeepAll"), "experiments.md", "exec"), {})
+    assert float(capsys.readouterr().out.splitlines()[-1].split()[1]) == pytest.approx(float(without), abs=0.1)
+
+
+def page_text(page: str) -> str:
+    return (ROOT / "docs" / page).read_text()
 
 
 def test_every_block_of_toml_in_the_guide_to_experiments_is_a_spec() -> None:

@@ -47,6 +47,7 @@ from flanders.filters import (
     Scores,
     Sketch,
 )
+from flanders.packing import layers_of, pack, unpack
 from flanders.published.flanders import FlandersReference
 from flanders.published.fldetector import FLDetectorLagged
 from flanders.round import Round
@@ -103,8 +104,11 @@ __all__ = [
     "TrimmedMean",
     "View",
     "defend",
+    "layers_of",
     "load_state",
+    "pack",
     "save_state",
     "state_from_bytes",
     "state_to_bytes",
+    "unpack",
 ]

@@ -18,8 +18,8 @@ from flanders.callbacks import AnyCallback, Callbacks, RunInfo
 from flanders.checks import InputError, check_instance
 from flanders.filters import Filter, Guard, Scores
 from flanders.linalg.products import usable_rows
-from flanders.record import ClientRecord, Fate, RoundRecord
-from flanders.round import ClientId, Evaluate, Round, check_matrix
+from flanders.record import ClientRecord, Fate, RoundRecord, lines_about
+from flanders.round import ClientId, Evaluate, Round, check_matrix, check_same_size
 from flanders.state import load_state, save_state, saveable
 
 S = TypeVar("S")
@@ -31,7 +31,7 @@ FIRST_LOOK = "too little is known yet: only clients that stand out from the rest
 UNUSABLE = "values not finite, or too large"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Outcome:
     """The result of one protected round."""
 
@@ -47,6 +47,14 @@ class Outcome:
     """The filter's memory for the next round."""
     note: str = ""
     """Anything unusual that happened, in words."""
+
+    def __str__(self) -> str:
+        """The outcome in five lines: how many clients were kept, who was not and why, the model, and the note."""
+        model = f"model     {self.model.shape[0]:,} parameters, {self.model.dtype}"
+        return "\n".join([*lines_about(self.clients), model, f"note      {self.note or '-'}"])
+
+    def __repr__(self) -> str:
+        return f"Outcome(kept {len(self.kept)} of {len(self.clients)} clients; print it for more)"
 
     @property
     def stayed(self) -> bool:
@@ -265,8 +273,9 @@ class Defense:
         zeros in the first round).
         """
         xp, _ = check_matrix(updates)
-        if global_model is None and self._model is not None:
-            global_model = xp.asarray(self._model)
+        if self._model is not None:
+            check_same_size(updates, self._model)
+            global_model = xp.asarray(self._model) if global_model is None else global_model
         names = () if clients is None else tuple(clients)
         outcome = self.step(Round(updates, names, weights, global_model, root, layers, self.evaluate))
         self._model = copied(outcome.model)

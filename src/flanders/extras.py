@@ -29,11 +29,14 @@ def needing(extra: str) -> Iterator[None]:
     """
     try:
         yield
+    except MissingExtra:  # a part inside has named its extra already
+        raise
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing in ("", "flanders"):
             raise
-        raise MissingExtra(
-            f"This needs {missing}, which is not installed. Install it with: pip install 'flanders-fl[{extra}]'.",
-            name=missing,
-        ) from error
+        told = MissingExtra(
+            f"This needs {missing}, which is not installed. Install it with: pip install 'flanders-fl[{extra}]'."
+        )
+        told.name = missing
+        raise told from error

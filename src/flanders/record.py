@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -19,6 +19,10 @@ from flanders.round import ClientId
 
 PHASES = ("train", "attack", "filter", "aggregate", "evaluate")
 """The phases of a round, in their order. Time is recorded for each."""
+
+
+MOST_NAMED, LONGEST_NAME = 12, 20
+"""The most clients that a line names, and the most characters of each name, so that it stays a line."""
 
 
 class Fate(StrEnum):
@@ -57,6 +61,25 @@ class ClientRecord:
     def kept(self) -> bool:
         """Whether its model was aggregated."""
         return self.fate is Fate.KEPT
+
+
+def lines_about(clients: Sequence[ClientRecord]) -> list[str]:
+    """Return three lines about clients: how many were kept, who was not, and the most frequent reason.
+
+    Examples
+    --------
+    >>> lines_about([ClientRecord("ann", Fate.KEPT), ClientRecord("eve", Fate.DROPPED, reason="far off")])
+    ['kept      1 of 2 clients', 'not kept  eve', 'why       far off']
+    """
+    out = [client for client in clients if not client.kept]
+    names = ", ".join(ascii(client.client).strip("'")[:LONGEST_NAME] for client in out[:MOST_NAMED])
+    more = f" and {len(out) - MOST_NAMED} more" if len(out) > MOST_NAMED else ""
+    why = Counter(client.reason for client in out).most_common(1)
+    return [
+        f"kept      {len(clients) - len(out)} of {len(clients)} clients",
+        f"not kept  {names + more or 'nobody'}",
+        f"why       {why[0][0] if why else '-'}",
+    ]
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,7 @@ with needing("sim"):
 from flanders.models.convolutional import Cnn6, SmallCnn
 from flanders.models.dense import Logistic, Mlp2, Mlp4
 from flanders.models.mobilenet import BatchNorm2d, MobileNet
+from flanders.models.own import OwnModel
 from flanders.models.parameters import Layout, tensor_sizes
 from flanders.models.spec import ModelSpec
 from flanders.registry import Registry
@@ -37,6 +38,7 @@ __all__ = [
     "Mlp4",
     "MobileNet",
     "ModelSpec",
+    "OwnModel",
     "SmallCnn",
     "tensor_sizes",
 ]

@@ -211,6 +211,22 @@ def _without_shared_aggregator(defences: Sequence[str]) -> tuple[list[str], str]
     return [name.replace(f" + {shared}", "", 1) for name in defences], f" Aggregator: {shared}."
 
 
+def without_shared_part(defences: Sequence[str]) -> list[str]:
+    """Return defences without an aggregator that all of them share.
+
+    Examples
+    --------
+    >>> without_shared_part(["fedavg", "guard + fedavg", "krum + fedavg"])
+    ['no filter', 'guard', 'krum']
+    >>> without_shared_part(["fedavg", "median"])
+    ['fedavg', 'median']
+    """
+    ends = {name.rpartition(" + ")[2] for name in defences}
+    if len(ends) > 1 or len(defences) < 2:
+        return list(defences)
+    return [name.rpartition(" + ")[0] or "no filter" for name in defences]
+
+
 def _defence_details(rows: Sequence[tuple[str, ...]], flats: Sequence[Table]) -> list[str]:
     """Return the keys by which defences of the same names differ within a row and seed."""
     groups: dict[tuple[object, ...], list[Table]] = defaultdict(list)

@@ -124,7 +124,7 @@ def json_numbers(values: Iterable[float]) -> list[float | int | None]:
     return [json_number(value) for value in values]
 
 
-def pack(array: NDArray[Any]) -> str:
+def _pack(array: NDArray[Any]) -> str:
     """Return the bytes of an array as base64, little-endian."""
     return base64.b64encode(array.astype(array.dtype.newbyteorder("<")).tobytes()).decode("ascii")
 
@@ -212,7 +212,7 @@ def _clients(run: RunData, rows: int, characters: int) -> PageData:
             fields[name], cut = _text_field(run.texts[name], chosen, characters)
             shortened |= cut
         elif encoding == "answer":
-            fields[name] = {"kind": encoding, "data": pack(run.answers[name][chosen])}
+            fields[name] = {"kind": encoding, "data": _pack(run.answers[name][chosen])}
         else:
             fields[name] = _number_field(run.numbers[name][chosen])
     return {
@@ -230,7 +230,7 @@ def _number_field(values: FloatMatrix) -> PageData | None:
         return None
     largest = float(np.finfo(np.float32).max)
     clipped = np.where(np.isinf(values), values, values.clip(-largest, largest))
-    return {"kind": "number", "data": pack(clipped.astype(np.float32))}
+    return {"kind": "number", "data": _pack(clipped.astype(np.float32))}
 
 
 def _text_field(texts: TextMatrix, chosen: IntVector, characters: int) -> tuple[PageData, bool]:
@@ -249,7 +249,7 @@ def _text_field(texts: TextMatrix, chosen: IntVector, characters: int) -> tuple[
         "kind": "text",
         "words": words,
         "bytes": np.dtype(width).itemsize,
-        "data": pack(new[places].astype(width)),
+        "data": _pack(new[places].astype(width)),
     }
     return field, room < 0
 

@@ -7,7 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
+from flanders.extras import needing
+
+with needing("report"):
+    import matplotlib as mpl
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
@@ -18,6 +22,7 @@ from flanders.arrays import FloatVector
 from flanders.files import check_target, file_name
 from flanders.record import Fate
 from flanders.report.compared_runs import ComparedRuns
+from flanders.report.crosstable import without_shared_part
 from flanders.report.run_data import BoolMatrix, RunData
 from flanders.results.spec_keys import attack_start
 
@@ -103,22 +108,6 @@ def draw_figures(
         yield "precision_recall", new_figure(0.9 + 0.42 * rows, lambda ax: _rates(ax, every))
     if "time_by_phase" in only:
         yield "time_by_phase", new_figure(0.9 + 0.32 * rows, lambda ax: _time(ax, every))
-
-
-def without_shared_part(defences: Sequence[str]) -> list[str]:
-    """Return defences without an aggregator that all of them share.
-
-    Examples
-    --------
-    >>> without_shared_part(["fedavg", "guard + fedavg", "krum + fedavg"])
-    ['no filter', 'guard', 'krum']
-    >>> without_shared_part(["fedavg", "median"])
-    ['fedavg', 'median']
-    """
-    ends = {name.rpartition(" + ")[2] for name in defences}
-    if len(ends) > 1 or len(defences) < 2:
-        return list(defences)
-    return [name.rpartition(" + ")[0] or "no filter" for name in defences]
 
 
 def save(figure: Figure, path: Path) -> None:
