@@ -464,3 +464,35 @@ def test_every_attack_and_filter_can_be_named_in_a_spec(cli):
     code, out, err = cli("run", "spec.toml", "--dry-run", "--set", f"filter.name=[{text}]")
     assert code == 0, err
     assert len(out.splitlines()) == 2 * len(filters)
+
+
+def test_a_run_tells_its_rounds_to_callbacks_and_a_wrong_one_is_refused(cli, tmp_path):
+    pytest.importorskip("tensorboard", reason="TensorBoard is not installed")
+    code, _, err = cli("run", "spec.toml", "--callback", f"tensorboard={tmp_path / 'board'}")
+    assert code == 0, err
+    assert len(list((tmp_path / "board").glob("*/events.out.tfevents.*"))) == 4
+    code, _, err = cli("run", "spec.toml", "--callback", "tensorboad")
+    assert code == 2
+    assert "Did you mean 'tensorboard'?" in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("columns", ["80", "160"])
+def test_the_runs_of_a_grid_fit_into_a_narrow_terminal(cli, monkeypatch, columns):
+    cli("run", "spec.toml")
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    _, out, _ = cli("show", "results.sqlite")
+    out = re.sub(r"\x1b\[[\d;]*m", "", out)  # colours take no room
+    assert max(map(len, out.splitlines())) <= int(columns)
+    assert ("All runs: " in out) == (columns == "80")
+    assert all(word in out for word in ("keep-all", "done", "6/6"))
+
+
+def test_progress_in_a_pipe_has_short_names_and_the_time_that_is_left(cli):
+    _, _, err = cli("run", "spec.toml")
+    first, *_, last = err.splitlines()
+    assert re.fullmatch(r"\[1/4\] gauss 0\.25, [\w-]+, seed \d: done, accuracy 0\.\d{3}; about \d+ s left", first)
+    assert last.startswith("[4/4] ")
+    assert "left" not in last
+    assert max(map(len, err.splitlines())) <= 80

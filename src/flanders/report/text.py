@@ -106,7 +106,7 @@ def _narrowed(rows: list[dict[str, str]]) -> tuple[list[dict[str, str]], str]:
 
     Columns in which all rows are the same are left out, if the terminal is too narrow for all columns.
     """
-    width = sum(max(len(name), *(len(row[name]) for row in rows)) + 2 for name in rows[0])
+    width = sum(max(len(name), *(len(row[name]) for row in rows)) + 3 for name in rows[0])
     if len(rows) == 1 or not sys.stdout.isatty() or width <= terminal_width():
         return rows, ""
     same = [name for name in rows[0] if name != "run" and len({row[name] for row in rows}) == 1]
