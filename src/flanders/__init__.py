@@ -10,9 +10,12 @@ from flanders.aggregators import (
     Bucketing,
     Bulyan,
     CenteredClipping,
+    ClippingAndNoise,
     DnC,
     FedAvg,
+    Flame,
     FLTrust,
+    FoolsGold,
     GeometricMedian,
     Krum,
     MeanAroundMedian,
@@ -21,12 +24,14 @@ from flanders.aggregators import (
     Nnm,
     NormClipping,
     PreAggregator,
+    Remembering,
     TrimmedMean,
+    ZenoPlusPlus,
 )
 from flanders.attacks import Attack, View
 from flanders.catalog import AGGREGATORS, ATTACKS, FILTERS, LOOKS, PREAGGREGATORS
 from flanders.checks import InputError
-from flanders.defense import Defense, Outcome, defend
+from flanders.defense import Defense, defend
 from flanders.filters import (
     Als,
     Camps,
@@ -35,6 +40,7 @@ from flanders.filters import (
     Everything,
     Filter,
     Fingerprint,
+    FlameFilter,
     Flanders,
     FLDetector,
     Guard,
@@ -46,7 +52,9 @@ from flanders.filters import (
     Sample,
     Scores,
     Sketch,
+    SkyMask,
 )
+from flanders.outcome import Outcome
 from flanders.packing import layers_of, pack, unpack
 from flanders.published.flanders import FlandersReference
 from flanders.published.fldetector import FLDetectorLagged
@@ -68,6 +76,7 @@ __all__ = [
     "Bulyan",
     "Camps",
     "CenteredClipping",
+    "ClippingAndNoise",
     "Defense",
     "DistanceToGlobal",
     "DnC",
@@ -79,8 +88,11 @@ __all__ = [
     "FedAvg",
     "Filter",
     "Fingerprint",
+    "Flame",
+    "FlameFilter",
     "Flanders",
     "FlandersReference",
+    "FoolsGold",
     "GeometricMedian",
     "Guard",
     "InputError",
@@ -97,12 +109,15 @@ __all__ = [
     "Outcome",
     "Persistence",
     "PreAggregator",
+    "Remembering",
     "Round",
     "Sample",
     "Scores",
     "Sketch",
+    "SkyMask",
     "TrimmedMean",
     "View",
+    "ZenoPlusPlus",
     "defend",
     "layers_of",
     "load_state",

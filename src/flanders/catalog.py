@@ -12,9 +12,12 @@ from flanders.aggregators import (
     Bucketing,
     Bulyan,
     CenteredClipping,
+    ClippingAndNoise,
     DnC,
     FedAvg,
+    Flame,
     FLTrust,
+    FoolsGold,
     GeometricMedian,
     Krum,
     MeanAroundMedian,
@@ -24,6 +27,7 @@ from flanders.aggregators import (
     NormClipping,
     PreAggregator,
     TrimmedMean,
+    ZenoPlusPlus,
 )
 from flanders.attacks import (
     AgrMinMax,
@@ -56,6 +60,7 @@ from flanders.filters import (
     Everything,
     Filter,
     Fingerprint,
+    FlameFilter,
     Flanders,
     FLDetector,
     Guard,
@@ -67,6 +72,7 @@ from flanders.filters import (
     Persistence,
     Sample,
     Sketch,
+    SkyMask,
 )
 from flanders.published.aggregators import BulyanReference, MultiKrumReference
 from flanders.published.attacks import AgrMinMaxReference, LieReference, OptReference
@@ -114,6 +120,8 @@ FILTERS: Registry[Filter[Any]] = Registry(
         "dnc": DnCFilter,
         "kmeans": KMeans,
         "krum": KrumFilter,
+        "flame": FlameFilter,
+        "skymask": SkyMask,
         "keep-all": KeepAll,
         "oracle": Oracle,
         "distance-to-global": DistanceToGlobal,
@@ -135,7 +143,11 @@ AGGREGATORS: Registry[Aggregator] = Registry(
         "dnc": DnC,
         "geometric-median": GeometricMedian,
         "centered-clipping": CenteredClipping,
+        "clipping-and-noise": ClippingAndNoise,
+        "flame": Flame,
+        "foolsgold": FoolsGold,
         "fltrust": FLTrust,
+        "zeno++": ZenoPlusPlus,
         "multi-krum-reference": MultiKrumReference,
         "bulyan-reference": BulyanReference,
     },

@@ -12,13 +12,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from flanders.aggregators import Aggregator, FedAvg
+from flanders.aggregators import Aggregator, Chain, FedAvg
 from flanders.arrays import Array, IntVector, copied
 from flanders.callbacks import AnyCallback, Callbacks, RunInfo
 from flanders.checks import InputError, check_instance
 from flanders.filters import Filter, Guard, Scores
 from flanders.linalg.products import usable_rows
-from flanders.record import ClientRecord, Fate, RoundRecord, lines_about
+from flanders.outcome import Outcome
+from flanders.record import ClientRecord, Fate, RoundRecord
 from flanders.round import ClientId, Evaluate, Round, check_matrix, check_same_size
 from flanders.state import load_state, save_state, saveable
 
@@ -29,57 +30,6 @@ Aggregate = Callable[[IntVector], Array]
 """Turns the kept rows of a round into the new global model."""
 FIRST_LOOK = "too little is known yet: only clients that stand out from the rest are dropped"
 UNUSABLE = "values not finite, or too large"
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Outcome:
-    """The result of one protected round."""
-
-    model: Array
-    """The new global model, `(d,)`."""
-    kept: IntVector
-    """The rows that were aggregated, in rising order."""
-    clients: tuple[ClientRecord, ...]
-    """What happened to the client of each row."""
-    scores: Scores | None
-    """The filter's scores of the clients whose rows were usable; None if it could not judge them yet."""
-    state: Any
-    """The filter's memory for the next round."""
-    note: str = ""
-    """Anything unusual that happened, in words."""
-
-    def __str__(self) -> str:
-        """The outcome in five lines: how many clients were kept, who was not and why, the model, and the note."""
-        model = f"model     {self.model.shape[0]:,} parameters, {self.model.dtype}"
-        return "\n".join([*lines_about(self.clients), model, f"note      {self.note or '-'}"])
-
-    def __repr__(self) -> str:
-        return f"Outcome(kept {len(self.kept)} of {len(self.clients)} clients; print it for more)"
-
-    @property
-    def stayed(self) -> bool:
-        """Whether nobody was kept, so that the global model stays."""
-        return self.kept.size == 0
-
-    @property
-    def widening(self) -> float:
-        """How many times as wide as usual the filter's limits are; see `Scores`."""
-        return 1.0 if self.scores is None else self.scores.widening
-
-    @property
-    def dropped(self) -> tuple[ClientId, ...]:
-        """The clients whose models were not aggregated, those with unusable rows included."""
-        return tuple(record.client for record in self.clients if not record.kept)
-
-    @property
-    def unusable(self) -> tuple[ClientId, ...]:
-        """The clients whose rows held NaN, infinite or too large values."""
-        return tuple(record.client for record in self.clients if record.fate is Fate.REFUSED)
-
-    @property
-    def reasons(self) -> dict[ClientId, str]:
-        """For each client that was not kept, the reason in words."""
-        return {record.client: record.reason for record in self.clients if not record.kept}
 
 
 def defend(
@@ -198,6 +148,8 @@ class DefenseState:
     """The last global model."""
     generator: dict[str, object]
     """The state of the aggregator's random generator."""
+    aggregation: dict[str, object] = dataclasses.field(default_factory=dict)
+    """The memory of each aggregator that has one, by the name of its class."""
     rounds: int = 0
     """The number of rounds that were protected."""
 
@@ -256,6 +208,7 @@ class Defense:
         self._name = described(self.filter)
         self._model: Array = None
         self._rounds, self._callbacks = 0, Callbacks("Defense", callbacks)
+        self._aggregation: dict[str, object] = {}
 
     def __call__(
         self,
@@ -300,8 +253,12 @@ class Defense:
         return outcome
 
     def aggregate(self, aggregator: Aggregator, round_: Round, rows: IntVector) -> Array:
-        """Return the model that an aggregator makes of these rows, with this object's random generator."""
-        return aggregator.aggregate(round_.take(rows), self._rng)
+        """Return what an aggregator makes of these rows, with this object's memory and random generator."""
+        name = "+".join(names_of_parts(aggregator))
+        model, memory = aggregator.step(self._aggregation.get(name), round_.take(rows), self._rng)
+        if memory is not None:
+            self._aggregation = {**self._aggregation, name: memory}
+        return model
 
     def _by(self, aggregator: Aggregator, round_: Round) -> Aggregate:
         return lambda rows: self.aggregate(aggregator, round_, rows)
@@ -310,7 +267,7 @@ class Defense:
     def memory(self) -> DefenseState:
         """Everything that is remembered: the filter's memory, the last model, the generator. It can be saved."""
         position = dict(self._rng.bit_generator.state)
-        return DefenseState(self._name, self.state, self._model, position, self._rounds)
+        return DefenseState(self._name, self.state, self._model, position, self._aggregation, self._rounds)
 
     @memory.setter
     def memory(self, found: DefenseState) -> None:
@@ -321,6 +278,7 @@ class Defense:
             )
         self._rng.bit_generator.state = found.generator
         self.state, self._model, self._rounds = found.memory, found.model, found.rounds
+        self._aggregation = found.aggregation
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything that is remembered to a file."""
@@ -340,6 +298,13 @@ class Defense:
 
     def __repr__(self) -> str:
         return f"Defense({self.filter}, {self.aggregator}, fallback={self.fallback})"
+
+
+def names_of_parts(aggregator: Aggregator) -> list[str]:
+    """Return the class names of an aggregator and of the pre-aggregators in front of it."""
+    if isinstance(aggregator, Chain):
+        return [type(aggregator.first).__name__, *names_of_parts(aggregator.then)]
+    return [type(aggregator).__name__]
 
 
 def described(filter: Filter[Any]) -> str:

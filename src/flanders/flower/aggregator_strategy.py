@@ -78,6 +78,8 @@ class AggregatorStrategy(FedAvg):
         )
         self.aggregator, self.train_fn, self.unscored = aggregator, train_fn, unscored
         self.rng = np.random.default_rng(seed)
+        self.memory: object = None
+        """What the aggregator remembers of earlier rounds; None if it remembers nothing."""
         self._before: ArrayRecord | None = None
 
     def begin_round(self, arrays: ArrayRecord) -> None:
@@ -144,7 +146,8 @@ class AggregatorStrategy(FedAvg):
 
     def aggregate_round(self, round_: Round) -> Vector:
         """Return the new global model as a flat vector. The clients of the round are called by their node ids."""
-        vector: Vector = self.aggregator.aggregate(round_, self.rng)
+        vector: Vector
+        vector, self.memory = self.aggregator.step(self.memory, round_, self.rng)
         return vector
 
     def average(self, before: Numbers, several: Sequence[Numbers], weights: FloatVector) -> Numbers:

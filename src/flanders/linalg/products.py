@@ -99,6 +99,14 @@ def cosines_of_gram(products: FloatMatrix) -> FloatMatrix:
     return products / np.outer(lengths, lengths)
 
 
+def cosine_distances_between(matrix: Array, center: Array | None = None) -> FloatMatrix:
+    """Return the `(m, m)` distances 1 - cos between the rows around `center`, from 0 to 2.
+
+    They are rounded to 13 places, so that rounding errors do not tell equal distances apart.
+    """
+    return np.clip(np.round(1.0 - cosines_of_gram(gram(matrix, center)), 13), 0.0, 2.0)
+
+
 def squared_norms(matrix: Array, center: Array | None = None) -> FloatVector:
     """Return the `(m,)` squared norms of the rows around `center`, accumulated in float64."""
     matrix = on_host(matrix)

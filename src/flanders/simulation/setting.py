@@ -208,6 +208,11 @@ class Setting:
                 "Setting(informed=True) needs an aggregator with the parameter `num_malicious`. "
                 f"Got {self.aggregator}."
             )
+        if self.filter.needs_examples and self.server.examples == 0:
+            raise InputError(
+                f"The filter {self.filter} needs examples of the server's own, but the server has none. "
+                "Set `server.examples`, e.g. to 100."
+            )
         for name, aggregator in (("aggregator", self.aggregator), ("fallback", self.fallback)):
             if aggregator is not None and aggregator.needs_root and self.server.examples == 0:
                 raise InputError(
