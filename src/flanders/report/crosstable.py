@@ -15,7 +15,7 @@ from flanders.checks import InputError
 from flanders.report.spread import CI, RANGE, SPREAD_WORDS, STD, half_width, spread_text
 from flanders.report.tables import latex, markdown, text_table
 from flanders.report.where import selected
-from flanders.results.labels import varying
+from flanders.results.labels import relative_counts, varying
 from flanders.results.spec_keys import (
     ATTACK_KEYS,
     DEFENCE,
@@ -24,7 +24,6 @@ from flanders.results.spec_keys import (
     aggregator_name,
     attack_fraction,
     attack_name,
-    client_counts,
     filter_name,
     flat_spec,
     is_live,
@@ -36,8 +35,6 @@ from flanders.results.tree import Table
 
 Cells = dict[tuple[str, ...], dict[str, list[float]]]
 """Row -> defence -> the value of each seed."""
-COUNT_WORDS = {"keep": "m-b", "num_malicious": "b"}
-"""Parameters that are usually chosen from the number of malicious clients, and how a spec writes that."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +163,7 @@ def grid_means(results: Path, wheres: Sequence[str] = (), metric: str = "accurac
 
 def _cells(done: Sequence[RunSummary], metric: Metric) -> tuple[list[str], Cells]:
     """Return the names of the columns in front of a row, and the values by row and defence."""
-    flats = _relative([flat_spec(s.spec) for s in done])
+    flats = relative_counts([flat_spec(s.spec) for s in done])
     inner = (*ATTACK_KEYS, SEED, "live")
     setting_keys = [k for k in varying(flats) if k not in inner and section_of(k) not in DEFENCE]
     rows = [
@@ -234,21 +231,6 @@ def _defence_details(rows: Sequence[tuple[str, ...]], flats: Sequence[Table]) ->
         groups[row, flat.get(SEED)].append(flat)
     differ = dict.fromkeys(key for group in groups.values() for key in varying(group))
     return [key for key in differ if section_of(key) in DEFENCE and key not in DEFENCE_KEYS]
-
-
-def _relative(flats: Sequence[Table]) -> list[Table]:
-    """Write `m-b` and `b` for the parameters that follow the number of malicious clients in all runs."""
-
-    def follows(key: str, flat: Table) -> bool:
-        m, b = client_counts(flat)
-        return bool(flat[key] == {"keep": m - b, "num_malicious": b}[last_part(key)])
-
-    counts = [[key for key in flat if last_part(key) in COUNT_WORDS and not is_live(flat)] for flat in flats]
-    fixed = {(k, flat[k]) for flat, keys in zip(flats, counts, strict=True) for k in keys if not follows(k, flat)}
-    return [
-        {**flat, **{k: COUNT_WORDS[last_part(k)] for k in keys if (k, flat[k]) not in fixed}}
-        for flat, keys in zip(flats, counts, strict=True)
-    ]
 
 
 def _defence(s: RunSummary, flat: Mapping[str, object], keys: Sequence[str]) -> str:
