@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -33,6 +34,8 @@ TALL = 100
 BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, INDIGO, GREY = (
     *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#332288", "#777777"),
 )
+LONGEST_LINE = 22
+"""Characters in a line beside a bar: longer lines would leave too little room for the bars."""
 DRAWABLE = 1e30
 """Scores beyond this, or below one over this, are drawn as if they were equal: matplotlib cannot scale them."""
 MISSED, WRONGED = "#FF5A36", "#FF9DE1"
@@ -93,7 +96,7 @@ def draw_figures(
     judged = [(label, run) for label, runs in every.items() for run in runs if run.judged]
     shown: dict[str, RunData | None] = dict(reversed(judged)) or {"": None}  # the first run of each defence
     if "accuracy" in only:
-        height = 1.9 + 0.13 * _legend_rows([*every, *([] if free is None else ["attack-free"])])
+        height = 2.0 + 0.15 * _legend_rows([*every, *([] if free is None else ["attack-free"])])
         start = min((attack_start(compared.runs[i].spec) for i in group if not compared.free[i]), default=1)
         yield "accuracy", new_figure(height, lambda ax: _accuracy(ax, every, free, start))
     for label, run in shown.items():
@@ -311,7 +314,7 @@ def _time(ax: Axes, defences: dict[str, list[RunData]]) -> None:
 
 
 def _rows(ax: Axes, labels: Sequence[str]) -> None:
-    ax.set_yticks(range(len(labels)), [label.replace(" + ", " +\n") for label in labels])
+    ax.set_yticks(range(len(labels)), ["\n".join(textwrap.wrap(label, LONGEST_LINE)) for label in labels])
     ax.set_ylim(len(labels) - 0.5, -0.5)
     ax.grid(axis="x")
     ax.tick_params(axis="y", length=0)
