@@ -19,6 +19,8 @@ class MissingExtra(InputError, ModuleNotFoundError):
 def needing(extra: str) -> Iterator[None]:
     """If an import inside the block fails, raise an error that names the extra to install.
 
+    If blocks lie within each other, the error names the extra of the outermost one, which brings all that is needed.
+
     Examples
     --------
     >>> with needing("report"):
@@ -29,8 +31,6 @@ def needing(extra: str) -> Iterator[None]:
     """
     try:
         yield
-    except MissingExtra:  # a part inside has named its extra already
-        raise
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing in ("", "flanders"):

@@ -53,7 +53,9 @@ def test_a_server_app_reports_to_tensorboard_to_mlflow_and_to_a_scraper(tmp_path
     metrics.close()
     (line,) = [line for line in page.splitlines() if line.startswith("flanders_clients{") and "dropped" in line]
     assert line.endswith(" 1.0")
-    assert 'kind="dropped-in-a-row"' in page
+    assert (
+        'flanders_alarms_total{kind="dropped-in-a-row",run="live federation, distance-to-global + FedAvg"}' in page
+    )
 
 
 def app_with(callbacks):
