@@ -19,7 +19,8 @@ class MissingExtra(InputError, ModuleNotFoundError):
 def needing(extra: str) -> Iterator[None]:
     """If an import inside the block fails, raise an error that names the extra to install.
 
-    If blocks lie within each other, the error names the extra of the outermost one, which brings all that is needed.
+    If blocks lie within each other, the error names the extra of the outermost one, which brings all that is
+    needed.
 
     Examples
     --------
