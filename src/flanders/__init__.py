@@ -1,8 +1,8 @@
 """Keep federated learning safe from poisoned clients.
 
-There is one shape of data, `(m, d)`: a row per client. There are four concepts. A `Round` holds the local models.
-An `Attack` poisons some of them. A `Filter` decides which clients to keep. An `Aggregator` turns the kept models
-into one.
+A `Round` holds the models that m clients have trained: an array of shape `(m, d)`, a row per client and a column
+per parameter. An `Attack` poisons some of the models. A `Filter` decides which clients to keep. An `Aggregator`
+turns the kept models into one. A `Defense` has a filter and an aggregator, and protects one round after the other.
 """
 
 from flanders.aggregators import (

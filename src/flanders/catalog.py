@@ -1,6 +1,6 @@
-"""The names of attacks, filters, aggregators, pre-aggregators and looks.
+"""The registries of attacks, filters, aggregators and pre-aggregators, and of what `Flanders` can look at.
 
-To add one, write a file for it and enter it in a table here.
+A new attack, for example, is a file in `attacks/` and one line in `ATTACKS`.
 """
 
 from __future__ import annotations
@@ -156,4 +156,4 @@ PREAGGREGATORS: Registry[PreAggregator] = Registry(
     "pre-aggregator", {"nnm": Nnm, "bucketing": Bucketing, "norm-clipping": NormClipping}
 )
 LOOKS: Registry[Look] = Registry("look", {"everything": Everything, "sample": Sample, "sketch": Sketch})
-"""Which parameters `Flanders` looks at."""
+"""Which parameters of the updates the filter `Flanders` looks at."""

@@ -184,7 +184,7 @@ def test_runs_that_two_files_share_are_run_once(tmp_path):
             r"filter.keep: m-b is 0: all 10 clients of the round are malicious",
         ),
         ("federation = 3", r"federation must be a table"),
-        ("[filter]\nkeep = 3", r"filter.name: which filter\? Known: guard"),
+        ("[filter]\nkeep = 3", r"filter.name must be the name of one filter. Known: guard"),
         ("filter = 3", r"filter must be a table"),
         ("filter = {name = 'flanders', keep = 'm-c'}", r"filter.keep must be .*or one of 'b', 'm-b'. Got 'm-c'"),
         ("filter = {name = 'flanders', keep = 0}", r"filter: The `keep` parameter of Flanders must be"),

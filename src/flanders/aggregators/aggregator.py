@@ -135,7 +135,7 @@ def mean_of(round_: Round, rows: IntVector, *, weighted: bool) -> Array:
     return mean(round_.updates, chosen)
 
 
-def minority(caller: str, num_malicious: float, m: int) -> int:
+def check_minority(caller: str, num_malicious: float, m: int) -> int:
     """Return the number b of malicious clients. Complain if it is half of the round or more."""
     b = resolve_count(num_malicious, m)
     if 2 * b >= m:

@@ -30,13 +30,14 @@ class CifarLoader(Loader):
     binary: ClassVar[Mapping[str, str | int]]
     """The MD5 sum of each binary file, or its size where no sum was published."""
     python: ClassVar[Mapping[str, str]]
+    """The MD5 sum of each pickled file."""
     label_bytes: ClassVar[int]
     """The number of bytes in front of each binary record. The last of them is the class."""
     label_key: ClassVar[str]
     num_classes: ClassVar[int]
 
     def load(self, data_dir: Path | str | None = None) -> Dataset:
-        """Read the files, or download them; the official training and test sets stay as they are."""
+        """Read the files, or download them. The official division into training and test examples is kept."""
         train, test = self.read_all(data_dir)
         x_train, x_test = as_images(train[0]), as_images(test[0])
         normalise(x_train, self.mean, self.std)
@@ -99,7 +100,7 @@ class CifarLoader(Loader):
 
 
 def places(name: str, *unpacked: str) -> tuple[str, ...]:
-    """Return where the files may lie: unpacked or loose, in the data directory or in `name/` there."""
+    """Return the folders to look in: the data directory, the folder `name` in it, and unpacked folders in both."""
     return tuple(f"{parent}{folder}" for parent in ("", f"{name}/") for folder in (*unpacked, ""))
 
 
@@ -107,11 +108,10 @@ def places(name: str, *unpacked: str) -> tuple[str, ...]:
 class Cifar10(CifarLoader):
     """CIFAR-10: 50,000 + 10,000 photographs of 10 kinds of things, 32 x 32 in colour.
 
-    The paper says that it shuffles all images and splits them 80/20. Its code uses the official training and test
-    sets, and so does this loader. The files are those of the unpacked binary version (`cifar-10-batches-bin/`) or
-    python version (`cifar-10-batches-py/`, read by an unpickler that can build only arrays). The folder is in the
-    data directory, or in `cifar10/` there. The content is checked against the published sums unless
-    `verify=False`.
+    The FLANDERS paper says that it shuffles all images and splits them 80/20. Its code uses the official training
+    and test sets, and so does this loader. It reads the unpacked binary version (`cifar-10-batches-bin/`) or the
+    python version (`cifar-10-batches-py/`), for which it uses an unpickler that runs no code. The folder is in the
+    data directory, or in `cifar10/` there. The MD5 sums are checked unless `verify=False`.
 
     References
     ----------
@@ -150,10 +150,11 @@ class Cifar10(CifarLoader):
 
 @dataclass(frozen=True)
 class Cifar100(CifarLoader):
-    """CIFAR-100: 50,000 + 10,000 photographs of 100 kinds of things, 32 x 32 in colour; the fine classes.
+    """CIFAR-100: 50,000 + 10,000 photographs of 100 kinds of things, 32 x 32 in colour.
 
-    It is read like `Cifar10`, from the folders `cifar-100-binary/`, `cifar-100-python/` and `cifar100/`. For the
-    binary files no sums are published, so their sizes are checked.
+    The classes are the 100 fine ones. The files are read like those of `Cifar10`, from the folders
+    `cifar-100-binary/`, `cifar-100-python/` and `cifar100/`. No MD5 sums are published for the binary files, so
+    their sizes are checked.
 
     References
     ----------

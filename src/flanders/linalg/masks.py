@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import array_api_compat
 import numpy as np
 
-from flanders.arrays import Array, like, on_host, widest
+from flanders.arrays import Array, like, on_host, widest_float
 from flanders.linalg.blocks import column_blocks, join, join_columns
 
 START = 1.0
@@ -20,8 +20,8 @@ def masked_mean(rows: Array, logits: Array) -> Array:
     xp = array_api_compat.array_namespace(x)
     means = []
     for c in column_blocks(x):
-        weights = _sigmoid(xp.astype(l_[:, c], widest(xp), copy=False))
-        block = xp.astype(x[:, c], widest(xp), copy=False)
+        weights = _sigmoid(xp.astype(l_[:, c], widest_float(xp), copy=False))
+        block = xp.astype(x[:, c], widest_float(xp), copy=False)
         means.append(xp.sum(weights * block, axis=0) / xp.sum(weights, axis=0))
     return join(means, rows)
 
@@ -46,7 +46,7 @@ def descended_masks(rows: Array, logits: Array, mean: Array, slope: Array, rate:
     """
     x, l_, mu, s = (on_host(a) for a in (rows, logits, mean, slope))
     xp = array_api_compat.array_namespace(x)
-    wide = widest(xp)
+    wide = widest_float(xp)
 
     def results() -> Iterator[Array]:
         for c in column_blocks(x):

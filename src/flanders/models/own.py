@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from flanders.checks import InputError
-from flanders.models.spec import ModelSpec
+from flanders.models.model_spec import ModelSpec
 
 MakeModule = Callable[..., nn.Module]
 """A function that makes a module: of no arguments, or of the shape of an example and the number of classes."""

@@ -19,7 +19,7 @@ from flanders.simulation.training.stacked_module import stacked
 from flanders.simulation.training.trainer import Trainer, exact
 
 BATCH = 1000
-"""Examples that are evaluated at a time. This limits the memory that activations take."""
+"""How many examples are evaluated at a time. This limits the memory that activations take."""
 
 
 def hold_out(labels: IntVector, count: int, rng: np.random.Generator) -> tuple[IntVector, IntVector]:
@@ -82,7 +82,7 @@ class ServerExamples:
         self._trainer = Trainer(module, data, own, chunk=1)
 
     def evaluate(self, buffers: Mapping[str, Tensor]) -> Losses:
-        """Return the function from a model to its losses on the server's examples, one for each example."""
+        """Return a function that turns a model into its losses on the server's examples, one for each example."""
         return Losses(self._losses, {name: b[None] for name, b in buffers.items()})
 
     def _losses(self, model: Tensor, buffers: Mapping[str, Tensor]) -> Tensor:
@@ -96,5 +96,5 @@ class ServerExamples:
         return torch.cat(found)
 
     def step(self, model: Tensor, buffers: Mapping[str, Tensor], seed: int) -> Tensor:
-        """Return the displacement of a model that is trained on the server's examples."""
+        """Train a model on the server's examples, and return how far its parameters moved."""
         return self._trainer.train(model, buffers, np.zeros(1, dtype=np.int64), seed).updates[0] - model

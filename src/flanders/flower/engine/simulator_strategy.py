@@ -16,7 +16,7 @@ from flanders.flower.engine.world_test import WorldTest
 from flanders.flower.model_arrays import ModelArrays, Numbers, Vector
 from flanders.round import Round
 from flanders.simulation import Received, World
-from flanders.simulation.federation import averaged, informed
+from flanders.simulation.simulation import averaged, informed
 
 
 class SimulatorStrategy(AggregatorStrategy):
