@@ -17,7 +17,11 @@ NEEDS = [
     ("import flanders.experiments", "torch", "sim"),
     ("from flanders.data import Digits; Digits().load()", "sklearn", "sim"),
     ("from flanders.data import Mnist; Mnist().load()", "flwr_datasets", "download"),
-    ("from flanders.data.flower_partition import find_partitioner as f; f('IidPartitioner')", "datasets", "download"),
+    (
+        "from flanders.data.flower_partition import find_partitioner as f; f('IidPartitioner')",
+        "datasets",
+        "download",
+    ),
     ("from flanders.report import write_figures; write_figures('x', 'y')", "matplotlib", "report"),
     ("import flanders.report.plots", "matplotlib", "report"),
     ("from flanders.callbacks import TensorBoard; TensorBoard('x')", "tensorboard", "tensorboard"),

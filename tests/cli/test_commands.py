@@ -374,14 +374,15 @@ def test_a_report_in_a_folder_that_is_missing_is_refused_as_a_run_is(cli, tmp_pa
 def test_report_and_plot_hand_over_to_the_report(cli, monkeypatch):
     asked = []
     monkeypatch.setattr(commands, "write_html", lambda *args: asked.append(args))
-    monkeypatch.setattr(commands, "write_figures", lambda *args: asked.append(args))
+    monkeypatch.setattr(commands, "write_figures", lambda *args: asked.append(args) or [Path(args[1]) / "a.svg"])
     assert cli("report", "r.sqlite")[1] == "r.html\n"
     assert cli("report", "r.sqlite", "--html", "x.html")[1] == "x.html\n"
-    assert cli("plot", "r.sqlite", "--out", "figures", "--format", "svg")[1] == "figures\n"
+    asked_for = ("--only", "time-by-phase", "--where", "seed=0")
+    assert cli("plot", "r.sqlite", "--out", "figures", "--format", "svg", *asked_for)[1] == "figures/a.svg\n"
     assert [tuple(map(str, args)) for args in asked] == [
         ("r.sqlite", "r.html"),
         ("r.sqlite", "x.html"),
-        ("r.sqlite", "figures", "svg"),
+        ("r.sqlite", "figures", "svg", "['time_by_phase']", "['seed=0']"),
     ]
 
 

@@ -12,7 +12,7 @@ from flanders.models.convolutional import Cnn6, SmallCnn
 from flanders.models.dense import Logistic, Mlp2, Mlp4
 from flanders.models.mobilenet import BatchNorm2d, MobileNet
 from flanders.models.model_spec import ModelSpec
-from flanders.models.own import OwnModel
+from flanders.models.own import OwnModel, as_model
 from flanders.models.parameters import Layout, tensor_sizes
 from flanders.registry import Registry
 
@@ -40,5 +40,6 @@ __all__ = [
     "ModelSpec",
     "OwnModel",
     "SmallCnn",
+    "as_model",
     "tensor_sizes",
 ]

@@ -51,9 +51,9 @@ class Metric:
 METRICS = {
     "accuracy": Metric("final", "Accuracy after the last round"),
     "best": Metric("best", "Best accuracy of any round"),
-    "precision": Metric("precision", "Precision: the share of clients not kept that were malicious"),
-    "recall": Metric("recall", "Recall: the share of malicious clients that were not kept"),
-    "fpr": Metric("false_positive_rate", "False-positive rate: the share of honest clients not kept", False),
+    "precision": Metric("precision", "Precision (the share of clients not kept that were malicious)"),
+    "recall": Metric("recall", "Recall (the share of malicious clients that were not kept)"),
+    "fpr": Metric("false_positive_rate", "False-positive rate (the share of honest clients not kept)", False),
     "attack-success": Metric("attack_success", "Attack success after the last round", False),
     "seconds": Metric("seconds", "Seconds of all rounds", False, 1),
 }

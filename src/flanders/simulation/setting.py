@@ -12,8 +12,7 @@ from flanders.attacks import Attack
 from flanders.checks import InputError, check_instance, check_number, resolve_count
 from flanders.data import Digits, Dirichlet, Loader, Partition
 from flanders.filters import Filter, Guard
-from flanders.models import Mlp2, ModelSpec
-from flanders.models.own import as_model
+from flanders.models import Mlp2, ModelSpec, as_model
 from flanders.results.run import Options
 from flanders.simulation.poisoning import DataPoison
 from flanders.simulation.training.options import Training
