@@ -82,6 +82,8 @@ DIGITS: Table = {
 YARDSTICKS = ("keep-all", "oracle")
 AGGREGATORS = ("clipping-and-noise", "flame", "fltrust", "foolsgold", "median", "multi-krum", "zeno++")
 """Defences of `--filters` that are aggregators: they run without a filter."""
+MISSED = 0.02
+"""An accuracy that is this much below the oracle's is printed in bold."""
 MEASURED = ("accuracy", "precision", "recall", "honest_dropped", "attack_success")
 
 
@@ -324,10 +326,44 @@ def show(rows: Sequence[Row], filters: Sequence[str]) -> None:
         print_table(lines, header, title=group)
 
 
-def mean(values: Sequence[float]) -> str:
+def print_markdown(rows: Sequence[Row], filter_: str) -> None:
+    """Print the tables of docs/detection.md: attacks by shares, with the filter beside the yardsticks.
+
+    The oracle's accuracy is the mean over the filter's own seeds. Plain averaging may come from other seeds.
+    """
+    for group in dict.fromkeys(
+        row.group for row in rows if row.group in ("first-round", "examples", "third-round")
+    ):
+        own = [row for row in rows if row.group == group]
+        shares = sorted({row.fraction for row in own if row.filter == filter_})
+        print(f"\n### {group}\n")
+        print("| attack | " + " | ".join(f"{share:.0%} | accuracy" for share in shares) + " |")
+        print("|---" * (1 + 2 * len(shares)) + "|")
+        for attack in sorted({row.attack for row in own if row.filter == filter_}):
+            cells = [markdown_cell(own, filter_, attack, share) for share in shares]
+            print(f"| {attack} | " + " | ".join(cells) + " |")
+
+
+def markdown_cell(rows: Sequence[Row], filter_: str, attack: str, share: float) -> str:
+    """Return precision, recall and accuracies of a filter under an attack by a share of the clients."""
+    here = [row for row in rows if row.fraction == share]
+    runs = [row for row in here if row.filter == filter_ and row.attack == attack]
+    if not runs:
+        return "- | -"
+    oracle = {row.seed: row.accuracy for row in here if row.filter == "oracle"}
+    known = [oracle[row.seed] for row in runs if row.seed in oracle]
+    plain = [row.accuracy for row in here if row.filter == "keep-all" and row.attack == attack]
+    accuracy = mean([row.accuracy for row in runs])
+    if known and fmean(row.accuracy for row in runs) < fmean(known) - MISSED:
+        accuracy = f"**{accuracy}**"
+    found = f"{mean([row.precision for row in runs], 2)} / {mean([row.recall for row in runs], 2)}"
+    return f"{found} | {accuracy}, {mean(known)}, {mean(plain)}"
+
+
+def mean(values: Sequence[float], digits: int = 3) -> str:
     """Return the mean of the numbers that are known, in words."""
     known = [value for value in values if value == value]
-    return f"{fmean(known):.3f}" if known else "-"
+    return f"{fmean(known):.{digits}f}" if known else "-"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -347,6 +383,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=Path("guard.sqlite"))
     parser.add_argument("--csv", type=Path, default=Path("results") / "guard.csv")
     parser.add_argument("--table-only", action="store_true")
+    parser.add_argument("--markdown", action="store_true", help="print the tables of docs/detection.md")
     parser.add_argument("--dry-run", action="store_true")
     options = parser.parse_args(arguments)
     try:
@@ -366,7 +403,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rows = {row.key: row for row in [*read_rows(options.csv), *found]}
         if found:
             write_rows(options.csv, rows.values())
-        show([row for row in rows.values() if row.group in options.groups], options.filters)
+        shown = [row for row in rows.values() if row.group in options.groups]
+        if options.markdown:
+            print_markdown(shown, options.filters[0])
+        else:
+            show(shown, options.filters)
         return code
     except InputError as error:
         print(f"guard: {error}", file=sys.stderr)

@@ -6,7 +6,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,11 @@ from flanders.checks import InputError, check_number, resolve_count
 from flanders.round import ClientId, Round, by_name
 
 S = TypeVar("S")
+V = TypeVar("V")
 log = logging.getLogger("flanders")
+
+ROUNDS_OF_CLIENTS, FEWEST_REMEMBERED = 10, 100
+"""A filter that remembers something of each client does so for ten rounds' worth of clients, and for a hundred."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +83,50 @@ class Filter(ABC, Generic[S]):
         `layers` are the sizes of the model's layers (see `Round`).
         """
         return None
+
+
+def checked_scores(filter: Filter[Any], scores: object, seen: Round) -> Scores | None:
+    """Return the scores of a filter. Complain unless there is one for each client."""
+    if scores is None:
+        return None
+    name, m = type(filter).__name__, len(seen.clients)
+    if not isinstance(scores, Scores):
+        raise InputError(f"{name}.score returned {type(scores).__name__}, expected Scores or None.")
+    if np.shape(scores.values) != (m,) or scores.clients != seen.clients:
+        raise InputError(
+            f"{name}.score returned values of shape {np.shape(scores.values)} for {len(scores.clients)} clients, "
+            f"expected ({m},): a score for each client of the round, in its order."
+        )
+    return scores
+
+
+def checked_rows(filter: Filter[Any], rows: object, m: int) -> IntVector:
+    """Return the rows that a filter keeps. Complain unless they are rows of the round."""
+    kept = np.asarray(rows)
+    whole = kept.ndim == 1 and (kept.size == 0 or kept.dtype.kind in "iu")
+    if not whole or np.any(kept < 0) or np.any(kept >= m) or np.any(np.diff(kept) <= 0):
+        raise InputError(
+            f"{type(filter).__name__}.select returned {rows!r}, expected rows from 0 to {m - 1}, each once and in "
+            "rising order, e.g. np.flatnonzero(scores.values < limit)."
+        )
+    return kept.astype(np.int64, copy=False)
+
+
+def newest_clients(old: Mapping[ClientId, V], new: Mapping[ClientId, V], m: int) -> dict[ClientId, V]:
+    """Return what is remembered of clients, with what is new of the `m` clients of a round.
+
+    Anybody may make up new client ids. So at most `ROUNDS_OF_CLIENTS` rounds' worth of clients are remembered, and
+    those that were away longest are forgotten first.
+
+    Examples
+    --------
+    >>> after = newest_clients({f"old{i}": 0 for i in range(500)}, {"old3": 1, "new": 1}, m=10)
+    >>> len(after), after["old3"], "old300" in after
+    (100, 1, False)
+    """
+    both = {client: value for client, value in old.items() if client not in new} | dict(new)
+    most = max(FEWEST_REMEMBERED, ROUNDS_OF_CLIENTS * m)
+    return dict(list(both.items())[-most:])
 
 
 def check_state(caller: str, state: object, kind: type) -> None:

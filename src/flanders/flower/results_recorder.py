@@ -20,6 +20,7 @@ from flanders.catalog import FILTERS
 from flanders.checks import InputError
 from flanders.filters import Filter
 from flanders.flower.identity import AskedClient
+from flanders.flower.roster import newest_entries
 from flanders.flower.round_report import Nodes, details_of, line_of
 from flanders.record import Fate, RoundRecord
 from flanders.results.heartbeat import heartbeat
@@ -77,6 +78,10 @@ class Recorder:
         self._known: dict[ClientId, int] = {}
         self._untold = False
 
+    def continue_run(self, run: str) -> None:
+        """Record the next rounds as part of the run of this name."""
+        self.spec = RunSpec({**self.spec.canonical, "live": run})
+
     def open(self) -> None:
         """Enter the federation into the results file, or continue it there."""
         if self.results is None or self._store is not None:
@@ -113,12 +118,13 @@ class Recorder:
             if self._known.get(asked.client) != asked.node and str(asked.client) != str(asked.node):
                 log(INFO, "flanders: node %s is client %s", asked.label, asked.client)
             self._known[asked.client] = asked.node
+        self._known = newest_entries(self._known, {})
 
-    def tell(self, record: RoundRecord, nodes: Nodes, *, stayed: bool) -> None:
-        """Log a round and write it to the results file. `stayed`: the global model is that of the last round."""
+    def tell(self, record: RoundRecord, nodes: Nodes, *, alarm: bool) -> None:
+        """Log a round and write it to the results file. With `alarm`, the log entry is a warning."""
         self.settle()
         self.last, self.details[record.number], self._untold = record, details_of(record, nodes), True
-        odd = record.having(Fate.DROPPED, Fate.REFUSED, Fate.SILENT) or stayed
+        odd = record.having(Fate.DROPPED, Fate.REFUSED, Fate.SILENT) or alarm
         log(WARNING if odd else INFO, "flanders: %s", line_of(record, nodes))
         self.open()
         self._write(record)
@@ -168,7 +174,7 @@ class Recorder:
         try:
             self._store.write_round(self.spec.id, record)
             self._store.beat(self.spec.id)
-        except (InputError, ClaimLost) as error:  # a full disk must not end the federation
+        except Exception as error:  # neither a full disk nor what a client sent must end the federation
             log(ERROR, "flanders: round %s is not in the results file: %s", record.number, error)
 
 

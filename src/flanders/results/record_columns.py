@@ -83,13 +83,16 @@ def round_values(record: RoundRecord) -> tuple[Value, ...]:
 
 
 def to_cell(value: object) -> Value:
-    """Return a value for SQLite. NaN becomes None, a `Fate` a string, and a NumPy number a Python number."""
+    """Return a value for SQLite. NaN becomes None, a `Fate` a string, and a NumPy number a Python number.
+
+    Integers that do not fit into 64 bits become text, and half characters become question marks.
+    """
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
-        return str(value)
+        return str(value).encode("utf-8", "replace").decode()
     if isinstance(value, int):
-        return value
+        return value if -(2**63) <= value < 2**63 else str(value)
     if hasattr(value, "item"):
         return to_cell(value.item())
     if isinstance(value, float):

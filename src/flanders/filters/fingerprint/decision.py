@@ -57,8 +57,11 @@ NEAR = 2.0
 """A client within this many standard deviations of the typical client counts as normal."""
 WIDENING = 1.5
 """With each round in a row that kept too few, the limits widen by this factor. The data may have changed."""
-MOST_FAILURES = 30
-"""After this many failed rounds the limits stop widening."""
+MOST_FAILURES = 4
+"""After this many failed rounds the limits stop widening, at five times their width.
+
+If they went on, a majority of attackers would only have to wait until anything passes.
+"""
 COPIED = 2.0
 """If another client sends nearly the same, a deviation of the fingerprint counts this many times."""
 ENOUGH_CLIENTS = 20
@@ -69,6 +72,7 @@ SPREAD_OF_LENGTHS = (0.25, 0.7)
 Data and numbers of steps differ. But no honest client has to send an update that is fifty times as long as most,
 or as its own usual ones.
 """
+LENGTHS = np.array([LENGTH, ANY_LENGTH])
 NO_LOWER = (math.inf, math.inf)
 """The lowest typical length and heading before any round has shown one."""
 
@@ -103,8 +107,8 @@ def widening(known: Signatures) -> float:
 def usual_answers(known: Signatures, limit: float) -> tuple[FloatVector, FloatVector]:
     """Return middle and spread of the accepted clients' answers, for each channel.
 
-    Spreads are wider if few clients are known, and after rounds that kept nobody. The spread of fingerprints is
-    such that the limit lies between `STRANGE` and `CLEAR`.
+    Spreads are wider if few clients are known, and after rounds that kept nobody. Those of lengths stay within what
+    lengths can vary. The spread of fingerprints is such that the limit lies between `STRANGE` and `CLEAR`.
     """
     middle, spread = middle_and_spread(known.past)
     middle[COMPANY], spread[COMPANY] = known.company
@@ -112,7 +116,10 @@ def usual_answers(known: Signatures, limit: float) -> tuple[FloatVector, FloatVe
     spread *= unsure
     least, most = (WEIGHTS[FINGERPRINT] * (middle[FINGERPRINT] - low) / limit for low in (CLEAR, STRANGE))
     spread[FINGERPRINT] = np.clip(spread[FINGERPRINT], least, most)
-    return middle, np.maximum(spread, unsure * LEAST_SPREAD) * widening(known)
+    spread = np.maximum(spread, unsure * LEAST_SPREAD)
+    wider = spread * widening(known)
+    wider[LENGTHS] = np.maximum(spread[LENGTHS], np.minimum(wider[LENGTHS], SPREAD_OF_LENGTHS[1]))
+    return middle, wider
 
 
 def answers_in_context(
