@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CORES := $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
 
-.PHONY: demo help test lint slow browser bench clean
+.PHONY: demo help test lint slow browser bench docs clean
 
 demo: $(VENV)/demo.done  ## A poisoned federation, with and without the filter
 	@mkdir -p demo
@@ -31,6 +31,12 @@ browser: $(VENV)/browser.done  ## Chromium for the tests of the report, if it ca
 bench: $(VENV)/dev.done  ## Speed and memory next to other libraries
 	$(BIN)/python benchmarks/core.py
 
+docs: $(VENV)/docs.done  ## The documentation site, in the folder site/; a warning or a broken link is an error
+	rm -rf site docs/reference docs/repository
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -c docs/site docs site
+	$(BIN)/python docs/site/html_check.py site
+	@echo "Documentation: site/index.html (open it in a browser)"
+
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
@@ -43,9 +49,13 @@ $(VENV)/dev.done: $(BIN)/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
 	@touch $@ $(VENV)/demo.done
 
+$(VENV)/docs.done: $(BIN)/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[docs]"
+	@touch $@ $(VENV)/demo.done
+
 $(VENV)/browser.done: $(VENV)/dev.done
 	@$(BIN)/python tests/chromium.py || true
 	@touch $@
 
 clean:  ## Remove what all this has made
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache demo dist
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache demo dist site docs/reference docs/repository

@@ -19,7 +19,7 @@ TREES = {name: ast.parse(text) for name, text in TEXTS.items()}
 CLASSES = {node.name: node for tree in TREES.values() for node in tree.body if isinstance(node, ast.ClassDef)}
 NEEDED = {"array_api_compat", "numpy"}
 """The packages that every installation has. All others come with an extra."""
-ONLY_READ = {"Finding", "Row", "RunSummary"}
+ONLY_READ = {"Finding", "Row", "RunData", "RunSummary"}
 """Records with many fields. The package makes them, users read them."""
 
 

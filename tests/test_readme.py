@@ -111,7 +111,7 @@ def test_the_grid_has_as_many_runs_as_the_readme_says_and_all_commands_work(tmp_
     Path("grid.toml").write_text(spec)
     assert main(["run", "grid.toml", "--dry-run"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == int(re.search(r"= (\d+) runs:", README)[1])
-    (block,) = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+    (block,) = re.findall(r"```sh\n(flanders .*?)```", README, re.DOTALL)
     commands = [shlex.split(line, comments=True) for line in block.splitlines()]
     assert [command[:2] for command in commands] == [["flanders", c] for c in ("run", "table", "report")]
     fewer = [
@@ -170,8 +170,8 @@ def test_the_commands_and_extras_exist():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = re.findall(r"pip install \"\S*\[([\w-]+)\]\"", README)
     assert {"sim", "flower"} <= set(extras) <= set(project["optional-dependencies"])
-    assert f'    pip install "{project["name"]}[sim]"\n' in README
-    targets = re.findall(r"^    make (\w+)", README, re.MULTILINE)
+    assert f'\npip install "{project["name"]}[sim]"\n' in README
+    targets = re.findall(r"^make (\w+)", README, re.MULTILINE)
     assert targets == ["demo", "test"]
     assert all(re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE) for target in targets)
 

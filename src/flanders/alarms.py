@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import math
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from flanders.plain_text import printable
 from flanders.record import Fate, RoundRecord
 from flanders.round import ClientId
 
@@ -114,13 +114,8 @@ def names_in_words(clients: Sequence[ClientId]) -> str:
     >>> names_in_words(["ann", "e\x1b[2Jve", *range(5)])
     'ann, e�[2Jve, 0, 1, 2 and 2 more'
     """
-    shown = ", ".join(_safe_name(client) for client in clients[:MOST_NAMED])
+    shown = ", ".join(printable(client, LONGEST_NAME) for client in clients[:MOST_NAMED])
     return shown + (f" and {len(clients) - MOST_NAMED} more" if len(clients) > MOST_NAMED else "")
-
-
-def _safe_name(client: ClientId) -> str:
-    name = "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(c)[0] == "C" else c for c in str(client))
-    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
 
 
 def _any_kept(record: RoundRecord) -> bool:
@@ -138,7 +133,7 @@ def _stayed(record: RoundRecord) -> Alarm | None:
         was = "was not kept" if len(record.clients) == 1 else "was kept"
         return Alarm(AlarmKind.KEPT_NOBODY, record.number, f"{clients} {was}: the global model stays")
     if record.stayed:
-        why = f": {record.note}" if record.note else ""
+        why = f": {printable(record.note)}" if record.note else ""
         return Alarm(AlarmKind.MODEL_STAYED, record.number, f"the global model stayed as it was{why}")
     return None
 

@@ -134,7 +134,8 @@ def _records(
             continue
         fate = Fate.KEPT if row in used else Fate.DROPPED
         if scores is None:
-            records.append(ClientRecord(client, fate, reason="" if row in used else reasons[row], weight=weight))
+            reason = "" if row in used else reasons[row]
+            records.append(ClientRecord(client, fate, reason=reason, weight=weight))
             continue
         score = float(scores.values[i])
         chance = math.nan if scores.probabilities is None else float(scores.probabilities[i])

@@ -124,7 +124,8 @@ class Bookkeeping:
             clients[one.client] = ClientRecord(one.client, Fate.BANNED, reason=f"until round {last}")
         everyone = list(clients.values())
         order = by_name(list(clients))
-        record = RoundRecord(number, tuple(everyone[i] for i in order), seconds=seconds, widening=found.widening)
+        told = tuple(everyone[i] for i in order)
+        record = RoundRecord(number, told, seconds=seconds, widening=found.widening)
         self.stayed = 0 if record.having(Fate.KEPT) else self.stayed + 1
         if self.stayed >= TOO_LONG:
             found.alarms.append(

@@ -10,7 +10,7 @@ from flanders.extras import needing
 from flanders.files import file_name, writing
 from flanders.report.compared_runs import ComparedRuns
 from flanders.report.crosstable import grid_means
-from flanders.report.run_data import read_results
+from flanders.report.run_reading import MOST_ROWS, read_results
 from flanders.report.where import selected
 from flanders.results.spec_keys import SEED, last_part
 
@@ -62,7 +62,7 @@ def write_figures(
         check_choice("write_figures", "only", name, FIGURE_NAMES)
     with needing("report"):
         from flanders.report import grid_plot, plots
-    runs = read_results(Path(results))
+    runs = read_results(Path(results), MOST_ROWS)
     compared = ComparedRuns([runs[i] for i in selected([run.spec for run in runs], wheres)] if wheres else runs)
     settings = compared.settings() or [[]]
     if not only:
