@@ -219,6 +219,31 @@ def test_a_list_of_rows_will_do(rng):
     assert outcome.dropped == (1,)
 
 
+def test_an_outcome_prints_as_five_lines() -> None:
+    outcome = Defense(DistanceToGlobal(keep=3), Median())(
+        np.array([[1.0, 2.0], [50.0, 60.0], [1.0, 4.0], [2.0, 2.0]])
+    )
+    assert str(outcome).splitlines() == [
+        "kept      3 of 4 clients",
+        "not kept  1",
+        "why       score 6100",
+        "model     2 parameters, float64",
+        "note      -",
+    ]
+    names = [f"a{'b' * 50}\n{n}" for n in range(40)]
+    assert len(str(Defense(DistanceToGlobal(keep=1))(np.eye(40), names)).splitlines()) == 5
+    assert repr(outcome) == "Outcome(kept 3 of 4 clients; print it for more)"
+
+
+def test_another_number_of_parameters_is_told_as_such() -> None:
+    defense = Defense(DistanceToGlobal(keep=3))
+    defense(np.ones((4, 7)))
+    with pytest.raises(
+        InputError, match=r"models of this round have 5 parameters, but those of earlier rounds had 7"
+    ):
+        defense(np.ones((4, 5)))
+
+
 UNSCORED_FIRST = [
     Flanders(keep=0.8),
     FlandersReference(keep=0.8),

@@ -47,6 +47,16 @@ def test_a_page_runs_from_top_to_bottom(name, tmp_path, monkeypatch, capsys):
     run_page(ROOT / name, {})
 
 
+def test_the_example_of_the_guide_to_experiments_ends_where_it_says(capsys):
+    page = (ROOT / "docs" / "experiments.md").read_text()
+    (code,) = [code for language, code in FENCE.findall(page) if language == "python"]
+    with_filter, without = re.search(r"ends at (0\.\d+)\. With .* ends at (0\.\d+)", page).groups()
+    for text, expected, near in ((code, with_filter, 0.02), (code.replace("Guard", "KeepAll"), without, 0.1)):
+        exec(compile(text, "experiments.md", "exec"), {})
+        last = capsys.readouterr().out.splitlines()[-1]
+        assert float(last.split()[1]) == pytest.approx(float(expected), abs=near)
+
+
 def test_the_spec_of_the_guide_to_experiments_has_as_many_runs_as_it_says():
     page = (ROOT / "docs" / "experiments.md").read_text()
     first = next(code for language, code in FENCE.findall(page) if language == "toml")

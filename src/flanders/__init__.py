@@ -39,7 +39,7 @@ from flanders.attacks import Attack, View
 from flanders.buffered import AsyncRounds
 from flanders.catalog import AGGREGATORS, ATTACKS, FILTERS, LOOKS, PREAGGREGATORS
 from flanders.checks import InputError
-from flanders.defense import Defense, Outcome, defend
+from flanders.defense import Defense, defend
 from flanders.filters import (
     Afa,
     Als,
@@ -67,6 +67,8 @@ from flanders.filters import (
     SkyMask,
     Zeno,
 )
+from flanders.outcome import Outcome
+from flanders.packing import layers_of, pack, unpack
 from flanders.published.flanders import FlandersReference
 from flanders.published.fldetector import FLDetectorLagged
 from flanders.round import Round
@@ -146,8 +148,11 @@ __all__ = [
     "Zeno",
     "ZenoPlusPlus",
     "defend",
+    "layers_of",
     "load_state",
+    "pack",
     "save_state",
     "state_from_bytes",
     "state_to_bytes",
+    "unpack",
 ]

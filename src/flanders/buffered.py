@@ -10,7 +10,8 @@ import array_api_compat
 
 from flanders.arrays import Array, copied, without_graph
 from flanders.checks import InputError, check_instance, check_number
-from flanders.defense import Defense, Outcome
+from flanders.defense import Defense
+from flanders.outcome import Outcome
 from flanders.round import ClientId, check_same_kind
 
 Discount = Callable[[int], float]

@@ -7,20 +7,22 @@ import logging
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
 
 from flanders.aggregators import Aggregator, Chain, FedAvg
 from flanders.arrays import Array, IntVector, copied
+from flanders.callbacks import AnyCallback, Callbacks, RunInfo
 from flanders.checks import InputError, check_instance
 from flanders.filters import Filter, Guard, Scores
 from flanders.filters.filter import checked_rows, checked_scores
 from flanders.filters.long_updates import too_long
 from flanders.linalg.products import usable_rows
-from flanders.record import ClientRecord, Fate
-from flanders.round import ClientId, Evaluate, Round, check_matrix
+from flanders.outcome import Outcome
+from flanders.record import ClientRecord, Fate, RoundRecord
+from flanders.round import ClientId, Evaluate, Round, check_matrix, check_same_size
 from flanders.state import load_state, save_state, saveable
 
 S = TypeVar("S")
@@ -33,49 +35,6 @@ NUMERICAL = (np.linalg.LinAlgError, ArithmeticError)
 NO_SCORES = "no scores yet: everyone was aggregated"
 FIRST_LOOK = "too little is known yet: only clients that stand out from the rest are dropped"
 UNUSABLE = "values not finite, or too large"
-
-
-@dataclass(frozen=True, eq=False)
-class Outcome:
-    """The result of one protected round."""
-
-    model: Array
-    """The new global model, `(d,)`."""
-    kept: IntVector
-    """The rows that were aggregated, in rising order."""
-    clients: tuple[ClientRecord, ...]
-    """What happened to the client of each row."""
-    scores: Scores | None
-    """The filter's scores of the clients whose rows were usable; None if it could not judge them yet."""
-    state: Any
-    """The filter's memory for the next round."""
-    note: str = ""
-    """Anything unusual that happened, in words."""
-
-    @property
-    def stayed(self) -> bool:
-        """Whether nobody was kept, so that the global model stays."""
-        return self.kept.size == 0
-
-    @property
-    def widening(self) -> float:
-        """How many times as wide as usual the filter's limits are; see `Scores`."""
-        return 1.0 if self.scores is None else self.scores.widening
-
-    @property
-    def dropped(self) -> tuple[ClientId, ...]:
-        """The clients whose models were not aggregated, those with unusable rows included."""
-        return tuple(record.client for record in self.clients if not record.kept)
-
-    @property
-    def unusable(self) -> tuple[ClientId, ...]:
-        """The clients whose rows held NaN, infinite or too large values."""
-        return tuple(record.client for record in self.clients if record.fate is Fate.REFUSED)
-
-    @property
-    def reasons(self) -> dict[ClientId, str]:
-        """For each client that was not kept, the reason in words."""
-        return {record.client: record.reason for record in self.clients if not record.kept}
 
 
 def defend(
@@ -201,6 +160,8 @@ class DefenseState:
     """The state of the aggregator's random generator."""
     aggregation: dict[str, object] = dataclasses.field(default_factory=dict)
     """The memory of each aggregator that has one, by the name of its class."""
+    rounds: int = 0
+    """The number of rounds that were protected."""
 
 
 class Defense:
@@ -223,6 +184,8 @@ class Defense:
         evade what it can predict.
     streams
         Two generators, for the filter and for the aggregators, in place of `seed`.
+    callbacks
+        What learns of each round: objects with `on_round(record)`, e.g. of `flanders.callbacks`, or functions.
 
     Examples
     --------
@@ -242,6 +205,7 @@ class Defense:
         evaluate: Evaluate | None = None,
         seed: int | None = None,
         streams: tuple[np.random.Generator, np.random.Generator] | None = None,
+        callbacks: Iterable[AnyCallback] = (),
     ) -> None:
         self.filter: Filter[Any] = Guard() if filter is None else filter
         self.aggregator = FedAvg() if aggregator is None else aggregator
@@ -253,6 +217,7 @@ class Defense:
         self.state: Any = self.filter.init(for_filter)
         self._name = described(self.filter)
         self._model: Array = None
+        self._rounds, self._callbacks = 0, Callbacks("Defense", callbacks)
         self._aggregation: dict[str, object] = {}
 
     def __call__(
@@ -271,8 +236,9 @@ class Defense:
         zeros in the first round).
         """
         xp, _ = check_matrix(updates)
-        if global_model is None and self._model is not None:
-            global_model = xp.asarray(self._model)
+        if self._model is not None:
+            check_same_size(updates, self._model)
+            global_model = xp.asarray(self._model) if global_model is None else global_model
         names = () if clients is None else tuple(clients)
         outcome = self.step(Round(updates, names, weights, global_model, root, layers, self.evaluate))
         self._model = copied(outcome.model)
@@ -288,7 +254,12 @@ class Defense:
             aggregate = self._by(self.aggregator, round_)
             fallback = None if self.fallback is None else self._by(self.fallback, round_)
         outcome = defend(self.filter, self.state, round_, aggregate, fallback)
-        self.state = outcome.state
+        self.state, self._rounds = outcome.state, self._rounds + 1
+        if self._callbacks:
+            settings = {"filter": self._name, "aggregator": repr(self.aggregator)}
+            self._callbacks.start(RunInfo(type(self.filter).__name__, settings=settings))
+            told = RoundRecord(self._rounds, outcome.clients, outcome.note)
+            self._callbacks.tell(replace(told, stayed=outcome.stayed, widening=outcome.widening))
         return outcome
 
     def aggregate(self, aggregator: Aggregator, round_: Round, rows: IntVector) -> Array:
@@ -306,7 +277,7 @@ class Defense:
     def memory(self) -> DefenseState:
         """Everything that is remembered: the filter's memory, the last model, the generator. It can be saved."""
         position = dict(self._rng.bit_generator.state)
-        return DefenseState(self._name, self.state, self._model, position, self._aggregation)
+        return DefenseState(self._name, self.state, self._model, position, self._aggregation, self._rounds)
 
     @memory.setter
     def memory(self, found: DefenseState) -> None:
@@ -316,7 +287,8 @@ class Defense:
                 "Go on with the filter that made it, or start with an empty memory."
             )
         self._rng.bit_generator.state = found.generator
-        self.state, self._model, self._aggregation = found.memory, found.model, found.aggregation
+        self.state, self._model, self._rounds = found.memory, found.model, found.rounds
+        self._aggregation = found.aggregation
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything that is remembered to a file."""

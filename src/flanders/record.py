@@ -7,7 +7,8 @@ defined only here.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -18,6 +19,10 @@ from flanders.round import ClientId
 
 PHASES = ("train", "attack", "filter", "aggregate", "evaluate")
 """The phases of a round, in their order. Time is recorded for each."""
+
+
+MOST_NAMED, LONGEST_NAME = 12, 20
+"""The most clients that a line names, and the most characters of each name, so that it stays a line."""
 
 
 class Fate(StrEnum):
@@ -58,6 +63,25 @@ class ClientRecord:
         return self.fate is Fate.KEPT
 
 
+def lines_about(clients: Sequence[ClientRecord]) -> list[str]:
+    """Return three lines about clients: how many were kept, who was not, and the most frequent reason.
+
+    Examples
+    --------
+    >>> lines_about([ClientRecord("ann", Fate.KEPT), ClientRecord("eve", Fate.DROPPED, reason="far off")])
+    ['kept      1 of 2 clients', 'not kept  eve', 'why       far off']
+    """
+    out = [client for client in clients if not client.kept]
+    names = ", ".join(ascii(client.client).strip("'")[:LONGEST_NAME] for client in out[:MOST_NAMED])
+    more = f" and {len(out) - MOST_NAMED} more" if len(out) > MOST_NAMED else ""
+    why = Counter(client.reason for client in out).most_common(1)
+    return [
+        f"kept      {len(clients) - len(out)} of {len(clients)} clients",
+        f"not kept  {names + more or 'nobody'}",
+        f"why       {why[0][0] if why else '-'}",
+    ]
+
+
 @dataclass(frozen=True, eq=False)
 class RoundRecord:
     """What happened in one round."""
@@ -82,6 +106,12 @@ class RoundRecord:
     def having(self, *fates: Fate) -> list[ClientRecord]:
         """Return the records of the clients with one of these fates."""
         return [client for client in self.clients if client.fate in fates]
+
+    @property
+    def counts(self) -> dict[Fate, int]:
+        """The number of clients of each fate."""
+        found = Counter(client.fate for client in self.clients)
+        return {fate: found[fate] for fate in Fate}
 
     @property
     def ids(self) -> tuple[ClientId, ...]:

@@ -244,6 +244,16 @@ def check_continued(round_: Round, remembered: Array) -> None:
         )
 
 
+def check_same_size(updates: Array, remembered: Array) -> None:
+    """Complain unless models `(m, d)` have as many parameters as a model of an earlier round."""
+    now, before = updates.shape[1], remembered.shape[0]
+    if now != before:
+        raise InputError(
+            f"The models of this round have {now} parameters, but those of earlier rounds had {before}. Go on with "
+            "the same model, or start with a new Defense."
+        )
+
+
 def check_layers(layers: Mapping[str, int] | None, d: int) -> Mapping[str, int]:
     """Return the layers' sizes, or complain unless they are whole numbers that add up to `d`."""
     if not layers:

@@ -88,7 +88,7 @@ def test_variants_are_told_apart_wherever_runs_are_named(cli):
         "synthetic, gauss r=0.25, flanders + fedavg, seed 7, filter.keep=6",
     ]
     _, out, err = cli(*asked)
-    assert [re.search(r"filter.keep=([\w.]+): done", line)[1] for line in err.splitlines()] == ["0.5", "6"]
+    assert [re.search(r"keep=([\w.]+): done", line)[1] for line in err.splitlines()] == ["0.5", "6"]
     header, *rows, _ = out.splitlines()
     assert [dict(zip(header.split(), row.split(), strict=True))["filter.keep"] for row in rows] == ["0.5", "6"]
     assert "filter.keep" in cli("show", "results.sqlite")[1]
@@ -394,14 +394,15 @@ def test_a_report_in_a_folder_that_is_missing_is_refused_as_a_run_is(cli, tmp_pa
 def test_report_and_plot_hand_over_to_the_report(cli, monkeypatch):
     asked = []
     monkeypatch.setattr(commands, "write_html", lambda *args: asked.append(args))
-    monkeypatch.setattr(commands, "write_figures", lambda *args: asked.append(args))
+    monkeypatch.setattr(commands, "write_figures", lambda *args: asked.append(args) or [Path(args[1]) / "a.svg"])
     assert cli("report", "r.sqlite")[1] == "r.html\n"
     assert cli("report", "r.sqlite", "--html", "x.html")[1] == "x.html\n"
-    assert cli("plot", "r.sqlite", "--out", "figures", "--format", "svg")[1] == "figures\n"
+    asked_for = ("--only", "time-by-phase", "--where", "seed=0")
+    assert cli("plot", "r.sqlite", "--out", "figures", "--format", "svg", *asked_for)[1] == "figures/a.svg\n"
     assert [tuple(map(str, args)) for args in asked] == [
         ("r.sqlite", "r.html"),
         ("r.sqlite", "x.html"),
-        ("r.sqlite", "figures", "svg"),
+        ("r.sqlite", "figures", "svg", "['time_by_phase']", "['seed=0']"),
     ]
 
 
@@ -448,7 +449,7 @@ def test_a_missing_package_is_named_with_the_extra_that_brings_it(cli, monkeypat
     assert f"This needs absent, which is not installed. Install it with: pip install 'flanders-fl[{extra}]'." in err
 
 
-A_ROUND = rb"accuracy 0\.\d{3}, kept 8, caught 0, missed 2"
+A_ROUND = rb"acc\. 0\.\d{3}, kept 8"
 
 
 def drain(terminal, seen, gate):
@@ -507,3 +508,35 @@ def test_every_attack_and_filter_can_be_named_in_a_spec(cli):
     code, out, err = cli("run", "spec.toml", "--dry-run", "--set", f"filter.name=[{text}]", *examples)
     assert code == 0, err
     assert len(out.splitlines()) == 2 * len(filters)
+
+
+def test_a_run_tells_its_rounds_to_callbacks_and_a_wrong_one_is_refused(cli, tmp_path):
+    pytest.importorskip("tensorboard", reason="TensorBoard is not installed")
+    code, _, err = cli("run", "spec.toml", "--callback", f"tensorboard={tmp_path / 'board'}")
+    assert code == 0, err
+    assert len(list((tmp_path / "board").glob("*/events.out.tfevents.*"))) == 4
+    code, _, err = cli("run", "spec.toml", "--callback", "tensorboad")
+    assert code == 2
+    assert "Did you mean 'tensorboard'?" in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("columns", ["80", "160"])
+def test_the_runs_of_a_grid_fit_into_a_narrow_terminal(cli, monkeypatch, columns):
+    cli("run", "spec.toml")
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    _, out, _ = cli("show", "results.sqlite")
+    out = re.sub(r"\x1b\[[\d;]*m", "", out)  # colours take no room
+    assert max(map(len, out.splitlines())) <= int(columns)
+    assert ("All runs: " in out) == (columns == "80")
+    assert all(word in out for word in ("keep-all", "done", "6/6"))
+
+
+def test_progress_in_a_pipe_has_short_names_and_the_time_that_is_left(cli):
+    _, _, err = cli("run", "spec.toml")
+    first, *_, last = err.splitlines()
+    assert re.fullmatch(r"\[1/4\] gauss 0\.25, [\w-]+, seed \d: done, accuracy 0\.\d{3}; about \d+ s left", first)
+    assert last.startswith("[4/4] ")
+    assert "left" not in last
+    assert max(map(len, err.splitlines())) <= 80

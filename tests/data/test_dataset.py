@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flanders.checks import InputError
-from flanders.data import Dataset, from_arrays, stratified_split
+from flanders.data import Dataset, from_arrays, from_clients, stratified_split
+from flanders.data.partition import natural_rows
 
 
 def test_arrays_are_cast_and_split_by_class(rng):
@@ -90,3 +91,51 @@ def test_a_split_covers_every_row_once_and_every_class_on_both_sides(labels, fra
         if count > 1:
             assert label in y[train]
             assert label in y[test]
+
+
+def test_a_column_that_names_the_client_of_each_example_is_a_natural_partition():
+    x, y = np.arange(24.0).reshape(12, 2), np.arange(12) % 2
+    hospitals = ["north", "south", "west"] * 4
+    data = from_arrays(x, y, x, y, owners=hospitals)
+    assert data.owners.tolist() == [0, 1, 2] * 4
+    rows = natural_rows(data.owners, 3, np.random.default_rng(0))
+    assert [sorted(r.tolist()) for r in rows] == [[0, 3, 6, 9], [1, 4, 7, 10], [2, 5, 8, 11]]
+
+
+def test_examples_taken_for_the_test_leave_the_others_with_their_clients():
+    x, y = np.arange(40.0).reshape(20, 2), np.arange(20) % 2
+    owners = np.arange(20) // 5
+    data = from_arrays(x, y, owners=owners)
+    assert data.owners.tolist() == [owners[int(row[0]) // 2] for row in data.x_train]
+
+
+def test_the_arrays_of_each_client_become_its_own_examples():
+    clients = [(np.full((n, 3), n), np.arange(n) % 2) for n in (2, 4, 6)]
+    data = from_clients(clients, np.zeros((2, 3)), [0, 1])
+    assert data.x_train[:, 0].tolist() == [2] * 2 + [4] * 4 + [6] * 6
+    assert data.owners.tolist() == [0] * 2 + [1] * 4 + [2] * 6
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: from_clients([]), "needs a list with a pair"),
+        (lambda: from_clients([(np.zeros((2, 3)),)]), "needs a list with a pair"),
+        (
+            lambda: from_clients([(np.zeros((2, 3)), [0, 1]), (np.zeros((2, 4)), [0, 1])]),
+            "examples of one shape for all clients",
+        ),
+        (lambda: from_arrays(np.zeros((4, 2)), [0, 1, 0, 1], owners=[0, 1]), r"Got shape \(2,\)"),
+        (lambda: natural_rows(np.array([0, 1, 1]), 5, np.random.default_rng(0)), r"Federation\(num_clients=2\)"),
+        (lambda: natural_rows(np.array([0, 2, 2]), 3, np.random.default_rng(0)), "Client 1 has no example left"),
+        (
+            lambda: from_clients(
+                [(np.zeros((1, 3)), [0]), (np.zeros((9, 3)), [0, 1] * 4 + [0])], test_fraction=0.9
+            ),
+            "Every client needs a training example",
+        ),
+    ],
+)
+def test_a_natural_partition_that_cannot_be_is_told(make, message):
+    with pytest.raises(InputError, match=message):
+        make()

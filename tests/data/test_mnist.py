@@ -105,7 +105,15 @@ def test_files_of_the_other_dataset_are_recognised(tmp_path, contents, monkeypat
 def test_a_missing_dataset_is_answered_with_every_way_to_get_it(tmp_path):
     with pytest.raises(InputError) as caught:
         Mnist().load(tmp_path)
-    for part in ("mnist/", "data_dir", "--data-dir", "FLANDERS_DATA", "pip install", "flwr-datasets", "digits"):
+    for part in (
+        "mnist/",
+        "data_dir",
+        "--data-dir",
+        "FLANDERS_DATA",
+        "pip install",
+        "flanders-fl[download]",
+        "digits",
+    ):
         assert part in str(caught.value)
 
 

@@ -136,7 +136,13 @@ def modules() -> dict[str, types.ModuleType]:
         "torch": module(
             "torch", Tensor=type("Tensor", (), {}), get_num_threads=lambda: 1, set_num_threads=lambda count: None
         ),
-        "flanders.models": module("models", ModelSpec=Kind, Mlp2=Mlp2, MODELS=Registry("model", {"mlp2": Mlp2})),
+        "flanders.models": module(
+            "models",
+            ModelSpec=Kind,
+            Mlp2=Mlp2,
+            MODELS=Registry("model", {"mlp2": Mlp2}),
+            as_model=lambda model: model,
+        ),
         "flanders.simulation": module("simulation", __path__=[str(folder)]),
         "flanders.simulation.simulation": module("simulation", Simulation=Simulation),
         "flanders.simulation.world": module("world", find_device=find_device),

@@ -142,7 +142,8 @@ def test_two_processes_share_a_grid_and_run_each_run_once(uninterrupted, spec, r
     for process in processes:
         code, _, err = finish(process)
         assert code == 0, err
-        ended += [line.split()[1] for line in err.splitlines() if ": done" in line]
+        ended += [line.partition("] ")[2] for line in err.splitlines() if ": done" in line]
+        ended = [line.partition(":")[0] for line in ended]
     assert len(ended) == len(set(ended)) == 4
     assert decisions(results) == uninterrupted
 
@@ -246,7 +247,8 @@ def test_whoever_watches_is_told_of_runs_and_rounds(fake, spec, results):
     work(results, ids, Datasets(), events.append, never)
     kinds = [type(event) for event in events]
     assert kinds == [RunStarted, RoundEnded, RoundEnded, RunEnded]
-    assert (events[1].number, events[1].kept, events[1].caught, events[1].missed) == (1, 8, 0, 2)
+    record = events[1].record
+    assert (record.number, record.kept.sum(), record.malicious.sum()) == (1, 8, 2)
 
 
 def test_a_results_file_that_cannot_be_written_ends_the_grid(fake, spec, results, monkeypatch):

@@ -296,9 +296,9 @@ def test_a_strict_wrapper_raises_what_the_filter_and_the_strategy_raise() -> Non
             raise InputError("Too few.")
 
     with pytest.raises(InputError, match=r"Too few\."):
-        play(FilteredStrategy(strategies.FedAvg(), Picky(), strict=True), grid_of(4), START, 1)
+        play(strict(FilteredStrategy(strategies.FedAvg(), Picky())), grid_of(4), START, 1)
     with pytest.raises(ZeroDivisionError):
-        play(FilteredStrategy(Moody(), KeepAll(), strict=True), grid_of(3), START, 3)
+        play(strict(FilteredStrategy(Moody(), KeepAll())), grid_of(3), START, 3)
 
 
 def test_a_strategy_that_never_works_is_the_users_to_mend() -> None:
@@ -438,3 +438,8 @@ def test_many_failed_evaluations_are_one_line_that_names_some(flower_log) -> Non
 def test_all_numbers_in_the_result_are_json() -> None:
     result = FilteredStrategy(strategies.FedAvg(), Flanders(keep=0.5)).start(grid_of(4), START, num_rounds=2)
     json.dumps({number: dict(record) for number, record in result.train_metrics_clientapp.items()})
+
+
+def strict(strategy):
+    strategy.strict = True
+    return strategy

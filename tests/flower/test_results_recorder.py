@@ -3,13 +3,14 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
+import logging
 import sqlite3
 import time
 
 import numpy as np
 import pytest
 
-from flanders import Flanders, KeepAll
+from flanders import DistanceToGlobal, Flanders, KeepAll
 from flanders.checks import InputError
 from flanders.cli import main
 from flanders.flower import Ban, FilteredStrategy
@@ -273,6 +274,16 @@ def test_a_result_has_no_secrets_and_no_arrays_of_clients() -> None:
         "flanders-stayed", "flanders-threshold", "flanders-unused-nodes", "flanders-nodes", "flanders-fates",
         "flanders-scores", "flanders-probabilities",
     }  # fmt: skip
+
+
+def test_a_round_in_which_somebody_was_dropped_is_a_warning(flower_log) -> None:
+    strategy = FilteredStrategy(strategies.FedAvg(), DistanceToGlobal(keep=7))
+    play(strategy, grid_of(8, {3: loud}), START, 1)
+    play(FilteredStrategy(strategies.FedAvg(), KeepAll()), grid_of(8), START, 1)
+    dropped, fine = [record for record in flower_log.records if "flanders: round 1" in record.getMessage()]
+    assert dropped.levelno == logging.WARNING
+    assert "dropped 103 [" in dropped.getMessage()
+    assert fine.levelno == logging.INFO
 
 
 def test_no_id_of_a_node_ends_the_run(tmp_path) -> None:

@@ -177,17 +177,6 @@ def test_a_strategy_of_the_older_interface_is_told_where_to_go() -> None:
         FilteredStrategy(flower("server.strategy").FedAvg())
 
 
-def test_a_start_of_the_strategys_own_is_not_called_and_that_is_told(flower_log) -> None:
-    class Mine(strategies.FedAvg):
-        def start(self, *arguments, **options):
-            raise NotImplementedError
-
-    FilteredStrategy(strategies.FedAvg())
-    assert flower_log.text == ""
-    FilteredStrategy(Mine()).start(grid_of(3), model((6, 7)), num_rounds=1)
-    assert "flanders: `start` of Mine itself is not called" in flower_log.text
-
-
 @pytest.mark.parametrize(
     ("identify", "message"),
     [

@@ -29,6 +29,11 @@ def test_the_same_results_give_the_same_bytes(results, tmp_path):
     assert [path.read_bytes() for path in write_figures(results, tmp_path / "b", "svg")] == first
 
 
+def test_an_unknown_figure_is_an_error_with_a_guess(results, tmp_path):
+    with pytest.raises(InputError, match="Did you mean 'accuracy'"):
+        write_figures(results, tmp_path, only=["acuracy"])
+
+
 def test_an_unknown_format_is_an_error_with_a_guess(results, tmp_path):
     with pytest.raises(InputError, match="Did you mean 'pdf'"):
         write_figures(results, tmp_path, "pdff")
@@ -52,9 +57,13 @@ def test_several_settings_have_a_folder_each_and_seeds_share_one(write, make_spe
         for attack in attacks
         for seed in (0, 1)
     ]
-    written = write_figures(write(tmp_path / "grid.sqlite", runs), tmp_path / "figures", "svg")
+    path = write(tmp_path / "grid.sqlite", runs)
+    assert write_figures(path, tmp_path / "all", "svg") == [tmp_path / "all" / "grid.svg"]
+    written = write_figures(path, tmp_path / "some", "svg", ["accuracy", "time_by_phase"])
     assert {path.parent.name for path in written} == {"lie-20", "lie-80", "gauss-80"}
-    assert len(written) == 15
+    assert len(written) == 6
+    written = write_figures(path, tmp_path / "one", "svg", wheres=["attack=lie", "r=0.8"])
+    assert sorted(path.relative_to(tmp_path / "one").as_posix() for path in written) == [f"{n}.svg" for n in FIVE]
 
 
 def test_two_filters_have_their_own_heat_maps(write, make_spec, make_rounds, tmp_path, rng):
@@ -65,7 +74,7 @@ def test_two_filters_have_their_own_heat_maps(write, make_spec, make_rounds, tmp
     ]
     written = write_figures(write(tmp_path / "two.sqlite", runs), tmp_path, "svg")
     names = {path.stem for path in written}
-    assert {"scores_heatmap-flanders-fedavg", "scores_heatmap-dnc-fedavg"} <= names
+    assert {"scores_heatmap-flanders", "scores_heatmap-dnc"} <= names
 
 
 def test_no_two_lines_of_a_figure_look_alike_and_none_like_the_attack_free_one():

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,11 +17,14 @@ from flanders.choices import KINDS
 from flanders.cli.listing import print_listing
 from flanders.extras import needing
 from flanders.report import text, write_figures, write_html
-from flanders.report.crosstable import crosstable
+from flanders.report.crosstable import TableStyle, crosstable
 from flanders.results.export import export_csv, export_parquet
 from flanders.results.labels import labels
 from flanders.results.schema import reading
 from flanders.watch.log import watch_log
+
+MOST_NAMED = 10
+"""The most files that a command names one by one."""
 
 if TYPE_CHECKING:
     from flanders.experiments.execution import OptionChanges, Workforce
@@ -30,6 +34,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the experiments of spec files."""
     with needing("sim"):
         from flanders.experiments.execution import run_experiments
+        from flanders.experiments.run_callbacks import parse_callback
         from flanders.experiments.spec import read_specs
 
     found = [replace(each, engine=options.engine) for each in read_specs(options.specs, options.overrides)]
@@ -37,15 +42,18 @@ def run(options: argparse.Namespace) -> int:
         for each, name in zip(found, labels([each.canonical for each in found]), strict=True):
             print(f"{each.id}  {name}")
         return 0
-    return run_experiments(options.out, found, _changes(options), _workforce(options))
+    callbacks = [parse_callback(text) for text in options.callbacks]
+    return run_experiments(options.out, found, _changes(options), _workforce(options), callbacks)
 
 
 def resume(options: argparse.Namespace) -> int:
     """Continue the runs of a results file that are not done."""
     with needing("sim"):
         from flanders.experiments.execution import resume_experiments
+        from flanders.experiments.run_callbacks import parse_callback
 
-    return resume_experiments(options.results, _changes(options), _workforce(options))
+    callbacks = [parse_callback(text) for text in options.callbacks]
+    return resume_experiments(options.results, _changes(options), _workforce(options), callbacks)
 
 
 def reproduce(options: argparse.Namespace) -> int:
@@ -127,8 +135,11 @@ def show(options: argparse.Namespace) -> int:
 
 
 def table(options: argparse.Namespace) -> int:
-    """Show the final accuracy of a grid."""
-    print(crosstable(options.results, options.format), end="")
+    """Show the results of a grid: attacks by defences."""
+    bold = options.best == "bold"
+    style = TableStyle(options.metric, options.spread, bold, options.caption or "", options.label or "")
+    width = text.terminal_width(80)
+    print(crosstable(options.results, options.format, style, options.where, width), end="")
     return 0
 
 
@@ -169,8 +180,18 @@ def watch(options: argparse.Namespace) -> int:
 
 def plot(options: argparse.Namespace) -> int:
     """Write the figures of the report as files."""
-    write_figures(options.results, options.out, options.format)
-    print(options.out)
+    only = [name.replace("-", "_") for name in options.only]
+    written = write_figures(options.results, options.out, options.format, only, options.where)
+    for path in written[:MOST_NAMED]:
+        print(path)
+    if len(written) > MOST_NAMED:
+        print(f"and {len(written) - MOST_NAMED} more in {options.out}")
+    if not only and [path.stem for path in written] == ["grid"]:
+        print(
+            "There are several attacks or settings. For all figures of one of them, add --where, e.g. "
+            "--where attack=lie --where r=0.2. For one figure of each, add --only, e.g. --only accuracy.",
+            file=sys.stderr,
+        )
     return 0
 
 

@@ -13,6 +13,9 @@ from flanders.checks import InputError, did_you_mean
 from flanders.choices import KINDS
 from flanders.cli import commands
 from flanders.paper.tables import VARIANTS
+from flanders.report.crosstable import METRICS
+from flanders.report.figures import FIGURE_NAMES
+from flanders.report.spread import SPREADS
 from flanders.results.run import FLOWER, SIMULATOR
 from flanders.studies.grid_studies import QUESTIONS
 
@@ -97,7 +100,7 @@ def make_parser() -> Parser:
         add(
             "table",
             commands.table,
-            "Show a table of final accuracies: a row per attack, a column per defence, mean and range over seeds.",
+            "Show a table of accuracies or other measures: a row per attack, a column per defence.",
         )
     )
     _export(
@@ -127,6 +130,7 @@ def _run(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         help="what runs the clients: our simulator, or Flower's simulation runtime (default: %(default)s)",
     )
     parser.add_argument("--dry-run", action="store_true", help="list the runs without running them")
+    _callbacks(parser)
     return parser
 
 
@@ -139,7 +143,16 @@ def _resume(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         metavar="RESULTS",
         help="results file (default: %(default)s)",
     )
+    _callbacks(parser)
     return parser
+
+
+def _callbacks(parser: argparse.ArgumentParser) -> None:
+    text = (
+        "tell each round to tensorboard=DIR, mlflow[=SERVER], wandb[=PROJECT], wandb-offline[=DIR] or "
+        "prometheus[=PORT], or alarms to webhook=URL or command=WORDS (may be repeated)"
+    )
+    parser.add_argument("--callback", action="append", default=[], metavar="NAME", dest="callbacks", help=text)
 
 
 def _reproduce(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
@@ -247,7 +260,26 @@ def _show(parser: argparse.ArgumentParser) -> None:
 
 def _table(parser: argparse.ArgumentParser) -> None:
     _results(parser)
-    parser.add_argument("--format", choices=TABLE_FORMATS, default="markdown", help=TABLE_FORMAT_HELP)
+    parser.add_argument(
+        "--metric", choices=tuple(METRICS), default="accuracy", help="what to show (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--spread",
+        choices=SPREADS,
+        default="range",
+        help="how much seeds differ: their range, standard deviation, or a 95%% confidence interval of the mean "
+        "(default: %(default)s)",
+    )
+    parser.add_argument("--best", choices=("bold", "none"), default="none", help="mark the best value of each row")
+    parser.add_argument("--format", choices=("text", *TABLE_FORMATS), default="text", help=TABLE_FORMAT_HELP)
+    parser.add_argument("--caption", metavar="TEXT", help="the caption (default: the name of the file)")
+    parser.add_argument("--label", metavar="NAME", help="the name of the table in LaTeX, e.g. tab:attacks")
+    _where(parser)
+
+
+def _where(parser: argparse.ArgumentParser) -> None:
+    text = "only runs with these values, e.g. attack=lie,gauss or seed=0 (may be repeated)"
+    parser.add_argument("--where", action="append", default=[], metavar="KEY=VALUES", help=text)
 
 
 def _export(parser: argparse.ArgumentParser) -> None:
@@ -278,3 +310,6 @@ def _plot(parser: argparse.ArgumentParser) -> None:
     _results(parser)
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for the figures")
     parser.add_argument("--format", choices=FIGURE_FORMATS, default="pdf", help=FIGURE_FORMAT_HELP)
+    text = f"only this figure: {', '.join(FIGURE_NAMES)} (may be repeated)"
+    parser.add_argument("--only", action="append", default=[], metavar="NAME", help=text)
+    _where(parser)

@@ -5,7 +5,7 @@ datasets are read from files in their original formats; see `flanders.data.sourc
 """
 
 from flanders.data.cifar import Cifar10, Cifar100
-from flanders.data.dataset import Dataset, Loader, from_arrays, stratified_split
+from flanders.data.dataset import Dataset, Loader, from_arrays, from_clients, stratified_split
 from flanders.data.digits import Digits
 from flanders.data.dirichlet import Dirichlet, DirichletEqual
 from flanders.data.flower_partition import FlowerPartition
@@ -59,5 +59,6 @@ __all__ = [
     "Shards",
     "Synthetic",
     "from_arrays",
+    "from_clients",
     "stratified_split",
 ]

@@ -30,6 +30,9 @@ class Dataset:
         int64 class numbers from 0 to `num_classes - 1`, `(n,)`.
     num_classes
         The number of classes. Some of them may have no examples.
+    owners
+        The client of each training example, whole numbers from 0, `(n,)`: a natural partition. None if a partition
+        is to share the examples out.
     """
 
     name: str
@@ -38,8 +41,11 @@ class Dataset:
     x_test: Images
     y_test: IntVector
     num_classes: int
+    owners: IntVector | None = None
 
     def __post_init__(self) -> None:
+        if self.owners is not None:
+            check_owners(self.owners, len(self.y_train))
         check_number("Dataset", "num_classes", self.num_classes, 2, whole=True)
         for part, x, y in (("train", self.x_train, self.y_train), ("test", self.x_test, self.y_test)):
             if x.dtype != np.float32 or y.dtype != np.int64:
@@ -94,6 +100,7 @@ def from_arrays(
     *,
     test_fraction: float = 0.2,
     num_classes: int | None = None,
+    owners: ArrayLike | None = None,
     name: str = "arrays",
     seed: int = 0,
 ) -> Dataset:
@@ -111,6 +118,9 @@ def from_arrays(
         set. The examples are drawn at random from `seed`.
     num_classes
         Default: the largest class, plus one.
+    owners
+        The client of each example of `x`, e.g. a column with the names of hospitals: the natural partition of the
+        data. Clients are numbered in the order of their names. Default: a partition shares the examples out.
 
     Examples
     --------
@@ -119,16 +129,78 @@ def from_arrays(
     ((8, 2), (2, 2), 2)
     """
     examples, labels = as_examples(x, y, "x, y")
+    clients = None if owners is None else numbered_owners(owners, len(labels))
     if (x_test is None) != (y_test is None):
         raise InputError("from_arrays needs both `x_test` and `y_test`, or neither of them. Got one.")
     if x_test is None or y_test is None:
         train, test = stratified_split(labels, test_fraction, np.random.default_rng(seed))
         test_examples, test_labels = examples[test], labels[test]
-        examples, labels = examples[train], labels[train]
+        examples, labels, clients = examples[train], labels[train], None if clients is None else clients[train]
     else:
         test_examples, test_labels = as_examples(x_test, y_test, "x_test, y_test")
     classes = max(2, int(max(labels.max(), test_labels.max())) + 1) if num_classes is None else num_classes
-    return Dataset(name, examples, labels, test_examples, test_labels, classes)
+    return Dataset(name, examples, labels, test_examples, test_labels, classes, clients)
+
+
+def from_clients(
+    clients: Sequence[tuple[ArrayLike, ArrayLike]],
+    x_test: ArrayLike | None = None,
+    y_test: ArrayLike | None = None,
+    *,
+    test_fraction: float = 0.2,
+    num_classes: int | None = None,
+    name: str = "clients",
+    seed: int = 0,
+) -> Dataset:
+    """Make a dataset from the arrays of each client: a list with a pair of examples and classes for each.
+
+    The other parameters are those of `from_arrays`. Without test examples, some are taken from the clients.
+
+    Examples
+    --------
+    >>> data = from_clients([(np.zeros((4, 2)), [0, 1, 0, 1]), (np.ones((6, 2)), [0, 1, 0, 1, 0, 1])])
+    >>> data.x_train.shape, data.owners.max()
+    ((8, 2), np.int64(1))
+    """
+    if not clients or any(not isinstance(pair, Sequence) or len(pair) != 2 for pair in clients):
+        raise InputError("from_clients needs a list with a pair (examples, classes) for each client.")
+    pairs = [as_examples(x, y, f"client {number}") for number, (x, y) in enumerate(clients)]
+    shapes = {examples.shape[1:] for examples, _ in pairs}
+    if len(shapes) > 1:
+        raise InputError(f"from_clients needs examples of one shape for all clients. Got {sorted(shapes)}.")
+    return from_arrays(
+        np.concatenate([examples for examples, _ in pairs]),
+        np.concatenate([labels for _, labels in pairs]),
+        x_test,
+        y_test,
+        test_fraction=test_fraction,
+        num_classes=num_classes,
+        owners=np.repeat(np.arange(len(pairs)), [len(labels) for _, labels in pairs]),
+        name=name,
+        seed=seed,
+    )
+
+
+def numbered_owners(owners: ArrayLike, count: int) -> IntVector:
+    """Return the clients of the examples as numbers from 0, in the order of their names."""
+    column = np.asarray(owners)
+    if column.shape != (count,):
+        raise InputError(
+            f"`owners` must name the client of each of the {count} examples. Got shape {column.shape}."
+        )
+    return np.unique(column, return_inverse=True)[1].astype(np.int64)
+
+
+def check_owners(owners: IntVector, count: int) -> None:
+    """Complain unless every example has a client, and every client an example."""
+    if owners.shape != (count,) or owners.dtype != np.int64 or owners.min() < 0:
+        raise InputError(f"Dataset needs int64 `owners` from 0 on for its {count} training examples.")
+    missing = np.setdiff1d(np.arange(owners.max() + 1), owners)
+    if missing.size:
+        raise InputError(
+            f"Every client needs a training example, but {missing.size} have none, e.g. client {missing[0]}. Leave "
+            "these clients out, or pass the test examples yourself, so that none are taken from the clients."
+        )
 
 
 def as_examples(x: ArrayLike, y: ArrayLike, names: str) -> tuple[Images, IntVector]:

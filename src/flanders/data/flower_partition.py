@@ -12,6 +12,7 @@ import numpy as np
 from flanders.arrays import IntVector
 from flanders.checks import InputError, did_you_mean
 from flanders.data.partition import Partition
+from flanders.extras import MissingExtra
 
 ROW, LABEL = "row", "label"
 OURS = ("num_partitions", "partition_by", "seed")
@@ -139,7 +140,7 @@ def find_partitioner(name: str) -> tuple[Any, Any]:
         from datasets import Dataset
         from flwr_datasets import partitioner
     except ImportError as error:
-        raise InputError(
+        raise MissingExtra(
             f"The partition 'flower' needs Flower Datasets, which cannot be imported ({error}): "
             'pip install "flanders-fl[download]".'
         ) from error

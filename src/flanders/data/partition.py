@@ -104,6 +104,24 @@ class Shards(Partition):
         return owners
 
 
+def natural_rows(owners: IntVector, num_clients: int, rng: np.random.Generator) -> list[IntVector]:
+    """Return the rows of each client in random order, if the data themselves say whose each example is."""
+    found = int(owners.max()) + 1
+    sizes = np.bincount(owners, minlength=num_clients)
+    if found != num_clients:
+        raise InputError(
+            f"The data belong to {found} clients, but `num_clients` is {num_clients}. "
+            f"Set Federation(num_clients={found}), or federation.num_clients in a spec."
+        )
+    if not sizes.all():
+        raise InputError(
+            f"Client {int(np.argmin(sizes))} has no example left, since the server took its examples. "
+            "Lower `server.examples`."
+        )
+    order = rng.permutation(owners.size)
+    return rows_of_owners(order, owners[order], num_clients)
+
+
 def rows_of_owners(order: IntVector, owners: IntVector, num_clients: int) -> list[IntVector]:
     """Return the rows of each client. `owners` has the client, or -1, of each row in `order`."""
     sizes = np.bincount(owners[owners >= 0], minlength=num_clients)

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flanders.checks import InputError
+from flanders.extras import MissingExtra
 
 Labelled = tuple[list[NDArray[np.uint8]], NDArray[np.generic]]
 """Byte images (n, C, H, W) in pieces, and their classes."""
@@ -110,13 +111,13 @@ def download(source: Source, data_dir: Path | str | None = None) -> tuple[Labell
     missing = f"No files of {source.name} were found" + (f" in {looked}" if looked else "")
     ways = (
         f"Either put {source.instructions} and name that directory with `data_dir`, --data-dir or the environment "
-        'variable FLANDERS_DATA; or `pip install "flwr-datasets[vision]"` and be online. '
+        'variable FLANDERS_DATA; or `pip install "flanders-fl[download]"` and be online. '
         "The dataset 'digits' needs neither."
     )
     try:
         from flwr_datasets import FederatedDataset
     except ModuleNotFoundError as error:
-        raise InputError(f"{missing}. {ways}") from error
+        raise MissingExtra(f"{missing}. {ways}") from error
     try:
         hub = FederatedDataset(dataset=source.hub, partitioners={}, shuffle=False)
         train, test = (hub.load_split(split) for split in ("train", "test"))

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from flanders.checks import InputError
 from flanders.experiments.engine import versions
-from flanders.experiments.events import Notify, RunEnded, RunStarted
+from flanders.experiments.events import Notify, RoundEnded, RunEnded, RunStarted
 from flanders.experiments.experiment import Experiment
 from flanders.experiments.remote_run import Batch, Failure, rounds_elsewhere
-from flanders.experiments.runner import Stop, round_ended
+from flanders.experiments.runner import Stop
 from flanders.extras import needing
 from flanders.results.claims import HEARTBEAT
 from flanders.results.spec_keys import label
@@ -182,7 +182,7 @@ class ClusterGrid:
             return
         self.store.write_rounds(run, found.records, state=found.state, last=found.last)
         for record in found.records:
-            self.notify(round_ended(run, record))
+            self.notify(RoundEnded(run, record))
         if found.last:
             self._end(task, "done")
 

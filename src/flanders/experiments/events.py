@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from flanders.record import RoundRecord
+
 
 @dataclass(frozen=True)
 class RunStarted:
@@ -23,13 +25,7 @@ class RoundEnded:
     """A round is over and saved."""
 
     run: str
-    number: int
-    accuracy: float
-    kept: int
-    caught: int
-    """The number of malicious clients that were not kept."""
-    missed: int
-    """The number of malicious clients that were kept."""
+    record: RoundRecord
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,13 @@ from typing import TypedDict
 from flanders.checks import InputError
 from flanders.experiments.cluster import connected, run_on_cluster
 from flanders.experiments.engine import Datasets, check, versions
+from flanders.experiments.events import Event
 from flanders.experiments.experiment import Experiment
 from flanders.experiments.progress import watching
+from flanders.experiments.run_callbacks import GridCallbacks, Make
 from flanders.experiments.workers import Interrupt, run_grid
 from flanders.report.text import print_summaries
-from flanders.results.labels import labels
+from flanders.results.labels import short_labels
 from flanders.results.run import FLOWER, Options
 from flanders.results.store import Store
 from flanders.results.summary import read_summaries
@@ -60,7 +62,11 @@ class Workforce:
 
 
 def run_experiments(
-    path: Path, experiments: Sequence[Experiment], changes: OptionChanges, workforce: Workforce
+    path: Path,
+    experiments: Sequence[Experiment],
+    changes: OptionChanges,
+    workforce: Workforce,
+    callbacks: Sequence[Make] = (),
 ) -> int:
     """Add runs to a results file, carry out those that are not done, and return the exit code."""
     asked = [each.with_options(_absolute(replace(each.options, **changes))) for each in experiments]
@@ -70,7 +76,7 @@ def run_experiments(
             check(_as_checked_here(each, workforce), datasets)
     with Store(path) as store:
         ids = store.add([each.spec for each in asked], versions())
-    return _carry_on(path, ids, changes, workforce, datasets)
+    return _carry_on(path, ids, changes, workforce, datasets, callbacks)
 
 
 def run_with_output_to_stderr(
@@ -81,14 +87,21 @@ def run_with_output_to_stderr(
         return run_experiments(path, experiments, changes, workforce)
 
 
-def resume_experiments(path: Path, changes: OptionChanges, workforce: Workforce) -> int:
+def resume_experiments(
+    path: Path, changes: OptionChanges, workforce: Workforce, callbacks: Sequence[Make] = ()
+) -> int:
     """Continue the runs of a results file that are not done, and return the exit code."""
     ids = [summary.id for summary in read_summaries(path)]
-    return _carry_on(path, ids, changes, workforce, Datasets())
+    return _carry_on(path, ids, changes, workforce, Datasets(), callbacks)
 
 
 def _carry_on(
-    path: Path, ids: Sequence[str], changes: OptionChanges, workforce: Workforce, datasets: Datasets
+    path: Path,
+    ids: Sequence[str],
+    changes: OptionChanges,
+    workforce: Workforce,
+    datasets: Datasets,
+    callbacks: Sequence[Make],
 ) -> int:
     with Store(path, create=False) as store:
         unfinished = [Experiment.of(spec) for spec, _ in store.unfinished(ids)]
@@ -102,10 +115,16 @@ def _carry_on(
             store.refuse(id_, problem)
         store.retry([each.id for each in left], changes)
     jobs = max(1, min(workforce.jobs, len(left)))
-    names = dict(zip((each.id for each in left), labels([each.canonical for each in left]), strict=True))
-    stop, died = Interrupt(), 0
+    specs = {each.id: each.canonical for each in left}
+    names = dict(zip(specs, short_labels(list(specs.values())), strict=True))
+    stop, died, told = Interrupt(), 0, GridCallbacks(callbacks, names, specs)
     try:
-        with stop.listening(), watching(len(ids), len(ids) - len(left), names) as notify:
+        with stop.listening(), watching(len(ids), len(ids) - len(left), names) as show:
+
+            def notify(event: Event) -> None:
+                show(event)
+                told(event)
+
             todo = [each.id for each in left]
             if workforce.on_ray:
                 with connected(workforce.gpus_per_run) as cluster:
@@ -114,6 +133,8 @@ def _carry_on(
                 died = run_grid(path, todo, notify, stop, jobs=jobs, datasets=datasets if jobs == 1 else None)
     except KeyboardInterrupt:  # the second Ctrl-C: only the current round is lost
         pass
+    finally:
+        told.close()
     with Store(path, create=False) as store:
         store.compact()
     return _sum_up(path, ids, stop, died)

@@ -17,7 +17,6 @@ from flanders.experiments.engine import Datasets, start
 from flanders.experiments.events import Notify, RoundEnded, RunEnded, RunStarted
 from flanders.experiments.experiment import Experiment
 from flanders.record import RoundRecord
-from flanders.results.confusion import Confusion
 from flanders.results.heartbeat import heartbeat
 from flanders.results.schema import ResultsError
 from flanders.results.spec_keys import label
@@ -86,7 +85,7 @@ def carry_out(store: Store, claimed: Claimed, datasets: Datasets, notify: Notify
                 elif last or pace.behind():
                     store.write_rounds(run, waiting, last=last)
                     waiting.clear()
-                notify(round_ended(run, record))
+                notify(RoundEnded(run, record))
                 if last:
                     return "done"
                 if stopping:
@@ -157,10 +156,3 @@ def _line_of(error: Exception) -> str:
     own = [frame for frame in frames if not frame.filename.startswith(others)]
     last = (own or frames)[-1]
     return f" (in {Path(last.filename).name}:{last.lineno})"
-
-
-def round_ended(run: str, record: RoundRecord) -> RoundEnded:
-    """Return the event that a round has ended."""
-    found = Confusion.of(record.malicious, record.kept)
-    kept = found.missed + found.passed
-    return RoundEnded(run, record.number, record.accuracy, kept, found.caught, found.missed)

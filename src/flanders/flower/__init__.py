@@ -6,16 +6,11 @@ aggregates with any aggregator of this package. `flanders.flower.attacks` makes 
 
 import warnings
 
-with warnings.catch_warnings():
+from flanders.extras import needing
+
+with warnings.catch_warnings(), needing("flower"):
     warnings.simplefilter("ignore", DeprecationWarning)  # Flower's command line warns when it is imported
-    try:
-        import flwr.serverapp.strategy  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "flanders.flower needs Flower, which is not installed. "
-            "Install it with: pip install 'flanders-fl[flower]'",
-            name="flwr",
-        ) from error
+    import flwr.serverapp.strategy  # noqa: F401
 
 from flanders.flower.aggregator_strategy import AggregatorStrategy
 from flanders.flower.bans import Ban

@@ -160,8 +160,15 @@ class Bookkeeping:
         self.recorder.tell(record, nodes, alarm=alarm or stayed)
         return MetricRecord(metrics_of(record, nodes, stayed=stayed))
 
-    def completed(self, result: Result) -> Result:
-        """Count the rounds of a result from the very first, and add the numbers of each client."""
+    def completed(self, result: Result, arrays: ArrayRecord) -> Result:
+        """Count the rounds of a result from the very first, and add the numbers of each client.
+
+        `arrays` is the global model if no round has made a new one.
+        """
+        if not isinstance(result, Result):  # a `start` of the user's own may return anything
+            return result
+        if not result.arrays:
+            result.arrays = arrays
         done = self.done_before
         for name in ("train_metrics_clientapp", "evaluate_metrics_clientapp", "evaluate_metrics_serverapp"):
             setattr(result, name, {number + done: record for number, record in getattr(result, name).items()})

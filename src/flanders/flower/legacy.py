@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 from logging import ERROR, INFO, WARNING
 from typing import Any
@@ -16,6 +17,7 @@ from flwr.server.client_proxy import ClientProxy
 from flwr.server.strategy import Strategy
 
 from flanders.arrays import IntVector
+from flanders.callbacks import AnyCallback
 from flanders.checks import InputError
 from flanders.defense import Defense
 from flanders.filters import Filter, Guard
@@ -23,8 +25,10 @@ from flanders.flower.aggregation import STAYS
 from flanders.flower.model_arrays import BadReply, ModelArrays, Vector
 from flanders.flower.parameter_checks import check_part
 from flanders.flower.reply_metrics import MOST_EXAMPLES
+from flanders.flower.round_report import filter_line
 from flanders.flower.stored_arrays import NUMPY
 from flanders.flower.weight_limits import DEFAULT_LIMITS, WeightLimits
+from flanders.hosts.round_line import why
 from flanders.round import Round
 
 Fit = tuple[ClientProxy, FitRes]
@@ -44,8 +48,8 @@ class FilteredLegacyStrategy(Strategy):
     ----------
     strategy
         A strategy of `flwr.server.strategy`, e.g. `FedAvg()`.
-    filter, seed
-        As in `FilteredStrategy`.
+    filter, seed, callbacks
+        As in `FilteredStrategy`. The records that callbacks get hold neither accuracy nor loss.
     limits
         As in `FilteredStrategy`. Newcomers are not limited.
     """
@@ -57,6 +61,7 @@ class FilteredLegacyStrategy(Strategy):
         *,
         limits: WeightLimits = DEFAULT_LIMITS,
         seed: int | None = None,
+        callbacks: Iterable[AnyCallback] = (),
     ) -> None:
         filter = Guard() if filter is None else filter
         me = type(self).__name__
@@ -64,7 +69,8 @@ class FilteredLegacyStrategy(Strategy):
         check_part(me, "filter", filter, Filter)
         check_part(me, "limits", limits, WeightLimits)
         rng = np.random.default_rng(seed)
-        self.strategy, self.defense = strategy, Defense(filter, streams=(rng, rng))
+        self.strategy, self.defense = strategy, Defense(filter, streams=(rng, rng), callbacks=callbacks)
+        log(INFO, "flanders: filter %s", filter_line(filter))
         self._model: ModelArrays | None = None
         self._sent: dict[str, Array] = {}
         self.limits, self._has_worked = limits, False
@@ -96,8 +102,8 @@ class FilteredLegacyStrategy(Strategy):
         for proxy, result in results:
             try:
                 rows[proxy.cid], usable[proxy.cid] = read_result(model, result, self.limits.max_examples)
-            except BadReply as why:
-                log(WARNING, "flanders: refused what %s sent: %s", proxy.cid, why)
+            except BadReply as problem:
+                log(WARNING, "flanders: refused what %s sent: %s", proxy.cid, problem)
         proxies, names = {proxy.cid: proxy for proxy, _ in results}, sorted(usable)
         if not names:
             return None, {}
@@ -123,7 +129,7 @@ class FilteredLegacyStrategy(Strategy):
             log(WARNING, "flanders: round %s: the filter cannot judge it (%s): %s", server_round, error, STAYS)
             return None, {"flanders-kept": 0, "flanders-dropped": len(names)}
         if outcome.reasons:
-            dropped = ", ".join(f"{client} [{why}]" for client, why in outcome.reasons.items())
+            dropped = ", ".join(f"{client.client} [{why(client)}]" for client in outcome.clients if not client.kept)
             log(WARNING, "flanders: round %s: dropped %s", server_round, dropped)
         self._kept = {names[row] for row in outcome.kept}
         counts = {"flanders-kept": len(outcome.kept), "flanders-dropped": len(outcome.dropped)}

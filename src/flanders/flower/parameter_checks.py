@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from logging import WARNING
 
-from flwr.common.logger import log
 from flwr.serverapp.strategy import Strategy
 
 from flanders.checks import InputError, check_instance, check_number
@@ -58,13 +56,3 @@ def check_path(caller: str, name: str, value: object) -> None:
 
 def _wrong(caller: str, name: str, expected: str, value: object) -> InputError:
     return InputError(f"The `{name}` parameter of {caller} must be {expected}. Got {value!r} instead.")
-
-
-def warn_of_own_start(strategy: Strategy) -> None:
-    """Log a warning if a strategy has a `start` of its own, which is not called."""
-    if type(strategy).start is not Strategy.start:
-        log(
-            WARNING,
-            "flanders: `start` of %s itself is not called: FilteredStrategy carries out the rounds as Flower does",
-            type(strategy).__name__,
-        )

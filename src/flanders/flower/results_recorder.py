@@ -15,6 +15,7 @@ from flwr.app import MetricRecord
 from flwr.common.logger import log
 from flwr.serverapp.strategy import Strategy
 
+from flanders.callbacks import Callbacks, RunInfo
 from flanders.catalog import FILTERS
 from flanders.checks import InputError
 from flanders.filters import Filter
@@ -25,6 +26,7 @@ from flanders.hosts.round_line import line_of
 from flanders.record import Fate, RoundRecord
 from flanders.results.heartbeat import heartbeat
 from flanders.results.run import RunSpec
+from flanders.results.spec_keys import flat_spec, label
 from flanders.results.store import ClaimLost, Store
 from flanders.results.tree import Table
 from flanders.round import ClientId
@@ -63,16 +65,19 @@ class Recorder:
         The results file; None for no such file.
     spec
         The description of the federation. Its hash is the id of the run.
+    callbacks
+        What learns of each round.
     """
 
-    def __init__(self, results: Path | None, spec: Table) -> None:
-        self.results, self.spec = results, RunSpec(spec)
+    def __init__(self, results: Path | None, spec: Table, callbacks: Callbacks) -> None:
+        self.results, self.spec, self._callbacks = results, RunSpec(spec), callbacks
         self.last: RoundRecord | None = None
         """The last round."""
         self.details: dict[int, dict[str, list[int] | list[float]]] = {}
         """The numbers of each client in the rounds since the last start."""
         self._store: Store | None = None
         self._known: dict[ClientId, int] = {}
+        self._untold = False
 
     def continue_run(self, run: str) -> None:
         """Record the next rounds as part of the run of this name."""
@@ -97,12 +102,15 @@ class Recorder:
     def running(self) -> Iterator[None]:
         """Show in the results file that the federation runs. It counts as done if nothing is raised."""
         self.open()
+        self._start_callbacks()
         finished = False
         try:
             with contextlib.nullcontext() if self.results is None else heartbeat(self.results, self.spec.id):
                 yield
             finished = True
         finally:
+            self.settle()
+            self._callbacks.end()
             self.close(done=finished)
 
     def introduce(self, everyone: Iterable[AskedClient]) -> None:
@@ -115,8 +123,9 @@ class Recorder:
 
     def tell(self, record: RoundRecord, nodes: Nodes, *, alarm: bool) -> None:
         """Log a round and write it to the results file. With `alarm`, the log entry is a warning."""
-        self.last, self.details[record.number] = record, details_of(record, nodes)
-        odd = record.having(Fate.REFUSED, Fate.SILENT) or alarm
+        self.settle()
+        self.last, self.details[record.number], self._untold = record, details_of(record, nodes), True
+        odd = record.having(Fate.DROPPED, Fate.REFUSED, Fate.SILENT) or alarm
         log(WARNING if odd else INFO, "flanders: %s", line_of(record, lambda client: nodes[client].label))
         self.open()
         self._write(record)
@@ -134,6 +143,17 @@ class Recorder:
             loss=self.last.loss if loss is None else loss,
         )
         self._write(self.last)
+
+    def settle(self) -> None:
+        """Tell the callbacks of the last round, unless they know. It is complete when the next one begins."""
+        if self._untold and self.last is not None:
+            self._untold = False
+            self._start_callbacks()
+            self._callbacks.tell(self.last)
+
+    def _start_callbacks(self) -> None:
+        run = RunInfo(label(self.spec.canonical), self.spec.id, flat_spec(self.spec.canonical))
+        self._callbacks.start(run)
 
     def close(self, *, done: bool) -> None:
         """Leave the results file. If `done`, the federation is over."""

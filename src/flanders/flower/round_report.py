@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from flanders.filters import Filter
 from flanders.flower.identity import AskedClient
 from flanders.record import Fate, RoundRecord
 from flanders.round import ClientId
@@ -17,6 +21,29 @@ Metric = int | float | list[int] | list[float]
 """What Flower's `MetricRecord` can hold."""
 Nodes = Mapping[ClientId, AskedClient]
 """The node of each client."""
+
+
+def filter_line(filter: Filter[Any]) -> str:
+    """Return a filter in one line: its class, the parameters that are not the defaults, and what it does.
+
+    Examples
+    --------
+    >>> from flanders.filters import DistanceToGlobal
+    >>> filter_line(DistanceToGlobal(keep=3))
+    'DistanceToGlobal(keep=3): keep the clients whose models moved least from the global model: ...'
+    """
+    kind = type(filter)
+    chosen = []
+    fields: Sequence[dataclasses.Field[Any]] = (
+        dataclasses.fields(filter) if dataclasses.is_dataclass(filter) else ()
+    )
+    for field in fields:
+        made: object = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+        if (value := getattr(filter, field.name)) != made:
+            chosen.append(f"{field.name}={value!r}")
+    text = (inspect.getdoc(kind) or "").partition("\n\n")[0].replace("\n", " ").removesuffix(".")
+    words = f": {text[0].lower()}{text[1:]}" if text and text[:2] != f"{kind.__name__}(" else ""
+    return f"{kind.__name__}({', '.join(chosen)}){words}"
 
 
 def metrics_of(record: RoundRecord, nodes: Nodes, *, stayed: bool) -> dict[str, Metric]:

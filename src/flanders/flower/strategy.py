@@ -18,6 +18,7 @@ from flwr.common.logger import log
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
+from flanders.callbacks import AnyCallback, Callbacks
 from flanders.checks import InputError, check_number
 from flanders.defense import Defense
 from flanders.filters import Filter, Guard
@@ -27,18 +28,19 @@ from flanders.flower.bans import Ban
 from flanders.flower.bookkeeping import Bookkeeping
 from flanders.flower.identity import Identify, by_key
 from flanders.flower.model_arrays import ModelArrays, Vector, is_buffer
+from flanders.flower.own_start import start_of
 from flanders.flower.parameter_checks import (
     check_function,
     check_optional_number,
     check_part,
     check_path,
-    warn_of_own_start,
 )
 from flanders.flower.replies import Answer, SortedReplies, checked_replies, discard_arrays, read_arrays
 from flanders.flower.replies_on_disk import RepliesOnDisk
 from flanders.flower.reply_metrics import find_claims
 from flanders.flower.results_recorder import Recorder, live_spec
 from flanders.flower.round_matrix import ReusedMemory, RoundMatrix, SketchedMatrix, WholeMatrix
+from flanders.flower.round_report import filter_line
 from flanders.flower.round_weights import RoundWeights
 from flanders.flower.saved_memory import SavedMemory, StateFolder
 from flanders.flower.server_test import ServerTest
@@ -61,7 +63,7 @@ class FilteredStrategy(Strategy):
     ----------
     strategy
         The strategy to protect. Differential privacy goes inside: if replies were clipped first, the filter could
-        not see which are abnormal. A `start` of its own is not called.
+        not see which are abnormal. If it has a `start` of its own, that one carries out the rounds.
     filter
         Decides which clients to keep. Default: `Guard()`, which needs no number of attackers. If you choose
         one with `keep`, prefer a fraction to a number of clients, since not all of them may reply.
@@ -89,9 +91,9 @@ class FilteredStrategy(Strategy):
     seed
         Makes the randomness of the filter and of the sketch repeatable. Leave it out in production: an attacker
         can evade what it can predict.
-    strict
-        Raise the errors of the filter and of the strategy. For experiments: by default a round that fails keeps
-        the global model, and the federation goes on.
+    callbacks
+        What learns of each round: objects with `on_round(record)`, e.g. of `flanders.callbacks`, or functions.
+        A round is complete, and callbacks learn of it, when the next one begins or the last one has ended.
 
     Examples
     --------
@@ -115,7 +117,7 @@ class FilteredStrategy(Strategy):
         identify: Identify = by_key,
         limits: WeightLimits = DEFAULT_LIMITS,
         seed: int | None = None,
-        strict: bool = False,
+        callbacks: Iterable[AnyCallback] = (),
     ) -> None:
         filter = Guard() if filter is None else filter
         check_part(ME, "strategy", strategy, Strategy)
@@ -129,9 +131,8 @@ class FilteredStrategy(Strategy):
         check_path(ME, "results", results)
         check_function(ME, "unscored", unscored)
         check_function(ME, "identify", identify)
-        warn_of_own_start(strategy)
         self.strategy, self.fallback, self.sketch, self.unscored = strategy, fallback, sketch, unscored
-        self.identify, self.limits, self.strict = identify, limits, strict
+        self.identify, self.limits = identify, limits
         rng = np.random.default_rng(seed)
         memory = SavedMemory(sketch, int(rng.integers(0, 2**63)), secrets.token_hex(8))
         self.defense = Defense(filter, streams=(rng, rng))
@@ -139,12 +140,14 @@ class FilteredStrategy(Strategy):
         folder = StateFolder(state_dir)
         memory = folder.recall(memory, self.defense)
         spec = live_spec(memory.run, strategy, filter, fallback, sketch)
-        recorder = Recorder(None if results is None else Path(results), spec)
+        recorder = Recorder(None if results is None else Path(results), spec, Callbacks(ME, callbacks))
         arrays, memory = memory.record, replace(memory, model={})  # do not keep a second copy of the model
         self._books = Bookkeeping(memory, folder, recorder, ban, arrays, done_before=memory.rounds)
         self._claims = find_claims(strategy)
         self.server_test = ServerTest()
         """What the server knows of models by itself, which filters can use."""
+        self.strict = False
+        """Whether errors of the filter and of the strategy end the run. Else the round keeps the global model."""
         self._sent_at = 0.0
         self._matrix_memory = ReusedMemory()
 
@@ -163,6 +166,7 @@ class FilteredStrategy(Strategy):
     ) -> Iterable[Message]:
         """Let the strategy choose clients, and leave out those that are banned."""
         number, books = server_round + self._books.done_before, self._books
+        books.recorder.settle()
         books.arrays = arrays
         books.model_arrays(arrays, self.unscored)
         if isinstance(self.fallback, AggregatorStrategy):
@@ -276,7 +280,7 @@ class FilteredStrategy(Strategy):
 
     def summary(self) -> None:
         """Log the settings, then those of the wrapped strategy."""
-        log(INFO, "\t├──> Filter: %s", self.filter)
+        log(INFO, "\t├──> Filter: %s", filter_line(self.filter))
         log(INFO, "\t├──> Around: %s", type(self.strategy).__name__)
         self.strategy.summary()
 
@@ -313,10 +317,9 @@ class FilteredStrategy(Strategy):
             if evaluate_fn is not None:
                 own = self.server_test = ServerTest(evaluate_fn, done, books.recorder.add_evaluation)
             with books.recorder.running(), self._grid(grid) as grid:
-                result = super().start(grid, initial_arrays, left, timeout, train_config, evaluate_config, own)
-        if not result.arrays:
-            result.arrays = initial_arrays
-        return books.completed(result)
+                start = start_of(self, self.strategy)
+                result = start(grid, initial_arrays, left, timeout, train_config, evaluate_config, own)
+        return books.completed(result, initial_arrays)
 
     def _own_knowledge(
         self, aggregation: StrategyAggregation

@@ -32,13 +32,13 @@ def unused_of(record: RoundRecord, label: Label = str) -> list[str]:
 
 def _several(clients: Sequence[ClientRecord], label: Label) -> str:
     more = f" and {len(clients) - MOST_NAMED} more" if len(clients) > MOST_NAMED else ""
-    return ", ".join(f"{label(c.client)} [{_why(c)}]" for c in clients[:MOST_NAMED]) + more
+    return ", ".join(f"{label(c.client)} [{why(c)}]" for c in clients[:MOST_NAMED]) + more
 
 
-def _why(client: ClientRecord) -> str:
+def why(client: ClientRecord) -> str:
     """Return why a client was not kept. For a dropped client the score comes first."""
     if client.fate is not Fate.DROPPED or math.isnan(client.score):
         return client.reason
-    chance = "" if math.isnan(client.probability) else f", p={client.probability:.2g}"
+    chance = "" if math.isnan(client.probability) else f", probability of malice {client.probability:.2f}"
     words = "" if client.reason.startswith("score ") else f": {client.reason}"  # the reason may be the score alone
     return f"score {client.score:.3g}{chance}{words}"

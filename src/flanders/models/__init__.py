@@ -12,6 +12,7 @@ from flanders.models.convolutional import Cnn6, SmallCnn
 from flanders.models.dense import Logistic, Mlp2, Mlp4
 from flanders.models.mobilenet import BatchNorm2d, MobileNet
 from flanders.models.model_spec import ModelSpec
+from flanders.models.own import OwnModel, as_model
 from flanders.models.parameters import Layout, tensor_sizes
 from flanders.registry import Registry
 
@@ -37,6 +38,8 @@ __all__ = [
     "Mlp4",
     "MobileNet",
     "ModelSpec",
+    "OwnModel",
     "SmallCnn",
+    "as_model",
     "tensor_sizes",
 ]

@@ -25,7 +25,7 @@ from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 from flanders.aggregators import Aggregator
 from flanders.arrays import Array, FloatVector
 from flanders.checks import InputError, check_number
-from flanders.defense import Defense, Outcome
+from flanders.defense import Defense
 from flanders.filters import Filter
 from flanders.hosts.averages import average
 from flanders.hosts.claims import MOST_EXAMPLES
@@ -34,6 +34,7 @@ from flanders.hosts.round_line import line_of
 from flanders.hosts.state_folder import locked_folder, make_folder
 from flanders.nvflare.received import NO_NAME, ReceivedReplies, StartModel, UsableReply, mean_metrics
 from flanders.nvflare.saved_defense import ELSEWHERE, recall_defense, save_defense
+from flanders.outcome import Outcome
 from flanders.record import ClientRecord, Fate, RoundRecord
 from flanders.round import ClientId, Evaluate, Round
 

@@ -46,7 +46,7 @@ def encode_clients(run: RunData, rows: int, characters: int, since: int = 0, unt
             fields[name], cut = _text_field(run.texts[name], chosen, columns, characters)
             shortened |= cut
         elif encoding == "answer":
-            fields[name] = {"kind": encoding, "data": pack(run.answers[name][chosen, columns])}
+            fields[name] = {"kind": encoding, "data": _pack(run.answers[name][chosen, columns])}
         else:
             fields[name] = _number_field(run.numbers[name][chosen, columns])
     return {
@@ -65,7 +65,7 @@ def page_id(client: ClientId) -> ClientId:
     return str(client) if isinstance(client, int) and abs(client) >= 2**53 else client
 
 
-def pack(array: NDArray[Any]) -> str:
+def _pack(array: NDArray[Any]) -> str:
     """Return the bytes of an array as base64, little-endian."""
     return base64.b64encode(array.astype(array.dtype.newbyteorder("<")).tobytes()).decode("ascii")
 
@@ -76,7 +76,7 @@ def _number_field(values: FloatMatrix) -> PageData | None:
         return None
     largest = float(np.finfo(np.float32).max)
     clipped = np.where(np.isinf(values), values, values.clip(-largest, largest))
-    return {"kind": "number", "data": pack(clipped.astype(np.float32))}
+    return {"kind": "number", "data": _pack(clipped.astype(np.float32))}
 
 
 def _text_field(texts: TextMatrix, chosen: IntVector, columns: slice, characters: int) -> tuple[PageData, bool]:
@@ -98,6 +98,6 @@ def _text_field(texts: TextMatrix, chosen: IntVector, columns: slice, characters
         "kind": "text",
         "words": list(place),
         "bytes": np.dtype(width).itemsize,
-        "data": pack(new[places.reshape(cells.shape)].astype(width)),
+        "data": _pack(new[places.reshape(cells.shape)].astype(width)),
     }
     return field, room < 0

@@ -1,16 +1,20 @@
-"""A table of the final accuracies of a grid: a row per attack, a column per defence, means over seeds."""
+"""A table of a grid: a row per attack, a column per defence, means over seeds."""
 
 from __future__ import annotations
 
 import csv
 import io
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
 from flanders.checks import InputError
-from flanders.report.tables import latex, markdown
+from flanders.report.spread import CI, RANGE, SPREAD_WORDS, STD, half_width, spread_text
+from flanders.report.tables import latex, markdown, text_table
+from flanders.report.where import selected
 from flanders.results.labels import relative_counts, varying
 from flanders.results.spec_keys import (
     ATTACK_KEYS,
@@ -23,72 +27,249 @@ from flanders.results.spec_keys import (
     filter_name,
     flat_spec,
     is_live,
+    last_part,
     section_of,
 )
 from flanders.results.summary import RunSummary, read_summaries
 from flanders.results.tree import Table
 
 Cells = dict[tuple[str, ...], dict[str, list[float]]]
-"""Row -> defence -> the accuracy of each seed."""
-LEGEND = "Accuracy after the last round: mean over seeds [lowest, highest seed]; `-`: no run is done."
+"""Row -> defence -> the value of each seed."""
 
 
-def crosstable(results: Path, format_: str) -> str:
-    """Return the done runs of a results file as a table in Markdown, LaTeX or CSV."""
-    done = [
-        s for s in read_summaries(results) if s.status == "done" and s.final is not None and not is_live(s.spec)
-    ]
+@dataclass(frozen=True)
+class Metric:
+    """What a table shows of each run."""
+
+    field: str
+    """The field of `RunSummary`."""
+    words: str
+    higher_is_better: bool = True
+    digits: int = 3
+
+
+METRICS = {
+    "accuracy": Metric("final", "Accuracy after the last round"),
+    "best": Metric("best", "Best accuracy of any round"),
+    "precision": Metric("precision", "Precision (the share of clients not kept that were malicious)"),
+    "recall": Metric("recall", "Recall (the share of malicious clients that were not kept)"),
+    "fpr": Metric("false_positive_rate", "False-positive rate (the share of honest clients not kept)", False),
+    "attack-success": Metric("attack_success", "Attack success after the last round", False),
+    "seconds": Metric("seconds", "Seconds of all rounds", False, 1),
+}
+"""What `--metric` can name."""
+
+
+@dataclass(frozen=True)
+class TableStyle:
+    """What a table shows, and how.
+
+    Parameters
+    ----------
+    metric
+        One of `METRICS`.
+    spread
+        How much seeds differ: `range`, `std`, `ci` or `none`.
+    bold
+        Whether to mark the best value of each row.
+    caption, label
+        The caption of the table, and its name in LaTeX.
+    """
+
+    metric: str = "accuracy"
+    spread: str = RANGE
+    bold: bool = False
+    caption: str = ""
+    label: str = ""
+
+
+def crosstable(
+    results: Path, format_: str, style: TableStyle | None = None, wheres: Sequence[str] = (), width: int = 80
+) -> str:
+    """Return the done runs of a results file as a table: `text`, `markdown`, `latex` or `csv`.
+
+    `wheres` are conditions on the runs; see `flanders.report.where`. A text is at most `width` columns wide, unless
+    a single column needs more.
+    """
+    style = style or TableStyle()
+    metric = METRICS[style.metric]
+    if format_ == "csv" and (style.caption or style.label or style.bold):
+        raise InputError("A table in CSV has no caption, no label and no bold values. Omit these options.")
+    done = [s for s in read_summaries(results) if s.status == "done"]
     if not done:
         raise InputError(f"{results} has no run that is done. `flanders resume {results}` goes on with it.")
+    done = [done[i] for i in selected([s.spec for s in done], wheres)]
+    done = [s for s in done if getattr(s, metric.field) is not None]
+    if not done:
+        raise InputError(
+            f"{results} has no value of {style.metric} for these runs, so it was not measured. "
+            f"Choose another --metric: {', '.join(METRICS)}."
+        )
+    header, cells = _cells(done, metric)
+    if format_ == "csv":
+        return _csv(
+            [*header, "defence", style.metric, *_spread_columns(style.spread), "seeds"], cells, style.spread
+        )
+    defences = list(dict.fromkeys(name for found in cells.values() for name in found))
+    body = [
+        [*row, *(_cell(found.get(name, []), style.spread, metric.digits) for name in defences)]
+        for row, found in cells.items()
+    ]
+    best = _best(cells, defences, metric, len(header)) if style.bold else set()
+    shown, shared = _without_shared_aggregator(defences)
+    several = any(len(values) > 1 for found in cells.values() for values in found.values())
+    legend = f"{metric.words}{f': {SPREAD_WORDS[style.spread]}' if several else ''}.{shared}"
+    if any("-" in row[len(header) :] for row in body):
+        legend += " `-`: no run is done, or nothing was measured."
+    title, columns = style.caption or results.name, [*map(_heading, header), *shown]
+    if format_ == "latex":
+        return latex(title, columns, body, legend, label=style.label, bold=best)
+    if format_ == "text":
+        return text_table(style.caption, columns, body, legend, len(header), width, best)
+    return markdown(title, columns, body, legend, bold=best)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The mean of a measure for each attack and defence."""
+
+    rows: list[str]
+    """The attacks, with the other settings in which runs differ."""
+    columns: list[str]
+    """The defences."""
+    means: list[list[float]]
+    """The mean over seeds, a row for each attack. NaN if no run is done."""
+    words: str
+    """What the numbers are."""
+
+
+def grid_means(results: Path, wheres: Sequence[str] = (), metric: str = "accuracy") -> Grid | None:
+    """Return the means of all done runs; None if none is done or nothing was measured."""
+    measured = METRICS[metric]
+    done = [s for s in read_summaries(results) if s.status == "done"]
+    done = [done[i] for i in selected([s.spec for s in done], wheres)] if done else []
+    done = [s for s in done if getattr(s, measured.field) is not None]
+    if not done:
+        return None
+    header, cells = _cells(done, measured)
+    defences = list(dict.fromkeys(name for found in cells.values() for name in found))
+    names = [" ".join(_worded(key, value) for key, value in zip(header, row[:-2], strict=False)) for row in cells]
+    attacks = ["no attack" if row[-2] == "none" else f"{row[-2]} {row[-1]}" for row in cells]
+    means = [[fmean(found[name]) if name in found else math.nan for name in defences] for found in cells.values()]
+    rows = [f"{name} {attack}".strip() for name, attack in zip(names, attacks, strict=True)]
+    columns = ["no filter" if name == "keep-all" else name for name in _without_shared_aggregator(defences)[0]]
+    return Grid(rows, columns, means, measured.words)
+
+
+def _cells(done: Sequence[RunSummary], metric: Metric) -> tuple[list[str], Cells]:
+    """Return the names of the columns in front of a row, and the values by row and defence."""
     flats = relative_counts([flat_spec(s.spec) for s in done])
-    setting_keys = [k for k in varying(flats) if k not in (*ATTACK_KEYS, SEED) and section_of(k) not in DEFENCE]
+    inner = (*ATTACK_KEYS, SEED, "live")
+    setting_keys = [k for k in varying(flats) if k not in inner and section_of(k) not in DEFENCE]
     rows = [
-        (*(_text(flat.get(key)) for key in setting_keys), attack_name(s.spec), f"{attack_fraction(s.spec):g}")
+        (*(_text(flat.get(key)) for key in setting_keys), attack_name(s.spec), _fraction(s))
         for s, flat in zip(done, flats, strict=True)
     ]
     details = _defence_details(rows, flats)
     cells: Cells = defaultdict(lambda: defaultdict(list))
     for s, row, flat in zip(done, rows, flats, strict=True):
-        cells[row][_defence(s, flat, details)].append(float(s.final or 0.0))
-    header = [*setting_keys, "attack", "r"]
-    if format_ == "csv":
-        return _csv([*header, "defence", "accuracy", "low", "high", "seeds"], cells)
-    defences = list(dict.fromkeys(name for found in cells.values() for name in found))
-    body = [[*row, *(_cell(found.get(name, [])) for name in defences)] for row, found in cells.items()]
-    return (markdown if format_ == "markdown" else latex)(results.name, [*header, *defences], body, LEGEND)
+        cells[row][_defence(s, flat, details)].append(float(getattr(s, metric.field)))
+    return [*setting_keys, "attack", "r"], cells
+
+
+def _fraction(s: RunSummary) -> str:
+    return "-" if is_live(s.spec) else f"{attack_fraction(s.spec):g}"
+
+
+def _heading(key: str) -> str:
+    """Return a key of a spec as the heading of a column.
+
+    Examples
+    --------
+    >>> _heading("data.dataset.name"), _heading("data.partition.alpha")
+    ('dataset', 'alpha')
+    """
+    parts = key.split(".")
+    return parts[-2] if parts[-1] == "name" and len(parts) > 1 else parts[-1]
+
+
+def _worded(key: str, value: str) -> str:
+    """Return a setting in words, in front of an attack: `mnist,` or `alpha 0.5,`."""
+    return f"{value}," if last_part(key) == "name" else f"{_heading(key)} {value},"
+
+
+def _without_shared_aggregator(defences: Sequence[str]) -> tuple[list[str], str]:
+    """Return defences without an aggregator that all of them share, and a sentence that names it."""
+    pairs = [name.partition(" + ") for name in defences]
+    aggregators = {pair[2].partition(" (")[0] for pair in pairs}
+    if len(aggregators) > 1 or "" in aggregators:
+        return list(defences), ""
+    (shared,) = aggregators
+    return [name.replace(f" + {shared}", "", 1) for name in defences], f" Aggregator: {shared}."
+
+
+def without_shared_part(defences: Sequence[str]) -> list[str]:
+    """Return defences without an aggregator that all of them share.
+
+    Examples
+    --------
+    >>> without_shared_part(["fedavg", "guard + fedavg", "krum + fedavg"])
+    ['no filter', 'guard', 'krum']
+    >>> without_shared_part(["fedavg", "median"])
+    ['fedavg', 'median']
+    """
+    ends = {name.rpartition(" + ")[2] for name in defences}
+    if len(ends) > 1 or len(defences) < 2:
+        return list(defences)
+    return [name.rpartition(" + ")[0] or "no filter" for name in defences]
 
 
 def _defence_details(rows: Sequence[tuple[str, ...]], flats: Sequence[Table]) -> list[str]:
     """Return the keys by which defences of the same names differ within a row and seed."""
     groups: dict[tuple[object, ...], list[Table]] = defaultdict(list)
     for row, flat in zip(rows, flats, strict=True):
-        groups[row, flat[SEED]].append(flat)
+        groups[row, flat.get(SEED)].append(flat)
     differ = dict.fromkeys(key for group in groups.values() for key in varying(group))
     return [key for key in differ if section_of(key) in DEFENCE and key not in DEFENCE_KEYS]
 
 
 def _defence(s: RunSummary, flat: Mapping[str, object], keys: Sequence[str]) -> str:
-    details = [f"{key}={flat[key]}" for key in keys if key in flat]
+    details = [f"{key.removeprefix('filter.')}={flat[key]}" for key in keys if key in flat]
     return f"{filter_name(s.spec)} + {aggregator_name(s.spec)}" + (f" ({', '.join(details)})" if details else "")
 
 
-def _cell(values: Sequence[float]) -> str:
-    if not values:
-        return "-"
-    spread = f" [{min(values):.3f}, {max(values):.3f}]" if len(values) > 1 else ""
-    return f"{fmean(values):.3f}{spread}"
+def _cell(values: Sequence[float], spread: str, digits: int) -> str:
+    return spread_text(values, spread, digits) if values else "-"
+
+
+def _best(cells: Cells, defences: Sequence[str], metric: Metric, first: int) -> set[tuple[int, int]]:
+    """Return the places of the best values of each row. Values that look the same are equally good."""
+    best = set()
+    for i, found in enumerate(cells.values()):
+        means = {name: round(fmean(found[name]), metric.digits) for name in defences if name in found}
+        wanted = (max if metric.higher_is_better else min)(means.values())
+        best |= {(i, first + j) for j, name in enumerate(defences) if means.get(name) == wanted}
+    return best
 
 
 def _text(value: object) -> str:
     return "-" if value is None else str(value)
 
 
-def _csv(header: Sequence[str], cells: Cells) -> str:
+def _spread_columns(spread: str) -> list[str]:
+    return ["low", "high"] if spread == RANGE else [spread] if spread in (STD, CI) else []
+
+
+def _csv(header: Sequence[str], cells: Cells, spread: str) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)
     for row, found in cells.items():
         for name, values in found.items():
-            numbers = (fmean(values), min(values), max(values))
-            writer.writerow([*row, name, *(f"{x:.4f}" for x in numbers), len(values)])
+            numbers = [f"{fmean(values):.4f}"]
+            if spread == RANGE:
+                numbers += [f"{min(values):.4f}", f"{max(values):.4f}"]
+            elif spread in (STD, CI):
+                numbers.append(f"{half_width(values, spread):.4f}" if len(values) > 1 else "")
+            writer.writerow([*row, name, *numbers, len(values)])
     return text.getvalue()

@@ -2,24 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from flanders.checks import check_choice
 from flanders.extras import needing
 from flanders.files import file_name, writing
 from flanders.report.compared_runs import ComparedRuns
+from flanders.report.crosstable import grid_means
 from flanders.report.run_reading import MOST_ROWS, read_results
+from flanders.report.where import selected
 from flanders.results.spec_keys import SEED, last_part
 
 FORMATS = ("pdf", "svg", "png")
+GRID = "grid"
+FIGURE_NAMES = (
+    GRID,
+    "accuracy",
+    "scores_heatmap",
+    "score_distributions",
+    "precision_recall",
+    "time_by_phase",
+)
+"""All figures. The first one is of all settings together, the others of one setting each."""
 
 
-def write_figures(results: Path, folder: Path, format: str = "pdf") -> list[Path]:
+def write_figures(
+    results: Path, folder: Path, format: str = "pdf", only: Sequence[str] = (), wheres: Sequence[str] = ()
+) -> list[Path]:
     """Draw a results file as figures for papers: one column wide, safe for the colour-blind, fonts embedded.
 
-    `accuracy`, `precision_recall` and `time_by_phase` compare the defences of one setting, averaged over its
-    seeds. `scores_heatmap` and `score_distributions` show one run of each defence that judges clients. If the
-    results hold several settings (attacks, data, ...), each gets a folder of its own.
+    `grid` is a heat map of the final accuracies, attacks by defences. `accuracy`, `precision_recall` and
+    `time_by_phase` compare the defences of one setting, averaged over its seeds. `scores_heatmap` and
+    `score_distributions` show one run of each defence that judges clients.
+
+    If the results hold several settings (attacks, data, ...), only `grid` is drawn, unless `only` names figures.
+    Then each setting gets a folder of its own.
 
     Parameters
     ----------
@@ -29,6 +47,10 @@ def write_figures(results: Path, folder: Path, format: str = "pdf") -> list[Path
         Where to write. It is made if it is missing.
     format
         `pdf`, `svg` or `png`.
+    only
+        The names of the figures to draw. Default: `grid` if there are several settings, else all others.
+    wheres
+        Conditions on the runs, e.g. `attack=lie`; see `flanders.report.where`.
 
     Returns
     -------
@@ -36,18 +58,27 @@ def write_figures(results: Path, folder: Path, format: str = "pdf") -> list[Path
         The files written.
     """
     check_choice("write_figures", "format", format, FORMATS)
+    for name in only:
+        check_choice("write_figures", "only", name, FIGURE_NAMES)
     with needing("report"):
-        from flanders.report import plots
-    compared = ComparedRuns(read_results(Path(results), MOST_ROWS))
+        from flanders.report import grid_plot, plots
+    runs = read_results(Path(results), MOST_ROWS)
+    compared = ComparedRuns([runs[i] for i in selected([run.spec for run in runs], wheres)] if wheres else runs)
     settings = compared.settings() or [[]]
+    if not only:
+        only = [GRID] if len(settings) > 1 else [name for name in FIGURE_NAMES if name != GRID]
     written: list[Path] = []
     with writing(Path(folder)):
-        for group in settings:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        if GRID in only:
+            written.append(Path(folder) / f"{GRID}.{format}")
+            plots.save(grid_plot.draw_grid(grid_means(Path(results), wheres)), written[-1])
+        for group in settings if set(only) - {GRID} else ():
             place = Path(folder)
             if len(settings) > 1:
                 place /= _unique(_setting_name(compared, group), written)
             place.mkdir(parents=True, exist_ok=True)
-            for name, figure in plots.draw_figures(compared, group):
+            for name, figure in plots.draw_figures(compared, group, only):
                 written.append(place / f"{name}.{format}")
                 plots.save(figure, written[-1])
     return written

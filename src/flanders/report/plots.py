@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
+from flanders.extras import needing
+
+with needing("report"):
+    import matplotlib as mpl
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
@@ -18,7 +23,9 @@ from flanders.arrays import FloatVector
 from flanders.files import check_target, file_name
 from flanders.record import Fate
 from flanders.report.compared_runs import ComparedRuns
+from flanders.report.crosstable import without_shared_part
 from flanders.report.run_data import BoolMatrix, RunData
+from flanders.results.spec_keys import attack_start
 
 COLUMN = 3.35
 """Inches: the width of one column in the usual two-column styles."""
@@ -27,6 +34,8 @@ TALL = 100
 BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, INDIGO, GREY = (
     *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#332288", "#777777"),
 )
+LONGEST_LINE = 22
+"""Characters in a line beside a bar: longer lines would leave too little room for the bars."""
 DRAWABLE = 1e30
 """Scores beyond this, or below one over this, are drawn as if they were equal: matplotlib cannot scale them."""
 MISSED, WRONGED = "#FF5A36", "#FF9DE1"
@@ -69,25 +78,39 @@ STYLE: Any = {
 }
 
 
-def draw_figures(compared: ComparedRuns, group: Sequence[int]) -> Iterator[tuple[str, Figure]]:
-    """Draw all figures of one setting, each with its name."""
+FIGURES = ("accuracy", "scores_heatmap", "score_distributions", "precision_recall", "time_by_phase")
+"""The figures of one setting."""
+
+
+def draw_figures(
+    compared: ComparedRuns, group: Sequence[int], only: Sequence[str] = FIGURES
+) -> Iterator[tuple[str, Figure]]:
+    """Draw figures of one setting, each with its name."""
     defences: dict[str, list[int]] = {}
     for i in group:
         defences.setdefault(compared.defence(i), []).append(i)
-    every = {label: [compared.runs[i] for i in runs] for label, runs in defences.items()}
+    shown_as = dict(zip(defences, without_shared_part(list(defences)), strict=True))
+    every = {shown_as[label]: [compared.runs[i] for i in runs] for label, runs in defences.items()}
     twin = next((compared.twin(i) for i in group if compared.twin(i) is not None), None)
     free = None if twin is None or twin in group else compared.runs[twin]
     judged = [(label, run) for label, runs in every.items() for run in runs if run.judged]
     shown: dict[str, RunData | None] = dict(reversed(judged)) or {"": None}  # the first run of each defence
-    yield "accuracy", _figure(2.3, lambda ax: _accuracy(ax, every, free))
+    if "accuracy" in only:
+        height = 2.0 + 0.15 * _legend_rows([*every, *([] if free is None else ["attack-free"])])
+        start = min((attack_start(compared.runs[i].spec) for i in group if not compared.free[i]), default=1)
+        yield "accuracy", new_figure(height, lambda ax: _accuracy(ax, every, free, start))
     for label, run in shown.items():
         end = f"-{file_name(label)}" if len(shown) > 1 else ""
         height = 1.0 + 2.9 * min(1, max(0.25, min(len(run.clients), TALL) / TALL)) if run else 1.5
-        yield f"scores_heatmap{end}", _figure(height, partial(_heatmap, run=run))
-        yield f"score_distributions{end}", _figure(2.1, partial(_distributions, run=run))
+        if "scores_heatmap" in only:
+            yield f"scores_heatmap{end}", new_figure(height, partial(_heatmap, run=run))
+        if "score_distributions" in only:
+            yield f"score_distributions{end}", new_figure(2.1, partial(_distributions, run=run))
     rows = max(1, len(every))
-    yield "precision_recall", _figure(0.9 + 0.42 * rows, lambda ax: _rates(ax, every))
-    yield "time_by_phase", _figure(0.9 + 0.32 * rows, lambda ax: _time(ax, every))
+    if "precision_recall" in only:
+        yield "precision_recall", new_figure(0.9 + 0.42 * rows, lambda ax: _rates(ax, every))
+    if "time_by_phase" in only:
+        yield "time_by_phase", new_figure(0.9 + 0.32 * rows, lambda ax: _time(ax, every))
 
 
 def save(figure: Figure, path: Path) -> None:
@@ -98,29 +121,30 @@ def save(figure: Figure, path: Path) -> None:
         figure.savefig(path, metadata=dates.get(path.suffix, {}))
 
 
-def _figure(height: float, fill: Callable[[Axes], None]) -> Figure:
+def new_figure(height: float, fill: Callable[[Axes], None], width: float = COLUMN) -> Figure:
+    """Return a figure that `fill` has drawn into, by default as wide as one column of text."""
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(COLUMN, height), layout="constrained")
+        figure = Figure(figsize=(width, height), layout="constrained")
         ax = figure.add_subplot()
         try:
             fill(ax)
-        except _Nothing as nothing:
+        except NothingToDraw as nothing:
             ax.set_axis_off()
             ax.text(0.5, 0.5, str(nothing), ha="center", va="center", transform=ax.transAxes, color="#555555")
     return figure
 
 
-class _Nothing(Exception):
+class NothingToDraw(Exception):
     """There is nothing to draw. The figure shows this message instead."""
 
 
-def _accuracy(ax: Axes, defences: dict[str, list[RunData]], free: RunData | None) -> None:
-    drawn = False
+def _accuracy(ax: Axes, defences: dict[str, list[RunData]], free: RunData | None, start: int) -> None:
+    drawn, most = False, 0
     for n, (label, runs) in enumerate(defences.items()):
         curves = [run for run in runs if np.isfinite(run.accuracy).any()]
         if not curves:
             continue
-        drawn = True
+        drawn, most = True, max(most, len(curves))
         rounds = np.unique(np.concatenate([run.rounds for run in curves]))
         table = np.full((len(curves), rounds.size), np.nan)
         for row, run in zip(table, curves, strict=True):
@@ -128,9 +152,8 @@ def _accuracy(ax: Axes, defences: dict[str, list[RunData]], free: RunData | None
         known = np.isfinite(table).any(axis=0)
         rounds, table = rounds[known], table[:, known]
         mean, color = np.nanmean(table, axis=0), SERIES[n % len(SERIES)]
-        words = f"{label} ({len(curves)} runs)" if len(curves) > 1 else label
         marker = "o" if rounds.size == 1 else None
-        ax.plot(rounds, mean, color=color, linestyle=DASHES[n % len(DASHES)], label=words, marker=marker, ms=3)
+        ax.plot(rounds, mean, color=color, linestyle=DASHES[n % len(DASHES)], label=label, marker=marker, ms=3)
         if len(curves) > 1:
             low, high = np.nanmin(table, axis=0), np.nanmax(table, axis=0)
             ax.fill_between(rounds, low, high, color=color, alpha=0.18, linewidth=0)
@@ -138,17 +161,33 @@ def _accuracy(ax: Axes, defences: dict[str, list[RunData]], free: RunData | None
         drawn = True
         ax.plot(free.rounds, free.accuracy, color="black", linestyle=":", linewidth=1.1, label="attack-free")
     if not drawn:
-        raise _Nothing("No finished round yet.")
+        raise NothingToDraw("No finished round yet.")
+    if start > 1:
+        ax.axvline(start, color="black", linewidth=0.6, linestyle=(0, (4, 3)), zorder=0)
+        ax.text(start, 1.03, "attack begins", ha="center", va="bottom", fontsize=6.5, color="#555555")
     ax.set(xlabel="Round", ylabel="Test accuracy", ylim=(0, 1.02))
+    if most > 1:
+        ax.set_xlabel(f"Round (mean and range of {most} seeds)")
     ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
     ax.grid(axis="y")
-    _legend(ax, "outside lower center", ncols=2, handlelength=2.6, columnspacing=1.2)
+    labels = ax.get_legend_handles_labels()[1]
+    _legend(ax, "outside lower center", ncols=_legend_columns(labels), handlelength=2.6, columnspacing=1.2)
+
+
+def _legend_columns(labels: Sequence[str]) -> int:
+    """Return how many labels fit side by side into the width of a column of text."""
+    longest = max(map(len, labels), default=1)
+    return 3 if longest <= 10 else 2 if longest <= 22 else 1
+
+
+def _legend_rows(labels: Sequence[str]) -> int:
+    return -(-len(labels) // _legend_columns(labels))
 
 
 def _heatmap(ax: Axes, run: RunData | None) -> None:
     if run is None or not np.isfinite(run.score).any():
-        raise _Nothing("No clients were scored.")
+        raise NothingToDraw("No clients were scored.")
     total = len(run.clients)
     chosen = np.unique(np.linspace(0, total - 1, min(total, TALL)).round().astype(int))
     norm = score_norm(run.score[np.isfinite(run.score)])
@@ -201,7 +240,7 @@ def _spaced(values: Sequence[int]) -> list[int]:
 
 def _distributions(ax: Axes, run: RunData | None) -> None:
     if run is None or not np.isfinite(run.score).any():
-        raise _Nothing("No clients were scored.")
+        raise NothingToDraw("No clients were scored.")
     usable = run.present & np.isfinite(run.score)
     norm = score_norm(run.score[usable])
     low, high = float(norm.vmin or 0), float(norm.vmax or 1)
@@ -236,7 +275,7 @@ def _rates(ax: Axes, defences: dict[str, list[RunData]]) -> None:
     finished = {label: [run for run in runs if run.rounds.size] for label, runs in defences.items()}
     rows = [(label, runs) for label, runs in finished.items() if runs]
     if not rows:
-        raise _Nothing("No finished round yet.")
+        raise NothingToDraw("No finished round yet.")
     kinds = (
         ("Precision", "precision", BLUE, ""),
         ("Recall", "recall", GREEN, "////"),
@@ -251,12 +290,12 @@ def _rates(ax: Axes, defences: dict[str, list[RunData]]) -> None:
                 continue
             mean = float(values.mean())
             ax.barh(at, mean, 0.25, color=color, hatch=hatch, edgecolor="white", linewidth=0.2)
-            ax.text(mean + 0.015, at, f"{100 * mean:.1f}%", va="center", fontsize=6)
+            ax.text(float(values.max()) + 0.02, at, f"{100 * mean:.1f}%", va="center", fontsize=6)
             if values.size > 1:
                 ax.plot(values, np.full(values.size, at), "k.", markersize=2)
         ax.barh(0, 0, 0, color=color, hatch=hatch, edgecolor="white", linewidth=0.2, label=label)
     _rows(ax, [label for label, _ in rows])
-    ax.set_xlim(0, 1.13)
+    ax.set_xlim(0, 1.16)
     ax.set_xticks(np.arange(0, 1.1, 0.25))
     ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     _legend(ax, "outside upper center", ncols=3, columnspacing=1.0, handlelength=1.4)
@@ -266,7 +305,7 @@ def _time(ax: Axes, defences: dict[str, list[RunData]]) -> None:
     rows = [(label, _per_round(runs)) for label, runs in defences.items()]
     rows = [(label, spent) for label, spent in rows if sum(spent.values()) > 0]
     if not rows:
-        raise _Nothing("No finished round has been timed yet.")
+        raise NothingToDraw("No finished round has been timed yet.")
     phases = list(dict.fromkeys(phase for _, spent in rows for phase in spent))
     left: FloatVector = np.zeros(len(rows))
     for n, phase in enumerate(phases):
@@ -279,7 +318,7 @@ def _time(ax: Axes, defences: dict[str, list[RunData]]) -> None:
 
 
 def _rows(ax: Axes, labels: Sequence[str]) -> None:
-    ax.set_yticks(range(len(labels)), [label.replace(" + ", " +\n") for label in labels])
+    ax.set_yticks(range(len(labels)), ["\n".join(textwrap.wrap(label, LONGEST_LINE)) for label in labels])
     ax.set_ylim(len(labels) - 0.5, -0.5)
     ax.grid(axis="x")
     ax.tick_params(axis="y", length=0)

@@ -95,7 +95,23 @@ def print_summaries(found: Sequence[RunSummary]) -> None:
             }
         )
     if rows:
+        rows, shared = _narrowed(rows)
         print_table([list(row.values()) for row in rows], list(rows[0]))
+        if shared:
+            print(shared)
+
+
+def _narrowed(rows: list[dict[str, str]]) -> tuple[list[dict[str, str]], str]:
+    """Return rows that fit a narrow terminal, and a sentence with the columns that were left out.
+
+    Columns in which all rows are the same are left out, if the terminal is too narrow for all columns.
+    """
+    width = sum(max(len(name), *(len(row[name]) for row in rows)) + 3 for name in rows[0])
+    if len(rows) == 1 or not sys.stdout.isatty() or width <= terminal_width():
+        return rows, ""
+    same = [name for name in rows[0] if name != "run" and len({row[name] for row in rows}) == 1]
+    left = [{name: value for name, value in row.items() if name not in same} for row in rows]
+    return left, f"All runs: {', '.join(f'{name} {rows[0][name]}' for name in same)}." if same else ""
 
 
 def _print_rounds(rounds: Sequence[RoundDetails]) -> None:
@@ -134,7 +150,7 @@ def print_table(rows: Sequence[Sequence[str]], columns: Sequence[str], title: st
         drawn = Table(*columns, title=title or None, box=SIMPLE, title_justify="left")
         for row in rows:
             drawn.add_row(*(cell.replace("[", "\\[") for cell in row))
-        Console(width=_terminal_width()).print(drawn)
+        Console(width=terminal_width()).print(drawn)
         return
     widths = [max(len(row[i]) for row in [columns, *rows]) for i in range(len(columns))]
     if title:
@@ -143,8 +159,9 @@ def print_table(rows: Sequence[Sequence[str]], columns: Sequence[str], title: st
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
-def _terminal_width() -> int:
-    return max(60, shutil.get_terminal_size((116, 24)).columns)
+def terminal_width(default: int = 116) -> int:
+    """Return the number of columns of the terminal, or a default if the output does not go to one."""
+    return max(60, shutil.get_terminal_size((default, 24)).columns)
 
 
 def _cell(value: object) -> str:

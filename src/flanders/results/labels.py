@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from flanders.results.spec_keys import LABEL_KEYS, client_counts, flat_spec, label, last_part, owners_of
+from flanders.results.spec_keys import (
+    DATASET,
+    FRACTION,
+    LABEL_KEYS,
+    SEED,
+    aggregator_name,
+    attack_name,
+    client_counts,
+    filter_name,
+    flat_spec,
+    label,
+    last_part,
+    owners_of,
+)
 from flanders.results.tree import Table
 
 COUNT_WORDS = {"keep": "m-b", "num_malicious": "b"}
@@ -45,6 +58,37 @@ def differences(specs: Sequence[Table]) -> list[Table]:
         alike[repr([flat.get(key) for key in LABEL_KEYS])].append(flat)
     keys = dict.fromkeys(key for group in alike.values() for key in varying(group))
     return [{key: flat.get(key) for key in keys} for flat in flats]
+
+
+def short_labels(specs: Sequence[Table]) -> list[str]:
+    """Return each run in as few words as tell it from the others: the values in which the runs differ.
+
+    The attack and the filter are named in any case. If two runs would have the same name, all get long labels.
+
+    Examples
+    --------
+    >>> one = {"threat": {"attack": {"name": "lie"}, "fraction": 0.2}, "filter": {"name": "guard"},
+    ...        "federation": {"seed": 0}}
+    >>> short_labels([one, {**one, "federation": {"seed": 1}}])
+    ['lie 0.2, guard, seed 0', 'lie 0.2, guard, seed 1']
+    """
+    flats = [flat_spec(spec) for spec in specs]
+    keys = varying(flats)
+    names = []
+    for spec, flat in zip(specs, flats, strict=True):
+        attack = attack_name(spec)
+        words = [str(flat[DATASET])] if DATASET in keys else []
+        words.append(
+            f"{attack} {flat[FRACTION]:g}" if FRACTION in flat else "no attack" if attack == "none" else attack
+        )
+        words.append(filter_name(spec))
+        if {"aggregator.name", "aggregator.preaggregators"} & set(keys):
+            words.append(aggregator_name(spec))
+        others = [key for key in keys if key not in (*LABEL_KEYS, SEED) and key in flat]
+        words += [f"{last_part(key)}={flat[key]}" for key in others]
+        words += [f"seed {flat[SEED]}"] if SEED in keys else []
+        names.append(", ".join(words))
+    return names if len(set(names)) == len(names) else labels(specs)
 
 
 def labels(specs: Sequence[Table]) -> list[str]:

@@ -168,6 +168,8 @@ def label(spec: Tree) -> str:
     name = attack_name(spec)
     attack = name if name == "none" else f"{name} r={attack_fraction(spec):g}"
     defence = f"{filter_name(spec)} + {aggregator_name(spec)}"
+    if is_live(spec):  # it has no seed, and nobody knows the attack
+        return f"{dataset_name(spec)}, {defence}"
     place = f", on {engine(spec)}" if "engine" in spec else ""
     return f"{dataset_name(spec)}, {attack}, {defence}, seed {seed(spec)}{place}"
 

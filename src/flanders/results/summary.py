@@ -23,12 +23,13 @@ UNUSABLE = f"total(fate IN ('{Fate.REFUSED}', '{Fate.SILENT}')) AS unusable"
 """SQL for the number of replies that could not be used."""
 _QUERY = f"""
 SELECT run.id, run.spec, run.status, run.error, run.created, run.finished,
-       a.rounds, a.best, a.last, a.seconds, b.unusable, b.caught, b.wronged, b.missed, b.passed
+       a.rounds, a.best, a.last, a.success, a.seconds, b.unusable, b.caught, b.wronged, b.missed, b.passed
 FROM run
 LEFT JOIN (
     SELECT run, count(*) AS rounds, max(CASE WHEN number >= :first THEN accuracy END) AS best,
            total({" + ".join(PHASES)}) AS seconds,
-           (SELECT accuracy FROM round AS r WHERE r.run = round.run ORDER BY number DESC LIMIT 1) AS last
+           (SELECT accuracy FROM round AS r WHERE r.run = round.run ORDER BY number DESC LIMIT 1) AS last,
+           (SELECT attack_success FROM round AS r WHERE r.run = round.run ORDER BY number DESC LIMIT 1) AS success
     FROM round GROUP BY run
 ) AS a ON a.run = run.id
 LEFT JOIN (
@@ -60,6 +61,10 @@ class RunSummary:
     """The share of malicious clients among those that were not kept, over all rounds."""
     recall: float | None
     """The share of malicious clients that were not kept, over all rounds."""
+    false_positive_rate: float | None
+    """The share of honest clients that were not kept, over all rounds."""
+    attack_success: float | None
+    """The attack success after the last round."""
     unusable: int
     """How many replies, over all rounds, were refused or never came."""
 
@@ -72,7 +77,21 @@ def read_summaries(path: Path, ids: Sequence[str] | None = None, first_round: in
     with reading(Path(path)) as connection:
         rows = connection.execute(_QUERY, {"first": first_round}).fetchall()
     found = []
-    for id_, spec, status, error, created, finished, rounds, best, final, seconds, unusable, *counts in rows:
+    for (
+        id_,
+        spec,
+        status,
+        error,
+        created,
+        finished,
+        rounds,
+        best,
+        final,
+        success,
+        seconds,
+        unusable,
+        *counts,
+    ) in rows:
         if ids is not None and id_ not in ids:
             continue
         clients = Confusion(*(int(count or 0) for count in counts))
@@ -90,6 +109,8 @@ def read_summaries(path: Path, ids: Sequence[str] | None = None, first_round: in
                 seconds=seconds or 0.0,
                 precision=_number(clients.precision),
                 recall=_number(clients.recall),
+                false_positive_rate=_number(clients.false_positive_rate),
+                attack_success=success,
                 unusable=int(unusable or 0),
             )
         )

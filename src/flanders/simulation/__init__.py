@@ -6,6 +6,12 @@ A `Setting` says what to simulate. A `Simulation` carries it out, round by round
     print(summary(list(Simulation(setting).run())))
 """
 
+from flanders.extras import needing
+
+with needing("sim"):
+    import threadpoolctl  # noqa: F401
+    import torch  # noqa: F401
+
 from flanders.record import RoundRecord
 from flanders.results.confusion import Confusion
 from flanders.results.run import Options

@@ -12,7 +12,7 @@ from flanders.attacks import Attack
 from flanders.checks import InputError, check_instance, check_number, resolve_count
 from flanders.data import Digits, Dirichlet, Loader, Partition
 from flanders.filters import Filter, Guard
-from flanders.models import Mlp2, ModelSpec
+from flanders.models import Mlp2, ModelSpec, as_model
 from flanders.results.run import Options
 from flanders.simulation.poisoning import DataPoison
 from flanders.simulation.training.options import Training
@@ -156,7 +156,8 @@ class Setting:
     Parameters
     ----------
     data, model, training
-        What the clients learn from, what they learn, and how.
+        What the clients learn from, what they learn, and how. The model may also be a `torch.nn.Module` of your
+        own, or a function that makes one; `OwnModel` wraps it.
     federation
         Who takes part, and for how long.
     threat
@@ -191,7 +192,8 @@ class Setting:
 
     def __post_init__(self) -> None:
         check_instance("Setting", "data", self.data, Data)
-        check_instance("Setting", "model", self.model, ModelSpec)
+        object.__setattr__(self, "model", as_model(self.model))
+        check_instance("Setting", "model", self.model, ModelSpec, "Mlp2(), or a torch.nn.Module of your own")
         check_instance("Setting", "training", self.training, Training)
         check_instance("Setting", "federation", self.federation, Federation)
         check_instance("Setting", "threat", self.threat, Threat)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import is_dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from flanders.aggregators import Aggregator
 from flanders.arrays import BoolVector, FloatVector, IntVector
+from flanders.callbacks import AnyCallback, Callbacks, RunInfo
 from flanders.data import Dataset
 from flanders.defense import Defense
 from flanders.filters import Oracle
@@ -42,6 +43,8 @@ class Simulation:
         Trains the clients of a round. Default: all of them at once, in this process.
     attacker
         Controls the malicious clients. Default: what the setting's `threat` describes.
+    callbacks
+        What learns of each round: objects with `on_round(record)`, e.g. of `flanders.callbacks`, or functions.
 
     Examples
     --------
@@ -64,8 +67,10 @@ class Simulation:
         *,
         trainer: ClientTrainer | None = None,
         attacker: Attacker | None = None,
+        callbacks: Iterable[AnyCallback] = (),
     ) -> None:
         self.setting = setting
+        self._callbacks = Callbacks("Simulation", callbacks)
         self.world = World(setting, dataset)
         """The data, the model and the test."""
         self.model = self.world.layout.flatten(self.world.module)
@@ -87,11 +92,21 @@ class Simulation:
 
     def run(self) -> Iterator[RoundRecord]:
         """Carry out the rounds that are left, one at a time."""
-        while self.round_number < self.setting.federation.rounds:
-            yield self.step()
+        try:
+            while self.round_number < self.setting.federation.rounds:
+                yield self.step()
+        finally:
+            self._callbacks.end()
 
     def step(self) -> RoundRecord:
-        """Carry out the next round."""
+        """Carry out the next round, and tell the callbacks of it."""
+        parts = {part.name: repr(getattr(self.setting, part.name)) for part in fields(self.setting)}
+        self._callbacks.start(RunInfo("simulation", settings=parts))
+        record = self._step()
+        self._callbacks.tell(record)
+        return record
+
+    def _step(self) -> RoundRecord:
         world, clock, number = self.world, Clock(self.world.device), self.round_number + 1
         clients = world.select_clients()
         turn = self.attacker.begin(number, clients)

@@ -9,6 +9,7 @@ from torch import Tensor
 from flanders.arrays import IntVector
 from flanders.checks import InputError
 from flanders.data import Dataset
+from flanders.data.partition import natural_rows
 from flanders.models import Layout, tensor_sizes
 from flanders.simulation.attacker import Attacker
 from flanders.simulation.evaluation import Evaluator
@@ -27,7 +28,8 @@ class World:
     setting
         What to simulate.
     dataset
-        Data to use in place of the dataset that the setting names.
+        Data to use in place of the dataset that the setting names. If they say whose each example is, they are not
+        shared out anew.
     """
 
     def __init__(self, setting: Setting, dataset: Dataset | None = None) -> None:
@@ -39,7 +41,11 @@ class World:
         """A random generator for each role."""
         split, training = self.streams["data"], setting.training
         own, others = hold_out(data.y_train, setting.server.examples, self.streams["server"])
-        rows = setting.data.partition.split(data.y_train[others], setting.federation.num_clients, split)
+        num_clients = setting.federation.num_clients
+        if data.owners is None:
+            rows = setting.data.partition.split(data.y_train[others], num_clients, split)
+        else:
+            rows = natural_rows(data.owners[others], num_clients, split)
         rows = [training.kept_examples(others[r], split) for r in rows]
         x, y, x_test, y_test = (
             torch.from_numpy(a).to(self.device) for a in (data.x_train, data.y_train, data.x_test, data.y_test)

@@ -16,7 +16,7 @@ from flwr.app import Context
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from flanders.checks import InputError
+from flanders.extras import MissingExtra
 
 POLL = 0.05
 """Seconds between two checks for new replies."""
@@ -128,7 +128,7 @@ def stop_reports() -> None:
 def need_ray() -> None:
     """Complain if Ray is missing."""
     if importlib.util.find_spec("ray") is None:
-        raise InputError(
+        raise MissingExtra(
             "Flower's simulation runtime needs Ray, which is not installed. "
             "Install it with: pip install 'flanders-fl[flower-sim]'."
         )

@@ -85,8 +85,8 @@ class FlowerSimulation:
             unscored=self.buffers.__contains__,
             identify=lambda node: node.node_id,
             limits=WeightLimits(times_median=None, newcomers=None),  # as in the simulator
-            strict=True,
         )
+        strategy.strict = True
         strategy.server_test = WorldTest(self.world)
         strategy.defense = Defense(setting.filter, streams=(streams["filter"], streams["aggregator"]))
         for inner in (self._aggregation, self._fallback):

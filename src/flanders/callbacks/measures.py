@@ -1,0 +1,64 @@
+"""The numbers of a round by name, as tools that draw curves take them."""
+
+from __future__ import annotations
+
+import math
+
+from flanders.record import RoundRecord
+
+MOST_NAMED = 50
+"""The most clients that a text about one round names. A round may have thousands of clients."""
+LONGEST = 300
+"""The most characters of a reason or a name in a text. Clients choose some of these words."""
+
+
+def measures_of(record: RoundRecord) -> dict[str, float]:
+    """Return what was measured in a round, and the number of clients of each fate.
+
+    What was not measured is left out. If it is known who is malicious, the numbers of malicious clients that were
+    caught and missed and of honest ones that were wronged are added.
+
+    Examples
+    --------
+    >>> from flanders.record import ClientRecord, Fate
+    >>> record = RoundRecord(1, (ClientRecord("a", Fate.KEPT, 0.5), ClientRecord("b", Fate.DROPPED, 9.0)))
+    >>> {name: value for name, value in measures_of(record).items() if value}
+    {'threshold': 0.5, 'clients/kept': 1.0, 'clients/dropped': 1.0}
+    """
+    found = {
+        "accuracy": record.accuracy,
+        "loss": record.loss,
+        "attack_success": record.attack_success,
+        "threshold": record.threshold,
+    }
+    found |= {f"clients/{fate}": float(count) for fate, count in record.counts.items()}
+    if record.clients and all(client.malicious is not None for client in record.clients):
+        kept, malicious = record.kept, record.malicious
+        found["detection/caught"] = float((malicious & ~kept).sum())
+        found["detection/missed"] = float((malicious & kept).sum())
+        found["detection/wronged"] = float((~malicious & ~kept).sum())
+    found |= {f"seconds/{phase}": float(spent) for phase, spent in record.seconds.items()}
+    return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
+def unused_lines(record: RoundRecord) -> list[str]:
+    """Return a line for each client that was not kept: its name, what happened to it, and why."""
+    unused = [client for client in record.clients if not client.kept]
+    lines = [
+        f"{plain(client.client)}: {client.fate}" + (f" ({plain(client.reason)})" if client.reason else "")
+        for client in unused[:MOST_NAMED]
+    ]
+    return lines if len(unused) <= MOST_NAMED else [*lines, f"and {len(unused) - MOST_NAMED} more"]
+
+
+def plain(text: object) -> str:
+    """Return a text that is safe to show: one line of printable characters without markup, of bounded length.
+
+    Examples
+    --------
+    >>> plain("<!channel> [click](http://evil)" + chr(27) + chr(10))
+    '(!channel) (click)(http://evil)  '
+    """
+    short = str(text)[: LONGEST + 1]
+    shown = "".join(c if c.isprintable() else " " for c in short).translate(str.maketrans("<>[]`|", "()()' "))
+    return shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}..."

@@ -1,0 +1,138 @@
+"""The callbacks of a grid of runs, as the option `--callback` names them. Each run gets callbacks of its own.
+
+They run in the process that started the grid. They are not part of a spec or of a results file, so that a file from
+somebody else can neither use the network nor run a command.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from flanders.callbacks import (
+    Callback,
+    Callbacks,
+    Command,
+    MLflow,
+    Prometheus,
+    RunInfo,
+    TensorBoard,
+    WandB,
+    Webhook,
+)
+from flanders.checks import InputError, did_you_mean
+from flanders.experiments.events import Event, RoundEnded, RunEnded, RunStarted
+from flanders.files import file_name
+from flanders.results.spec_keys import flat_spec
+from flanders.results.tree import Tree
+
+Make = Callable[[RunInfo], Callback]
+"""Makes the callback of one run."""
+
+
+def tensorboard(value: str) -> Make:
+    """Write each run to a folder of its own."""
+    folder = Path(value or "tensorboard")
+    TensorBoard(folder)  # complain now if the package is missing
+    return lambda run: TensorBoard(folder / f"{file_name(run.name)}-{run.id[:6]}")
+
+
+def mlflow(value: str) -> Make:
+    """Log each run to MLflow; the value is the tracking server."""
+    MLflow()
+    return lambda run: MLflow(value or None)
+
+
+def wandb(value: str) -> Make:
+    """Log each run to W&B; the value is the project."""
+    WandB()
+    return lambda run: WandB(value or "flanders")
+
+
+def wandb_offline(value: str) -> Make:
+    """Write each run for W&B without using the network; the value is a folder."""
+    folder = Path(value or ".")
+    WandB(mode="offline")
+    folder.mkdir(parents=True, exist_ok=True)
+    return lambda run: WandB(mode="offline", folder=folder)
+
+
+def prometheus(value: str) -> Make:
+    """Serve the metrics of all runs on one port."""
+    port = value or "9464"
+    if not port.isdecimal():
+        raise InputError(f"--callback prometheus=PORT needs the number of a port. Got {value!r} instead.")
+    page = Prometheus(int(port))
+    return lambda run: page.sibling()
+
+
+def webhook(value: str) -> Make:
+    """Send the alarms of all runs to a web address."""
+    Webhook(value)
+    return lambda run: Webhook(value)
+
+
+def command(value: str) -> Make:
+    """Run a command on the alarms of each run; the value is the command as one would type it."""
+    try:
+        words = shlex.split(value)
+    except ValueError as error:
+        raise InputError(f"--callback command=WORDS: {value!r} cannot be split into words ({error}).") from error
+    Command(words)
+    return lambda run: Command(words)
+
+
+KINDS: Mapping[str, Callable[[str], Make]] = {
+    "tensorboard": tensorboard,
+    "mlflow": mlflow,
+    "wandb": wandb,
+    "wandb-offline": wandb_offline,
+    "prometheus": prometheus,
+    "webhook": webhook,
+    "command": command,
+}
+"""What `--callback` can name."""
+
+
+def parse_callback(text: str) -> Make:
+    """Return what makes the callbacks that `NAME` or `NAME=VALUE` asks for."""
+    name, _, value = text.partition("=")
+    if name not in KINDS:
+        raise InputError(
+            f"There is no callback {name!r}.{did_you_mean(name, KINDS)} Choose one of {', '.join(KINDS)}."
+        )
+    return KINDS[name](value)
+
+
+class GridCallbacks:
+    """Passes the events of a grid to callbacks, which every run has for itself.
+
+    Parameters
+    ----------
+    makers
+        What makes the callbacks of a run; see `parse_callback`.
+    names, specs
+        The label and the canonical spec of each run by its id.
+    """
+
+    def __init__(self, makers: Sequence[Make], names: Mapping[str, str], specs: Mapping[str, Tree]) -> None:
+        self._makers, self._names, self._specs = makers, names, specs
+        self._open: dict[str, Callbacks] = {}
+
+    def __call__(self, event: Event) -> None:
+        """Tell the callbacks of a run what has happened to it."""
+        if isinstance(event, RunStarted) and self._makers:
+            info = RunInfo(self._names.get(event.run, event.label), event.run, flat_spec(self._specs[event.run]))
+            callbacks = Callbacks("flanders run", [make(info) for make in self._makers])
+            self._open[event.run] = callbacks
+            callbacks.start(info)
+        elif isinstance(event, RoundEnded) and event.run in self._open:
+            self._open[event.run].tell(event.record)
+        elif isinstance(event, RunEnded) and event.run in self._open:
+            self._open.pop(event.run).end()
+
+    def close(self) -> None:
+        """End the callbacks of runs that have not ended, e.g. because the grid was interrupted."""
+        while self._open:
+            self._open.popitem()[1].end()

@@ -1,0 +1,80 @@
+"""A PyTorch module of the user's own, as the model of a simulation."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from flanders.checks import InputError
+from flanders.models.model_spec import ModelSpec
+
+MakeModule = Callable[..., nn.Module]
+"""A function that makes a module: of no arguments, or of the shape of an example and the number of classes."""
+
+
+@dataclass(frozen=True)
+class OwnModel(ModelSpec):
+    """A module of one's own, or a function that makes one.
+
+    A module keeps its parameters: all clients begin with them. A function is called with the random generator of
+    the run, so that other seeds begin elsewhere.
+
+    Examples
+    --------
+    >>> OwnModel(nn.Linear(8, 2)).build((8,), 2)
+    Linear(in_features=8, out_features=2, bias=True)
+    """
+
+    source: nn.Module | MakeModule
+
+    def __post_init__(self) -> None:
+        if not callable(self.source) or (isinstance(self.source, type) and issubclass(self.source, ModelSpec)):
+            raise InputError(
+                "A model must be a torch.nn.Module, a function that makes one, or a model of flanders.models. "
+                f"Got {self.source!r} instead."
+            )
+
+    def make(self, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+        """Return a copy of the module, or what the function makes. Complain unless its output is one per class."""
+        if isinstance(self.source, nn.Module):
+            module: object = copy.deepcopy(self.source)
+        else:
+            takes = len(inspect.signature(self.source).parameters)
+            module = self.source(input_shape, num_classes) if takes >= 2 else self.source()
+        if not isinstance(module, nn.Module):
+            raise InputError(f"The function that makes the model must return a torch.nn.Module. Got {module!r}.")
+        check_output(module, input_shape, num_classes)
+        return module
+
+
+def check_output(module: nn.Module, input_shape: tuple[int, ...], num_classes: int) -> None:
+    """Complain unless a module turns examples `(n, *input_shape)` into `(n, num_classes)`."""
+    training = module.training
+    try:
+        with torch.no_grad():
+            found = module.eval()(torch.zeros(2, *input_shape))
+    except RuntimeError as error:
+        raise InputError(
+            f"{type(module).__name__} cannot take examples of shape {input_shape}: {str(error).splitlines()[0]}. "
+            "Begin it with nn.Flatten(), for example, or change its first layer."
+        ) from error
+    finally:
+        module.train(training)
+    shape = tuple(getattr(found, "shape", ()))
+    if shape != (2, num_classes):
+        raise InputError(
+            f"{type(module).__name__} must turn 2 examples into an array of shape (2, {num_classes}), one value "
+            f"for each class. It returned {shape or type(found).__name__}."
+        )
+
+
+def as_model(model: object) -> object:
+    """Return a model of the user's own as a `ModelSpec`, and anything else as it is."""
+    if isinstance(model, ModelSpec):
+        return model
+    return OwnModel(model) if callable(model) else model

@@ -1,0 +1,62 @@
+"""The outcome of one protected round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from flanders.arrays import Array, IntVector
+from flanders.filters import Scores
+from flanders.record import ClientRecord, Fate, lines_about
+from flanders.round import ClientId
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Outcome:
+    """The result of one protected round."""
+
+    model: Array
+    """The new global model, `(d,)`."""
+    kept: IntVector
+    """The rows that were aggregated, in rising order."""
+    clients: tuple[ClientRecord, ...]
+    """What happened to the client of each row."""
+    scores: Scores | None
+    """The filter's scores of the clients whose rows were usable; None if it could not judge them yet."""
+    state: Any
+    """The filter's memory for the next round."""
+    note: str = ""
+    """Anything unusual that happened, in words."""
+
+    def __str__(self) -> str:
+        """The outcome in five lines: how many clients were kept, who was not and why, the model, and the note."""
+        model = f"model     {self.model.shape[0]:,} parameters, {self.model.dtype}"
+        return "\n".join([*lines_about(self.clients), model, f"note      {self.note or '-'}"])
+
+    def __repr__(self) -> str:
+        return f"Outcome(kept {len(self.kept)} of {len(self.clients)} clients; print it for more)"
+
+    @property
+    def stayed(self) -> bool:
+        """Whether nobody was kept, so that the global model stays."""
+        return self.kept.size == 0
+
+    @property
+    def widening(self) -> float:
+        """How many times as wide as usual the filter's limits are; see `Scores`."""
+        return 1.0 if self.scores is None else self.scores.widening
+
+    @property
+    def dropped(self) -> tuple[ClientId, ...]:
+        """The clients whose models were not aggregated, those with unusable rows included."""
+        return tuple(record.client for record in self.clients if not record.kept)
+
+    @property
+    def unusable(self) -> tuple[ClientId, ...]:
+        """The clients whose rows held NaN, infinite or too large values."""
+        return tuple(record.client for record in self.clients if record.fate is Fate.REFUSED)
+
+    @property
+    def reasons(self) -> dict[ClientId, str]:
+        """For each client that was not kept, the reason in words."""
+        return {record.client: record.reason for record in self.clients if not record.kept}

@@ -1,0 +1,140 @@
+"""Models as people hold them, packed into the rows of a round, and unpacked again.
+
+A model is a `state_dict` (arrays by name) or a list of arrays, one for each layer. Arrays are those of NumPy,
+PyTorch, CuPy or JAX.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+
+import array_api_compat
+
+from flanders.arrays import Array, without_graph
+from flanders.checks import InputError
+
+Model = Mapping[str, Array] | Sequence[Array]
+"""The arrays of one model, by name or in their order."""
+log = logging.getLogger("flanders")
+
+
+def pack(models: Sequence[Model], like: Model | None = None) -> Array:
+    """Return models as the array `(m, d)` that a `Defense` takes: a row for each model, all its numbers in a line.
+
+    Parameters
+    ----------
+    models
+        One model for each client: `state_dict`s, or lists of arrays. Integers in them are packed as floats.
+    like
+        A model that you trust, usually the global one. A client's model that has other arrays then becomes a row of
+        NaN, which a `Defense` refuses, and the log says why. Without it, such a model is an error.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> pack([[np.array([[1., 2.]]), np.array([3.])], [np.array([[4., 5.]]), np.array([6.])]])
+    array([[1., 2., 3.],
+           [4., 5., 6.]])
+    """
+    if isinstance(models, Mapping) or not models or not all(isinstance(x, Mapping | Sequence) for x in models):
+        raise InputError(
+            "pack needs a list with one model for each client. A model is a state_dict or a list of arrays. "
+            f"Got {type(models).__name__} instead. For a single model, write pack([model])."
+        )
+    pattern = named_arrays(models[0] if like is None else like)
+    rows = []
+    for number, model in enumerate(models):
+        problem = _difference(model, pattern)
+        if not problem:
+            rows.append(_row(named_arrays(model)))
+            continue
+        if like is None:
+            raise InputError(
+                f"Model {number} does not have the arrays of model 0: {problem}. Pack models of one kind, or pass "
+                "`like=` the global model. Then a model that does not fit is refused, and the round goes on."
+            )
+        log.warning("flanders: the model in row %s is refused: %s", number, problem)
+        row = _row(pattern)
+        rows.append(row * math.nan)
+    xp = array_api_compat.array_namespace(*rows)
+    wide = any(row.dtype == xp.float64 for row in rows)
+    return xp.stack([xp.astype(row, xp.float64 if wide else xp.float32, copy=False) for row in rows])
+
+
+def unpack(vector: Array, like: Model) -> dict[str, Array] | list[Array]:
+    """Return a packed model `(d,)`, e.g. `outcome.model`, as a model like another: same names, shapes and types.
+
+    Integers are rounded.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> unpack(np.array([1., 2., 3.]), like={"weight": np.zeros((1, 2)), "steps": np.array([7])})
+    {'weight': array([[1., 2.]]), 'steps': array([3])}
+    """
+    pattern = named_arrays(like)
+    sizes = layers_of(like)
+    if getattr(vector, "shape", None) != (sum(sizes.values()),):
+        found = tuple(getattr(vector, "shape", ())) or type(vector).__name__
+        raise InputError(
+            f"unpack needs a model of {sum(sizes.values())} numbers, as `like` has. Got {found} instead."
+        )
+    xp = array_api_compat.array_namespace(vector)
+    arrays, start = {}, 0
+    for name, array in pattern.items():
+        piece = xp.reshape(vector[start : start + sizes[name]], tuple(array.shape))
+        whole = not xp.isdtype(array.dtype, "real floating")
+        arrays[name] = xp.astype(xp.round(piece) if whole else piece, array.dtype)
+        start += sizes[name]
+    return arrays if isinstance(like, Mapping) else list(arrays.values())
+
+
+def layers_of(model: Model) -> dict[str, int]:
+    """Return the number of values in each array of a model, by name, as `Defense` takes it for `layers=`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> layers_of({"fc.weight": np.zeros((2, 3)), "fc.bias": np.zeros(2)})
+    {'fc.weight': 6, 'fc.bias': 2}
+    """
+    return {name: math.prod(array.shape) for name, array in named_arrays(model).items()}
+
+
+def named_arrays(model: Model) -> dict[str, Array]:
+    """Return the arrays of a model by name. Those of a list are called by their numbers."""
+    pairs = model.items() if isinstance(model, Mapping) else ((str(i), x) for i, x in enumerate(model))
+    named = {str(name): array for name, array in pairs}
+    for name, array in named.items():
+        if not array_api_compat.is_array_api_obj(array):
+            raise InputError(f"A model is made of arrays, but {name!r} is {type(array).__name__}.")
+    if not named:
+        raise InputError("A model needs at least one array. Got an empty one.")
+    return named
+
+
+def _row(arrays: Mapping[str, Array]) -> Array:
+    """Return the numbers of all arrays in a line, in float64 if any array has it, else in float32."""
+    xp = array_api_compat.array_namespace(*arrays.values())
+    wide = any(array.dtype == xp.float64 for array in arrays.values())
+    dtype = xp.float64 if wide else xp.float32
+    return xp.concat([xp.astype(xp.reshape(without_graph(array), (-1,)), dtype) for array in arrays.values()])
+
+
+def _difference(model: Model, pattern: Mapping[str, Array]) -> str:
+    """Return how the arrays of a model differ from the pattern; empty if they have the same names and shapes."""
+    try:
+        arrays = named_arrays(model)
+    except InputError as error:
+        return str(error)
+    if list(arrays) != list(pattern):
+        if set(arrays) == set(pattern):
+            return "its arrays are in another order"
+        other = sorted(set(arrays) ^ set(pattern))
+        return f"arrays that only one of them has: {', '.join(other[:5])}"
+    for name, array in arrays.items():
+        if tuple(array.shape) != tuple(pattern[name].shape):
+            return f"{name!r} has shape {tuple(array.shape)} instead of {tuple(pattern[name].shape)}"
+    return ""

@@ -1,0 +1,61 @@
+"""The figure of a whole grid: a heat map of attacks by defences."""
+
+from __future__ import annotations
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from flanders.report.crosstable import Grid
+from flanders.report.plots import COLUMN, NothingToDraw, new_figure
+
+PAGE = 7.0
+"""Inches: the width of both columns together in the usual two-column styles."""
+LETTER = 0.062
+"""Inches: about how wide a letter of a tick label is."""
+CELL = 0.34
+"""Inches: the least width of a cell in which a number can be read."""
+MOST = 40
+"""Rows and columns at most. More would not fit on a page."""
+
+
+def draw_grid(grid: Grid | None) -> Figure:
+    """Draw the means of a grid, with the number in each cell. A grid too wide for one column of text gets two."""
+    if grid is None:
+        return new_figure(1.5, _say_nothing)
+    names, rows = grid.columns[:MOST], grid.rows[:MOST]
+    left = LETTER * max(map(len, rows)) + 0.1
+    width = COLUMN if left + CELL * len(names) <= COLUMN else PAGE
+    longest = max(map(len, names))
+    slanted = LETTER * (longest + 1) > (width - left) / len(names)
+    head = 0.71 * LETTER * longest + 0.1 if slanted else 0.2
+    return new_figure(0.35 + head + 0.22 * len(rows), lambda ax: _fill(ax, grid, slanted=slanted), width)
+
+
+def _say_nothing(ax: Axes) -> None:
+    raise NothingToDraw("No finished run yet.")
+
+
+def _fill(ax: Axes, grid: Grid, *, slanted: bool) -> None:
+    means = np.array(grid.means)[:MOST, :MOST]
+    colors = mpl.colormaps["viridis"].with_extremes(bad="#e4e4e4")
+    ax.imshow(np.ma.masked_invalid(means), aspect="auto", cmap=colors, vmin=0, vmax=1)
+    for (i, j), value in np.ndenumerate(means):
+        known = bool(np.isfinite(value))
+        color = "black" if not known or value > 0.6 else "white"  # the lighter part of the scale
+        ax.text(j, i, f"{value:.2f}" if known else "–", ha="center", va="center", color=color, fontsize=7)
+    ax.set_yticks(range(means.shape[0]), grid.rows[:MOST])
+    ax.xaxis.tick_top()
+    ax.set_xticks(range(means.shape[1]), grid.columns[:MOST])
+    if slanted:
+        for label in ax.get_xticklabels():
+            label.set(rotation=45, ha="left", rotation_mode="anchor")
+    ax.spines[:].set_visible(False)
+    ax.set_xticks(np.arange(means.shape[1] - 1) + 0.5, minor=True)
+    ax.set_yticks(np.arange(means.shape[0] - 1) + 0.5, minor=True)
+    ax.grid(which="minor", color="white", linewidth=1)
+    ax.tick_params(which="both", length=0)
+    left = len(grid.rows) - means.shape[0], len(grid.columns) - means.shape[1]
+    rest = f" ({left[0]} rows and {left[1]} columns are not shown)" if any(left) else ""
+    ax.set_xlabel(f"Accuracy after the last round, mean over seeds{rest}")

@@ -1,0 +1,71 @@
+"""How much the values of several seeds differ: their range, standard deviation, or a confidence interval."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import fmean, stdev
+
+RANGE, STD, CI, NONE = "range", "std", "ci", "none"
+SPREADS = (RANGE, STD, CI, NONE)
+SPREAD_WORDS = {
+    RANGE: "mean over seeds [lowest, highest seed]",
+    STD: "mean over seeds ± standard deviation",
+    CI: "mean over seeds ± half the width of its 95% confidence interval (Student's t)",
+    NONE: "mean over seeds",
+}
+"""What the legend of a table says of each spread."""
+
+
+def spread_text(values: Sequence[float], spread: str, digits: int) -> str:
+    """Return the mean of some values and their spread. One value has no spread.
+
+    Examples
+    --------
+    >>> spread_text([0.5, 0.75], "range", 3), spread_text([0.5, 0.75], "std", 3), spread_text([0.5], "std", 3)
+    ('0.625 [0.500, 0.750]', '0.625 ± 0.177', '0.500')
+    """
+    mean = f"{fmean(values):.{digits}f}"
+    if len(values) < 2 or spread == NONE:
+        return mean
+    if spread == RANGE:
+        return f"{mean} [{min(values):.{digits}f}, {max(values):.{digits}f}]"
+    return f"{mean} ± {half_width(values, spread):.{digits}f}"
+
+
+def half_width(values: Sequence[float], spread: str) -> float:
+    """Return the standard deviation of two or more values, or half the width of the 95% interval of their mean."""
+    deviation = stdev(values)
+    n = len(values)
+    return deviation if spread == STD else student_quantile(n - 1) * deviation / math.sqrt(n)
+
+
+def student_quantile(freedom: int, level: float = 0.95) -> float:
+    """Return how many standard errors a two-sided confidence interval reaches from the mean.
+
+    It is a quantile of Student's t distribution. The area under the density is added up by Simpson's rule and the
+    quantile found by bisection, since the standard library has no such function.
+
+    Examples
+    --------
+    >>> round(student_quantile(2), 3), round(student_quantile(10**6), 3)
+    (4.303, 1.96)
+    """
+    scale = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(freedom * math.pi)
+
+    def area(high: float, steps: int = 400) -> float:
+        """Return the area from 0 to `high`. The substitution t = tan(u) keeps the steps even in the tails."""
+        end = math.atan(high)
+
+        def height(u: float) -> float:
+            t = math.tan(u)
+            return scale * (1 + t * t) * math.exp(-(freedom + 1) / 2 * math.log1p(t * t / freedom))
+
+        inner = sum((4 if i % 2 else 2) * height(end * i / steps) for i in range(1, steps))
+        return (height(0.0) + inner + height(end)) * end / steps / 3
+
+    low, high = 0.0, 1e3
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if 2 * area(middle) < level else (low, middle)
+    return low

@@ -1,0 +1,83 @@
+"""Choosing runs by their settings, as the option `--where` names them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from flanders.checks import InputError, did_you_mean
+from flanders.results.spec_keys import (
+    aggregator_name,
+    attack_fraction,
+    attack_name,
+    dataset_name,
+    filter_name,
+    flat_spec,
+    is_live,
+    last_part,
+)
+from flanders.results.tree import Table, Tree
+
+WORDS: dict[str, Callable[[Tree], object]] = {
+    "attack": attack_name,
+    "r": lambda spec: None if is_live(spec) else attack_fraction(spec),
+    "filter": filter_name,
+    "aggregator": aggregator_name,
+    "dataset": dataset_name,
+}
+"""Short names of what is asked for most often. Any other key of a spec can be named too."""
+
+
+def selected(specs: Sequence[Table], wheres: Sequence[str]) -> list[int]:
+    """Return which runs have all of these values, by their place in `specs`.
+
+    Each condition is `KEY=VALUE`, or `KEY=VALUE,VALUE` for one of several values. The key is one of `WORDS`, a
+    dotted key of a spec, or the last part of one.
+
+    Examples
+    --------
+    >>> specs = [{"filter": {"name": name}, "federation": {"seed": 0}} for name in ("guard", "krum")]
+    >>> selected(specs, ["filter=krum", "seed=0,1"])
+    [1]
+    """
+    flats = [flat_spec(spec) for spec in specs]
+    keys = list(dict.fromkeys(key for flat in flats for key in flat))
+    chosen = list(range(len(specs)))
+    for where in wheres:
+        name, sign, text = where.partition("=")
+        if not sign or not text:
+            raise InputError(f"--where needs KEY=VALUE, e.g. attack=lie or seed=0,1. Got {where!r} instead.")
+        read = _reader(name, keys)
+        wanted = text.split(",")
+        found = [read(spec, flat) for spec, flat in zip(specs, flats, strict=True)]
+        chosen = [i for i in chosen if any(_same(found[i], value) for value in wanted)]
+        if not chosen:
+            there = sorted({str(value) for value in found if value is not None})
+            raise InputError(f"--where {where} leaves no run. Values of {name} in this file: {', '.join(there)}.")
+    return chosen
+
+
+def _reader(name: str, keys: Sequence[str]) -> Callable[[Table, Table], object]:
+    """Return the function that reads what a condition names from a spec and its flat form."""
+    if name in WORDS:
+        word = WORDS[name]
+        return lambda spec, flat: word(spec)
+    fitting = [key for key in keys if key == name] or [key for key in keys if last_part(key) == name]
+    if len(fitting) == 1:
+        return lambda spec, flat: flat.get(fitting[0])
+    if fitting:
+        raise InputError(f"--where {name}=... could mean {', '.join(fitting)}. Name one of them.")
+    guess = did_you_mean(name, [*WORDS, *keys, *map(last_part, keys)])
+    raise InputError(
+        f"--where knows no key {name!r}.{guess} Name {', '.join(WORDS)}, or a key of the specs, e.g. {keys[-1]}."
+    )
+
+
+def _same(value: object, text: str) -> bool:
+    if value is None:
+        return False
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            return float(text) == float(value)
+        except ValueError:
+            return False
+    return str(value).lower() == text.strip().lower()
