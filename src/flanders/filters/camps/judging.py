@@ -145,7 +145,8 @@ def wrong_camp(
     if abs(accepted[0] - accepted[1]) > MOST:
         return (low if accepted[0] < accepted[1] else high), "the other camp was accepted in earlier rounds"
     risen, turned = ([measure(camp) for camp in (low, high)] for measure in (past.risen, past.turned))
-    risen = [2 * value for value in risen]  # a rise is measured from the lowest round of all, so it counts twice
+    # A rise is measured from the lowest round of all, so it counts twice. To have less in common is a change, too.
+    risen = [2 * abs(value) for value in risen]
     most = max((risen, turned), key=lambda pair: abs(pair[0] - pair[1]))
     sizes = int(low.sum()), int(high.sum())
     changed = 0 if most[0] > most[1] else 1
