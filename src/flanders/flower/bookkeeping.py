@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from flwr.app import ArrayRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result
 
+from flanders.audit import Head
 from flanders.checks import InputError
 from flanders.defense import Defense
 from flanders.flower.bans import Ban
@@ -16,6 +18,7 @@ from flanders.flower.identity import AskedClient, Identify, asked_clients
 from flanders.flower.model_arrays import ModelArrays
 from flanders.flower.replies import SortedReplies
 from flanders.flower.results_recorder import Recorder
+from flanders.flower.round_audit import RoundAudit
 from flanders.flower.round_report import metrics_of
 from flanders.flower.saved_memory import ELSEWHERE, SavedMemory, StateFolder
 from flanders.record import ClientRecord, Fate, RoundRecord
@@ -30,6 +33,7 @@ class Bookkeeping:
     """What is saved after each round."""
     folder: StateFolder
     recorder: Recorder
+    audit: RoundAudit
     ban: Ban | None
     arrays: ArrayRecord
     """The global model after the last round."""
@@ -42,12 +46,25 @@ class Bookkeeping:
 
     def ask(self, messages: Iterable[Message], grid: Grid, identify: Identify, number: int) -> list[Message]:
         """Return the messages to clients that are not banned, and remember these clients."""
+        self.open_audit()
         messages = list(messages)
         chosen = asked_clients(messages, grid, identify)
         out = [self.memory.bans.is_banned(one.client, number) for one in chosen]
         self.asked = [one for one, banned in zip(chosen, out, strict=True) if not banned]
         self.banned = [one for one, banned in zip(chosen, out, strict=True) if banned]
         return [message for message, banned in zip(messages, out, strict=True) if not banned]
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Keep other processes out of the federation's files while its rounds are carried out."""
+        with self.folder.locked(), self.recorder.running(), contextlib.closing(self.audit):
+            self.open_audit()
+            yield
+
+    def open_audit(self) -> None:
+        """Continue the audit trail, or begin it, if there is one."""
+        head = self.memory.audit_head
+        self.audit.open(self.memory.rounds, Head.parse(head) if head else None)
 
     @property
     def nodes(self) -> dict[ClientId, AskedClient]:
@@ -112,10 +129,13 @@ class Bookkeeping:
             bad = record.having(Fate.DROPPED, Fate.REFUSED) if kept else record.having(Fate.REFUSED)
             bans = bans.after_round(self.ban, record.number, [client.client for client in bad], kept)
         self.memory = replace(self.memory, rounds=record.number, bans=bans, defense=defense.memory)
+        before, nodes, stayed = self.arrays, self.nodes, new is None
         if new is not None:
             self.arrays = new.copy()  # the caller may change the record that it gets
+        # The trail comes first: if the server is killed between the two, the trail has the round twice, never not.
+        if head := self.audit.write(record, nodes, before, self.arrays):
+            self.memory = replace(self.memory, audit_head=str(head))
         self.folder.save(self.memory, self.arrays)
-        nodes, stayed = self.nodes, new is None
         self.recorder.tell(record, nodes, stayed=stayed)
         return MetricRecord(metrics_of(record, nodes, stayed=stayed))
 
