@@ -3,7 +3,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 CORES := $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
 
-.PHONY: demo help test lint slow browser bench clean
+.PHONY: demo help test lint slow browser bench fuzz soak hard clean
+
+SECONDS ?= 300
 
 demo: $(VENV)/demo.done  ## A poisoned federation, with and without the filter
 	@mkdir -p demo
@@ -30,6 +32,15 @@ browser: $(VENV)/browser.done  ## Chromium for the tests of the report, if it ca
 
 bench: $(VENV)/dev.done  ## Speed and memory next to other libraries
 	$(BIN)/python benchmarks/core.py
+
+fuzz: $(VENV)/dev.done  ## Hostile input for everything that takes input, for SECONDS (300)
+	$(BIN)/python -m hardening.fuzz --seconds $(SECONDS)
+
+soak: $(VENV)/dev.done  ## A thousand rounds, ten thousand clients, a server that is killed every fifty rounds
+	$(BIN)/python -m hardening.soak
+
+hard: $(VENV)/dev.done  ## Hostile input, faults, kills, and other libraries on the same bad input: one table
+	$(BIN)/python -m hardening.hard
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
