@@ -28,6 +28,7 @@ from flanders import (
     defend,
     save_state,
 )
+from flanders.published.flanders import FlandersReference
 
 
 def test_readme_lines_give_the_same_decisions_on_numpy_and_torch(rng):
@@ -216,3 +217,64 @@ def test_a_filter_that_breaks_the_contract_is_named(filter_, says, rng):
 def test_a_list_of_rows_will_do(rng):
     outcome = Defense(Sloppy(Scores((0, 1, 2), np.zeros(3)), [0, 2]))(rng.normal(size=(3, 2)))
     assert outcome.dropped == (1,)
+
+
+UNSCORED_FIRST = [
+    Flanders(keep=0.8),
+    FlandersReference(keep=0.8),
+    FLDetector(keep=0.8),
+    FLDetector(),
+    Persistence(keep=0.8),
+]
+
+
+@pytest.mark.parametrize("filter_", UNSCORED_FIRST, ids=repr)
+@pytest.mark.parametrize("size", [1e30, 1e4, 200.0])
+def test_without_scores_one_update_that_drowns_the_others_is_left_out(filter_, size, rng):
+    """One of ten clients sends it in the first round, in which these filters have nothing to judge by."""
+    updates = rng.normal(size=(10, 50)).astype(np.float32)
+    updates[3] *= np.float32(size)
+    defense = Defense(filter_, seed=0)
+    outcome = defense(updates)
+    assert outcome.scores is None
+    assert outcome.dropped == (3,)
+    assert "times as long as most" in outcome.reasons[3]
+    assert np.abs(outcome.model).max() < 3
+    for _ in range(3):  # the memory is not spoilt either
+        outcome = defense(outcome.model + rng.normal(size=(10, 50)).astype(np.float32))
+        assert len(outcome.kept) >= 5
+        assert np.isfinite(outcome.model).all()
+
+
+@pytest.mark.parametrize("filter_", UNSCORED_FIRST, ids=repr)
+def test_without_scores_an_honest_round_keeps_everyone(filter_, rng):
+    """Some honest clients move twenty times as far as others. The model is the plain average, bit for bit."""
+    updates = rng.normal(size=(10, 50)) * np.geomspace(0.2, 4, 10)[:, None]
+    outcome = Defense(filter_, seed=0)(updates)
+    assert outcome.dropped == ()
+    assert outcome.note == "no scores yet: everyone was aggregated"
+    np.testing.assert_array_equal(outcome.model, Defense(KeepAll())(updates).model)
+
+
+class Overwhelmed(KeepAll):
+    """Cannot compute with numbers above a hundred."""
+
+    def score(self, state, round_):
+        if np.abs(round_.updates).max() > 100:
+            raise np.linalg.LinAlgError("Singular matrix")
+        return super().score(state, round_)
+
+    def amend(self, state, round_, kept, model, scores=None):
+        if np.abs(round_.updates).max() > 100:
+            raise OverflowError("too large")
+
+
+def test_a_filter_that_cannot_compute_says_so_and_the_model_stays(rng, caplog):
+    defense = Defense(Overwhelmed())
+    first = defense(rng.normal(size=(5, 3)))
+    outcome = defense(first.model + 1000 * rng.normal(size=(5, 3)))
+    assert outcome.note == "Overwhelmed cannot judge this round (Singular matrix): the global model stays"
+    np.testing.assert_array_equal(outcome.model, first.model)
+    assert len(outcome.dropped) == 5
+    assert "Overwhelmed cannot remember this round (too large)" in caplog.text
+    assert len(defense(rng.normal(size=(5, 3))).kept) == 5

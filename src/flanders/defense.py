@@ -16,6 +16,8 @@ from flanders.aggregators import Aggregator, FedAvg
 from flanders.arrays import Array, IntVector, copied
 from flanders.checks import InputError, check_instance
 from flanders.filters import Filter, Guard, Scores
+from flanders.filters.filter import checked_rows, checked_scores
+from flanders.filters.long_updates import too_long
 from flanders.linalg.products import usable_rows
 from flanders.record import ClientRecord, Fate
 from flanders.round import ClientId, Evaluate, Round, check_matrix
@@ -26,6 +28,9 @@ log = logging.getLogger("flanders")
 
 Aggregate = Callable[[IntVector], Array]
 """Turns the kept rows of a round into the new global model."""
+NUMERICAL = (np.linalg.LinAlgError, ArithmeticError)
+"""The errors of a filter whose computation fails, e.g. since an equation has no solution."""
+NO_SCORES = "no scores yet: everyone was aggregated"
 FIRST_LOOK = "too little is known yet: only clients that stand out from the rest are dropped"
 UNUSABLE = "values not finite, or too large"
 
@@ -73,55 +78,50 @@ def defend(
     """Protect one round: score the clients, select which to keep, aggregate their models, remember the round.
 
     `aggregate` turns the kept rows into a model. `fallback` takes its place while the filter cannot judge yet. Rows
-    that are not finite are left out first. If nobody is kept, the global model stays.
+    that are not finite are left out first. While there are no scores, rows are left out that are so long that they
+    would drown all others. If nobody is kept, the global model stays. It also stays if the filter cannot compute.
     """
     usable = usable_clients(round_)
     if usable.size == 0:
         note = "no client sent a finite model: the global model stays"
         return _outcome(round_, copied(round_.global_model), usable, usable, None, state, note)
     seen = round_.take(usable)
-    scores = checked_scores(filter, filter.score(state, seen), seen)
-    kept = np.arange(usable.size) if scores is None else checked_rows(filter, filter.select(scores), usable.size)
+    scores, reasons, note = None, {}, ""
+    try:
+        scores = checked_scores(filter, filter.score(state, seen), seen)
+        if scores is None:
+            reasons = too_long(seen)
+            kept = np.setdiff1d(np.arange(usable.size), list(reasons))
+        else:
+            kept = checked_rows(filter, filter.select(scores), usable.size)
+    except NUMERICAL as error:  # numbers that clients have sent may be too much for a filter
+        kept, note = (
+            np.arange(0),
+            f"{type(filter).__name__} cannot judge this round ({error}): the global model stays",
+        )
     if kept.size == 0:
-        note = "the filter kept nobody: the global model stays"
+        note = note or "the filter kept nobody: the global model stays"
         if scores is not None and scores.note:
             note = f"{note}; {scores.note}"
-        after = filter.amend(state, seen, kept, round_.global_model, scores)
+        after = _amended(filter, state, seen, kept, round_.global_model, scores)
         return _outcome(round_, copied(round_.global_model), kept, usable, scores, after, note)
     judged = scores is not None and not scores.provisional
     model = (aggregate if judged or fallback is None else fallback)(usable[kept])
-    after = filter.amend(state, seen, kept, model, scores)
-    note = "" if judged else "no scores yet: everyone was aggregated" if scores is None else FIRST_LOOK
+    after = _amended(filter, state, seen, kept, model, scores)
+    note = "" if judged else NO_SCORES if scores is None and not reasons else FIRST_LOOK
     if scores is not None and scores.note:
         note = f"{note}; {scores.note}" if note else scores.note
-    return _outcome(round_, model, usable[kept], usable, scores, after, note)
+    told = {int(usable[row]): why for row, why in reasons.items()}
+    return _outcome(round_, model, usable[kept], usable, scores, after, note, told)
 
 
-def checked_scores(filter: Filter[Any], scores: object, seen: Round) -> Scores | None:
-    """Return the scores of a filter. Complain unless there is one for each client."""
-    if scores is None:
-        return None
-    name, m = type(filter).__name__, len(seen.clients)
-    if not isinstance(scores, Scores):
-        raise InputError(f"{name}.score returned {type(scores).__name__}, expected Scores or None.")
-    if np.shape(scores.values) != (m,) or scores.clients != seen.clients:
-        raise InputError(
-            f"{name}.score returned values of shape {np.shape(scores.values)} for {len(scores.clients)} clients, "
-            f"expected ({m},): a score for each client of the round, in its order."
-        )
-    return scores
-
-
-def checked_rows(filter: Filter[Any], rows: object, m: int) -> IntVector:
-    """Return the rows that a filter keeps. Complain unless they are rows of the round."""
-    kept = np.asarray(rows)
-    whole = kept.ndim == 1 and (kept.size == 0 or kept.dtype.kind in "iu")
-    if not whole or np.any(kept < 0) or np.any(kept >= m) or np.any(np.diff(kept) <= 0):
-        raise InputError(
-            f"{type(filter).__name__}.select returned {rows!r}, expected rows from 0 to {m - 1}, each once and in "
-            "rising order, e.g. np.flatnonzero(scores.values < limit)."
-        )
-    return kept.astype(np.int64, copy=False)
+def _amended(filter: Filter[S], state: S, seen: Round, kept: IntVector, model: Array, scores: Scores | None) -> S:
+    """Return the filter's memory after a round; the memory from before if the filter cannot compute it."""
+    try:
+        return filter.amend(state, seen, kept, model, scores)
+    except NUMERICAL as error:
+        log.warning("%s cannot remember this round (%s)", type(filter).__name__, error)
+        return state
 
 
 def usable_clients(round_: Round) -> IntVector:
@@ -134,16 +134,25 @@ def usable_clients(round_: Round) -> IntVector:
 
 
 def _outcome(
-    round_: Round, model: Array, kept: IntVector, usable: IntVector, scores: Scores | None, state: object, note: str
+    round_: Round,
+    model: Array,
+    kept: IntVector,
+    usable: IntVector,
+    scores: Scores | None,
+    state: object,
+    note: str,
+    reasons: Mapping[int, str] | None = None,
 ) -> Outcome:
+    """Return the outcome. `reasons` say why rows were left out of a round without scores; else the note does."""
     if kept.size == 0:
         log.warning("%s", note)
-    records = _records(round_, kept, usable, scores, note)
+    why = dict.fromkeys(range(len(round_.clients)), note) | dict(reasons or {})
+    records = _records(round_, kept, usable, scores, why)
     return Outcome(model, kept, records, scores, state, note)
 
 
 def _records(
-    round_: Round, kept: IntVector, usable: IntVector, scores: Scores | None, note: str
+    round_: Round, kept: IntVector, usable: IntVector, scores: Scores | None, reasons: Mapping[int, str]
 ) -> tuple[ClientRecord, ...]:
     """Return what happened to the client of each row."""
     place = {int(row): i for i, row in enumerate(usable)}
@@ -156,7 +165,7 @@ def _records(
             continue
         fate = Fate.KEPT if row in used else Fate.DROPPED
         if scores is None:
-            records.append(ClientRecord(client, fate, reason="" if row in used else note))
+            records.append(ClientRecord(client, fate, reason="" if row in used else reasons[row]))
             continue
         score = float(scores.values[i])
         chance = math.nan if scores.probabilities is None else float(scores.probabilities[i])

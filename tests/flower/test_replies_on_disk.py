@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from flanders import DistanceToGlobal, Flanders, KeepAll
-from flanders.flower import FilteredStrategy, replies_on_disk
+from flanders.flower import Ban, FilteredStrategy, replies_on_disk
 from flanders.flower.replies_on_disk import RepliesOnDisk
 from flanders.flower.stored_arrays import FileArray
 from flower.federation import LocalGrid, app, flat, grid_of, model, play, strategies
@@ -114,6 +114,81 @@ def test_a_bad_reply_on_disk_costs_its_sender_the_round(flower_log) -> None:
     result = strategy.start(grid, START, num_rounds=1)
     assert result.train_metrics_clientapp[1]["flanders-fates"] == [0, 2, 2, 2, 3, 0]
     assert "103 [array 'layer1.weight' is too large: 4,000,128 bytes]" in flower_log.text
+
+
+def oversized(message, honest):
+    """Send a thousand times as many bytes as the model has, under a name that the model does not have."""
+    honest["arrays"]["more"] = app.Array(np.zeros(50_000, dtype=np.float32))
+    return app.Message(honest, reply_to=message)
+
+
+def in_two_records(message, honest):
+    honest["more"] = app.ArrayRecord({"x": app.Array(np.zeros(50_000, dtype=np.float32))})
+    return app.Message(honest, reply_to=message)
+
+
+@pytest.mark.parametrize("twist", [oversized, in_two_records])
+def test_an_oversized_reply_is_refused_before_it_is_written(twist, tmp_path, monkeypatch) -> None:
+    """The disk has room for all honest replies, but not for this one."""
+    space = FullDisk(10_000)
+    monkeypatch.setattr(replies_on_disk, "open", space.open, raising=False)
+    strategy = FilteredStrategy(strategies.FedAvg(), KeepAll(), sketch=64, state_dir=tmp_path)
+    result = strategy.start(grid_of(5, {0: twist}), START, num_rounds=2)
+    assert result.train_metrics_clientapp[2]["flanders-fates"] == [2, 0, 0, 0, 0]
+    assert space.used < 10_000
+
+
+class FullDisk:
+    """Files on a disk with room for some bytes."""
+
+    def __init__(self, room):
+        self.room, self.used = room, 0
+
+    def open(self, path, mode):
+        file, disk = open(path, mode), self  # noqa: SIM115
+
+        class File:
+            def __enter__(self):
+                return self
+
+            def __exit__(self, *exception):
+                file.close()
+
+            def tell(self):
+                return file.tell()
+
+            def write(self, data):
+                if disk.used + len(data) > disk.room:
+                    raise OSError(28, "No space left on device")
+                disk.used += len(data)
+                return file.write(data)
+
+        return File()
+
+
+def test_a_full_disk_costs_the_replies_that_do_not_fit_and_not_the_round(tmp_path, monkeypatch, flower_log) -> None:
+    """A client whose reply the server has lost is not blamed for it."""
+    monkeypatch.setattr(replies_on_disk, "open", FullDisk(1300).open, raising=False)
+    strategy = FilteredStrategy(
+        strategies.FedAvg(fraction_evaluate=0), KeepAll(), sketch=64, state_dir=tmp_path, ban=Ban(1, 9)
+    )
+    result = strategy.start(grid_of(5), START, num_rounds=1)
+    fates = result.train_metrics_clientapp[1]["flanders-fates"]
+    assert fates.count(0) == 2
+    assert fates.count(3) == 3
+    assert "[the server cannot store it (No space left on device)]" in flower_log.text
+    assert strategy._books.memory.bans.until == {}
+
+
+def test_without_a_folder_for_replies_the_model_stays_and_the_run_goes_on(tmp_path, monkeypatch) -> None:
+    def no_room(**options):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(replies_on_disk.tempfile, "mkdtemp", no_room)
+    strategy = FilteredStrategy(strategies.FedAvg(), KeepAll(), sketch=64, state_dir=tmp_path)
+    result = strategy.start(grid_of(5), START, num_rounds=1)
+    assert result.train_metrics_clientapp[1]["flanders-silent"] == 5
+    np.testing.assert_array_equal(flat(result.arrays), flat(START))
 
 
 def test_in_whole_mode_replies_are_left_without_arrays() -> None:

@@ -15,7 +15,7 @@ from flanders.cli import main
 from flanders.flower import Ban, FilteredStrategy
 from flanders.report.compared_runs import ComparedRuns
 from flanders.report.run_data import read_results
-from flower.federation import LocalGrid, app, grid_of, model, play, strategies
+from flower.federation import Client, LocalGrid, app, grid_of, model, play, strategies
 
 START = model((6, 7), (7,))
 
@@ -89,8 +89,8 @@ def test_a_live_run_is_no_yardstick_for_others(tmp_path) -> None:
 def test_accuracy_comes_from_the_clients_where_the_server_has_no_data(tmp_path) -> None:
     live(tmp_path / "live.sqlite", rounds=2, fraction_evaluate=1.0)
     (run,) = read_results(tmp_path / "live.sqlite")
-    np.testing.assert_array_equal(run.accuracy, [0.75, 0.75])
-    np.testing.assert_array_equal(run.loss, [0.5, 0.5])
+    np.testing.assert_allclose(run.accuracy, [0.75, 0.75])
+    np.testing.assert_allclose(run.loss, [0.5, 0.5])
 
 
 def test_the_rounds_of_a_restarted_serverapp_are_in_the_same_run(tmp_path) -> None:
@@ -234,3 +234,20 @@ def test_a_result_has_no_secrets_and_no_arrays_of_clients() -> None:
         "flanders-stayed", "flanders-threshold", "flanders-unused-nodes", "flanders-nodes", "flanders-fates",
         "flanders-scores", "flanders-probabilities",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("identify", [lambda node: node.node_id, lambda node: f"\ud800{node.node_id}"])
+def test_no_id_of_a_node_ends_the_run(identify, tmp_path) -> None:
+    """Flower's node ids have 64 bits and no sign. A name may hold half of a character."""
+    grid = LocalGrid({2**64 - 1 - i: Client(i) for i in range(4)})
+    for rounds in (2, 3):  # the second time from the saved state
+        strategy = FilteredStrategy(
+            strategies.FedAvg(), KeepAll(), results=tmp_path / "r.sqlite", state_dir=tmp_path, identify=identify
+        )
+        result = strategy.start(grid, model((6, 7)), num_rounds=rounds)
+    assert result.train_metrics_clientapp[3]["flanders-kept"] == 4
+    (run,) = read_results(tmp_path / "r.sqlite")
+    assert run.rounds.tolist() == [1, 2, 3]
+    with sqlite3.connect(tmp_path / "r.sqlite") as db:
+        names = [name for (name,) in db.execute("SELECT client FROM client WHERE round = 3 ORDER BY client")]
+    assert [name.removeprefix("?") for name in names] == [str(2**64 - 4 + i) for i in range(4)]

@@ -9,7 +9,7 @@ from flanders import FILTERS, DistanceToGlobal, Flanders, FlandersReference, Kee
 from flanders.checks import InputError
 from flanders.flower import Ban, FilteredStrategy
 from flanders.flower.saved_memory import FILE
-from flower.federation import LocalGrid, app, content, flat, grid_of, model, strategies
+from flower.federation import LocalGrid, app, content, flat, grid_of, model, play, strategies
 
 START = model((6, 7), (7,))
 
@@ -142,6 +142,30 @@ def test_two_serverapps_cannot_be_at_work_in_one_folder(tmp_path) -> None:
     result = FilteredStrategy(fedavg(), KeepAll(), state_dir=tmp_path).start(grid_of(3, {1: intrude}), START)
     assert [m["flanders-kept"] for m in result.train_metrics_clientapp.values()] == [3, 3, 3]
     FilteredStrategy(fedavg(), KeepAll(), state_dir=tmp_path).start(grid_of(3), START, num_rounds=4)
+
+
+def rounds_in(folder):
+    return FilteredStrategy(strategies.FedAvg(), KeepAll(), state_dir=folder)._books.memory.rounds
+
+
+def test_two_strategies_made_for_one_folder_do_not_roll_each_others_rounds_back(tmp_path) -> None:
+    """Both are made before either starts. The second goes on after the rounds of the first."""
+    first, second = (FilteredStrategy(strategies.FedAvg(), KeepAll(), state_dir=tmp_path) for _ in range(2))
+    result = first.start(grid_of(4), START, num_rounds=3)
+    again = second.start(grid_of(4), START, num_rounds=3)
+    assert rounds_in(tmp_path) == 3
+    np.testing.assert_array_equal(flat(again.arrays), flat(result.arrays))
+    assert list(second.start(grid_of(4), START, num_rounds=5).train_metrics_clientapp) == [4, 5]
+    assert list(first.start(grid_of(4), START, num_rounds=6).train_metrics_clientapp) == [6]
+
+
+def test_without_a_lock_saved_rounds_are_not_overwritten_either(tmp_path) -> None:
+    """Whoever calls the methods of the strategy one by one does not hold the lock."""
+    first, second = (FilteredStrategy(strategies.FedAvg(), KeepAll(), state_dir=tmp_path) for _ in range(2))
+    play(first, grid_of(4), START, 3)
+    with pytest.raises(InputError, match=r"Another ServerApp has saved its rounds in .* End it\."):
+        play(second, grid_of(4), START, 1)
+    assert rounds_in(tmp_path) == 3
 
 
 @pytest.mark.parametrize("content", [b"", b"nonsense", None])

@@ -52,8 +52,8 @@ def kept_only(replies, nodes):
 @pytest.mark.parametrize("make", [pytest.param(f, id=name) for name, f in STRATEGIES.items()])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_aggregate_is_the_bare_strategys_of_the_kept_replies(make, dtype) -> None:
-    """Three rounds, each from the bare strategy's own last model, with a batch normalisation layer in it."""
-    names = ["w", "bn.weight", "bn.running_var", "bn.num_batches_tracked"]
+    """Three rounds with a batch normalisation layer. The aggregate gets the types of the first model."""
+    names = ["w", "bn.weight", "bn.running_mean", "bn.num_batches_tracked"]
     start = model((4, 5), (5,), (5,), dtype=dtype, names=names[:3])
     if make is not STRATEGIES["QFedAvg"]:  # which calculates in place, and cannot in integers
         start[names[3]] = app.Array(np.asarray(3, dtype=np.int64))
@@ -71,9 +71,11 @@ def test_the_aggregate_is_the_bare_strategys_of_the_kept_replies(make, dtype) ->
         expected, their_metrics = bare.aggregate_train(number, kept_only(theirs, kept))
         assert list(found) == list(expected)
         for name in expected:
-            np.testing.assert_array_equal(found[name].numpy(), expected[name].numpy(), strict=True)
+            numbers, dtype = expected[name].numpy(), start[name].numpy().dtype
+            numbers = np.asarray(np.rint(numbers) if dtype.kind == "i" else numbers, dtype=dtype)
+            np.testing.assert_array_equal(found[name].numpy(), numbers, strict=True)
         assert {k: v for k, v in metrics.items() if not k.startswith("flanders-")} == dict(their_metrics)
-        arrays = expected
+        arrays = found
 
 
 def test_a_large_step_is_dropped_every_round_and_the_others_are_kept() -> None:
@@ -109,8 +111,8 @@ def test_the_fallback_aggregates_while_there_are_no_scores() -> None:
 def test_buffers_and_integers_are_aggregated_but_not_scored() -> None:
     def odd_buffers(message, honest):
         record = honest["arrays"]
-        record["bn.running_mean"] = app.Array(np.full(5, 1e6, dtype=np.float32))
-        record["bn.num_batches_tracked"] = app.Array(np.asarray(10**6))
+        record["bn.running_mean"] = app.Array(np.full(5, 20, dtype=np.float32))
+        record["bn.num_batches_tracked"] = app.Array(np.asarray(40))
         return app.Message(honest, reply_to=message)
 
     start = model((4, 5), (5,), names=["w", "bn.running_mean"])
@@ -121,7 +123,7 @@ def test_buffers_and_integers_are_aggregated_but_not_scored() -> None:
     plain = play(FilteredStrategy(strategies.FedAvg(), DistanceToGlobal(keep=3)), grid_of(4), start, 1)
     assert twisted[0][1]["flanders-unused-nodes"] == plain[0][1]["flanders-unused-nodes"]
     assert twisted[0][1]["flanders-threshold"] == plain[0][1]["flanders-threshold"]
-    assert (twisted[0][0]["bn.running_mean"].numpy() > 1000).all()
+    assert (twisted[0][0]["bn.running_mean"].numpy() > 5).all()
 
 
 def test_a_client_may_send_its_arrays_in_any_order() -> None:
@@ -143,7 +145,7 @@ WRONG = {
     "fallback": ("median", "must be a Strategy"),
     "ban": (3, "must be a Ban"),
     "sketch": (1.5, "must be a whole number of at least 2"),
-    "max_examples": (float("nan"), "must be a number from 0 to"),
+    "limits": (3.0, "must be a WeightLimits"),
     "seed": ("x", "must be a whole number of at least 0"),
     "identify": ("name", "must be a function"),
     "unscored": (["a"], "must be a function"),

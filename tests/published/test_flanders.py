@@ -96,3 +96,19 @@ def test_under_a_threshold_everyone_is_kept_until_a_round_has_been_scored(rounds
 def test_settings_that_cannot_be_meant_are_refused(parameters, message):
     with pytest.raises(InputError, match=message):
         FlandersReference(**parameters)
+
+
+@pytest.mark.parametrize("value", [-3e38, 3e38])
+@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize("attackers", [1, 4])
+def test_no_number_that_a_client_sends_ends_the_run(value, number, attackers, rng):
+    """Of eight clients some send one huge number, from the first round or later on. Two are dropped a round."""
+    defense, model = Defense(FlandersReference(keep=0.75, sample=20), seed=0), np.zeros(20, dtype=np.float32)
+    for at in range(1, 7):
+        updates = model + rng.normal(size=(8, 20)).astype(np.float32)
+        if at >= number:
+            updates[:attackers, 5] = value
+        outcome = defense(updates)
+        model = outcome.model
+        assert np.isfinite(model).all()
+        assert attackers > 2 or np.abs(model).max() < 100

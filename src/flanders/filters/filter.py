@@ -6,7 +6,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,6 +72,33 @@ class Filter(ABC, Generic[S]):
         `layers` are the sizes of the model's layers (see `Round`).
         """
         return None
+
+
+def checked_scores(filter: Filter[Any], scores: object, seen: Round) -> Scores | None:
+    """Return the scores of a filter. Complain unless there is one for each client."""
+    if scores is None:
+        return None
+    name, m = type(filter).__name__, len(seen.clients)
+    if not isinstance(scores, Scores):
+        raise InputError(f"{name}.score returned {type(scores).__name__}, expected Scores or None.")
+    if np.shape(scores.values) != (m,) or scores.clients != seen.clients:
+        raise InputError(
+            f"{name}.score returned values of shape {np.shape(scores.values)} for {len(scores.clients)} clients, "
+            f"expected ({m},): a score for each client of the round, in its order."
+        )
+    return scores
+
+
+def checked_rows(filter: Filter[Any], rows: object, m: int) -> IntVector:
+    """Return the rows that a filter keeps. Complain unless they are rows of the round."""
+    kept = np.asarray(rows)
+    whole = kept.ndim == 1 and (kept.size == 0 or kept.dtype.kind in "iu")
+    if not whole or np.any(kept < 0) or np.any(kept >= m) or np.any(np.diff(kept) <= 0):
+        raise InputError(
+            f"{type(filter).__name__}.select returned {rows!r}, expected rows from 0 to {m - 1}, each once and in "
+            "rising order, e.g. np.flatnonzero(scores.values < limit)."
+        )
+    return kept.astype(np.int64, copy=False)
 
 
 def check_state(caller: str, state: object, kind: type) -> None:

@@ -20,5 +20,6 @@ with warnings.catch_warnings():
 from flanders.flower.aggregator_strategy import AggregatorStrategy
 from flanders.flower.bans import Ban
 from flanders.flower.strategy import FilteredStrategy
+from flanders.flower.weight_limits import WeightLimits
 
-__all__ = ["AggregatorStrategy", "Ban", "FilteredStrategy"]
+__all__ = ["AggregatorStrategy", "Ban", "FilteredStrategy", "WeightLimits"]

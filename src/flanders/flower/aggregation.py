@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection
 from logging import ERROR
 
 import numpy as np
-from flwr.app import ArrayRecord, Message, MetricRecord
+from flwr.app import ArrayRecord, MetricRecord
 from flwr.common.logger import log
 from flwr.serverapp.strategy import Strategy
 
 from flanders.arrays import IntVector
 from flanders.flower.model_arrays import ModelArrays, Vector
 from flanders.flower.round_matrix import RoundMatrix
-from flanders.flower.stored_arrays import in_memory
+from flanders.flower.round_weights import RoundWeights
+from flanders.round import ClientId
 
 STAYS = "the global model stays"
 
@@ -28,20 +29,21 @@ class StrategyAggregation:
     ----------
     number
         The number of the round.
-    messages
-        The replies, one for each row.
     model
         The arrays of the global model.
     matrix
         What the filter sees of the replies.
     before
         What the filter sees of the global model that the round started from.
+    weights
+        How much each reply counts.
     """
 
     def __init__(
-        self, number: int, messages: Sequence[Message], model: ModelArrays, matrix: RoundMatrix, before: Vector
+        self, number: int, model: ModelArrays, matrix: RoundMatrix, before: Vector, weights: RoundWeights
     ) -> None:
-        self.number, self.messages, self.model, self.matrix, self.before = number, messages, model, matrix, before
+        self.number, self.model, self.matrix, self.before, self.weights = number, model, matrix, before, weights
+        self.messages = [answer.message for answer in weights.answers]
         self.arrays: ArrayRecord | None = None
         """The new global model."""
         self.metrics: MetricRecord | None = None
@@ -51,10 +53,16 @@ class StrategyAggregation:
         self.error: Exception | None = None
         self.seconds = 0.0
 
-    def by(self, strategy: Strategy, kept: IntVector) -> Vector:
-        """Let a strategy aggregate the replies of these rows, and return what the filter sees of the result."""
+    def by(self, strategy: Strategy, kept: IntVector, known: Collection[ClientId] | None = None) -> Vector:
+        """Let a strategy aggregate the replies of these rows, and return what the filter sees of the result.
+
+        `known` are the clients that are no newcomers; None if newcomers count in full.
+        """
         start, self.used = time.perf_counter(), strategy
+        if known is not None and not self.weights.limit_newcomers(kept, known):
+            return self._stay("the filter kept newcomers alone")
         try:
+            self.weights.prepare(kept)
             arrays, self.metrics = strategy.aggregate_train(self.number, [self.messages[row] for row in kept])
             return self._checked(arrays)
         except Exception as error:  # a strategy is the user's own code, so that any error is possible
@@ -69,12 +77,11 @@ class StrategyAggregation:
             return self._stay("the strategy returned no model")
         if difference := self.model.difference(arrays):
             return self._stay(f"the strategy returned a model with other arrays ({difference})")
-        row = self.matrix.row_of(arrays)
-        if not np.isfinite(row).all() or not self.model.unscored_are_finite(arrays):
+        own = self.model.in_own_types(arrays)
+        row = None if own is None else self.matrix.row_of(own)
+        if row is None or not np.isfinite(row).all():
             return self._stay("the aggregate was not finite")
-        for name in self.model.names:  # some strategies return an array of a reply itself
-            arrays[name] = in_memory(arrays[name])
-        self.arrays = arrays
+        self.arrays = own
         return row
 
     def _stay(self, why: str) -> Vector:

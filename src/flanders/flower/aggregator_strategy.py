@@ -14,7 +14,7 @@ from flanders.arrays import FloatVector
 from flanders.checks import InputError
 from flanders.flower.model_arrays import ModelArrays, Numbers, Vector, is_buffer
 from flanders.flower.parameter_checks import check_function, check_part
-from flanders.flower.replies import weight_of
+from flanders.flower.reply_metrics import weight_of
 from flanders.round import Round
 
 ME = "AggregatorStrategy"

@@ -24,6 +24,9 @@ from flanders.flower.saved_memory import ELSEWHERE, SavedMemory, StateFolder
 from flanders.record import ClientRecord, Fate, RoundRecord
 from flanders.round import ClientId, by_name
 
+TOO_LONG = 3
+"""After this many rounds in a row in which nobody was kept, the log raises an alarm."""
+
 
 @dataclass
 class Bookkeeping:
@@ -43,28 +46,45 @@ class Bookkeeping:
     """The clients that were asked last."""
     banned: list[AskedClient] = field(default_factory=list)
     """The clients that the strategy chose for the last training round, but that were not asked."""
+    stayed: int = 0
+    """For how many rounds in a row nobody has been kept."""
+
+    def catch_up(self, defense: Defense) -> None:
+        """Continue from the rounds that another ServerApp has saved in the folder since this one was made."""
+        if self.folder.has_changed:
+            found = self.folder.recall(self.memory, defense)
+            self.arrays, self.memory = found.record, replace(found, model={})
+            self.recorder.continue_run(found.run)
+        self.done_before = self.memory.rounds
 
     def ask(self, messages: Iterable[Message], grid: Grid, identify: Identify, number: int) -> list[Message]:
         """Return the messages to clients that are not banned, and remember these clients."""
         self.open_audit()
-        messages = list(messages)
-        chosen = asked_clients(messages, grid, identify)
-        out = [self.memory.bans.is_banned(one.client, number) for one in chosen]
-        self.asked = [one for one, banned in zip(chosen, out, strict=True) if not banned]
-        self.banned = [one for one, banned in zip(chosen, out, strict=True) if banned]
-        return [message for message, banned in zip(messages, out, strict=True) if not banned]
+        messages, self.asked, self.banned = list(messages), [], []
+        sent = []
+        for message, one in zip(
+            messages, asked_clients(messages, grid, identify, self.memory.roster.nodes), strict=True
+        ):
+            if one is not None and self.memory.bans.is_banned(one.client, number):
+                self.banned.append(one)
+            elif one is not None:
+                self.asked.append(one)
+                sent.append(message)
+        roster = self.memory.roster.having_asked((one.node, one.client) for one in [*self.asked, *self.banned])
+        self.memory = replace(self.memory, roster=roster)
+        return sent
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """Keep other processes out of the federation's files while its rounds are carried out."""
-        with self.folder.locked(), self.recorder.running(), contextlib.closing(self.audit):
+        """Keep other processes out of the results file and the audit trail while the rounds are carried out."""
+        with self.recorder.running(), contextlib.closing(self.audit):
             self.open_audit()
             yield
 
     def open_audit(self) -> None:
         """Continue the audit trail, or begin it, if there is one."""
         head = self.memory.audit_head
-        self.audit.open(self.memory.rounds, Head.parse(head) if head else None)
+        self.audit.open(self.memory.run, self.memory.rounds, Head.parse(head) if head else None)
 
     @property
     def nodes(self) -> dict[ClientId, AskedClient]:
@@ -87,10 +107,15 @@ class Bookkeeping:
             )
         return model
 
-    def excuse(self, part: str, error: Exception, name: str) -> None:
-        """Raise the error of a strategy if the strategy has never worked, since then no client caused it.
+    def excess(self, record: ArrayRecord) -> str:
+        """Return in words what is too large about the arrays of a reply; empty if nothing is."""
+        model = self.memory.model_arrays
+        return "" if model is None else model.excess(record)
 
-        `name` is the name of the strategy. `part` is its role: `strategy`, `fallback` or `evaluation`.
+    def excuse(self, part: str, error: Exception, name: str) -> None:
+        """Raise the error of a part of the user's if the part has never worked, since then no client caused it.
+
+        `name` is the name of its class. `part` is its role: `strategy`, `fallback`, `evaluation` or `filter`.
         """
         if part in self.memory.worked:
             return
@@ -102,7 +127,7 @@ class Bookkeeping:
         raise error
 
     def has_worked(self, part: str) -> None:
-        """Remember that the strategy in this role has worked; see `excuse`."""
+        """Remember that the part in this role has worked; see `excuse`."""
         self.memory = self.memory.having_worked(part)
 
     def record(
@@ -115,12 +140,20 @@ class Bookkeeping:
             clients[one.client] = ClientRecord(one.client, Fate.BANNED, reason=f"until round {last}")
         everyone = list(clients.values())
         order = by_name(list(clients))
-        return RoundRecord(number, tuple(everyone[i] for i in order), "; ".join(found.notes), seconds=seconds)
+        record = RoundRecord(number, tuple(everyone[i] for i in order), seconds=seconds)
+        self.stayed = 0 if record.having(Fate.KEPT) else self.stayed + 1
+        if self.stayed >= TOO_LONG:
+            found.alarms.append(
+                f"nobody was kept for {self.stayed} rounds in a row: look at the clients, most may be malicious"
+            )
+        return replace(record, note="; ".join([*found.notes, *found.alarms]))
 
-    def finish_round(self, record: RoundRecord, new: ArrayRecord | None, defense: Defense) -> MetricRecord:
+    def finish_round(
+        self, record: RoundRecord, new: ArrayRecord | None, defense: Defense, *, alarm: bool
+    ) -> MetricRecord:
         """Count offences, save the memory and the global model, report the round, and return its metrics.
 
-        `new` is the new global model; None if it stays as it was.
+        `new` is the new global model; None if it stays as it was. `alarm` tells whether the user should look at it.
         """
         bans = self.memory.bans
         if self.ban is not None:
@@ -128,7 +161,8 @@ class Bookkeeping:
             # A filter that keeps nobody has not told good clients from bad ones.
             bad = record.having(Fate.DROPPED, Fate.REFUSED) if kept else record.having(Fate.REFUSED)
             bans = bans.after_round(self.ban, record.number, [client.client for client in bad], kept)
-        self.memory = replace(self.memory, rounds=record.number, bans=bans, defense=defense.memory)
+        roster = self.memory.roster.after_round(record)
+        self.memory = replace(self.memory, rounds=record.number, bans=bans, roster=roster, defense=defense.memory)
         before, nodes, stayed = self.arrays, self.nodes, new is None
         if new is not None:
             self.arrays = new.copy()  # the caller may change the record that it gets
@@ -136,7 +170,7 @@ class Bookkeeping:
         if head := self.audit.write(record, nodes, before, self.arrays):
             self.memory = replace(self.memory, audit_head=str(head))
         self.folder.save(self.memory, self.arrays)
-        self.recorder.tell(record, nodes, stayed=stayed)
+        self.recorder.tell(record, nodes, alarm=alarm or stayed)
         return MetricRecord(metrics_of(record, nodes, stayed=stayed))
 
     def completed(self, result: Result) -> Result:

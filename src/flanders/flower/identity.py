@@ -6,11 +6,13 @@ The server knows a client by the node to which it sent its message, never by wha
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from logging import WARNING
 from typing import Protocol
 
 from flwr.app import Message, Metadata
+from flwr.common.logger import log
 from flwr.serverapp import Grid
 
 from flanders.checks import InputError
@@ -70,30 +72,58 @@ class AskedClient:
         return f"{self.node} ({self.name})" if self.name else str(self.node)
 
 
-def asked_clients(messages: Iterable[Message], grid: Grid, identify: Identify) -> list[AskedClient]:
-    """Return the clients that these messages go to, and check that each has a name of its own."""
-    known = {node.node_id: node for node in grid.get_nodes()}
-    asked = []
-    for message in messages:
-        node_id = message.metadata.dst_node_id
-        node = known.get(node_id)
-        if node is None:  # the node has left since it was chosen, so that only its id is known
-            asked.append(AskedClient(str(node_id), node_id, "", message.metadata))
+def asked_clients(
+    messages: Sequence[Message], grid: Grid, identify: Identify, remembered: Mapping[int, ClientId]
+) -> list[AskedClient | None]:
+    """Return the client that each message goes to; None if nobody knows which client is on the node.
+
+    `remembered` has the clients on the nodes that were asked before. A node that the grid does not list any more
+    keeps its client, so that it cannot shake off a ban by leaving for a moment. If several nodes have one client,
+    only the first that the grid lists is asked.
+    """
+    listed = {node.node_id: node for node in grid.get_nodes()}
+    ids = [message.metadata.dst_node_id for message in messages]
+    names, why = _name_listed([listed[id_] for id_ in dict.fromkeys(ids) if id_ in listed], identify)
+    for id_ in ids:
+        past = remembered.get(id_, None if listed else str(id_))  # a grid may list no nodes at all
+        if id_ not in listed and past is not None and past not in names:
+            names[past] = id_
+    clients = {id_: client for client, id_ in names.items()}
+    asked: list[AskedClient | None] = []
+    for message, id_ in zip(messages, ids, strict=True):
+        if id_ in clients:
+            name = listed[id_].name if id_ in listed else ""
+            asked.append(AskedClient(clients[id_], id_, name, message.metadata))
         else:
-            asked.append(AskedClient(identify(node), node_id, node.name, message.metadata))
-    _check_names(asked)
+            asked.append(None)
+            log(WARNING, "flanders: node %s is not asked: %s", id_, why.get(id_, "it is a stranger that has left"))
     return asked
 
 
-def _check_names(asked: Iterable[AskedClient]) -> None:
-    nodes: dict[ClientId, int] = {}
-    for one in asked:
-        if isinstance(one.client, bool) or not isinstance(one.client, int | str):
-            raise InputError(
-                f"`identify=` must name clients by ints or strings. It named node {one.label} {one.client!r}."
-            )
-        if nodes.setdefault(one.client, one.node) != one.node:
-            raise InputError(
-                "`identify=` must give each node a name of its own. "
-                f"It named both {nodes[one.client]} and {one.node} {one.client!r}."
-            )
+def _name_listed(nodes: Sequence[Node], identify: Identify) -> tuple[dict[ClientId, int], dict[int, Exception]]:
+    """Return the node of each client, and why the other nodes have none.
+
+    `identify` is the user's own function. If it names none of several nodes, or names all of them the same, the
+    mistake is the user's, and is raised. Single nodes without a name of their own may be an attack.
+    """
+    names: dict[ClientId, int] = {}
+    why: dict[int, Exception] = {}
+    for node in nodes:
+        label = AskedClient("", node.node_id, node.name).label
+        try:
+            client = identify(node)
+            if isinstance(client, bool) or not isinstance(client, int | str):
+                raise InputError(
+                    f"`identify=` must name clients by ints or strings. It named node {label} {client!r}."
+                )
+            if client in names:
+                raise InputError(
+                    "`identify=` must give each node a name of its own. "
+                    f"It named both {names[client]} and {label} {client!r}."
+                )
+            names[client] = node.node_id
+        except Exception as error:
+            why[node.node_id] = error
+    if why and len(names) <= 1 < len(nodes):
+        raise next(iter(why.values()))
+    return names, why

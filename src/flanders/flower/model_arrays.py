@@ -1,4 +1,4 @@
-"""The arrays of the global model: their names, their shapes, and their places in one flat vector."""
+"""The arrays of the global model: their names, shapes and types, and their places in one flat vector."""
 
 from __future__ import annotations
 
@@ -11,12 +11,18 @@ from flwr.app import Array, ArrayRecord
 from numpy.typing import DTypeLike, NDArray
 
 from flanders.checks import InputError
-from flanders.flower.stored_arrays import FileArray
+from flanders.flower.stored_arrays import FileArray, in_memory
 
-BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
+VARIANCE = "running_var"
+"""The last part of the name of a buffer that holds variances."""
+BUFFERS = ("running_mean", VARIANCE, "num_batches_tracked")
 """The last parts of the names that PyTorch gives to the buffers of batch normalisation."""
-WIDEST = 16
-"""The most bytes that one number of a reply may take: the width of NumPy's widest float."""
+WIDEST = 8
+"""The most bytes that one number of a reply may take. Wider floats exist on some machines only."""
+FLOAT32 = np.dtype(np.float32)
+"""The type of the numbers that filters see."""
+KINDS = {"f": "f", "i": "iu", "u": "iu", "b": "b"}
+"""Which kinds of numbers a reply may hold in place of each kind in the model: floats, integers, truth values."""
 LONGEST_HEADER = 4096
 """The most bytes that a serialised array may have besides its numbers. NumPy's own header is shorter than this."""
 LONGEST_NAME = 60
@@ -30,6 +36,10 @@ Vector = NDArray[np.floating]
 
 class BadReply(Exception):
     """A reply that cannot be used. The message says why, in a few words."""
+
+
+class LostReply(BadReply):
+    """A reply that the server has lost, which is not the fault of the client."""
 
 
 def is_buffer(name: str) -> bool:
@@ -51,6 +61,8 @@ class ModelArray:
     shape: tuple[int, ...]
     start: int
     """The place of its first number in the flat vector; -1 if the array is aggregated but not scored."""
+    dtype: str = "float32"
+    """The type of its numbers. It stays the same from the first round on."""
 
     @property
     def size(self) -> int:
@@ -68,13 +80,12 @@ class ModelArray:
         return slice(self.start, self.start + self.size)
 
     def decode(self, array: Array) -> Numbers:
-        """Return the numbers of a client's array, or raise `BadReply` if they cannot be used.
+        """Return the numbers of a client's array in the model's type, or raise `BadReply` if they cannot be used.
 
-        The type and the shape that the client declares are ignored: only its bytes count. A float may have any
-        width, since strategies change it. An array that is not scored may have any real type, since the average of
-        integers, which the server sends next, has fractions.
+        The type and the shape that the client declares are replaced by those of its bytes. Numbers of another width
+        are converted. They have to fit.
         """
-        if stored_bytes(array) > WIDEST * self.size + LONGEST_HEADER:
+        if stored_bytes(array) > self.most_bytes:
             raise BadReply(f"array {self.name!r} is too large: {stored_bytes(array):,} bytes")
         try:
             value = array.numpy()
@@ -82,13 +93,33 @@ class ModelArray:
             raise BadReply(f"array {self.name!r} is not readable ({type(error).__name__})") from error
         if not isinstance(value, np.ndarray) or value.shape != self.shape:
             raise BadReply(f"array {self.name!r} has shape {getattr(value, 'shape', None)} instead of {self.shape}")
-        if value.dtype.kind not in ("f" if self.scored else "fiub"):
-            raise BadReply(f"array {self.name!r} has type {value.dtype}")
-        with np.errstate(over="ignore"):  # a float64 that is too large for float32 becomes infinite
-            narrow = value.astype(np.float32, copy=False) if self.scored else value
-        if not np.isfinite(narrow).all():
-            raise BadReply(f"array {self.name!r} is not finite")
-        return value
+        wanted = np.dtype(self.dtype)
+        if value.dtype.kind not in KINDS.get(wanted.kind, "") or value.dtype.itemsize > WIDEST:
+            raise BadReply(f"array {self.name!r} has type {value.dtype} instead of {self.dtype}")
+        numbers = convert(value, wanted)
+        if numbers is None or (self.scored and wanted != np.float32 and convert(numbers, FLOAT32) is None):
+            raise BadReply(
+                f"array {self.name!r} is not finite" + ("" if value.dtype == wanted else f" in {wanted}")
+            )
+        array.dtype, array.shape = str(value.dtype), value.shape
+        return numbers
+
+    def check_variance(self, numbers: Numbers, before: Numbers) -> None:
+        """Raise `BadReply` if this array holds variances and a reply makes one of them negative."""
+        wrong = self.name.rpartition(".")[2] == VARIANCE and bool(np.any(numbers < np.minimum(before, 0)))
+        if wrong:
+            raise BadReply(f"array {self.name!r} holds a negative variance")
+
+    def in_own_type(self, array: Array, numbers: Numbers) -> Array:
+        """Return a decoded array such that strategies read its numbers in the model's type."""
+        if array.dtype == self.dtype:
+            return array
+        return array.read_as(self.dtype) if isinstance(array, FileArray) else Array(numbers)
+
+    @property
+    def most_bytes(self) -> int:
+        """The most bytes that a reply may send for this array."""
+        return WIDEST * self.size + LONGEST_HEADER
 
 
 @dataclass(frozen=True)
@@ -115,7 +146,7 @@ class ModelArrays:
         arrays, size = [], 0
         for name, array in record.items():
             scored = np.dtype(array.dtype).kind == "f" and not unscored(name)
-            arrays.append(ModelArray(name, tuple(array.shape), size if scored else -1))
+            arrays.append(ModelArray(name, tuple(array.shape), size if scored else -1, str(np.dtype(array.dtype))))
             size += arrays[-1].size if scored else 0
         if size == 0:
             raise InputError(
@@ -182,6 +213,14 @@ class ModelArrays:
         parts = (("missing", expected - found), ("unknown", found - expected))
         return ", ".join(f"{text} {list_names(sorted(some))}" for text, some in parts if some)
 
+    def excess(self, record: Mapping[str, Array]) -> str:
+        """Return in words which arrays of a reply are larger than they may be; empty if none is."""
+        for array in self.arrays:
+            if array.name in record and stored_bytes(record[array.name]) > array.most_bytes:
+                return f"array {array.name!r} is too large: {stored_bytes(record[array.name]):,} bytes"
+        total = sum(stored_bytes(array) for array in record.values())
+        return f"too large: {total:,} bytes" if total > sum(array.most_bytes for array in self.arrays) else ""
+
     def check_start(self, record: Mapping[str, Array]) -> None:
         """Complain if the initial model holds numbers that no reply may hold."""
         for array in self.arrays:
@@ -192,10 +231,44 @@ class ModelArrays:
                     f"`initial_arrays` cannot be trained from: {why}. Start from another model."
                 ) from why
 
-    def unscored_are_finite(self, record: Mapping[str, Array]) -> bool:
-        """Tell whether all numbers are finite in those of the server's own arrays that filters do not see."""
-        unseen = (record[array.name].numpy() for array in self.arrays if not array.scored)
-        return all(bool(np.isfinite(numbers).all()) for numbers in unseen)
+    def in_own_types(self, record: Mapping[str, Array]) -> ArrayRecord | None:
+        """Return the server's own model in the types of these arrays; None if some numbers do not fit into them.
+
+        Strategies change types: an average of integers has fractions, for example. Integers are rounded here.
+        """
+        arrays = {}
+        for array in self.arrays:
+            found = in_memory(record[array.name])
+            if found.dtype != array.dtype or not array.scored:
+                numbers = convert(found.numpy(), np.dtype(array.dtype))
+                if numbers is None:
+                    return None
+                found = found if found.dtype == array.dtype else Array(numbers)
+            arrays[array.name] = found
+        return ArrayRecord(arrays)
+
+
+def convert(numbers: Numbers, dtype: np.dtype[np.generic]) -> Numbers | None:
+    """Return numbers in another type, floats rounded if it is one of integers; None if not all of them fit.
+
+    Examples
+    --------
+    >>> convert(np.array([2.6, -1.2]), np.dtype(np.int64))
+    array([ 3, -1])
+    >>> convert(np.array([1e300]), np.dtype(np.float32)), convert(np.array([300]), np.dtype(np.int8))
+    (None, None)
+    """
+    if dtype.kind in "iu":
+        whole = np.asarray(np.rint(numbers)) if numbers.dtype.kind == "f" else numbers
+        limits = np.iinfo(dtype.name)
+        if not np.isfinite(whole).all():
+            return None
+        if whole.size and (int(whole.min()) < limits.min or int(whole.max()) > limits.max):
+            return None
+        return whole.astype(dtype, copy=False)
+    with np.errstate(over="ignore", invalid="ignore"):  # what is too large becomes infinite
+        narrow = numbers.astype(dtype, copy=False)
+    return narrow if np.isfinite(narrow).all() else None
 
 
 def list_names(names: Sequence[str], most: int = 3) -> str:

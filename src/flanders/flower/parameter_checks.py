@@ -20,6 +20,7 @@ EXAMPLES = {
     "filter": "Flanders(keep=0.8)",
     "fallback": "flwr.serverapp.strategy.FedMedian()",
     "ban": "Ban(after=3, rounds=5)",
+    "limits": "WeightLimits(times_median=3)",
     "train_fn": "lambda number, arrays: trained_on_my_examples(arrays)",
     "unscored": "lambda name: name.endswith('running_mean')",
     "identify": "lambda node: str(node.node_id)",

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Iterable, Sequence
+import statistics
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from flwr.app import ArrayRecord, Message
+import numpy as np
+from flwr.app import Array, ArrayRecord, Message
 from flwr.common.constant import SUPERLINK_NODE_ID
-from flwr.serverapp.strategy import Strategy
 
 from flanders.flower.identity import AskedClient
-from flanders.flower.model_arrays import LONGEST_NAME, BadReply, ModelArrays, Vector
+from flanders.flower.model_arrays import BadReply, LostReply, ModelArrays, Numbers, Vector
+from flanders.flower.reply_metrics import check_metrics
 from flanders.flower.round_matrix import RoundMatrix
+from flanders.flower.stored_arrays import LostArray
 from flanders.record import ClientRecord, Fate
 from flanders.round import ClientId, by_name
 
+FARTHEST = 50.0
+"""An array that filters do not see may change by this many times what is usual, and by this many times its size.
+
+The default filter allows the lengths of updates the same factor.
+"""
 LONGEST_REASON = 120
 """The most characters of a reason that are shown. Part of it may come from a client."""
-MOST_EXAMPLES = 2**53
-"""The most examples that a client may claim. Floats do not represent all larger integers."""
+MOST_IGNORED = 5
+"""The most ignored replies of a round that are described one by one."""
 
 
 @dataclass(frozen=True)
@@ -41,17 +47,44 @@ class Answer:
 class SortedReplies:
     """The replies of a round, matched with the clients that were asked."""
 
-    answers: list[Answer] = field(default_factory=list)
-    """The replies that can be used so far."""
+    usable: dict[ClientId, Answer] = field(default_factory=dict)
+    """The replies that can be used so far, by client."""
     failed: dict[ClientId, ClientRecord] = field(default_factory=dict)
     """The clients that did not reply, or whose replies cannot be used."""
     notes: list[str] = field(default_factory=list)
     """Anything unusual that happened, in words."""
+    alarms: list[str] = field(default_factory=list)
+    """What the user should look at, in words."""
+    ignored: int = 0
+    """How many replies were nobody's."""
+
+    @property
+    def answers(self) -> list[Answer]:
+        """The replies that can be used so far."""
+        return list(self.usable.values())
 
     def refuse(self, client: ClientId, why: str) -> None:
         """Record that a client's reply cannot be used."""
         self.failed[client] = ClientRecord(client, Fate.REFUSED, reason=_short(why))
-        self.answers = [answer for answer in self.answers if answer.client != client]
+        self.usable.pop(client, None)
+
+    def reject(self, client: ClientId, why: BadReply) -> None:
+        """Record that a client's reply cannot be used, or that the server has lost it."""
+        self.refuse(client, str(why))
+        if isinstance(why, LostReply):
+            self.miss(client, str(why))
+
+    def only(self, clients: Collection[ClientId]) -> int:
+        """Leave out the replies of all other clients, and return how many there were."""
+        before = len(self.usable)
+        self.usable = {client: answer for client, answer in self.usable.items() if client in clients}
+        return before - len(self.usable)
+
+    def ignore(self, which: str) -> None:
+        """Record that a reply is nobody's. Only the first ones are described."""
+        self.ignored += 1
+        if self.ignored <= MOST_IGNORED:
+            self.notes.append(f"ignored a reply {which}")
 
     def miss(self, client: ClientId, why: str) -> None:
         """Record that a client did not reply."""
@@ -59,11 +92,18 @@ class SortedReplies:
 
 
 def checked_replies(
-    replies: Iterable[Message], asked: Sequence[AskedClient], weight_key: str | None, max_examples: float | None
+    replies: Iterable[Message], asked: Sequence[AskedClient], claims: Sequence[str], max_examples: float | None
 ) -> SortedReplies:
-    """Match replies with the messages that they answer, and refuse those whose metrics cannot be used."""
+    """Match replies with the messages that they answer, and refuse those whose metrics cannot be used.
+
+    `claims` are the metrics that the strategy needs.
+    """
     found = sort_replies(replies, asked)
-    check_metrics(found, weight_key, max_examples)
+    for answer in found.answers:
+        try:
+            check_metrics(answer.message, claims, max_examples)
+        except BadReply as why:
+            found.refuse(answer.client, str(why))
     return found
 
 
@@ -81,113 +121,111 @@ def sort_replies(replies: Iterable[Message], asked: Sequence[AskedClient]) -> So
         source = reply.metadata.src_node_id
         to = sent.get(reply.metadata.reply_to_message_id)
         if to is None:
-            found.notes.append(f"ignored a reply from node {source} to no message of this round")
+            found.ignore(f"from node {source} to no message of this round")
             continue
         by_link = reply.has_error() and source == SUPERLINK_NODE_ID  # the SuperLink replies for a dead node
         if source != to.node and not by_link:
-            found.notes.append(f"ignored a reply from node {source} to a message for node {to.node}")
+            found.ignore(f"from node {source} to a message for node {to.node}")
             continue
         if to.client in seen:
             found.refuse(to.client, "more than one reply")
         elif reply.has_error():
             found.miss(to.client, f"error: {_short(str(reply.error.reason)) or 'no reason given'}")
         else:
-            found.answers.append(Answer(to, reply))
+            found.usable[to.client] = Answer(to, reply)
         seen.add(to.client)
     for one in asked:
         if one.client not in seen:
             found.miss(one.client, "no reply")
-    order = by_name([answer.client for answer in found.answers])
-    found.answers = [found.answers[i] for i in order]  # so that sums do not depend on the order of arrival
+    if found.ignored > MOST_IGNORED:
+        found.notes.append(f"ignored {found.ignored} such replies in all")
+    clients = list(found.usable)
+    in_order = [clients[i] for i in by_name(clients)]  # so that sums do not depend on the order of arrival
+    found.usable = {client: found.usable[client] for client in in_order}
     return found
 
 
-def check_metrics(found: SortedReplies, weight_key: str | None, max_examples: float | None) -> None:
-    """Refuse replies whose metrics would break the wrapped strategy, or would count for too much.
-
-    Strategies need the same records with the same metrics from every client. The records and metrics of most
-    replies count as right.
-    """
-    forms: dict[ClientId, tuple[object, ...]] = {}
-    for answer in list(found.answers):
-        try:
-            forms[answer.client] = _form(answer.message, weight_key, max_examples)
-        except BadReply as why:
-            found.refuse(answer.client, str(why))
-    if not forms:
-        return
-    counts = Counter(forms.values())
-    usual = max(counts, key=lambda form: (counts[form], repr(form)))
-    for client, form in forms.items():
-        if form != usual:
-            found.refuse(client, "its records or metrics have other names than those of most replies")
-
-
 def _short(text: str) -> str:
-    return " ".join(text.split())[:LONGEST_REASON]
+    """Return the beginning of a text on one line. A client may send anything, such as the codes of a terminal."""
+    line = " ".join(text[: 2 * LONGEST_REASON].split())[:LONGEST_REASON]
+    return "".join(letter if letter.isprintable() else "?" for letter in line)
 
 
-def _form(message: Message, weight_key: str | None, max_examples: float | None) -> tuple[object, ...]:
-    """Return what must be the same in all replies, or raise `BadReply` if the metrics cannot be used."""
-    records = message.content.metric_records
-    if weight_key is not None and len(records) != 1:
-        raise BadReply(f"{len(records)} MetricRecords instead of one")
-    lengths = []
-    for name, metrics in records.items():
-        for key, value in metrics.items():
-            lengths.append((name, key, len(value) if isinstance(value, list) else None))
-            if not all(map(_is_finite, value if isinstance(value, list) else [value])):
-                raise BadReply(f"metric {key[:LONGEST_NAME]!r} is not finite")
-    if weight_key is not None:
-        weight = next(iter(records.values())).get(weight_key)
-        most = MOST_EXAMPLES if max_examples is None else max_examples
-        if weight is None:
-            raise BadReply(f"metric {weight_key!r} is missing")
-        if isinstance(weight, list) or weight <= 0:
-            raise BadReply(f"metric {weight_key!r} is {weight!r} instead of a positive number")
-        if weight > most:
-            raise BadReply(f"metric {weight_key!r} is {weight:g}, more than the {most:g} allowed")
-    return tuple(message.content.array_records), tuple(sorted(lengths, key=repr))
-
-
-def _is_finite(value: float) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # the int is too large for a float
-        return False
-
-
-def read_arrays(found: SortedReplies, model: ModelArrays, matrix: RoundMatrix) -> list[Answer]:
+def read_arrays(
+    found: SortedReplies, model: ModelArrays, matrix: RoundMatrix, before: Mapping[str, Array]
+) -> list[Answer]:
     """Enter the usable replies into the rows of a matrix, refuse the others, and return the reply of each row.
 
-    An array that the matrix stores is taken out of the reply while it is read, so that it is in memory only once.
-    Afterwards the reply has the same arrays in the server's order: some strategies use the order, not the names.
+    `before` is the global model that the round started from. An array that the matrix stores is taken out of the
+    reply while it is read, so that it is in memory only once. Afterwards the reply has the same arrays in the
+    server's order, in its types: some strategies use the order, not the names.
     """
+    check_unscored(found, model, before)
     rows: list[Answer] = []
-    for answer in list(found.answers):
+    for answer in found.answers:
         try:
-            record = _array_record(answer.message, model)
+            record = array_record(answer.message, model)
             matrix.prepare_row(len(rows))
             kept = {}
             for place in model.arrays:
                 array = record.pop(place.name)
-                numbers = place.decode(array)
                 if place.scored:
-                    array = matrix.put(len(rows), place, cast("Vector", numbers), array)
+                    array = matrix.put(len(rows), place, cast("Vector", place.decode(array)), array)
                 kept[place.name] = array
-                del array, numbers
+                del array
             for name, array in kept.items():
                 record[name] = array
             rows.append(answer)
         except BadReply as why:
-            found.refuse(answer.client, str(why))
+            found.reject(answer.client, why)
     return rows
 
 
-def _array_record(message: Message, model: ModelArrays) -> ArrayRecord:
+def check_unscored(found: SortedReplies, model: ModelArrays, before: Mapping[str, Array]) -> None:
+    """Refuse replies with arrays that the filter does not see, if these cannot be used or are far off.
+
+    An array is far off if it is `FARTHEST` times as far from the global model's as the median of the replies. Below
+    that, an attacker can change such an array as it likes, but not ruin the model with it.
+    """
+    unseen = [place for place in model.arrays if not place.scored]
+    starts = {place.name: before[place.name].numpy() for place in unseen}
+    away: dict[ClientId, list[float]] = {}
+    for answer in found.answers if unseen else ():
+        try:
+            record = array_record(answer.message, model)
+            away[answer.client] = []
+            for place in unseen:
+                numbers = place.decode(record[place.name])
+                place.check_variance(numbers, starts[place.name])
+                record[place.name] = place.in_own_type(record[place.name], numbers)
+                away[answer.client].append(largest_difference(numbers, starts[place.name]))
+        except BadReply as why:
+            away.pop(answer.client, None)
+            found.reject(answer.client, why)
+    for at, place in enumerate(unseen if away else ()):
+        size = largest_difference(starts[place.name], np.zeros(place.shape))
+        usual = max(statistics.median(each[at] for each in away.values()), size)
+        for client, each in away.items():
+            if each[at] > FARTHEST * usual and client in found.usable:
+                times = "infinitely" if usual == 0 else f"{each[at] / usual:.2g} times"
+                found.refuse(client, f"array {place.name!r} is {times} as far from the global model's as most")
+
+
+def largest_difference(numbers: Numbers, others: Numbers) -> float:
+    """Return the largest difference between two numbers at the same place; 0 if there are none."""
+    with np.errstate(over="ignore"):
+        apart = np.abs(numbers.astype(np.float64) - others.astype(np.float64))
+    return float(apart.max()) if apart.size else 0.0
+
+
+def array_record(message: Message, model: ModelArrays) -> ArrayRecord:
+    """Return the arrays of a reply, or raise `BadReply` if they have other names than the model's."""
     records = list(message.content.array_records.values())
     if len(records) != 1:
         raise BadReply(f"{len(records)} ArrayRecords instead of one")
+    for array in records[0].values():
+        if isinstance(array, LostArray):
+            raise (BadReply if array.too_large else LostReply)(array.why)
     if difference := model.difference_of_names(records[0]):
         raise BadReply(f"arrays with other names: {difference}")
     return records[0]
@@ -199,27 +237,3 @@ def discard_arrays(replies: Iterable[Message]) -> None:
         if reply.has_content():
             for record in reply.content.array_records.values():
                 record.clear()
-
-
-def find_weight_key(strategy: Strategy) -> str | None:
-    """Return the metric by which a strategy weighs replies; None if it has none.
-
-    Wrappers, such as those for privacy, have it in the strategy that they wrap.
-    """
-    inner: object = strategy
-    while inner is not None:
-        if hasattr(inner, "weighted_by_key"):
-            key: str | None = inner.weighted_by_key
-            return key
-        inner = getattr(inner, "strategy", None)
-    return None
-
-
-def weight_of(message: Message, weight_key: str | None) -> float:
-    """Return how much a checked reply counts."""
-    if weight_key is None:
-        return 1.0
-    weight = next(iter(message.content.metric_records.values()))[weight_key]
-    if isinstance(weight, list):
-        raise BadReply(f"metric {weight_key!r} is a list instead of a number")
-    return float(weight)

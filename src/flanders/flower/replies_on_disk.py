@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from logging import ERROR
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flwr.app import Message, RecordDict
+from flwr.app import ArrayRecord, Message, RecordDict
+from flwr.common.logger import log
 from flwr.serverapp import Grid
 
-from flanders.flower.stored_arrays import FileArray
+from flanders.flower.stored_arrays import FileArray, LostArray
 
 if TYPE_CHECKING:
     from flwr.proto.node_pb2 import NodeInfo
@@ -35,10 +38,15 @@ class RepliesOnDisk(Grid):
         The folder for the files; None for the system's temporary folder. Use the grid in a `with` block. The files
         of a round are removed when the next round begins or the block ends. Files of a process that was killed are
         removed when the block begins.
+    excess
+        Returns in words what is too large about the arrays of a reply; empty if nothing is. Such a reply is not
+        stored.
     """
 
-    def __init__(self, grid: Grid, folder: Path | None = None) -> None:
-        self.grid, self.folder = grid, folder
+    def __init__(
+        self, grid: Grid, folder: Path | None = None, excess: Callable[[ArrayRecord], str] = lambda record: ""
+    ) -> None:
+        self.grid, self.folder, self.excess = grid, folder, excess
         self._files: Path | None = None
 
     def __enter__(self) -> RepliesOnDisk:
@@ -52,7 +60,10 @@ class RepliesOnDisk(Grid):
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
         """Send messages and fetch the replies one by one, until all have arrived or the time is up."""
         self.clear()
-        self._files = Path(tempfile.mkdtemp(prefix=PREFIX, dir=self.folder))
+        try:
+            self._files = Path(tempfile.mkdtemp(prefix=PREFIX, dir=self.folder))
+        except OSError as error:  # the disk may be full
+            log(ERROR, "flanders: there is no place for replies: %s", error)
         waiting = [id_ for id_ in self.grid.push_messages(messages) if id_]
         del messages
         end = None if timeout is None else time.monotonic() + timeout
@@ -60,7 +71,7 @@ class RepliesOnDisk(Grid):
         while waiting:
             for id_ in list(waiting):
                 for reply in self.grid.pull_messages([id_]):
-                    self._store(reply, self._files / str(len(replies)))
+                    self._store(reply, str(len(replies)))
                     replies.append(reply)
                     waiting = [other for other in waiting if other != id_]
             if waiting:
@@ -75,16 +86,32 @@ class RepliesOnDisk(Grid):
             shutil.rmtree(self._files, ignore_errors=True)
             self._files = None
 
-    @staticmethod
-    def _store(reply: Message, path: Path) -> None:
+    def _store(self, reply: Message, name: str) -> None:
+        """Move the arrays of a reply into a file. If that is not possible, the reply is left without arrays."""
         if not reply.has_content():
             return
+        records = list(reply.content.array_records.values())
+        why = next(filter(None, map(self.excess, records[:2])), "")  # a reply of two records is not used at all
+        if why or len(records) > 1:
+            _leave_out(records, LostArray(why or f"{len(records)} ArrayRecords instead of one", too_large=True))
+            return
+        try:
+            self._write(records, name)
+        except OSError as error:
+            if self._files is not None:
+                (self._files / name).unlink(missing_ok=True)
+            _leave_out(records, LostArray(f"the server cannot store it ({error.strerror})", too_large=False))
+
+    def _write(self, records: Sequence[ArrayRecord], name: str) -> None:
+        if self._files is None:
+            raise OSError(errno.ENOSPC, "no folder for replies")
+        path = self._files / name
         with open(path, "wb") as file:
-            for record in reply.content.array_records.values():
-                for name in list(record):
-                    start, array = file.tell(), record[name]
+            for record in records:
+                for key in list(record):
+                    start, array = file.tell(), record[key]
                     length = file.write(array.data)
-                    record[name] = FileArray(array, path, start, length)
+                    record[key] = FileArray(array, path, start, length)
                     del array
 
     # All other methods call the wrapped grid.
@@ -119,3 +146,10 @@ class RepliesOnDisk(Grid):
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         """Fetch replies."""
         return self.grid.pull_messages(message_ids)
+
+
+def _leave_out(records: Iterable[ArrayRecord], why: LostArray) -> None:
+    """Replace all arrays of a reply."""
+    for record in records:
+        record.clear()
+        record["lost"] = why

@@ -72,6 +72,10 @@ class Recorder:
         self._store: Store | None = None
         self._known: dict[ClientId, int] = {}
 
+    def continue_run(self, run: str) -> None:
+        """Record the next rounds as part of the run of this name."""
+        self.spec = RunSpec({**self.spec.canonical, "live": run})
+
     def open(self) -> None:
         """Enter the federation into the results file, or continue it there."""
         if self.results is None or self._store is not None:
@@ -106,10 +110,10 @@ class Recorder:
                 log(INFO, "flanders: node %s is client %s", asked.label, asked.client)
             self._known[asked.client] = asked.node
 
-    def tell(self, record: RoundRecord, nodes: Nodes, *, stayed: bool) -> None:
-        """Log a round and write it to the results file. `stayed`: the global model is that of the last round."""
+    def tell(self, record: RoundRecord, nodes: Nodes, *, alarm: bool) -> None:
+        """Log a round and write it to the results file. With `alarm`, the log entry is a warning."""
         self.last, self.details[record.number] = record, details_of(record, nodes)
-        odd = record.having(Fate.REFUSED, Fate.SILENT) or stayed
+        odd = record.having(Fate.REFUSED, Fate.SILENT) or alarm
         log(WARNING if odd else INFO, "flanders: %s", line_of(record, nodes))
         self.open()
         self._write(record)
@@ -148,7 +152,7 @@ class Recorder:
         try:
             self._store.write_round(self.spec.id, record)
             self._store.beat(self.spec.id)
-        except (InputError, ClaimLost) as error:  # a full disk must not end the federation
+        except Exception as error:  # neither a full disk nor what a client sent must end the federation
             log(ERROR, "flanders: round %s is not in the results file: %s", record.number, error)
 
 

@@ -38,24 +38,25 @@ class RoundAudit:
         The class that errors name.
     audit
         The trail or its file; None if there is none. Then nothing is computed.
-    run
-        The name of the federation.
     settings
         The description of the federation, as in the results file.
     """
 
-    def __init__(self, caller: str, audit: AuditPlace, run: str, settings: Table) -> None:
+    def __init__(self, caller: str, audit: AuditPlace, settings: Table) -> None:
         if not isinstance(audit, AuditTrail):
             check_paths(caller, audit=audit)
             audit = None if audit is None else AuditTrail(audit)
-        self.trail, self.run, self.settings = audit, run, settings
+        self.trail, self.settings = audit, settings
+        self.run = ""
+        """The name of the federation."""
         self._received: dict[ClientId, list[str]] = {}
         self._unwritten: list[int] = []
 
-    def open(self, rounds: int, known: Head | None) -> None:
-        """Continue the trail after so many rounds. `known` is the last entry that the saved memory knows of."""
+    def open(self, run: str, rounds: int, known: Head | None) -> None:
+        """Continue the trail of a run after so many rounds. `known` is the last entry that the memory knows of."""
         if self.trail is None or self.trail.is_open:
             return
+        self.run = run
         versions = {name: version(name) for name in ("flanders-fl", "flwr", "numpy")}
         fields = {"run": self.run, "after_round": rounds, "versions": versions, "settings": self.settings}
         later = [entry for entry in self.trail.open(fields, known) if entry.kind == "round"]

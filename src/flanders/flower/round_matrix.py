@@ -34,7 +34,7 @@ class RoundMatrix(ABC):
 
     @abstractmethod
     def put(self, row: int, place: ModelArray, numbers: Vector, array: Array) -> Array:
-        """Enter one array of a reply, and return the array that the wrapped strategy sees in its place."""
+        """Enter one decoded array of a reply, and return what the wrapped strategy sees in its place."""
 
     @abstractmethod
     def row_of(self, arrays: Mapping[str, Array]) -> Vector:
@@ -91,8 +91,9 @@ class WholeMatrix(RoundMatrix):
     def put(self, row: int, place: ModelArray, numbers: Vector, array: Array) -> Array:
         """Copy an array to its columns."""
         self.numbers[row, place.columns] = numbers.ravel()
-        same = numbers.dtype == np.float32
-        return RowArray(self.numbers[row, place.columns], place.shape) if same else array
+        if numbers.dtype == np.float32:
+            return RowArray(self.numbers[row, place.columns], place.shape)
+        return place.in_own_type(array, numbers)
 
     def row_of(self, arrays: Mapping[str, Array]) -> Vector:
         """Return the scored arrays as one vector."""
@@ -113,7 +114,7 @@ class SketchedMatrix(RoundMatrix):
     def put(self, row: int, place: ModelArray, numbers: Vector, array: Array) -> Array:
         """Add an array to the buckets of the row."""
         self.sketch.add(self.numbers[row], numbers, place.start)
-        return array
+        return place.in_own_type(array, numbers)
 
     def row_of(self, arrays: Mapping[str, Array]) -> Vector:
         """Return the sketch of the scored arrays."""

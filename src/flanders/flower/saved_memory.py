@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from logging import ERROR, INFO, WARNING
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from flanders.checks import InputError
 from flanders.defense import Defense, DefenseState
 from flanders.flower.bans import BanList
 from flanders.flower.model_arrays import ModelArray, ModelArrays
+from flanders.flower.roster import Roster
 from flanders.state import load_state, save_state, saveable
 
 if sys.platform != "win32":
@@ -27,7 +28,7 @@ if sys.platform != "win32":
 
 FILE = "flanders.npz"
 """The name of the file in the `state_dir`."""
-FORMAT = 2
+FORMAT = 3
 """The version of the file. A file of another version is refused."""
 ELSEWHERE = "To start afresh, name another `state_dir`."
 
@@ -48,12 +49,13 @@ class SavedMemory:
     rounds: int = 0
     """The number of rounds that are done."""
     bans: BanList = field(default_factory=BanList)
-    arrays: tuple[tuple[str, tuple[int, ...], int], ...] = ()
+    roster: Roster = field(default_factory=Roster)
+    arrays: tuple[tuple[str, tuple[int, ...], int, str], ...] = ()
     """The fields of each `ModelArray` of the global model; empty before the first round."""
     model: dict[str, NDArray[np.generic]] = field(default_factory=dict)
     """The global model after the last round; empty while it is not in a file."""
     worked: tuple[str, ...] = ()
-    """What has worked at least once of `strategy`, `fallback` and `evaluation`."""
+    """What has worked at least once of `strategy`, `fallback`, `evaluation` and `filter`."""
     audit_head: str = ""
     """The last entry of the audit trail; empty if there is no trail."""
     format: int = FORMAT
@@ -63,11 +65,11 @@ class SavedMemory:
         """The arrays of the global model; None before the first round."""
         if not self.arrays:
             return None
-        return ModelArrays(tuple(ModelArray(name, tuple(shape), start) for name, shape, start in self.arrays))
+        return ModelArrays(tuple(ModelArray(*fields) for fields in self.arrays))
 
     def of_model(self, model: ModelArrays) -> SavedMemory:
         """Return the memory of a federation with this model."""
-        return replace(self, arrays=tuple((array.name, array.shape, array.start) for array in model.arrays))
+        return replace(self, arrays=tuple(astuple(array) for array in model.arrays))
 
     def having_worked(self, part: str) -> SavedMemory:
         """Return the memory of a federation in which this part has worked."""
@@ -95,6 +97,7 @@ class StateFolder:
 
     def __init__(self, folder: str | os.PathLike[str] | None) -> None:
         self.path = None if folder is None else Path(folder) / FILE
+        self._seen: tuple[int, ...] | None = None
 
     @property
     def folder(self) -> Path | None:
@@ -111,6 +114,7 @@ class StateFolder:
         if not self.path.exists():
             _make_folder(self.path.parent)
             return fresh
+        self._seen = self._stamp()
         found = self._load(self.path, fresh.sketch)
         if found.defense is not None:
             try:
@@ -118,6 +122,19 @@ class StateFolder:
             except InputError as error:
                 raise InputError(f"{self.path}: {error} {ELSEWHERE}") from error
         return found
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether another ServerApp has written the file since this one has read or written it."""
+        return self.path is not None and self._stamp() not in (None, self._seen)
+
+    def _stamp(self) -> tuple[int, ...] | None:
+        """Return numbers that change whenever the file is replaced; None if there is no file."""
+        try:
+            found = os.stat(self.path or "")
+        except OSError:
+            return None
+        return found.st_ino, found.st_size, found.st_mtime_ns
 
     @staticmethod
     def _load(path: Path, sketch: int | None) -> SavedMemory:
@@ -166,13 +183,17 @@ class StateFolder:
     def save(self, memory: SavedMemory, arrays: ArrayRecord) -> None:
         """Save the memory and the global model, both or neither.
 
-        If this write fails, the federation goes on, and a restart would continue from an earlier round.
+        If this write fails, the federation goes on, and a restart would continue from an earlier round. The rounds
+        that another ServerApp has saved there are not overwritten.
         """
         if self.path is None:
             return
+        if self.has_changed:
+            raise InputError(f"Another ServerApp has saved its rounds in {self.path}. End it. {ELSEWHERE}")
         model = {name: array.numpy() for name, array in arrays.items()}
         try:
             save_state(self.path, replace(memory, model=model))
+            self._seen = self._stamp()
         except OSError as error:
             log(ERROR, "%s cannot be written (%s): a restart would go back to an earlier round", self.path, error)
 

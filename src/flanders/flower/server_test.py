@@ -30,10 +30,17 @@ class ServerTest:
         The user's test; None if there is none.
     done
         The number of rounds of earlier starts.
+    tell
+        Is called with the metrics of the global model after each round.
     """
 
-    def __init__(self, evaluate_fn: EvaluateFn | None = None, done: int = 0) -> None:
-        self._evaluate_fn, self._done = evaluate_fn, done
+    def __init__(
+        self,
+        evaluate_fn: EvaluateFn | None = None,
+        done: int = 0,
+        tell: Callable[[MetricRecord | None], None] | None = None,
+    ) -> None:
+        self._evaluate_fn, self._done, self._tell = evaluate_fn, done, tell
         self._has_losses = False
 
     def __call__(self, number: int, arrays: ArrayRecord) -> MetricRecord | None:
@@ -42,6 +49,8 @@ class ServerTest:
             return None
         metrics = self._evaluate_fn(number + self._done, arrays)
         self._has_losses = losses_in(metrics) is not None
+        if number > 0 and self._tell is not None:
+            self._tell(metrics)
         return metrics
 
     def of_models(self, number: int, model: ModelArrays, arrays: ArrayRecord) -> Evaluate | None:

@@ -44,9 +44,13 @@ class RowArray(Array):
 class FileArray(Array):
     """An array whose bytes, as a client sent them, are part of a file."""
 
-    def __init__(self, array: Array, path: Path, start: int, length: int) -> None:
-        self.dtype, self.shape, self.stype = array.dtype, array.shape, array.stype
-        self.__dict__.update(_path=path, _start=start, _length=length)
+    def __init__(self, array: Array, path: Path, start: int, length: int, read_as: str = "") -> None:
+        self.dtype, self.shape, self.stype = read_as or array.dtype, array.shape, array.stype
+        self.__dict__.update(_path=path, _start=start, _length=length, _read_as=read_as)
+
+    def read_as(self, dtype: str) -> FileArray:
+        """Return the same array with its numbers converted to another type when they are read."""
+        return FileArray(self, self.__dict__["_path"], self.__dict__["_start"], self.length, dtype)
 
     @property
     def length(self) -> int:
@@ -61,14 +65,35 @@ class FileArray(Array):
         with open(self.__dict__["_path"], "rb") as file:
             file.seek(self.__dict__["_start"])
             numbers: NDArray[np.generic] = np.load(file, allow_pickle=False)
-        return numbers
+        read_as = self.__dict__["_read_as"]
+        return numbers.astype(read_as, copy=False) if read_as else numbers
 
     @property
     def data(self) -> bytes:  # type: ignore[override]
-        """The array as the client sent it."""
+        """The array as the client sent it, or with its numbers converted."""
+        if self.__dict__["_read_as"]:
+            return Array(self.numpy()).data
         with open(self.__dict__["_path"], "rb") as file:
             file.seek(self.__dict__["_start"])
             return file.read(self.length)
+
+
+class LostArray(Array):
+    """Stands for the arrays of a reply that were not stored, and says why."""
+
+    def __init__(self, why: str, *, too_large: bool) -> None:
+        self.dtype, self.shape, self.stype, self.data = "", (), NUMPY, b""
+        self.__dict__.update(_why=why, _too_large=too_large)
+
+    @property
+    def why(self) -> str:
+        """Why the arrays were not stored, in words."""
+        return str(self.__dict__["_why"])
+
+    @property
+    def too_large(self) -> bool:
+        """Whether they were too large, which is the sender's fault. Else the server could not store them."""
+        return bool(self.__dict__["_too_large"])
 
 
 def in_memory(array: Array) -> Array:

@@ -35,23 +35,17 @@ from flanders.flower.parameter_checks import (
     check_refusals,
     warn_of_own_start,
 )
-from flanders.flower.replies import (
-    MOST_EXAMPLES,
-    Answer,
-    SortedReplies,
-    checked_replies,
-    discard_arrays,
-    find_weight_key,
-    read_arrays,
-    weight_of,
-)
+from flanders.flower.replies import Answer, SortedReplies, checked_replies, discard_arrays, read_arrays
 from flanders.flower.replies_on_disk import RepliesOnDisk
+from flanders.flower.reply_metrics import find_claims
 from flanders.flower.results_recorder import Recorder, live_spec
 from flanders.flower.round_audit import AuditPlace, RoundAudit
 from flanders.flower.round_matrix import ReusedMemory, RoundMatrix, SketchedMatrix, WholeMatrix
 from flanders.flower.round_report import unused_of
+from flanders.flower.round_weights import RoundWeights
 from flanders.flower.saved_memory import SavedMemory, StateFolder
 from flanders.flower.server_test import ServerTest
+from flanders.flower.weight_limits import DEFAULT_LIMITS, WeightLimits
 from flanders.record import ClientRecord, Fate, RoundRecord
 from flanders.round import Evaluate, Round
 
@@ -93,8 +87,8 @@ class FilteredStrategy(Strategy):
     identify
         Returns the name of the client on a node, given the node's `NodeInfo`. Each client needs a name of its own.
         Default: the public key if there is one, else the node id.
-    max_examples
-        Refuse replies that claim more examples than this. A client that claims more counts for more.
+    limits
+        How much clients can count for, whatever number of examples they claim, and how much newcomers count.
     seed
         Makes the randomness of the filter and of the sketch repeatable. Leave it out in production: an attacker
         can evade what it can predict.
@@ -123,7 +117,7 @@ class FilteredStrategy(Strategy):
         sketch: int | None = None,
         unscored: Callable[[str], bool] = is_buffer,
         identify: Identify = by_key,
-        max_examples: float | None = None,
+        limits: WeightLimits = DEFAULT_LIMITS,
         seed: int | None = None,
         strict: bool = False,
     ) -> None:
@@ -134,13 +128,13 @@ class FilteredStrategy(Strategy):
         check_part(ME, "fallback", fallback, Strategy, optional=True)
         check_optional_number(ME, "sketch", sketch, 2, whole=True)
         check_optional_number(ME, "seed", seed, 0, whole=True)
-        check_optional_number(ME, "max_examples", max_examples, 0, MOST_EXAMPLES)
+        check_part(ME, "limits", limits, WeightLimits)
         check_paths(ME, state_dir=state_dir, results=results)
         check_function(ME, "unscored", unscored)
         check_function(ME, "identify", identify)
         warn_of_own_start(strategy)
         self.strategy, self.fallback, self.sketch, self.unscored = strategy, fallback, sketch, unscored
-        self.identify, self.max_examples, self.strict = identify, max_examples, strict
+        self.identify, self.limits, self.strict = identify, limits, strict
         rng = np.random.default_rng(seed)
         memory = SavedMemory(sketch, int(rng.integers(0, 2**63)), secrets.token_hex(8))
         self.defense = Defense(filter, streams=(rng, rng))
@@ -150,9 +144,9 @@ class FilteredStrategy(Strategy):
         spec = live_spec(memory.run, strategy, filter, fallback, sketch)
         recorder = Recorder(None if results is None else Path(results), spec)
         arrays, memory = memory.record, replace(memory, model={})  # do not keep a second copy of the model
-        trail = RoundAudit(ME, audit, memory.run, spec)
+        trail = RoundAudit(ME, audit, spec)
         self._books = Bookkeeping(memory, folder, recorder, trail, ban, arrays, done_before=memory.rounds)
-        self._weight_key = find_weight_key(strategy)
+        self._claims = find_claims(strategy)
         self.server_test = ServerTest()
         """What the server knows of models by itself, which filters can use."""
         self._sent_at = 0.0
@@ -190,12 +184,12 @@ class FilteredStrategy(Strategy):
         books, began, replies = self._books, time.perf_counter(), list(replies)
         number = server_round + books.done_before
         books.audit.receive(replies, books.asked)
-        found = checked_replies(replies, books.asked, self._weight_key, self.max_examples)
+        found = checked_replies(replies, books.asked, self._claims, self.limits.max_examples)
         model = books.model_arrays(books.arrays, self.unscored)
         matrix = self._matrix(model, len(found.answers))
-        answers = read_arrays(found, model, matrix)
-        messages = [answer.message for answer in answers]
-        aggregation = StrategyAggregation(number, messages, model, matrix, matrix.row_of(books.arrays))
+        answers = read_arrays(found, model, matrix, books.arrays)
+        weights = RoundWeights(answers, self._claims, self.limits, found)
+        aggregation = StrategyAggregation(number, model, matrix, matrix.row_of(books.arrays), weights)
         judged: Sequence[ClientRecord] = ()
         if answers:
             judged = self._defend(answers, aggregation, found)
@@ -206,7 +200,7 @@ class FilteredStrategy(Strategy):
         spent = time.perf_counter() - began - aggregation.seconds
         seconds = {"train": began - self._sent_at, "filter": spent, "aggregate": aggregation.seconds}
         record = books.record(number, judged, found, seconds)
-        told = books.finish_round(record, aggregation.arrays, self.defense)
+        told = books.finish_round(record, aggregation.arrays, self.defense, alarm=bool(found.alarms))
         discard_arrays(replies)
         return aggregation.arrays, MetricRecord({**(aggregation.metrics or {}), **told})
 
@@ -215,25 +209,29 @@ class FilteredStrategy(Strategy):
     ) -> Sequence[ClientRecord]:
         """Let the defense protect the round, and return what happened to the client of each row."""
         fallback, matrix, books = self.fallback, aggregation.matrix, self._books
+        known = None if self.defense.state is None else books.memory.roster.known  # only a memory knows newcomers
         try:
             round_ = Round(
                 matrix.numbers[: len(answers)],
                 tuple(answer.client for answer in answers),
-                np.array([weight_of(answer.message, self._weight_key) for answer in answers]),
+                aggregation.weights.values,
                 aggregation.before,
                 *self._own_knowledge(aggregation),
             )
             outcome = self.defense.step(
                 round_,
-                lambda kept: aggregation.by(self.strategy, kept),
-                None if fallback is None else lambda kept: aggregation.by(fallback, kept),
+                lambda kept: aggregation.by(self.strategy, kept, known),
+                None if fallback is None else lambda kept: aggregation.by(fallback, kept, known),
             )
-        except InputError as error:  # most likely there are too few clients for the filter
+        except Exception as error:  # too few clients for the filter, or a mistake in the user's own filter
             if self.strict:
                 raise
+            if not isinstance(error, InputError):
+                books.excuse("filter", error, type(self.filter).__name__)
             found.notes.append(f"the filter cannot judge this round ({error}): {STAYS}")
             reason = "the filter could not judge this round"
             return [ClientRecord(answer.client, Fate.DROPPED, reason=reason) for answer in answers]
+        books.has_worked("filter")
         part = "strategy" if aggregation.used is self.strategy else "fallback"
         if aggregation.error is not None:
             if self.strict:
@@ -254,13 +252,18 @@ class FilteredStrategy(Strategy):
         return self._books.ask(chosen, grid, self.identify, number)
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """Let the strategy aggregate the replies that can be used."""
-        books = self._books
+        """Let the strategy aggregate the replies that can be used, of clients that were kept in training."""
+        books, claims = self._books, self._claims[:1]
         number = server_round + books.done_before
-        found = checked_replies(replies, books.asked, self._weight_key, self.max_examples)
+        found = checked_replies(replies, books.asked, claims, self.limits.max_examples)
         failed = RoundRecord(number, tuple(found.failed[a.client] for a in books.asked if a.client in found.failed))
-        if odd := [*unused_of(failed, books.nodes), *found.notes]:
+        silenced = found.only(books.memory.roster.evaluators(found.usable))
+        weights = RoundWeights(found.answers, claims, self.limits, found)
+        weights.prepare(np.arange(len(found.answers)))
+        if odd := [*unused_of(failed, books.nodes), *found.notes, *found.alarms]:
             log(WARNING, "flanders: evaluation of round %s: %s", number, "; ".join(odd))
+        if silenced:
+            log(INFO, "flanders: %s evaluations do not count, since training has not kept these clients", silenced)
         try:
             metrics = self.strategy.aggregate_evaluate(number, [answer.message for answer in found.answers])
         except Exception as error:  # a strategy is the user's own code, so that any error is possible
@@ -299,33 +302,19 @@ class FilteredStrategy(Strategy):
         check_part(f"{ME}.start", "initial_arrays", initial_arrays, ArrayRecord)
         check_number(f"{ME}.start", "num_rounds", num_rounds, 0, whole=True)
         books = self._books
-        done = books.done_before = books.memory.rounds
-        model = books.model_arrays(initial_arrays, self.unscored)
-        if done:
-            initial_arrays = books.arrays
-            books.folder.tell_of_earlier_rounds(done, num_rounds)
-        else:
-            model.check_start(initial_arrays)
-
-        if evaluate_fn is not None:
-            self.server_test = ServerTest(evaluate_fn, done)
-
-        def evaluate(number: int, arrays: ArrayRecord) -> MetricRecord | None:
-            metrics = self.server_test(number, arrays)
-            if number > 0:
-                books.recorder.add_evaluation(metrics)
-            return metrics
-
-        with books.running(), self._grid(grid) as grid:
-            result = super().start(
-                grid,
-                initial_arrays,
-                max(0, num_rounds - done),
-                timeout,
-                train_config,
-                evaluate_config,
-                evaluate if evaluate_fn is not None else None,
-            )
+        with books.folder.locked():
+            books.catch_up(self.defense)
+            model, done = books.model_arrays(initial_arrays, self.unscored), books.done_before
+            if done:
+                initial_arrays = books.arrays
+                books.folder.tell_of_earlier_rounds(done, num_rounds)
+            else:
+                model.check_start(initial_arrays)
+            own, left = None, max(0, num_rounds - done)
+            if evaluate_fn is not None:
+                own = self.server_test = ServerTest(evaluate_fn, done, books.recorder.add_evaluation)
+            with books.running(), self._grid(grid) as grid:
+                result = super().start(grid, initial_arrays, left, timeout, train_config, evaluate_config, own)
         if not result.arrays:
             result.arrays = initial_arrays
         return books.completed(result)
@@ -341,7 +330,9 @@ class FilteredStrategy(Strategy):
 
     def _grid(self, grid: Grid) -> AbstractContextManager[Grid]:
         """Return the grid to use during the rounds. With a sketch it keeps replies on disk."""
-        return nullcontext(grid) if self.sketch is None else RepliesOnDisk(grid, self._books.folder.folder)
+        if self.sketch is None:
+            return nullcontext(grid)
+        return RepliesOnDisk(grid, self._books.folder.folder, self._books.excess)
 
     def _matrix(self, model: ModelArrays, rows: int) -> RoundMatrix:
         if self.sketch is None:

@@ -80,13 +80,16 @@ def round_values(record: RoundRecord) -> tuple[Value, ...]:
 
 
 def to_cell(value: object) -> Value:
-    """Return a value as SQLite takes it: NaN becomes NULL, a fate its word, a NumPy number a Python one."""
+    """Return a value as SQLite takes it: NaN becomes NULL, a fate its word, a NumPy number a Python one.
+
+    Integers that do not fit into 64 bits become text, and half characters become question marks.
+    """
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
-        return str(value)
+        return str(value).encode("utf-8", "replace").decode()
     if isinstance(value, int):
-        return value
+        return value if -(2**63) <= value < 2**63 else str(value)
     if hasattr(value, "item"):
         return to_cell(value.item())
     if isinstance(value, float):

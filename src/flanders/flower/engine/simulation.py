@@ -25,6 +25,7 @@ from flanders.flower.engine.runtime import Runtime, ray_runtime
 from flanders.flower.engine.simulator_strategy import SimulatorStrategy
 from flanders.flower.engine.world_test import WorldTest
 from flanders.flower.strategy import FilteredStrategy
+from flanders.flower.weight_limits import WeightLimits
 from flanders.record import RoundRecord
 from flanders.simulation import ClientTrainer, Received, Setting, World
 from flanders.simulation.clock import Clock
@@ -83,6 +84,7 @@ class FlowerSimulation:
             fallback=self._fallback,
             unscored=self.buffers.__contains__,
             identify=lambda node: node.node_id,
+            limits=WeightLimits(times_median=None, newcomers=None),  # as in the simulator
             strict=True,
         )
         strategy.server_test = WorldTest(self.world)

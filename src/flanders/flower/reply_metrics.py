@@ -1,0 +1,169 @@
+"""The metrics of replies: those that a strategy needs, and the same form for all.
+
+Flower's strategies want the same metrics from every client. Clients must not decide which these are: many of them
+could agree on an odd form and have all others refused. So a reply needs only what the strategy computes the model
+from. All other metrics are left out, or filled in where they are missing.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from flwr.app import Message, MetricRecord
+from flwr.serverapp.strategy import Strategy
+
+from flanders.flower.model_arrays import LONGEST_NAME, BadReply
+
+MOST_EXAMPLES = 2**53
+"""The most examples that a client may claim. Floats do not represent all larger integers."""
+MOST_NUMBERS = 10_000
+"""The most numbers in the metrics of one reply. More would make the server slow."""
+COMMON = 0.1
+"""A metric that a smaller share of the replies has is left out."""
+USUAL_NAMES = ("arrays", "metrics")
+"""What Flower's own examples call the record of the arrays and that of the metrics."""
+
+Metric = int | float | list[int] | list[float]
+"""What Flower's `MetricRecord` can hold."""
+
+
+def find_claims(strategy: Strategy) -> tuple[str, ...]:
+    """Return the metrics from which a strategy computes how much a reply counts. The first is the weight.
+
+    Most strategies have one, the number of examples. `QFedAvg` also uses the training loss. Wrappers, such as those
+    for privacy, have them in the strategy that they wrap. A strategy may have none.
+    """
+    inner: object = strategy
+    while inner is not None:
+        if hasattr(inner, "weighted_by_key"):
+            keys = (inner.weighted_by_key, getattr(inner, "train_loss_key", None))
+            return tuple(key for key in keys if isinstance(key, str))
+        inner = getattr(inner, "strategy", None)
+    return ()
+
+
+def check_metrics(message: Message, claims: Sequence[str], max_examples: float | None) -> None:
+    """Raise `BadReply` if the metrics of a reply would break the strategy, or if it claims too much."""
+    records = message.content.metric_records
+    if claims and len(records) != 1:
+        raise BadReply(f"{len(records)} MetricRecords instead of one")
+    amount = 0
+    for metrics in records.values():
+        for key, value in metrics.items():
+            numbers = value if isinstance(value, list) else [value]
+            amount += max(1, len(numbers))
+            if amount > MOST_NUMBERS:
+                raise BadReply(f"more than {MOST_NUMBERS:,} numbers in its metrics")
+            if not all(map(_is_finite, numbers)):
+                raise BadReply(f"metric {key[:LONGEST_NAME]!r} is not finite")
+    for place, key in enumerate(claims):
+        found = next(iter(records.values())).get(key)
+        if found is None:
+            raise BadReply(f"metric {key!r} is missing")
+        if isinstance(found, list) or found < 0 or (place == 0 and found == 0):
+            raise BadReply(f"metric {key!r} is {found!r} instead of a positive number")
+        most = MOST_EXAMPLES if place or max_examples is None else max_examples
+        if found > most:
+            raise BadReply(f"metric {key!r} is {found:g}, more than the {most:g} allowed")
+
+
+def _is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # the int is too large for a float
+        return False
+
+
+def claim_of(message: Message, key: str) -> float:
+    """Return a number that a checked reply claims."""
+    claim = next(iter(message.content.metric_records.values()))[key]
+    if isinstance(claim, list):
+        raise BadReply(f"metric {key!r} is a list instead of a number")
+    return float(claim)
+
+
+def set_claim(message: Message, key: str, value: float) -> None:
+    """Replace a number that a reply claims."""
+    next(iter(message.content.metric_records.values()))[key] = value
+
+
+def weight_of(message: Message, weight_key: str | None) -> float:
+    """Return how much a checked reply counts."""
+    return 1.0 if weight_key is None else claim_of(message, weight_key)
+
+
+def align_records(messages: Sequence[Message]) -> list[str]:
+    """Give checked replies the same records and metrics, and return in words what was changed.
+
+    A metric that few replies have is left out. If a reply lacks one of the others, it gets the median of those that
+    have it, so that its average hardly changes. If the records have different names, all get the usual one.
+    """
+    if any(len(message.content.metric_records) != 1 for message in messages):
+        return []  # the strategy needs no metrics, so that any will do
+    changed = _align_names(messages)
+    forms = [_form(_metrics(message)) for message in messages]
+    if all(form == forms[0] for form in forms):
+        return changed
+    counts = Counter(pair for form in forms for pair in form.items())
+    fewest = max(min(2, len(messages)), math.ceil(COMMON * len(messages)))
+    chosen = {}
+    for (key, length), count in sorted(counts.items(), key=lambda item: (item[0][1] < 0, item[1], item[0])):
+        if count >= fewest:
+            chosen[key] = length  # the last one counts: a single number before a list, else the most common length
+    fills = {key: _median(_metrics(m)[key] for m in messages if _has(m, key, chosen[key])) for key in chosen}
+    for message in messages:
+        metrics = _metrics(message)
+        new = {key: metrics[key] if _has(message, key, chosen[key]) else fills[key] for key in sorted(chosen)}
+        metrics.clear()
+        metrics.update(new)
+    changed.append("not all replies have the same metrics: rare ones are left out, missing ones filled in")
+    return changed
+
+
+def _align_names(messages: Sequence[Message]) -> list[str]:
+    """Give the records of all replies the same names, since strategies look them up by name."""
+    names = [_names(message) for message in messages]
+    if any(name is None for name in names) or len(set(names)) <= 1:
+        return []
+    chosen = []
+    for kind, usual in enumerate(USUAL_NAMES):
+        found = Counter(pair[kind] for pair in names if pair is not None)
+        chosen.append(usual if usual in found else max(found, key=lambda name: (found[name], name)))
+    if len(set(chosen)) < len(chosen):
+        chosen = list(USUAL_NAMES)
+    for message, pair in zip(messages, names, strict=True):
+        records = [message.content.pop(name) for name in pair or ()]
+        for name, record in zip(chosen, records, strict=True):
+            message.content[name] = record
+    return ["not all replies have records of the same names: all are renamed"]
+
+
+def _names(message: Message) -> tuple[str, str] | None:
+    """Return the names of the record of the arrays and of that of the metrics; None if there is not one of each."""
+    arrays, metrics = tuple(message.content.array_records), tuple(message.content.metric_records)
+    return (arrays[0], metrics[0]) if len(arrays) == len(metrics) == 1 else None
+
+
+def _metrics(message: Message) -> MetricRecord:
+    return next(iter(message.content.metric_records.values()))
+
+
+def _form(metrics: MetricRecord) -> dict[str, int]:
+    """Return the length of each metric by its name; -1 for a single number."""
+    return {key: len(value) if isinstance(value, list) else -1 for key, value in metrics.items()}
+
+
+def _has(message: Message, key: str, length: int) -> bool:
+    value = _metrics(message).get(key)
+    return value is not None and (len(value) if isinstance(value, list) else -1) == length
+
+
+def _median(values: Iterable[Metric]) -> Metric:
+    several = list(values)
+    if not isinstance(several[0], list):
+        return statistics.median_low([value for value in several if not isinstance(value, list)])
+    lists = [value for value in several if isinstance(value, list)]
+    return [float(statistics.median_low(column)) for column in zip(*lists, strict=True)]

@@ -1,0 +1,66 @@
+"""What the server remembers of clients besides the filter's memory: their nodes, and how they were judged last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from flanders.record import Fate, RoundRecord
+from flanders.round import ClientId
+from flanders.state import saveable
+
+MOST_REMEMBERED = 100_000
+"""The most clients and nodes that are remembered, since anybody may make up new ones. The oldest are forgotten."""
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+@saveable
+@dataclass(frozen=True)
+class Roster:
+    """The clients that have been asked so far."""
+
+    nodes: dict[int, ClientId] = field(default_factory=dict)
+    """The client on each node that was asked. A node keeps its client while the grid does not list it."""
+    kept: dict[ClientId, bool] = field(default_factory=dict)
+    """Of each client that has replied, whether its last reply was kept."""
+
+    @property
+    def known(self) -> set[ClientId]:
+        """The clients whose last replies were kept."""
+        return {client for client, kept in self.kept.items() if kept}
+
+    def evaluators(self, clients: Iterable[ClientId]) -> set[ClientId]:
+        """Return which of these clients count when they evaluate: those whose last replies to training were kept.
+
+        If there are none, those count that have never been judged.
+        """
+        clients = set(clients)
+        return clients & self.known or clients - self.kept.keys()
+
+    def having_asked(self, pairs: Iterable[tuple[int, ClientId]]) -> Roster:
+        """Return the roster after these nodes, with these clients on them, were asked."""
+        return Roster(_newest(self.nodes, dict(pairs)), self.kept)
+
+    def after_round(self, record: RoundRecord) -> Roster:
+        """Return the roster after a round.
+
+        Examples
+        --------
+        >>> from flanders.record import ClientRecord
+        >>> clients = ClientRecord("a", Fate.KEPT), ClientRecord("b", Fate.REFUSED), ClientRecord("c", Fate.SILENT)
+        >>> Roster().after_round(RoundRecord(1, clients)).kept
+        {'a': True, 'b': False}
+        """
+        fates = {client.client: client.fate for client in record.clients}
+        judged = {Fate.KEPT, Fate.REFUSED} | ({Fate.DROPPED} if Fate.KEPT in fates.values() else set())
+        new = {client: fate is Fate.KEPT for client, fate in fates.items() if fate in judged}
+        return Roster(self.nodes, _newest(self.kept, new))
+
+
+def _newest(old: dict[K, V], new: dict[K, V]) -> dict[K, V]:
+    """Return the newest entries of both, the last of them at the end."""
+    both = {key: value for key, value in old.items() if key not in new} | new
+    return dict(list(both.items())[-MOST_REMEMBERED:])

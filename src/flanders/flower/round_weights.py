@@ -1,0 +1,75 @@
+"""How much each reply of a round counts, after the limits on what clients can claim."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from flanders.arrays import IntVector
+from flanders.flower.replies import Answer, SortedReplies
+from flanders.flower.reply_metrics import align_records, set_claim, weight_of
+from flanders.flower.weight_limits import WeightLimits, largest_share
+from flanders.round import ClientId
+
+TOO_MUCH = 0.5
+"""A reply with a larger share of the weight outvotes all others together."""
+FEWEST = 3
+"""With fewer replies, one of them always has about half of the weight."""
+
+
+class RoundWeights:
+    """The weights of the replies of a round.
+
+    It lowers claims in the replies themselves, since strategies read them there.
+
+    Parameters
+    ----------
+    answers
+        The replies that can be used.
+    claims
+        The metrics from which the strategy computes how much a reply counts.
+    limits
+        The limits on them.
+    found
+        Where to note what was changed.
+    """
+
+    def __init__(
+        self, answers: Sequence[Answer], claims: Sequence[str], limits: WeightLimits, found: SortedReplies
+    ) -> None:
+        self.answers, self.claims, self.limits, self.found = answers, claims, limits, found
+        lowered = limits.cap_claims([answer.message for answer in answers], claims)
+        if lowered:
+            names = ", ".join(answers[place].asked.label for place in lowered[:5])
+            more = f" and {len(lowered) - 5} more" if len(lowered) > 5 else ""
+            found.alarms.append(
+                f"claims above {limits.times_median:g} times the median were lowered: {names}{more}"
+            )
+        key = claims[0] if claims else None
+        self.values = np.array([weight_of(answer.message, key) for answer in answers])
+
+    def limit_newcomers(self, kept: IntVector, known: Collection[ClientId]) -> bool:
+        """Lower the weights of kept newcomers; tell whether the kept replies may be aggregated.
+
+        They may not if the filter kept newcomers alone, though enough known clients have replied.
+        """
+        is_known = np.array([answer.client in known for answer in self.answers])
+        is_kept = np.isin(np.arange(len(self.answers)), kept)
+        factor = self.limits.factor_for_newcomers(self.values, is_known, is_kept)
+        if factor < 1:
+            new = np.flatnonzero(is_kept & ~is_known)
+            self.found.alarms.append(f"{len(new)} newcomers count for {self.limits.newcomers:.0%} of the weight")
+            for row in new.tolist() if self.claims and factor > 0 else ():
+                self.values[row] *= factor
+                set_claim(self.answers[row].message, self.claims[0], float(self.values[row]))
+        return factor > 0
+
+    def prepare(self, kept: IntVector) -> None:
+        """Give the kept replies the same form, and note if one of them outweighs all others."""
+        messages = [self.answers[row].message for row in kept]
+        self.found.notes += align_records(messages)
+        share = largest_share(self.values[kept])
+        if len(kept) >= FEWEST and share > TOO_MUCH:
+            row = int(kept[np.argmax(self.values[kept])])
+            self.found.alarms.append(f"{self.answers[row].asked.label} alone has {share:.0%} of the weight")

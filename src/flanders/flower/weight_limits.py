@@ -1,0 +1,97 @@
+"""Limits on how much of a round's weight clients can claim for themselves."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from flwr.app import Message
+
+from flanders.arrays import BoolVector, FloatVector
+from flanders.checks import check_number
+from flanders.flower.reply_metrics import MOST_EXAMPLES, claim_of, set_claim
+
+FEWEST_KNOWN, LEAST_KNOWN = 3, 0.2
+"""Newcomers are limited if at least this many clients, and this share of the round, are known.
+
+If a server asks other clients in each round, nearly all are newcomers. The few known ones must not decide alone.
+"""
+
+
+@dataclass(frozen=True)
+class WeightLimits:
+    """How much clients can count for. Nobody can check how many examples a client really has.
+
+    Parameters
+    ----------
+    times_median
+        A client counts for at most this many times the median of the round, whatever it claims. None: no limit.
+        The default means that one of ten clients has at most a quarter of the weight.
+    newcomers
+        The largest share of the weight for clients that were never kept before. It holds for filters with a memory,
+        if at least a fifth of the clients are known. An attacker that comes back under new names has no past that a
+        filter could compare with. None: no limit.
+    max_examples
+        Refuse replies that claim more examples than this. None: no limit.
+
+    Examples
+    --------
+    >>> limits = WeightLimits(times_median=3)
+    >>> limits.capped([70.0, 80.0, 70_000.0])
+    [70.0, 80.0, 240.0]
+    """
+
+    times_median: float | None = 3.0
+    newcomers: float | None = 0.25
+    max_examples: float | None = None
+
+    def __post_init__(self) -> None:
+        ranges = {"times_median": (1, math.inf), "newcomers": (0, 1), "max_examples": (0, MOST_EXAMPLES)}
+        for name, (low, high) in ranges.items():
+            if getattr(self, name) is not None:
+                check_number("WeightLimits", name, getattr(self, name), low, high)
+
+    def capped(self, claims: Sequence[float]) -> list[float]:
+        """Return the claims of a round, none larger than `times_median` allows.
+
+        Of two claims in the middle the lower one counts, so that one of two clients cannot raise the limit.
+        """
+        if self.times_median is None or not claims:
+            return list(claims)
+        most = self.times_median * statistics.median_low(claims)
+        return [min(claim, most) for claim in claims]
+
+    def cap_claims(self, messages: Sequence[Message], claims: Sequence[str]) -> list[int]:
+        """Lower the claims in replies that claim too much, and return the places of these replies."""
+        lowered = set()
+        for key in claims:
+            before = [claim_of(message, key) for message in messages]
+            for place, (claim, most) in enumerate(zip(before, self.capped(before), strict=True)):
+                if most < claim:
+                    set_claim(messages[place], key, most)
+                    lowered.add(place)
+        return sorted(lowered)
+
+    def factor_for_newcomers(self, weights: FloatVector, known: BoolVector, kept: BoolVector) -> float:
+        """Return by which factor to lower the weights of kept newcomers.
+
+        It is 1 if they may count in full, and 0 if the filter kept nobody but newcomers.
+        """
+        share = self.newcomers
+        if share is None or known.all() or known.sum() < max(FEWEST_KNOWN, LEAST_KNOWN * known.size):
+            return 1.0
+        old, new = float(weights[kept & known].sum()), float(weights[kept & ~known].sum())
+        if new == 0 or share == 1:
+            return 1.0
+        return min(1.0, share / (1 - share) * old / new)
+
+
+DEFAULT_LIMITS = WeightLimits()
+
+
+def largest_share(weights: FloatVector) -> float:
+    """Return the largest share of the total weight that one client has."""
+    return float(np.max(weights) / np.sum(weights)) if weights.size else 0.0
