@@ -16,7 +16,7 @@ from flanders.data import DATASETS
 from hardening.choices import Choices, damaged
 from hardening.targets.target import Target
 
-BOMB = 400 * 2**20
+BOMB = 600 * 2**20
 """The bytes that a small file unpacks to."""
 IDX = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 
@@ -72,7 +72,7 @@ def hostile_file(choices: Choices, name: str, data: bytes) -> bytes:
         kind = choices.below(4)
         if kind == 0:
             return damaged(data, choices)
-        if kind == 1 and choices.chance(10):
+        if kind == 1 and choices.chance(2):
             return gzip.compress(inner[:16] + bytes(BOMB), 1)
         return gzip.compress(damaged_idx(choices, inner))
     if name.endswith(("ubyte", ".bin")):

@@ -22,7 +22,7 @@ from hardening.targets.target import Target
 from hardening.verdicts import NonFiniteModel
 
 FILTERS: tuple[Filter[Any], ...] = (Guard(), Flanders(keep=0.5), FLDetector())
-BOMB = 300 * 2**20
+BOMB = 64 * 2**20
 """The bytes that a small file unpacks to."""
 
 
