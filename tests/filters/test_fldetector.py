@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flanders import Defense, FLDetector, Median, Round
+from flanders import Defense, FLDetector, Median, Persistence, Round
 from flanders.filters.fldetector import hessian_times
 
 
@@ -104,3 +104,15 @@ def test_fldetector_counts_a_perfectly_predicted_round_as_equal_shares(rng):
         round_ = Round(models)
         state = filter_.amend(state, round_, np.arange(4), np.zeros(5), filter_.score(state, round_))
     assert [share.tolist() for share in state.distances.values()] == [[0.25]] * 4
+
+
+@pytest.mark.parametrize("filter_", [FLDetector(keep=0.8), Persistence(keep=0.8)], ids=repr)
+def test_the_memory_of_clients_that_never_come_back_is_bounded(filter_, rng):
+    """Five clients stay, and fifteen come under new ids in each of 60 rounds."""
+    defense = Defense(filter_, seed=0)
+    for number in range(60):
+        clients = [*range(5), *(100 * (number + 1) + i for i in range(15))]
+        defense(rng.normal(size=(20, 4)), clients, global_model=np.zeros(4))
+    memories = [value for value in vars(defense.state).values() if isinstance(value, dict)]
+    assert all(len(memory) <= 200 for memory in memories)
+    assert all(client in memories[0] for client in range(5))

@@ -129,3 +129,64 @@ def test_the_rest_is_the_strategys_own(monkeypatch) -> None:
     assert strategy.configure_evaluate(1, parameters, NOBODY) == []
     assert strategy.aggregate_evaluate(1, [], []) == (None, {})
     np.testing.assert_array_equal(strategy._sent["0"].numpy(), model(1)[0])
+
+
+def evaluation(loss, examples=10):
+    return common.EvaluateRes(common.Status(common.Code.OK, ""), loss, examples, {})
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float16, np.longdouble, ">f4"])
+def test_no_result_changes_the_types_of_the_model(dtype) -> None:
+    replies = [(SimpleNamespace(cid=str(i)), result(model(i))) for i in range(4)]
+    replies[0][1].parameters = common.ndarrays_to_parameters([a.astype(dtype) for a in model(0)])
+    found, metrics = strategy_after_configuring(legacy.FedAvg, DistanceToGlobal(keep=1.0)).aggregate_fit(
+        1, replies, []
+    )
+    assert [a.dtype for a in common.parameters_to_ndarrays(found)] == [np.float32] * 2
+    assert metrics["flanders-kept"] >= 3
+
+
+def test_an_aggregate_that_is_not_finite_is_not_used(flower_log) -> None:
+    class Overflowing(legacy.FedAvg):
+        def aggregate_fit(self, server_round, results, failures):
+            return common.ndarrays_to_parameters([np.full((4, 5), 1e300), np.zeros(5)]), {}
+
+    replies = [(SimpleNamespace(cid=str(i)), result(model(i))) for i in range(4)]
+    strategy = strategy_after_configuring(Overflowing, DistanceToGlobal(keep=1.0))
+    assert strategy.aggregate_fit(1, replies, [])[0] is None
+    assert "the aggregate is not finite: the global model stays" in flower_log.text
+
+
+def test_a_large_number_and_a_large_claim_do_not_make_an_infinite_model() -> None:
+    replies = [(SimpleNamespace(cid=str(i)), result(model(i, 1e30 if i < 2 else 1.0), 2**53)) for i in range(4)]
+    found, _ = strategy_after_configuring(legacy.FedAvg, DistanceToGlobal(keep=1.0)).aggregate_fit(1, replies, [])
+    assert found is None or all(np.isfinite(a).all() for a in common.parameters_to_ndarrays(found))
+
+
+def test_a_claim_of_many_examples_does_not_buy_the_legacy_model() -> None:
+    replies = [(SimpleNamespace(cid=str(i)), result(model(i), 70_000 if i == 0 else 70)) for i in range(10)]
+    found, _ = strategy_after_configuring(legacy.FedAvg, DistanceToGlobal(keep=1.0)).aggregate_fit(1, replies, [])
+    own, others = model(0)[0], np.mean([model(i)[0] for i in range(1, 10)], axis=0)
+    np.testing.assert_allclose(common.parameters_to_ndarrays(found)[0], 0.25 * own + 0.75 * others, atol=1e-6)
+
+
+def test_clients_that_training_does_not_keep_do_not_forge_the_legacy_evaluation() -> None:
+    replies = [(SimpleNamespace(cid=str(i)), result(model(i, 50.0 if i == 3 else 1.0))) for i in range(6)]
+    strategy = strategy_after_configuring(legacy.FedAvg, DistanceToGlobal(keep=5))
+    strategy.aggregate_fit(1, replies, [])
+    told = [(SimpleNamespace(cid=str(i)), evaluation(0.5)) for i in range(5)]
+    told[3] = (SimpleNamespace(cid="3"), evaluation(0.0, 2**53))
+    told[1] = (SimpleNamespace(cid="1"), evaluation(float("nan")))
+    assert strategy.aggregate_evaluate(1, told, [])[0] == pytest.approx(0.5)
+
+
+def test_a_legacy_strategy_that_fails_later_costs_the_round_not_the_run(flower_log) -> None:
+    class Moody(legacy.FedAvg):
+        def aggregate_fit(self, server_round, results, failures):
+            if server_round == 2:
+                raise ZeroDivisionError
+            return super().aggregate_fit(server_round, results, failures)
+
+    replies = [(SimpleNamespace(cid=str(i)), result(model(i))) for i in range(4)]
+    strategy = strategy_after_configuring(Moody, DistanceToGlobal(keep=1.0))
+    assert [strategy.aggregate_fit(number, replies, [])[0] is None for number in (1, 2, 3)] == [False, True, False]

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flanders import DistanceToGlobal, Guard, KeepAll
-from flanders.flower import FilteredStrategy
+from flanders import DistanceToGlobal, Guard, KeepAll, MultiKrum
+from flanders.flower import AggregatorStrategy, FilteredStrategy
 from flower.federation import app, flat, grid_of, model, play, strategies
 
 START = model((6, 7), (7,))
@@ -117,3 +117,24 @@ def test_metrics_of_any_form_do_not_change_what_the_filter_decides(filter_) -> N
     plain = play(FilteredStrategy(strategies.FedAvg(), filter_), grid_of(8), START, 3)
     for (arrays, _), (others, _) in zip(odd, plain, strict=True):
         np.testing.assert_array_equal(flat(arrays), flat(others))
+
+
+def test_records_of_other_names_do_not_spoil_the_evaluation() -> None:
+    def renamed(message):
+        record = app.MetricRecord({"num-examples": 10, "eval_acc": 0.75, "eval_loss": 0.5})
+        return app.Message(app.RecordDict({"mine": record}), reply_to=message)
+
+    grid = grid_of(4)
+    honest = grid.nodes[101]
+    grid.nodes[101] = lambda m: (renamed if m.metadata.message_type == "evaluate" else honest)(m)
+    result = FilteredStrategy(strategies.FedAvg(), KeepAll()).start(grid, START, num_rounds=2)
+    assert result.evaluate_metrics_clientapp[2]["eval_acc"] == pytest.approx(0.75)
+
+
+def test_clients_cannot_end_the_run_by_leaving_too_few_replies_for_the_strategy() -> None:
+    """The strategy fails in the very first round, but not because of a mistake of the user."""
+    strategy = FilteredStrategy(AggregatorStrategy(MultiKrum(num_malicious=1)), KeepAll())
+    bad = dict.fromkeys(range(3), lacks("num-examples"))
+    ((found, _),) = play(strategy, grid_of(6, bad), START, 1)
+    assert found is None
+    assert play(strategy, grid_of(6), START, 1, first=2)[0][0] is not None

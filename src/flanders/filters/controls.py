@@ -8,7 +8,7 @@ import array_api_compat
 import numpy as np
 
 from flanders.arrays import Array, IntVector, copied
-from flanders.filters.filter import Filter, Scores, check_keep, check_state, lowest
+from flanders.filters.filter import Filter, Scores, check_keep, check_state, lowest, newest_clients
 from flanders.filters.stateless import Stateless
 from flanders.linalg.products import squared_norms
 from flanders.round import ClientId, Round, check_continued
@@ -133,4 +133,4 @@ class Persistence(Filter[PersistenceState]):
         """Remember the models of the clients that were kept."""
         check_state("Persistence", state, PersistenceState)
         new = {round_.clients[i]: copied(round_.updates[int(i), :]) for i in kept}
-        return PersistenceState({**state.models, **new})
+        return PersistenceState(newest_clients(state.models, new, len(round_.clients)))

@@ -16,7 +16,11 @@ from flanders.checks import InputError, check_number, resolve_count
 from flanders.round import ClientId, Round, by_name
 
 S = TypeVar("S")
+V = TypeVar("V")
 log = logging.getLogger("flanders")
+
+ROUNDS_OF_CLIENTS, FEWEST_REMEMBERED = 10, 100
+"""A filter that remembers something of each client does so for ten rounds' worth of clients, and for a hundred."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +103,23 @@ def checked_rows(filter: Filter[Any], rows: object, m: int) -> IntVector:
             "rising order, e.g. np.flatnonzero(scores.values < limit)."
         )
     return kept.astype(np.int64, copy=False)
+
+
+def newest_clients(old: Mapping[ClientId, V], new: Mapping[ClientId, V], m: int) -> dict[ClientId, V]:
+    """Return what is remembered of clients, with what is new of the `m` clients of a round.
+
+    Anybody may make up new client ids. So at most `ROUNDS_OF_CLIENTS` rounds' worth of clients are remembered, and
+    those that were away longest are forgotten first.
+
+    Examples
+    --------
+    >>> after = newest_clients({f"old{i}": 0 for i in range(500)}, {"old3": 1, "new": 1}, m=10)
+    >>> len(after), after["old3"], "old300" in after
+    (100, 1, False)
+    """
+    both = {client: value for client, value in old.items() if client not in new} | dict(new)
+    most = max(FEWEST_REMEMBERED, ROUNDS_OF_CLIENTS * m)
+    return dict(list(both.items())[-most:])
 
 
 def check_state(caller: str, state: object, kind: type) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from flanders.arrays import Array, FloatVector, IntVector, copied
 from flanders.checks import check_number
-from flanders.filters.filter import Filter, Scores, check_keep, check_state, draw_seed, lowest
+from flanders.filters.filter import Filter, Scores, check_keep, check_state, draw_seed, lowest, newest_clients
 from flanders.linalg.clusters import line_clusters, num_clusters
 from flanders.linalg.products import combine, projections, squared_norms
 from flanders.round import ClientId, Round, check_continued
@@ -121,22 +121,22 @@ class FLDetector(Filter[FLDetectorState]):
         if state.global_model is not None:
             steps = (*steps, round_.global_model - state.global_model)[-self.window :]
             changes = (*changes, update - state.global_update)[-self.window :]
-        distances = dict(state.distances)
+        distances, m = {}, len(round_.clients)
         if scores is not None and isinstance(scores.evidence, np.ndarray):
             for client, share in zip(round_.clients, scores.evidence, strict=True):
                 if not np.isnan(share):
-                    past = distances.get(client, np.empty(0))
+                    past = state.distances.get(client, np.empty(0))
                     distances[client] = np.append(past, share)[-self.window :]
         last = {c: round_.updates[i, :] - round_.global_model for i, c in enumerate(round_.clients)}
         return FLDetectorState(
             state.seed,
             state.round_number + 1,
-            {**state.last, **last},
+            newest_clients(state.last, last, m),
             copied(round_.global_model),
             update,
             steps,
             changes,
-            distances,
+            newest_clients(state.distances, distances, m),
         )
 
 

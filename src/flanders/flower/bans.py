@@ -9,6 +9,11 @@ from flanders.checks import check_number
 from flanders.round import ClientId
 from flanders.state import saveable
 
+FORGIVEN = 100
+"""An offence is forgotten after this many rounds without another one, not counting those of the ban."""
+MOST_REMEMBERED = 100_000
+"""The most clients whose offences or bans are remembered, since anybody may make up new ones."""
+
 
 @dataclass(frozen=True)
 class Ban:
@@ -17,6 +22,7 @@ class Ban:
     A round is an offence if the filter drops the client while it keeps others, or if the client's reply cannot be
     used. A missing reply or an error is no offence. Each round in which the client is kept removes one offence.
     After the ban the client is on parole: one more offence bans it again, and rounds in which it is kept clear it.
+    Offences are forgotten after a hundred rounds without another one.
 
     Parameters
     ----------
@@ -43,6 +49,8 @@ class BanList:
     """The number of offences of each client that has any."""
     until: dict[ClientId, int] = field(default_factory=dict)
     """The last round of each client's ban."""
+    latest: dict[ClientId, int] = field(default_factory=dict)
+    """The round of the latest offence of each client that has any."""
 
     def is_banned(self, client: ClientId, number: int) -> bool:
         """Tell whether a client is banned in a round."""
@@ -63,16 +71,23 @@ class BanList:
         >>> bans.offences
         {'a': 1}
         """
-        offences = dict(self.offences)
+        offences, latest = dict(self.offences), dict(self.latest)
         until = {client: last for client, last in self.until.items() if last >= number}
         for client in kept:
-            if offences.get(client, 0) > 1:
+            if client in offences:
                 offences[client] -= 1
-            else:
-                offences.pop(client, None)
         for client in offenders:
             offences[client] = offences.get(client, 0) + 1
+            latest.pop(client, None)
+            latest[client] = number  # at the end
             if offences[client] >= ban.after:
                 until[client] = number + ban.rounds
                 offences[client] = ban.after - 1
-        return BanList({c: n for c, n in offences.items() if n > 0}, until)
+        recent = [client for client, last in latest.items() if number - last <= ban.rounds + FORGIVEN]
+        left = [client for client in recent if offences.get(client, 0) > 0][-MOST_REMEMBERED:]
+        longest = sorted(until, key=until.__getitem__)[-MOST_REMEMBERED:]
+        return BanList(
+            {client: offences[client] for client in left},
+            {client: until[client] for client in longest},
+            {client: latest[client] for client in left},
+        )

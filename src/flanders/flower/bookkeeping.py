@@ -112,12 +112,13 @@ class Bookkeeping:
         model = self.memory.model_arrays
         return "" if model is None else model.excess(record)
 
-    def excuse(self, part: str, error: Exception, name: str) -> None:
+    def excuse(self, part: str, error: Exception, name: str, found: SortedReplies) -> None:
         """Raise the error of a part of the user's if the part has never worked, since then no client caused it.
 
-        `name` is the name of its class. `part` is its role: `strategy`, `fallback`, `evaluation` or `filter`.
+        `name` is the name of its class. `part` is its role: `strategy`, `fallback`, `evaluation` or `filter`. If
+        some replies are missing, clients may have caused it after all: too few may be left.
         """
-        if part in self.memory.worked:
+        if part in self.memory.worked or found.failed:
             return
         if part == "fallback":
             raise InputError(

@@ -101,7 +101,8 @@ class ModelArray:
             raise BadReply(
                 f"array {self.name!r} is not finite" + ("" if value.dtype == wanted else f" in {wanted}")
             )
-        array.dtype, array.shape = str(value.dtype), value.shape
+        if numbers is not value or array.dtype != self.dtype or array.shape != self.shape:
+            array.dtype, array.shape = str(value.dtype), value.shape
         return numbers
 
     def check_variance(self, numbers: Numbers, before: Numbers) -> None:

@@ -15,7 +15,7 @@ from flanders.flower.identity import AskedClient
 from flanders.flower.model_arrays import BadReply, LostReply, ModelArrays, Numbers, Vector
 from flanders.flower.reply_metrics import check_metrics
 from flanders.flower.round_matrix import RoundMatrix
-from flanders.flower.stored_arrays import LostArray
+from flanders.flower.stored_arrays import LOST, LostArray
 from flanders.record import ClientRecord, Fate
 from flanders.round import ClientId, by_name
 
@@ -220,12 +220,12 @@ def largest_difference(numbers: Numbers, others: Numbers) -> float:
 
 def array_record(message: Message, model: ModelArrays) -> ArrayRecord:
     """Return the arrays of a reply, or raise `BadReply` if they have other names than the model's."""
-    records = list(message.content.array_records.values())
+    records = [record for record in message.content.values() if isinstance(record, ArrayRecord)]
     if len(records) != 1:
         raise BadReply(f"{len(records)} ArrayRecords instead of one")
-    for array in records[0].values():
-        if isinstance(array, LostArray):
-            raise (BadReply if array.too_large else LostReply)(array.why)
+    lost = records[0].get(LOST)
+    if isinstance(lost, LostArray):
+        raise (BadReply if lost.too_large else LostReply)(lost.why)
     if difference := model.difference_of_names(records[0]):
         raise BadReply(f"arrays with other names: {difference}")
     return records[0]

@@ -15,7 +15,7 @@ from flwr.app import ArrayRecord, Message, RecordDict
 from flwr.common.logger import log
 from flwr.serverapp import Grid
 
-from flanders.flower.stored_arrays import FileArray, LostArray
+from flanders.flower.stored_arrays import LOST, FileArray, LostArray
 
 if TYPE_CHECKING:
     from flwr.proto.node_pb2 import NodeInfo
@@ -152,4 +152,4 @@ def _leave_out(records: Iterable[ArrayRecord], why: LostArray) -> None:
     """Replace all arrays of a reply."""
     for record in records:
         record.clear()
-        record["lost"] = why
+        record[LOST] = why

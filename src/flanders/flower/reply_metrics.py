@@ -12,7 +12,7 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from flwr.app import Message, MetricRecord
+from flwr.app import ArrayRecord, Message, MetricRecord
 from flwr.serverapp.strategy import Strategy
 
 from flanders.flower.model_arrays import LONGEST_NAME, BadReply
@@ -23,7 +23,7 @@ MOST_NUMBERS = 10_000
 """The most numbers in the metrics of one reply. More would make the server slow."""
 COMMON = 0.1
 """A metric that a smaller share of the replies has is left out."""
-USUAL_NAMES = ("arrays", "metrics")
+USUAL_NAMES: dict[type, str] = {ArrayRecord: "arrays", MetricRecord: "metrics"}
 """What Flower's own examples call the record of the arrays and that of the metrics."""
 
 Metric = int | float | list[int] | list[float]
@@ -47,11 +47,11 @@ def find_claims(strategy: Strategy) -> tuple[str, ...]:
 
 def check_metrics(message: Message, claims: Sequence[str], max_examples: float | None) -> None:
     """Raise `BadReply` if the metrics of a reply would break the strategy, or if it claims too much."""
-    records = message.content.metric_records
+    records = _metric_records(message)
     if claims and len(records) != 1:
         raise BadReply(f"{len(records)} MetricRecords instead of one")
     amount = 0
-    for metrics in records.values():
+    for metrics in records:
         for key, value in metrics.items():
             numbers = value if isinstance(value, list) else [value]
             amount += max(1, len(numbers))
@@ -60,7 +60,7 @@ def check_metrics(message: Message, claims: Sequence[str], max_examples: float |
             if not all(map(_is_finite, numbers)):
                 raise BadReply(f"metric {key[:LONGEST_NAME]!r} is not finite")
     for place, key in enumerate(claims):
-        found = next(iter(records.values())).get(key)
+        found = records[0].get(key)
         if found is None:
             raise BadReply(f"metric {key!r} is missing")
         if isinstance(found, list) or found < 0 or (place == 0 and found == 0):
@@ -79,7 +79,7 @@ def _is_finite(value: float) -> bool:
 
 def claim_of(message: Message, key: str) -> float:
     """Return a number that a checked reply claims."""
-    claim = next(iter(message.content.metric_records.values()))[key]
+    claim = _metric_records(message)[0][key]
     if isinstance(claim, list):
         raise BadReply(f"metric {key!r} is a list instead of a number")
     return float(claim)
@@ -87,7 +87,7 @@ def claim_of(message: Message, key: str) -> float:
 
 def set_claim(message: Message, key: str, value: float) -> None:
     """Replace a number that a reply claims."""
-    next(iter(message.content.metric_records.values()))[key] = value
+    _metric_records(message)[0][key] = value
 
 
 def weight_of(message: Message, weight_key: str | None) -> float:
@@ -101,10 +101,12 @@ def align_records(messages: Sequence[Message]) -> list[str]:
     A metric that few replies have is left out. If a reply lacks one of the others, it gets the median of those that
     have it, so that its average hardly changes. If the records have different names, all get the usual one.
     """
-    if any(len(message.content.metric_records) != 1 for message in messages):
+    several = [_metric_records(message) for message in messages]
+    if not several or any(len(records) != 1 for records in several):
         return []  # the strategy needs no metrics, so that any will do
     changed = _align_names(messages)
-    forms = [_form(_metrics(message)) for message in messages]
+    metrics = [records[0] for records in several]
+    forms = [_form(each) for each in metrics]
     if all(form == forms[0] for form in forms):
         return changed
     counts = Counter(pair for form in forms for pair in form.items())
@@ -113,52 +115,50 @@ def align_records(messages: Sequence[Message]) -> list[str]:
     for (key, length), count in sorted(counts.items(), key=lambda item: (item[0][1] < 0, item[1], item[0])):
         if count >= fewest:
             chosen[key] = length  # the last one counts: a single number before a list, else the most common length
-    fills = {key: _median(_metrics(m)[key] for m in messages if _has(m, key, chosen[key])) for key in chosen}
-    for message in messages:
-        metrics = _metrics(message)
-        new = {key: metrics[key] if _has(message, key, chosen[key]) else fills[key] for key in sorted(chosen)}
-        metrics.clear()
-        metrics.update(new)
+    pairs = list(zip(metrics, forms, strict=True))
+    fills = {key: _median(m[key] for m, form in pairs if form.get(key) == chosen[key]) for key in sorted(chosen)}
+    for each, form in pairs:
+        new = {key: each[key] if form.get(key) == chosen[key] else fill for key, fill in fills.items()}
+        each.clear()
+        each.update(new)
     changed.append("not all replies have the same metrics: rare ones are left out, missing ones filled in")
     return changed
 
 
 def _align_names(messages: Sequence[Message]) -> list[str]:
-    """Give the records of all replies the same names, since strategies look them up by name."""
-    names = [_names(message) for message in messages]
-    if any(name is None for name in names) or len(set(names)) <= 1:
+    """Give the records of all replies the same names, since strategies look them up by name.
+
+    Only records count of which every reply has exactly one: those of arrays, those of metrics, or both.
+    """
+    names = {kind: [_names(message, kind) for message in messages] for kind in USUAL_NAMES}
+    names = {kind: found for kind, found in names.items() if all(len(each) == 1 for each in found)}
+    if all(len({each[0] for each in found}) == 1 for found in names.values()):
         return []
-    chosen = []
-    for kind, usual in enumerate(USUAL_NAMES):
-        found = Counter(pair[kind] for pair in names if pair is not None)
-        chosen.append(usual if usual in found else max(found, key=lambda name: (found[name], name)))
-    if len(set(chosen)) < len(chosen):
-        chosen = list(USUAL_NAMES)
-    for message, pair in zip(messages, names, strict=True):
-        records = [message.content.pop(name) for name in pair or ()]
-        for name, record in zip(chosen, records, strict=True):
-            message.content[name] = record
+    chosen = {}
+    for kind, found in names.items():
+        counts, usual = Counter(name for (name,) in found), USUAL_NAMES[kind]
+        chosen[kind] = usual if usual in counts else max(counts, key=lambda name: (counts[name], name))
+    if len(set(chosen.values())) < len(chosen):
+        chosen = {kind: USUAL_NAMES[kind] for kind in chosen}
+    for place, message in enumerate(messages):
+        records = {kind: message.content.pop(found[place][0]) for kind, found in names.items()}
+        for kind, record in records.items():
+            message.content[chosen[kind]] = record
     return ["not all replies have records of the same names: all are renamed"]
 
 
-def _names(message: Message) -> tuple[str, str] | None:
-    """Return the names of the record of the arrays and of that of the metrics; None if there is not one of each."""
-    arrays, metrics = tuple(message.content.array_records), tuple(message.content.metric_records)
-    return (arrays[0], metrics[0]) if len(arrays) == len(metrics) == 1 else None
+def _names(message: Message, kind: type) -> list[str]:
+    return [name for name, record in message.content.items() if isinstance(record, kind)]
 
 
-def _metrics(message: Message) -> MetricRecord:
-    return next(iter(message.content.metric_records.values()))
+def _metric_records(message: Message) -> list[MetricRecord]:
+    """Return the metrics of a reply. Flower's own property for this is slow."""
+    return [record for record in message.content.values() if isinstance(record, MetricRecord)]
 
 
 def _form(metrics: MetricRecord) -> dict[str, int]:
     """Return the length of each metric by its name; -1 for a single number."""
     return {key: len(value) if isinstance(value, list) else -1 for key, value in metrics.items()}
-
-
-def _has(message: Message, key: str, length: int) -> bool:
-    value = _metrics(message).get(key)
-    return value is not None and (len(value) if isinstance(value, list) else -1) == length
 
 
 def _median(values: Iterable[Metric]) -> Metric:

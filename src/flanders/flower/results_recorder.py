@@ -19,6 +19,7 @@ from flanders.catalog import FILTERS
 from flanders.checks import InputError
 from flanders.filters import Filter
 from flanders.flower.identity import AskedClient
+from flanders.flower.roster import newest_entries
 from flanders.flower.round_report import Nodes, details_of, line_of
 from flanders.record import Fate, RoundRecord
 from flanders.results.heartbeat import heartbeat
@@ -109,6 +110,7 @@ class Recorder:
             if self._known.get(asked.client) != asked.node and str(asked.client) != str(asked.node):
                 log(INFO, "flanders: node %s is client %s", asked.label, asked.client)
             self._known[asked.client] = asked.node
+        self._known = newest_entries(self._known, {})
 
     def tell(self, record: RoundRecord, nodes: Nodes, *, alarm: bool) -> None:
         """Log a round and write it to the results file. With `alarm`, the log entry is a warning."""

@@ -42,7 +42,7 @@ class Roster:
 
     def having_asked(self, pairs: Iterable[tuple[int, ClientId]]) -> Roster:
         """Return the roster after these nodes, with these clients on them, were asked."""
-        return Roster(_newest(self.nodes, dict(pairs)), self.kept)
+        return Roster(newest_entries(self.nodes, dict(pairs)), self.kept)
 
     def after_round(self, record: RoundRecord) -> Roster:
         """Return the roster after a round.
@@ -57,10 +57,10 @@ class Roster:
         fates = {client.client: client.fate for client in record.clients}
         judged = {Fate.KEPT, Fate.REFUSED} | ({Fate.DROPPED} if Fate.KEPT in fates.values() else set())
         new = {client: fate is Fate.KEPT for client, fate in fates.items() if fate in judged}
-        return Roster(self.nodes, _newest(self.kept, new))
+        return Roster(self.nodes, newest_entries(self.kept, new))
 
 
-def _newest(old: dict[K, V], new: dict[K, V]) -> dict[K, V]:
+def newest_entries(old: dict[K, V], new: dict[K, V]) -> dict[K, V]:
     """Return the newest entries of both, the last of them at the end."""
     both = {key: value for key, value in old.items() if key not in new} | new
     return dict(list(both.items())[-MOST_REMEMBERED:])

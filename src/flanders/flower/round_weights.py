@@ -8,7 +8,7 @@ import numpy as np
 
 from flanders.arrays import IntVector
 from flanders.flower.replies import Answer, SortedReplies
-from flanders.flower.reply_metrics import align_records, set_claim, weight_of
+from flanders.flower.reply_metrics import align_records, set_claim
 from flanders.flower.weight_limits import WeightLimits, largest_share
 from flanders.round import ClientId
 
@@ -39,15 +39,15 @@ class RoundWeights:
         self, answers: Sequence[Answer], claims: Sequence[str], limits: WeightLimits, found: SortedReplies
     ) -> None:
         self.answers, self.claims, self.limits, self.found = answers, claims, limits, found
-        lowered = limits.cap_claims([answer.message for answer in answers], claims)
-        if lowered:
+        messages = [answer.message for answer in answers]
+        capped = [limits.cap_claims(messages, key) for key in claims]
+        if lowered := sorted({place for _, places in capped for place in places}):
             names = ", ".join(answers[place].asked.label for place in lowered[:5])
             more = f" and {len(lowered) - 5} more" if len(lowered) > 5 else ""
             found.alarms.append(
                 f"claims above {limits.times_median:g} times the median were lowered: {names}{more}"
             )
-        key = claims[0] if claims else None
-        self.values = np.array([weight_of(answer.message, key) for answer in answers])
+        self.values = np.array(capped[0][0]) if capped else np.ones(len(answers))
 
     def limit_newcomers(self, kept: IntVector, known: Collection[ClientId]) -> bool:
         """Lower the weights of kept newcomers; tell whether the kept replies may be aggregated.

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 NUMPY = "numpy.ndarray"
 """Flower's name for arrays in NumPy's own file format."""
+LOST = "lost"
+"""The name of the only array of a reply whose arrays were not stored."""
 
 
 class RowArray(Array):

@@ -227,7 +227,7 @@ class FilteredStrategy(Strategy):
             if self.strict:
                 raise
             if not isinstance(error, InputError):
-                books.excuse("filter", error, type(self.filter).__name__)
+                books.excuse("filter", error, type(self.filter).__name__, found)
             found.notes.append(f"the filter cannot judge this round ({error}): {STAYS}")
             reason = "the filter could not judge this round"
             return [ClientRecord(answer.client, Fate.DROPPED, reason=reason) for answer in answers]
@@ -236,7 +236,7 @@ class FilteredStrategy(Strategy):
         if aggregation.error is not None:
             if self.strict:
                 raise aggregation.error
-            books.excuse(part, aggregation.error, type(aggregation.used).__name__)
+            books.excuse(part, aggregation.error, type(aggregation.used).__name__, found)
         if aggregation.arrays is not None:
             books.has_worked(part)
         if note := aggregation.note or outcome.note:
@@ -267,7 +267,7 @@ class FilteredStrategy(Strategy):
         try:
             metrics = self.strategy.aggregate_evaluate(number, [answer.message for answer in found.answers])
         except Exception as error:  # a strategy is the user's own code, so that any error is possible
-            books.excuse("evaluation", error, type(self.strategy).__name__)
+            books.excuse("evaluation", error, type(self.strategy).__name__, found)
             log(ERROR, "flanders: %s failed to evaluate", type(self.strategy).__name__, exc_info=error)
             return None
         if metrics is not None:

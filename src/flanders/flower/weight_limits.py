@@ -64,16 +64,14 @@ class WeightLimits:
         most = self.times_median * statistics.median_low(claims)
         return [min(claim, most) for claim in claims]
 
-    def cap_claims(self, messages: Sequence[Message], claims: Sequence[str]) -> list[int]:
-        """Lower the claims in replies that claim too much, and return the places of these replies."""
-        lowered = set()
-        for key in claims:
-            before = [claim_of(message, key) for message in messages]
-            for place, (claim, most) in enumerate(zip(before, self.capped(before), strict=True)):
-                if most < claim:
-                    set_claim(messages[place], key, most)
-                    lowered.add(place)
-        return sorted(lowered)
+    def cap_claims(self, messages: Sequence[Message], key: str) -> tuple[list[float], list[int]]:
+        """Lower claims that are too large in the replies. Return all claims, and the places of the lowered ones."""
+        before = [claim_of(message, key) for message in messages]
+        after = self.capped(before)
+        lowered = [place for place, claim in enumerate(before) if after[place] < claim]
+        for place in lowered:
+            set_claim(messages[place], key, after[place])
+        return after, lowered
 
     def factor_for_newcomers(self, weights: FloatVector, known: BoolVector, kept: BoolVector) -> float:
         """Return by which factor to lower the weights of kept newcomers.

@@ -289,6 +289,19 @@ def test_who_once_sent_nothing_is_not_held_to_it():
     assert 0 not in outcome.dropped
 
 
+@pytest.mark.parametrize("scale", [1e3, 1e9])
+def test_rounds_that_keep_nobody_do_not_open_the_door(scale):
+    """38 of 40 clients send noise for 40 rounds. The limits widen only so far."""
+    federation, defense = Federation(), Defense(Fingerprint(), seed=0)
+    for _ in range(4):
+        federation.model = defense(federation.updates(), global_model=federation.model).model
+    for _ in range(40):
+        updates = federation.updates()
+        updates[:38] = federation.model + scale * federation.rng.normal(size=(38, D))
+        outcome = defense(updates, global_model=federation.model)
+        assert not set(range(38)) & set(outcome.kept.tolist())
+
+
 def test_a_round_of_few_clients_makes_nobody_forgotten():
     federation, defense = Federation(), Defense(Fingerprint(), seed=0)
     for number in range(5):

@@ -53,8 +53,11 @@ NEAR = 2.0
 """A client within this many standard deviations of the typical client counts as normal."""
 WIDENING = 1.5
 """The limits get wider by this factor with each round in a row that kept too few: the data may have changed."""
-MOST_FAILURES = 30
-"""After this many failed rounds the limits stop widening."""
+MOST_FAILURES = 4
+"""After this many failed rounds the limits stop widening, at five times their width.
+
+If they went on, a majority of attackers would only have to wait until anything passes.
+"""
 COPIED = 2.0
 """A doubt about a client's fingerprint counts this many times if another client sends nearly the same."""
 ENOUGH_CLIENTS = 20
@@ -64,6 +67,7 @@ SPREAD_OF_LENGTHS = (0.25, 0.7)
 
 No honest client has to send an update fifty times as long as most, or as its own usual ones.
 """
+LENGTHS = np.array([LENGTH, ANY_LENGTH])
 NO_LOWER = (math.inf, math.inf)
 """The lowest typical length and heading before any round has shown one."""
 
@@ -92,8 +96,9 @@ def score_by_answers(known: Signatures, round_: Round, number: int, max_false_po
 def usual_answers(known: Signatures, limit: float) -> tuple[FloatVector, FloatVector]:
     """Return middle and spread of the accepted clients' answers, for each channel.
 
-    Spreads are wider if few clients are known, and after rounds that kept nobody. The spread of fingerprints is
-    such that the limit lies between what is strange and what is clear.
+    Spreads are wider if few clients are known, and after rounds that kept nobody. Those of lengths stay within what
+    lengths can vary. The spread of fingerprints is such that the limit lies between what is strange and what is
+    clear.
     """
     middle, spread = middle_and_spread(known.past)
     middle[COMPANY], spread[COMPANY] = known.company
@@ -101,7 +106,10 @@ def usual_answers(known: Signatures, limit: float) -> tuple[FloatVector, FloatVe
     spread *= unsure
     least, most = (WEIGHTS[FINGERPRINT] * (middle[FINGERPRINT] - low) / limit for low in (CLEAR, STRANGE))
     spread[FINGERPRINT] = np.clip(spread[FINGERPRINT], least, most)
-    return middle, np.maximum(spread, unsure * LEAST_SPREAD) * WIDENING ** min(known.failures, MOST_FAILURES)
+    spread = np.maximum(spread, unsure * LEAST_SPREAD)
+    wider = spread * WIDENING ** min(known.failures, MOST_FAILURES)
+    wider[LENGTHS] = np.maximum(spread[LENGTHS], np.minimum(wider[LENGTHS], SPREAD_OF_LENGTHS[1]))
+    return middle, wider
 
 
 def answers_in_context(
