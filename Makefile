@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CORES := $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
 
-.PHONY: demo help test lint slow browser bench fuzz soak hard clean
+.PHONY: demo help test lint slow browser bench fuzz soak hard lock sbom audit clean
 
 SECONDS ?= 300
 
@@ -42,6 +42,17 @@ soak: $(VENV)/dev.done  ## A thousand rounds, ten thousand clients, a server tha
 hard: $(VENV)/dev.done  ## Hostile input, faults, kills, and other libraries on the same bad input: one table
 	$(BIN)/python -m hardening.hard
 
+lock: $(VENV)/release.done  ## Pin everything that development needs, with hashes
+	$(BIN)/uv pip compile pyproject.toml --extra dev --constraint constraints.txt --universal --generate-hashes \
+		--upgrade --no-emit-index-url --no-header --quiet --output-file requirements-dev.lock
+
+sbom: $(VENV)/release.done  ## A list of all parts for a release, in CycloneDX format: dist/sbom.json
+	@mkdir -p dist
+	$(BIN)/cyclonedx-py requirements requirements-dev.lock --pyproject pyproject.toml --of JSON -o dist/sbom.json
+
+audit: $(VENV)/release.done  ## Known weaknesses of pinned packages; asks the network
+	$(BIN)/pip-audit --require-hashes --disable-pip --requirement requirements-dev.lock
+
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
@@ -53,6 +64,10 @@ $(VENV)/demo.done: $(BIN)/python pyproject.toml constraints.txt
 $(VENV)/dev.done: $(BIN)/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
 	@touch $@ $(VENV)/demo.done
+
+$(VENV)/release.done: $(BIN)/python pyproject.toml
+	$(BIN)/python -m pip install --quiet "cyclonedx-bom>=5" "pip-audit>=2.7" "uv>=0.5"
+	@touch $@
 
 $(VENV)/browser.done: $(VENV)/dev.done
 	@$(BIN)/python tests/chromium.py || true

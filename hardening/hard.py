@@ -12,9 +12,11 @@ import argparse
 import json
 import os
 import platform
+import resource
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
@@ -36,6 +38,8 @@ CASES = {
 """How many cases of each kind of input are tried. A case of replies holds about six hostile replies, one of arrays
 four arrays."""
 ROUNDS, IDS = 1000, 10_000
+WORKERS = 2
+"""The number of things that are tried at the same time, each in a process of its own."""
 COLUMNS = (
     "",
     "tried",
@@ -83,6 +87,12 @@ def table(rows: list[Row]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+def cpu_minutes() -> float:
+    """Return the CPU time of this process and of those that it has started, in minutes."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used) / 60
+
+
 def machine() -> str:
     """Return the machine in words."""
     info = Path("/proc/cpuinfo")
@@ -101,10 +111,15 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="also write the rows to this file")
     options = parser.parse_args()
     start, rows, findings = time.monotonic(), list[Row](), list[str]()
-    for name, cases in CASES.items():
-        tally = fuzz(name, cases=max(1, round(cases * options.scale)))
-        rows.append(fuzz_row(tally))
-        findings += [f"{name} case {number}: {words}" for words, number in tally.findings.items()]
+    rounds = max(10, round(ROUNDS * options.scale))
+    size = Size(rounds, 30, max(60, round(IDS * options.scale)), max(5, rounds // 20))
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(WORKERS) as pool:
+        soaking = pool.submit(soak, size, Path(folder))
+        tallies = [pool.submit(fuzz, name, cases=max(1, round(n * options.scale))) for name, n in CASES.items()]
+        found = soaking.result()
+        for tally in [each.result() for each in tallies]:
+            rows.append(fuzz_row(tally))
+            findings += [f"{tally.target} case {number}: {words}" for words, number in tally.findings.items()]
     faults = inject_all()
     survived = sum(each.survived for each in faults)
     lost = len(faults) - survived
@@ -112,10 +127,6 @@ def main() -> int:
     rows.append(
         ("faults of disks, strategies and clients", str(len(faults)), str(survived), str(lost), "0", "0", "0")
     )
-    rounds = max(10, round(ROUNDS * options.scale))
-    size = Size(rounds, 30, max(60, round(IDS * options.scale)), max(5, rounds // 20))
-    with tempfile.TemporaryDirectory() as folder:
-        found = soak(size, Path(folder))
     rows += soak_rows(found)
     findings += [] if found.passed else [f"soak: {asdict(found)}"]
     for peer in compare():
@@ -124,7 +135,7 @@ def main() -> int:
         ]
         rows.append((f"{peer.name}, bad inputs", str(len(peer.found)), *ends, "0"))
     print(table(rows))
-    print(f"\n{machine()}; {(time.monotonic() - start) / 60:.0f} minutes.")
+    print(f"\n{machine()}; {(time.monotonic() - start) / 60:.0f} minutes, {cpu_minutes():.0f} minutes of CPU time.")
     for words in findings:
         print(words)
     if options.json is not None:

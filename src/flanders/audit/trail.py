@@ -17,7 +17,7 @@ if sys.platform != "win32":
     import fcntl
 
 LARGEST_FILE = 64 * 2**20
-"""The bytes after which a new file begins. A round of 100 clients takes about 30,000 bytes."""
+"""The bytes after which a new file begins. A round of 100 clients takes about 20,000 bytes."""
 MOST_FILES = 16
 """The number of files that are kept. With the size above, a trail takes at most about 1 GiB."""
 
