@@ -26,6 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -226,8 +227,9 @@ def soak(size: Size, folder: Path) -> Soaked:
     """Run both federations, and compare them."""
     start = time.monotonic()
     through, killed = folder / "through", folder / "killed"
-    memory = run_through(through, size)
-    kills = run_with_kills(killed, size)
+    with ThreadPoolExecutor(2) as pool:
+        running, dying = pool.submit(run_through, through, size), pool.submit(run_with_kills, killed, size)
+        memory, kills = running.result(), dying.result()
     one, other = decisions_of(through), decisions_of(killed)
     done = {number for number, _ in one} & {number for number, _ in other}
     models = [load_state(each / FILE).model for each in (through, killed)]

@@ -181,6 +181,7 @@ class Bookkeeping:
             setattr(result, name, {number + done: record for number, record in getattr(result, name).items()})
         for number, details in self.recorder.details.items():
             if number in result.train_metrics_clientapp:
-                result.train_metrics_clientapp[number].update(details)
+                lists = {name: numbers.tolist() for name, numbers in details.items()}
+                result.train_metrics_clientapp[number].update(lists)
         self.recorder.details.clear()
         return result

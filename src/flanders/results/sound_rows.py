@@ -30,7 +30,7 @@ typeof(id) = 'text' AND typeof(position) = 'integer' AND typeof(created) = 'text
 AND status IN ('pending', 'running', 'done', 'failed')
 AND typeof(finished) IN ('text', 'null') AND typeof(error) IN ('text', 'null')
 AND typeof(traceback) IN ('text', 'null') AND typeof(versions) IN ('text', 'null')
-AND id NOT IN (SELECT id FROM temp.unsound)
+AND rowid NOT IN (SELECT number FROM temp.unsound)
 """
 LONGEST_SPEC = 2**20
 """The most characters of a spec. The longest that this package writes has a few thousand."""
@@ -38,9 +38,9 @@ LONGEST_SPEC = 2**20
 
 def hide_unsound_rows(connection: sqlite3.Connection, path: Path) -> None:
     """Put views in front of the tables that show only sound rows. Queries by the names of the tables use them."""
-    connection.text_factory = printable
-    connection.execute("CREATE TEMP TABLE unsound (id)")
-    unsound = [(id_,) for id_, spec in connection.execute("SELECT id, spec FROM main.run") if not is_sound(spec)]
+    connection.execute("CREATE TEMP TABLE unsound (number)")
+    rows = connection.execute("SELECT rowid, spec FROM main.run")
+    unsound = [(number,) for number, spec in rows if not is_sound(spec)]
     connection.executemany("INSERT INTO temp.unsound VALUES (?)", unsound)
     if unsound:
         log.error("%s: %s runs are left out: their specs are not what flanders writes", path, len(unsound))
