@@ -13,14 +13,15 @@ first-round   the same clients attack from round 1 on, 10, 20 or 40% of them; th
 examples      20 to 80% attack from round 1 on; the server has 100 examples
 third-round   other clients attack in each round from round 3 on, 20 to 80%; no examples
 honest        nobody attacks: 64 settings of partition, optimizer, epochs, clients and participation
-poisoned      flipped labels and backdoors by 10 and 30%, from round 1 on, with and without examples
+poisoned      flipped labels and backdoors by 10 and 30%, from round 1 or 3 on, with and without examples
 small         digits with 10, 20 and 30 clients, attackers from round 1 on
 
 How it measures
 ---------------
 - The accuracy is the last round's. Precision, recall and the share of honest clients that were dropped are counted
   from the first poisoned round on, over all rounds together; without attackers over all rounds.
-- `keep-all` is plain FedAvg. `oracle` drops exactly the attackers.
+- `keep-all` is plain FedAvg. `oracle` drops exactly the attackers. Its accuracy is the same under every attack that
+  leaves honest training as it is, so one attack is enough: `--attacks sign-flip --filters oracle --yardsticks`.
 - Fashion-MNIST: 100 clients, Dir(0.5) with uneven sizes, Adam with 1e-3, one epoch, mlp4.
 - Constants were chosen on seeds below 10. Seeds from 40 on are held out.
 """
@@ -38,7 +39,7 @@ from pathlib import Path
 from statistics import fmean
 
 from flanders.checks import InputError
-from flanders.experiments.commands import OptionChanges, run_aside
+from flanders.experiments.execution import OptionChanges, run_with_output_to_stderr
 from flanders.experiments.experiment import Experiment
 from flanders.experiments.spec import resolve
 from flanders.report.text import print_table
@@ -79,6 +80,10 @@ DIGITS: Table = {
     "training": {"optimizer": "sgd", "learning_rate": 0.1, "epochs": 2},
 }
 YARDSTICKS = ("keep-all", "oracle")
+AGGREGATORS = ("clipping-and-noise", "flame", "fltrust", "foolsgold", "median", "multi-krum", "zeno++")
+"""Defences of `--filters` that are aggregators: they run without a filter."""
+MISSED = 0.02
+"""An accuracy that is this much below the oracle's is printed in bold."""
 MEASURED = ("accuracy", "precision", "recall", "honest_dropped", "attack_success")
 
 
@@ -172,8 +177,8 @@ def honest() -> Iterator[tuple[Cell, Table]]:
 
 
 def poisoned() -> Iterator[tuple[Cell, Table]]:
-    for poison, fraction, examples in product(POISONS, (0.1, 0.3), (0, 100)):
-        threat: Table = {"data_poison": poison, "fraction": fraction, "start": 1, "rotating": False}
+    for poison, fraction, examples, start in product(POISONS, (0.1, 0.3), (0, 100), (1, 3)):
+        threat: Table = {"data_poison": poison, "fraction": fraction, "start": start, "rotating": False}
         yield attacked("poisoned", "fashion-mnist", FASHION, threat, examples)
 
 
@@ -198,14 +203,21 @@ GROUPS = {
 
 
 def runs_of(
-    groups: Iterable[str], filters: Sequence[str], seeds: Sequence[int], rounds: int
+    groups: Iterable[str],
+    filters: Sequence[str],
+    seeds: Sequence[int],
+    rounds: int,
+    yardsticks: Sequence[str] = YARDSTICKS,
+    attacks: Sequence[str] = (),
 ) -> dict[str, tuple[Experiment, Row]]:
     """Return the runs that are asked for, and their rows without what is measured, under the ids of the runs."""
     found = {}
     for group in groups:
         for cell, spec in GROUPS[group]():
-            yardsticks = YARDSTICKS if cell.fraction else YARDSTICKS[:1]
-            for name, seed in product(dict.fromkeys([*filters, *yardsticks]), seeds):
+            if attacks and cell.attack not in attacks:
+                continue
+            names = [name for name in (*filters, *yardsticks) if cell.fraction or name != "oracle"]
+            for name, seed in product(dict.fromkeys(names), seeds):
                 run = experiment(spec, name, seed, rounds)
                 found[run.id] = run, row_of(cell, name, seed)
     return found
@@ -214,7 +226,10 @@ def runs_of(
 def experiment(spec: Table, filter_: str, seed: int, rounds: int) -> Experiment:
     """Return the run of a spec with a filter and a seed."""
     federation = {**spec["federation"], "seed": seed, "rounds": rounds}
-    return resolve({**spec, "federation": federation, "filter": {"name": filter_}})
+    defence: Table = {"filter": {"name": filter_}}
+    if filter_ in AGGREGATORS:
+        defence = {"filter": {"name": "keep-all"}, "aggregator": {"name": filter_}}
+    return resolve({**spec, "federation": federation, **defence})
 
 
 def measured(results: Path, asked: dict[str, tuple[Experiment, Row]]) -> list[Row]:
@@ -311,10 +326,44 @@ def show(rows: Sequence[Row], filters: Sequence[str]) -> None:
         print_table(lines, header, title=group)
 
 
-def mean(values: Sequence[float]) -> str:
+def print_markdown(rows: Sequence[Row], filter_: str) -> None:
+    """Print the tables of docs/detection.md: attacks by shares, with the filter beside the yardsticks.
+
+    The oracle's accuracy is the mean over the filter's own seeds. Plain averaging may come from other seeds.
+    """
+    for group in dict.fromkeys(
+        row.group for row in rows if row.group in ("first-round", "examples", "third-round")
+    ):
+        own = [row for row in rows if row.group == group]
+        shares = sorted({row.fraction for row in own if row.filter == filter_})
+        print(f"\n### {group}\n")
+        print("| attack | " + " | ".join(f"{share:.0%} | accuracy" for share in shares) + " |")
+        print("|---" * (1 + 2 * len(shares)) + "|")
+        for attack in sorted({row.attack for row in own if row.filter == filter_}):
+            cells = [markdown_cell(own, filter_, attack, share) for share in shares]
+            print(f"| {attack} | " + " | ".join(cells) + " |")
+
+
+def markdown_cell(rows: Sequence[Row], filter_: str, attack: str, share: float) -> str:
+    """Return precision, recall and accuracies of a filter under an attack by a share of the clients."""
+    here = [row for row in rows if row.fraction == share]
+    runs = [row for row in here if row.filter == filter_ and row.attack == attack]
+    if not runs:
+        return "- | -"
+    oracle = {row.seed: row.accuracy for row in here if row.filter == "oracle"}
+    known = [oracle[row.seed] for row in runs if row.seed in oracle]
+    plain = [row.accuracy for row in here if row.filter == "keep-all" and row.attack == attack]
+    accuracy = mean([row.accuracy for row in runs])
+    if known and fmean(row.accuracy for row in runs) < fmean(known) - MISSED:
+        accuracy = f"**{accuracy}**"
+    found = f"{mean([row.precision for row in runs], 2)} / {mean([row.recall for row in runs], 2)}"
+    return f"{found} | {accuracy}, {mean(known)}, {mean(plain)}"
+
+
+def mean(values: Sequence[float], digits: int = 3) -> str:
     """Return the mean of the numbers that are known, in words."""
     known = [value for value in values if value == value]
-    return f"{fmean(known):.3f}" if known else "-"
+    return f"{fmean(known):.{digits}f}" if known else "-"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -322,6 +371,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="The default filter from the first round on.")
     parser.add_argument("--groups", nargs="+", choices=list(GROUPS), default=list(GROUPS), metavar="GROUP")
     parser.add_argument("--filters", nargs="+", default=["guard"], metavar="NAME")
+    parser.add_argument("--yardsticks", nargs="*", choices=YARDSTICKS, default=list(YARDSTICKS), metavar="NAME")
+    parser.add_argument(
+        "--attacks", nargs="+", default=(), metavar="ATTACK", help="only these, as the table names them"
+    )
     parser.add_argument("--seeds", nargs="+", type=int, default=[40, 41, 42])
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--device", default="auto")
@@ -330,10 +383,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=Path("guard.sqlite"))
     parser.add_argument("--csv", type=Path, default=Path("results") / "guard.csv")
     parser.add_argument("--table-only", action="store_true")
+    parser.add_argument("--markdown", action="store_true", help="print the tables of docs/detection.md")
     parser.add_argument("--dry-run", action="store_true")
     options = parser.parse_args(arguments)
     try:
-        asked = runs_of(options.groups, options.filters, options.seeds, options.rounds)
+        asked = runs_of(
+            options.groups, options.filters, options.seeds, options.rounds, options.yardsticks, options.attacks
+        )
         if options.dry_run:
             print(f"{len(asked)} runs")
             return 0
@@ -342,12 +398,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             changes: OptionChanges = {"device": options.device}
             if options.data_dir is not None:
                 changes["data_dir"] = options.data_dir.absolute()
-            code = run_aside(options.out, [run for run, _ in asked.values()], changes, options.jobs)
+            code = run_with_output_to_stderr(options.out, [run for run, _ in asked.values()], changes, options.jobs)
             found = measured(options.out, asked)
         rows = {row.key: row for row in [*read_rows(options.csv), *found]}
         if found:
             write_rows(options.csv, rows.values())
-        show([row for row in rows.values() if row.group in options.groups], options.filters)
+        shown = [row for row in rows.values() if row.group in options.groups]
+        if options.markdown:
+            print_markdown(shown, options.filters[0])
+        else:
+            show(shown, options.filters)
         return code
     except InputError as error:
         print(f"guard: {error}", file=sys.stderr)

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 import torch
 
-from flanders import AGGREGATORS, ATTACKS, FILTERS, PREAGGREGATORS, Defense, Round, Sample, Sketch, View
+from flanders import AGGREGATORS, ATTACKS, FILTERS, PREAGGREGATORS, Round, Sample, Sketch, View
 from flanders.arrays import like, to_numpy
 from flanders.attacks import disguise, noise
+from own_examples import OwnDefense
 
 M, B, D = 12, 2, 3000
 
@@ -61,7 +62,8 @@ def close(found, expected, tolerance):
 @pytest.mark.parametrize("name", list(AGGREGATORS))
 def test_aggregators_agree_with_numpy(name, convert, tolerance, models):
     g, updates = models
-    parameters = {"num_malicious": B} if "num_malicious" in AGGREGATORS.describe(name).parameters else {}
+    has = AGGREGATORS.describe(name).parameters
+    parameters = {"num_malicious": B} if "num_malicious" in has else {"noise": 0.0} if "noise" in has else {}
     for extra in [{}, {"weighted": True}] if "weighted" in AGGREGATORS.describe(name).parameters else [{}]:
         aggregator = AGGREGATORS.make(name, **parameters, **extra)
         expected = aggregator.aggregate(as_round(updates, g, np.asarray), np.random.default_rng(0))
@@ -132,7 +134,7 @@ def test_attacks_agree_with_numpy(name, convert, tolerance, models, monkeypatch)
 def test_filters_decide_as_on_numpy(name, parameters, convert, tolerance, models):
     _, updates = models
     noise = np.random.default_rng(1)
-    ours, theirs = (Defense(FILTERS.make(name, **parameters), seed=0) for _ in range(2))
+    ours, theirs = (OwnDefense(FILTERS.make(name, **parameters), seed=0) for _ in range(2))
     for t in range(5):
         now = updates * 0.9**t + 0.1 * noise.normal(size=updates.shape)
         if t == 4:

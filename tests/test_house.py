@@ -135,7 +135,7 @@ def packages_behind(target):
 def test_tests_are_in_a_tree_like_that_of_the_package():
     rooms = {path.parent.relative_to(SOURCE / "flanders").as_posix() for path in MODULES.values()}
     folders = {path.parent.relative_to(ROOT / "tests").as_posix() for path in ROOT.glob("tests/**/test_*.py")}
-    assert folders - rooms == {"benchmarks", "hardening"}
+    assert folders - rooms == {"benchmarks", "conformance", "hardening"}
 
 
 def test_every_benchmark_has_a_test():

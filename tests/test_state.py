@@ -96,9 +96,9 @@ def test_an_array_of_objects_cannot_be_saved(tmp_path):
     ("tree", "says"),
     [
         ([1, 2], "has the format None"),
-        ({"format": module.FORMAT}, "does not hold what this version remembers .*'digest'"),
-        ({"format": module.FORMAT, "state": {}}, "does not hold what this version remembers"),
-        ({"format": module.FORMAT, "state": {"type": "Gone", "fields": {}}}, "Gone.*start from an empty memory"),
+        ({"format": module.FORMAT}, "holds a memory that this version cannot read .*'digest'"),
+        ({"format": module.FORMAT, "state": {}}, "holds a memory that this version cannot read"),
+        ({"format": module.FORMAT, "state": {"type": "Gone", "fields": {}}}, "Gone.*start with an empty memory"),
         (
             {"format": module.FORMAT, "state": {"type": "DnCState", "fields": {"seed": 1, "new": 2}}},
             "argument 'new'",

@@ -1,8 +1,8 @@
 """Keep federated learning safe from poisoned clients.
 
-There is one shape of data, `(m, d)`: a row per client. There are four concepts. A `Round` holds the local models.
-An `Attack` poisons some of them. A `Filter` decides which clients to keep. An `Aggregator` turns the kept models
-into one.
+A `Round` holds the models that m clients have trained: an array of shape `(m, d)`, a row per client and a column
+per parameter. An `Attack` poisons some of the models. A `Filter` decides which clients to keep. An `Aggregator`
+turns the kept models into one. A `Defense` has a filter and an aggregator, and protects one round after the other.
 """
 
 from flanders.aggregators import (
@@ -10,9 +10,12 @@ from flanders.aggregators import (
     Bucketing,
     Bulyan,
     CenteredClipping,
+    ClippingAndNoise,
     DnC,
     FedAvg,
+    Flame,
     FLTrust,
+    FoolsGold,
     GeometricMedian,
     Krum,
     MeanAroundMedian,
@@ -21,7 +24,9 @@ from flanders.aggregators import (
     Nnm,
     NormClipping,
     PreAggregator,
+    Remembering,
     TrimmedMean,
+    ZenoPlusPlus,
 )
 from flanders.attacks import Attack, View
 from flanders.catalog import AGGREGATORS, ATTACKS, FILTERS, LOOKS, PREAGGREGATORS
@@ -35,6 +40,7 @@ from flanders.filters import (
     Everything,
     Filter,
     Fingerprint,
+    FlameFilter,
     Flanders,
     FLDetector,
     Guard,
@@ -46,6 +52,7 @@ from flanders.filters import (
     Sample,
     Scores,
     Sketch,
+    SkyMask,
 )
 from flanders.published.flanders import FlandersReference
 from flanders.published.fldetector import FLDetectorLagged
@@ -67,6 +74,7 @@ __all__ = [
     "Bulyan",
     "Camps",
     "CenteredClipping",
+    "ClippingAndNoise",
     "Defense",
     "DistanceToGlobal",
     "DnC",
@@ -78,8 +86,11 @@ __all__ = [
     "FedAvg",
     "Filter",
     "Fingerprint",
+    "Flame",
+    "FlameFilter",
     "Flanders",
     "FlandersReference",
+    "FoolsGold",
     "GeometricMedian",
     "Guard",
     "InputError",
@@ -96,12 +107,15 @@ __all__ = [
     "Outcome",
     "Persistence",
     "PreAggregator",
+    "Remembering",
     "Round",
     "Sample",
     "Scores",
     "Sketch",
+    "SkyMask",
     "TrimmedMean",
     "View",
+    "ZenoPlusPlus",
     "defend",
     "load_state",
     "save_state",

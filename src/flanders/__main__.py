@@ -1,4 +1,4 @@
-"""`python -m flanders` is `flanders`."""
+"""`python -m flanders` does the same as the command `flanders`."""
 
 import sys
 

@@ -16,15 +16,13 @@ Array = Any
 """An array of any library that follows the Python array API standard."""
 
 FloatVector = NDArray[np.float64]
-
-IntVector = NDArray[np.int64]
-
 FloatMatrix = NDArray[np.float64]
+IntVector = NDArray[np.int64]
 BoolVector = NDArray[np.bool_]
 
 
 def to_numpy(array: Array) -> NDArray[Any]:
-    """Return an array of any library as a NumPy array. From a device it is copied, so use it for small arrays."""
+    """Return an array of any library as a NumPy array. An array on a device is copied, so it should be small."""
     if array_api_compat.is_torch_array(array):
         return np.asarray(array.detach().cpu().numpy())
     if array_api_compat.is_cupy_array(array):
@@ -55,7 +53,7 @@ def on_host(array: Array) -> Array:
 
 
 def like(values: object, array: Array, dtype: object = None) -> Array:
-    """Return NumPy values as an array of the same library and device as `array`, and of its dtype by default."""
+    """Return values as an array of the library and device of `array`, and of its dtype unless one is given."""
     xp = array_api_compat.array_namespace(array)
     return xp.asarray(values, dtype=array.dtype if dtype is None else dtype, device=array_api_compat.device(array))
 
@@ -68,8 +66,8 @@ def copied(array: Array) -> Array:
 def normals_like(array: Array, rng: np.random.Generator) -> Array:
     """Draw independent standard normal numbers of the shape, dtype, library and device of `array`.
 
-    On a GPU, PyTorch draws them, from a seed that `rng` gives. That is a hundred times faster, but the numbers
-    differ from those on a CPU.
+    For a tensor on a GPU, PyTorch draws the numbers there, with a seed from `rng`. That is a hundred times faster
+    than NumPy, but the numbers differ from those on a CPU.
     """
     xp = array_api_compat.array_namespace(array)
     if array_api_compat.is_torch_array(array) and not is_on_host(array):
@@ -80,12 +78,12 @@ def normals_like(array: Array, rng: np.random.Generator) -> Array:
 
 
 def index_like(index: object, array: Array) -> Array:
-    """Return row or column numbers as an index into `array`: on its device, in the type its library needs."""
+    """Return row or column numbers as an index into `array`: on its device, in the dtype that its library needs."""
     xp = array_api_compat.array_namespace(array)
     return like(index, array, xp.__array_namespace_info__().default_dtypes()["indexing"])
 
 
-def widest(xp: ModuleType) -> object:
+def widest_float(xp: ModuleType) -> object:
     """Return float64, or float32 if the library has no float64 (JAX, unless x64 is enabled)."""
     real = xp.__array_namespace_info__().dtypes(kind="real floating")
     return real.get("float64", xp.float32)
@@ -94,4 +92,4 @@ def widest(xp: ModuleType) -> object:
 def rounding_of(array: Array) -> float:
     """Return the machine epsilon of the float type in which sums over such an array are accumulated."""
     xp = array_api_compat.array_namespace(array)
-    return float(xp.finfo(widest(xp)).eps)
+    return float(xp.finfo(widest_float(xp)).eps)

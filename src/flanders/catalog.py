@@ -1,6 +1,6 @@
-"""The names of attacks, filters, aggregators, pre-aggregators and looks.
+"""The registries of attacks, filters, aggregators and pre-aggregators, and of what `Flanders` can look at.
 
-To add one, write a file for it and enter it in a table here.
+A new attack, for example, is a file in `attacks/` and one line in `ATTACKS`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ from flanders.aggregators import (
     Bucketing,
     Bulyan,
     CenteredClipping,
+    ClippingAndNoise,
     DnC,
     FedAvg,
+    Flame,
     FLTrust,
+    FoolsGold,
     GeometricMedian,
     Krum,
     MeanAroundMedian,
@@ -24,6 +27,7 @@ from flanders.aggregators import (
     NormClipping,
     PreAggregator,
     TrimmedMean,
+    ZenoPlusPlus,
 )
 from flanders.attacks import (
     AgrMinMax,
@@ -56,6 +60,7 @@ from flanders.filters import (
     Everything,
     Filter,
     Fingerprint,
+    FlameFilter,
     Flanders,
     FLDetector,
     Guard,
@@ -67,6 +72,7 @@ from flanders.filters import (
     Persistence,
     Sample,
     Sketch,
+    SkyMask,
 )
 from flanders.published.aggregators import BulyanReference, MultiKrumReference
 from flanders.published.attacks import AgrMinMaxReference, LieReference, OptReference
@@ -114,6 +120,8 @@ FILTERS: Registry[Filter[Any]] = Registry(
         "dnc": DnCFilter,
         "kmeans": KMeans,
         "krum": KrumFilter,
+        "flame": FlameFilter,
+        "skymask": SkyMask,
         "keep-all": KeepAll,
         "oracle": Oracle,
         "distance-to-global": DistanceToGlobal,
@@ -135,7 +143,11 @@ AGGREGATORS: Registry[Aggregator] = Registry(
         "dnc": DnC,
         "geometric-median": GeometricMedian,
         "centered-clipping": CenteredClipping,
+        "clipping-and-noise": ClippingAndNoise,
+        "flame": Flame,
+        "foolsgold": FoolsGold,
         "fltrust": FLTrust,
+        "zeno++": ZenoPlusPlus,
         "multi-krum-reference": MultiKrumReference,
         "bulyan-reference": BulyanReference,
     },
@@ -144,4 +156,4 @@ PREAGGREGATORS: Registry[PreAggregator] = Registry(
     "pre-aggregator", {"nnm": Nnm, "bucketing": Bucketing, "norm-clipping": NormClipping}
 )
 LOOKS: Registry[Look] = Registry("look", {"everything": Everything, "sample": Sample, "sketch": Sketch})
-"""Which parameters `Flanders` looks at."""
+"""Which parameters of the updates the filter `Flanders` looks at."""

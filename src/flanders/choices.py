@@ -52,13 +52,13 @@ def registry(kind: str) -> AnyRegistry:
     if kind not in _REGISTRIES:
         raise InputError(f"There is no list of {kind!r}.{did_you_mean(kind, KINDS)} Known: {', '.join(KINDS)}.")
     found = _REGISTRIES[kind]()
-    if not (own := installed(kind)):
+    if not (theirs := installed(kind)):
         return found
-    if twice := [name for name in own if name in found]:
+    if twice := [name for name in theirs if name in found]:
         raise InputError(
             f"{twice[0]!r} is already one of flanders' own {kind}. Rename the entry of the other package."
         )
-    return Registry(found.kind, {**found, **own})
+    return Registry(found.kind, {**found, **theirs})
 
 
 @cache

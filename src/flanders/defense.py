@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from flanders.aggregators import Aggregator, FedAvg
+from flanders.aggregators import Aggregator, Chain, FedAvg
 from flanders.arrays import Array, IntVector, copied
 from flanders.checks import InputError, check_instance
 from flanders.filters import Filter, Guard, Scores
@@ -188,6 +188,8 @@ class DefenseState:
     """The last global model."""
     generator: dict[str, object]
     """The state of the aggregator's random generator."""
+    aggregation: dict[str, object] = dataclasses.field(default_factory=dict)
+    """The memory of each aggregator that has one, by the name of its class."""
 
 
 class Defense:
@@ -240,6 +242,7 @@ class Defense:
         self.state: Any = self.filter.init(for_filter)
         self._name = described(self.filter)
         self._model: Array = None
+        self._aggregation: dict[str, object] = {}
 
     def __call__(
         self,
@@ -278,8 +281,12 @@ class Defense:
         return outcome
 
     def aggregate(self, aggregator: Aggregator, round_: Round, rows: IntVector) -> Array:
-        """Return the model that an aggregator makes of these rows, with this object's random generator."""
-        return aggregator.aggregate(round_.take(rows), self._rng)
+        """Return what an aggregator makes of these rows, with this object's memory and random generator."""
+        name = "+".join(names_of_parts(aggregator))
+        model, memory = aggregator.step(self._aggregation.get(name), round_.take(rows), self._rng)
+        if memory is not None:
+            self._aggregation = {**self._aggregation, name: memory}
+        return model
 
     def _by(self, aggregator: Aggregator, round_: Round) -> Aggregate:
         return lambda rows: self.aggregate(aggregator, round_, rows)
@@ -288,7 +295,7 @@ class Defense:
     def memory(self) -> DefenseState:
         """Everything that is remembered: the filter's memory, the last model, the generator. It can be saved."""
         position = dict(self._rng.bit_generator.state)
-        return DefenseState(self._name, self.state, self._model, position)
+        return DefenseState(self._name, self.state, self._model, position, self._aggregation)
 
     @memory.setter
     def memory(self, found: DefenseState) -> None:
@@ -298,7 +305,7 @@ class Defense:
                 "Go on with the filter that made it, or start with an empty memory."
             )
         self._rng.bit_generator.state = found.generator
-        self.state, self._model = found.memory, found.model
+        self.state, self._model, self._aggregation = found.memory, found.model, found.aggregation
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything that is remembered to a file."""
@@ -318,6 +325,13 @@ class Defense:
 
     def __repr__(self) -> str:
         return f"Defense({self.filter}, {self.aggregator}, fallback={self.fallback})"
+
+
+def names_of_parts(aggregator: Aggregator) -> list[str]:
+    """Return the class names of an aggregator and of the pre-aggregators in front of it."""
+    if isinstance(aggregator, Chain):
+        return [type(aggregator.first).__name__, *names_of_parts(aggregator.then)]
+    return [type(aggregator).__name__]
 
 
 def described(filter: Filter[Any]) -> str:

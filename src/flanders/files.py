@@ -39,7 +39,7 @@ def atomic(path: str | os.PathLike[str], *, private: bool = False) -> Iterator[B
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes | str, *, private: bool = False) -> None:
-    """Write all of a file or, if anything fails, nothing; text is written as UTF-8."""
+    """Write a whole file. If anything fails, the old file stays. Text is written as UTF-8."""
     with atomic(path, private=private) as file:
         file.write(data.encode() if isinstance(data, str) else data)
 
@@ -56,9 +56,9 @@ def sync_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def writing(folder: Path, named: str = "") -> Iterator[None]:
-    """Make a folder if it is missing; turn any failure to write inside the block into one sentence.
+    """Make a folder if it is missing. If the block cannot write, raise an error that says so in one sentence.
 
-    `named` is the path that the user gave, where that is not the folder.
+    The error names the folder, or the path `named` if the user gave another one.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -80,7 +80,7 @@ def file_name(text: str) -> str:
 
 
 def check_target(path: Path) -> None:
-    """Complain if a file cannot be written to `path`, or if it would overwrite results."""
+    """Complain if there is no folder for a new file at `path`, or if it would overwrite a results file."""
     folder = path.absolute().parent
     if not folder.is_dir():
         raise InputError(f"{path} cannot be written: there is no folder {folder}. Make it, or choose another.")

@@ -1,4 +1,4 @@
-"""A table of names for classes, from which specs and the command line make objects."""
+"""The class `Registry`: a table of names and classes. Specs and the command line make objects from it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REQUIRED = "required"
 
 
 class UnknownNameError(InputError, KeyError):
-    """A registry has no entry of that name. It is a KeyError too, as for any mapping."""
+    """A registry has no entry of that name. Like the error of any mapping, it is a KeyError."""
 
     __str__ = Exception.__str__  # a KeyError would quote the message
 
@@ -67,7 +67,7 @@ class Registry(Generic[T], Mapping[str, type[T]]):
         return len(self._entries)
 
     def make(self, name: str, **parameters: Any) -> T:
-        """Build the entry called `name`; a parameter it does not have is an error, never ignored."""
+        """Return an object of the class called `name`. An unknown parameter is an error."""
         entry = self[name]
         known = self.describe(name).parameters
         for given in parameters:
@@ -80,9 +80,9 @@ class Registry(Generic[T], Mapping[str, type[T]]):
         return entry(**parameters)
 
     def describe(self, name: str) -> Entry:
-        """Return the name, the first sentence of the docstring and the parameters of an entry."""
+        """Return the name, the first paragraph of the docstring and the parameters of an entry."""
         entry = self[name]
-        summary = (inspect.getdoc(entry) or "").split("\n\n")[0].replace("\n", " ")
+
         parameters: dict[str, object] = {}
         for field in dataclasses.fields(entry) if dataclasses.is_dataclass(entry) else ():
             if field.default is not dataclasses.MISSING:
@@ -91,7 +91,7 @@ class Registry(Generic[T], Mapping[str, type[T]]):
                 parameters[field.name] = field.default_factory()
             else:
                 parameters[field.name] = REQUIRED
-        return Entry(name, summary, parameters)
+        return Entry(name, first_paragraph(entry), parameters)
 
     def name_of(self, entry: object) -> str:
         """Return the name under which the class of `entry` is registered."""
@@ -99,3 +99,8 @@ class Registry(Generic[T], Mapping[str, type[T]]):
             if type(entry) is kind:
                 return name
         raise InputError(f"{type(entry).__name__} is not a registered {self.kind}.")
+
+
+def first_paragraph(cls: type[object]) -> str:
+    """Return the first paragraph of a docstring, on one line."""
+    return (inspect.getdoc(cls) or "").split("\n\n")[0].replace("\n", " ")

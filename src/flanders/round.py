@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
+from typing import Protocol, runtime_checkable
 
 import array_api_compat
 import numpy as np
@@ -19,6 +20,17 @@ from flanders.checks import InputError
 ClientId = int | str
 Evaluate = Callable[[Array], FloatVector | float]
 """Turns a model `(d,)` into its losses on the server's own examples: one loss for each example, or their mean."""
+
+
+@runtime_checkable
+class Differentiable(Protocol):
+    """An `Evaluate` that also has a gradient. Filters that train on the server's examples need it."""
+
+    def __call__(self, model: Array, /) -> FloatVector | float:
+        """Return the losses of a model on the server's examples."""
+
+    def gradient(self, model: Array, /) -> Array:
+        """Return the gradient of the mean loss at a model, `(d,)`."""
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -44,7 +56,8 @@ class Round:
         layer an update is abnormal, or to look at some layers alone.
     evaluate
         A function from a model `(d,)` to its losses on examples of the server: a vector with one loss for each
-        example, or a single number. A filter can ask it which of two groups of clients helps the model.
+        example, or a single number. A filter can ask it which of two groups of clients helps the model. If it is a
+        `Differentiable`, filters can also train with it.
     """
 
     updates: Array

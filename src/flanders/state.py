@@ -29,7 +29,7 @@ _TYPES: dict[str, type] = {}
 
 
 def saveable(cls: C) -> C:
-    """Allow instances of a dataclass to be saved as, or inside, a state."""
+    """Mark a dataclass, so that its instances can be saved as a state or as a part of one."""
     _TYPES[cls.__name__] = cls
     return cls
 
@@ -41,10 +41,10 @@ def save_state(path: str | os.PathLike[str], state: object) -> None:
 
 
 def load_state(path: str | os.PathLike[str], like: Array = None) -> Any:
-    """Read a state back.
+    """Return the state in a file.
 
-    `like` is any array of the library and device on which the rounds run. A state that was
-    saved from NumPy rounds needs none.
+    A state that holds arrays of another library than NumPy needs `like`: any array of that library, on the device
+    on which the rounds run.
     """
     try:
         with open(path, "rb") as file:
@@ -97,8 +97,8 @@ def _read(file: BinaryIO, name: str, like: Array) -> Any:
         raise
     except Exception as error:  # a file that is not ours may be wrong in any way
         raise InputError(
-            f"{name} does not hold what this version remembers ({type(error).__name__}: {error}). Load it with the "
-            "version that wrote it, or start from an empty memory."
+            f"{name} holds a memory that this version cannot read ({type(error).__name__}: {error}). Load it with "
+            "the version that wrote it, or start with an empty memory."
         ) from error
 
 

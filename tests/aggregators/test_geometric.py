@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from flanders.aggregators import CenteredClipping, FLTrust, GeometricMedian
 from flanders.arrays import to_numpy
 from flanders.checks import InputError
-from flanders.linalg.fermat import geometric_median
+from flanders.linalg.geometric_median import geometric_median
 from flanders.linalg.products import gram
 
 HUGE = 1e149

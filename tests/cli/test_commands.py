@@ -388,7 +388,7 @@ def test_report_and_plot_hand_over_to_the_report(cli, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "module", "extra"),
     [
-        (["run", "spec.toml"], "flanders.experiments.commands", "sim"),
+        (["run", "spec.toml"], "flanders.experiments.execution", "sim"),
         (["study", "window"], "flanders.studies.report", "studies"),
         (["schema"], "flanders.experiments.json_schema", "sim"),
     ],

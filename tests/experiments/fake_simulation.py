@@ -138,7 +138,7 @@ def modules() -> dict[str, types.ModuleType]:
         ),
         "flanders.models": module("models", ModelSpec=Kind, Mlp2=Mlp2, MODELS=Registry("model", {"mlp2": Mlp2})),
         "flanders.simulation": module("simulation", __path__=[str(folder)]),
-        "flanders.simulation.federation": module("federation", Simulation=Simulation),
+        "flanders.simulation.simulation": module("simulation", Simulation=Simulation),
         "flanders.simulation.world": module("world", find_device=find_device),
         "flanders.simulation.poisoning": module(
             "poisoning", DataPoison=type("DataPoison", (), {}), DATA_POISONS=Registry("data poison", {})

@@ -5,6 +5,7 @@ import re
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import flanders
@@ -13,6 +14,7 @@ from flanders.experiments.experiment import Experiment
 from flanders.experiments.filling import COUNT_OR_FRACTION
 from flanders.experiments.spec import parse_spec, read_specs
 from flanders.results.run import RunSpec
+from flanders.simulation import Simulation
 
 
 def parse(text, *overrides):
@@ -182,7 +184,7 @@ def test_runs_that_two_files_share_are_run_once(tmp_path):
             r"filter.keep: m-b is 0: all 10 clients of the round are malicious",
         ),
         ("federation = 3", r"federation must be a table"),
-        ("[filter]\nkeep = 3", r"filter.name: which filter\? Known: guard"),
+        ("[filter]\nkeep = 3", r"filter.name must be the name of one filter. Known: guard"),
         ("filter = 3", r"filter must be a table"),
         ("filter = {name = 'flanders', keep = 'm-c'}", r"filter.keep must be .*or one of 'b', 'm-b'. Got 'm-c'"),
         ("filter = {name = 'flanders', keep = 0}", r"filter: The `keep` parameter of Flanders must be"),
@@ -266,3 +268,33 @@ def test_attackers_can_be_the_same_from_the_first_round_on():
 def test_only_the_aggregator_itself_can_be_told_the_truth(tree):
     with pytest.raises(InputError, match="informed"):
         parse_spec(tree)
+
+
+PEERS = """
+[federation]
+num_clients = 6
+rounds = 2
+[server]
+examples = 30
+[threat]
+data_poison = { name = "backdoor", boost = 3.0 }
+fraction = 0.34
+rotating = false
+[filter]
+name = "%s"
+[aggregator]
+name = "%s"
+[run]
+device = "cpu"
+"""
+
+
+@pytest.mark.parametrize(
+    ("filter_", "aggregator"),
+    [("keep-all", name) for name in ("flame", "foolsgold", "clipping-and-noise", "fltrust", "zeno++")]
+    + [("skymask", "fedavg"), ("flame", "fedavg")],
+)
+def test_a_boosted_backdoor_by_a_third_from_the_first_round_runs_against_every_peer(filter_, aggregator):
+    records = list(Simulation(one(PEERS % (filter_, aggregator)).setting).run())
+    assert [int(record.malicious.sum()) for record in records] == [3, 3]
+    assert np.isfinite([record.attack_success for record in records]).all()

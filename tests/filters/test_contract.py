@@ -22,6 +22,7 @@ from flanders import (
     load_state,
     save_state,
 )
+from own_examples import OwnDefense, a_round
 
 PARAMETERS = {"flanders": {"keep": 0.7}, "flanders-reference": {"keep": 0.7}}
 LAYERS = {"body.weight": 40, "body.bias": 5, "head.weight": 12, "head.bias": 3}
@@ -47,6 +48,7 @@ VARIANTS = {
     "dnc": [{}, {"keep": 0.7, "sample": 20}],
     "kmeans": [{}, {"keep": 0.7}],
     "krum": [{}, {"keep": 0.7}],
+    "flame": [{}, {"angles": "updates"}],
 }
 ENTRIES = [(name, p) for name in FILTERS for p in VARIANTS.get(name, [PARAMETERS.get(name, {})])]
 every_filter = pytest.mark.parametrize(
@@ -65,7 +67,7 @@ def rounds(dtype=np.float64, clients=10, parameters=60, count=6):
 
 
 def outcomes(filter_, convert=np.asarray, order=None, dtype=np.float64):
-    defense = Defense(filter_, seed=11)
+    defense = OwnDefense(filter_, seed=11)
     names = [f"client-{i}" for i in range(10)]
     found = []
     for models in rounds(dtype):
@@ -117,7 +119,7 @@ def test_the_same_seed_gives_the_same_bytes(name, parameters):
 def test_the_callers_arrays_are_neither_changed_nor_kept(name, parameters):
     """The same run with each round's array overwritten afterwards: the memory must not notice."""
     filter_ = FILTERS.make(name, **parameters)
-    clean, reused = Defense(filter_, seed=1), Defense(filter_, seed=1)
+    clean, reused = OwnDefense(filter_, seed=1), OwnDefense(filter_, seed=1)
     for models in rounds():
         before = models.copy()
         expected = clean(models, layers=LAYERS)
@@ -133,7 +135,7 @@ def test_the_callers_arrays_are_neither_changed_nor_kept(name, parameters):
 def test_the_global_model_may_be_updated_in_place(name, parameters):
     """The server's own array is passed each round and then written over with the new model."""
     filter_ = FILTERS.make(name, **parameters)
-    clean, reused = Defense(filter_, seed=1), Defense(filter_, seed=1)
+    clean, reused = OwnDefense(filter_, seed=1), OwnDefense(filter_, seed=1)
     before, buffer = np.zeros(60), np.zeros(60)
     for models in rounds():
         expected = clean(models, global_model=before.copy(), layers=LAYERS)
@@ -159,7 +161,7 @@ def test_the_global_model_may_be_updated_in_place(name, parameters):
 )
 def test_other_models_than_those_remembered_are_an_error(name, parameters):
     for other in (np.ones((10, 61)), np.ones((10, 59)), torch.ones(10, 60, dtype=torch.float64)):
-        defense = Defense(FILTERS.make(name, **parameters), seed=0)
+        defense = OwnDefense(FILTERS.make(name, **parameters), seed=0)
         for models in rounds(count=3):
             defense(models)
         with pytest.raises(InputError, match=r"models are .* but those remembered are .* empty memory"):
@@ -172,7 +174,7 @@ def test_a_state_saved_and_loaded_goes_on_bit_for_bit(name, parameters, tmp_path
     state = filter_.init(np.random.default_rng(2))
     copy = state
     for models in rounds(np.float32):
-        round_ = Round(convert(models), layers=LAYERS)
+        round_ = a_round(filter_, convert(models), layers=LAYERS)
         aggregate = lambda rows, r=round_: r.take(rows).updates[0, :]  # noqa: E731
         one = defend(filter_, state, round_, aggregate)
         two = defend(filter_, copy, round_, aggregate)
@@ -209,7 +211,7 @@ def test_a_state_is_never_changed_in_place(name, parameters, tmp_path):
     filter_ = FILTERS.make(name, **parameters)
     state = filter_.init(np.random.default_rng(2))
     for models in rounds():
-        round_ = Round(models, layers=LAYERS)
+        round_ = a_round(filter_, models, layers=LAYERS)
         save_state(tmp_path / "before.npz", state)
         outcome = defend(filter_, state, round_, lambda rows, m=models: m[rows].mean(axis=0))
         assert_same(load_state(tmp_path / "before.npz"), state)
@@ -229,7 +231,7 @@ def test_scores_are_finite_and_kept_rows_are_real_and_in_order(name, parameters)
 @every_filter
 def test_one_client_alone_in_a_round_is_handled(name, parameters):
     parameters = {**parameters, **({"num_malicious": 0} if name == "dnc" else {})}
-    defense = Defense(FILTERS.make(name, **parameters), seed=0)
+    defense = OwnDefense(FILTERS.make(name, **parameters), seed=0)
     for models in rounds():
         outcome = defense(models[:1], ["only"], layers=LAYERS)
         assert np.all(np.isfinite(outcome.model))
@@ -258,7 +260,7 @@ def test_a_state_that_another_filter_made_is_refused(name):
 @every_filter
 def test_a_file_that_another_filter_saved_is_refused_and_changes_nothing(name, parameters, tmp_path):
     saved = Defense(seed=1) if name != "guard" else Defense(Flanders(keep=4), seed=1)
-    defense = Defense(FILTERS.make(name, **parameters), seed=2)
+    defense = OwnDefense(FILTERS.make(name, **parameters), seed=2)
     for models in rounds(count=3):
         saved(models)
         defense(models, layers=LAYERS)

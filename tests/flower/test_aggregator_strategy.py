@@ -95,12 +95,38 @@ def test_without_replies_there_is_no_new_model() -> None:
     assert AggregatorStrategy(Median()).aggregate_train(1, []) == (None, None)
 
 
-def test_a_model_with_other_arrays_is_an_error() -> None:
-    strategy = AggregatorStrategy(Median())
-    replies = replies_of(strategy, grid_of(3), START)
-    strategy.begin_round(model((6, 8), (7,)))
-    with pytest.raises(InputError, match=r"cannot aggregate a model with other arrays \('layer0.weight' of shape"):
-        strategy.aggregate_train(1, replies)
+def sends(name, array):
+    def twist(message, honest):
+        honest["arrays"][name] = array
+        return app.Message(honest, reply_to=message)
+
+    return twist
+
+
+def without_weight(message, honest):
+    del honest["metrics"]["num-examples"]
+    return app.Message(honest, reply_to=message)
+
+
+@pytest.mark.parametrize(
+    "twist",
+    [
+        sends("layer0.weight", app.Array(np.zeros((3, 3), dtype=np.float32))),
+        sends("layer0.weight", app.Array(np.full((6, 7), np.nan, dtype=np.float32))),
+        sends("layer0.weight", app.Array(np.zeros((6, 7), dtype=np.complex64))),
+        sends("layer0.weight", app.Array("float32", (6, 7), "numpy.ndarray", b"junk")),
+        sends("more", app.Array(np.zeros(3, dtype=np.float32))),
+        without_weight,
+    ],
+    ids=["shape", "nan", "complex", "junk", "more", "no weight"],
+)
+def test_without_a_filter_too_a_bad_reply_is_left_out(twist, flower_log) -> None:
+    start, twin = model((6, 7)), grid_of(5)
+    ((arrays, _),) = play(AggregatorStrategy(Median()), grid_of(5, {2: twist}), start, 1)
+    del twin.nodes[102]
+    ((expected, _),) = play(AggregatorStrategy(Median()), twin, start, 1)
+    np.testing.assert_array_equal(flat(arrays), flat(expected))
+    assert "refused what node 102 sent" in flower_log.text
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-import flanders.simulation.federation as simulated
+import flanders.simulation.simulation as simulated
 from flanders import FILTERS, Defense, Flanders, Median
 from flanders.attacks import SignFlip
 from flanders.data import Digits

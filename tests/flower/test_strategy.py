@@ -88,8 +88,7 @@ def test_a_large_step_is_dropped_every_round_and_the_others_are_kept() -> None:
     strategy = FilteredStrategy(strategies.FedAvg(), Flanders(keep=0.75), fallback=strategies.FedMedian(), seed=0)
     grid = grid_of(8, {2: loud, 5: loud})
     results = play(strategy, grid, model((6, 7), (7,)), 4)
-    assert results[0][1]["flanders-kept"] == 8  # nothing to judge by yet
-    for _, metrics in results[1:]:
+    for _, metrics in results:  # in the first round by their length alone
         assert sorted(metrics["flanders-unused-nodes"]) == [102, 105]
     assert np.abs(flat(results[-1][0])).max() < 10
 

@@ -15,7 +15,9 @@ def test_a_ray_knows_the_distances_of_a_round_with_copies_of_its_point(t: float)
     rows, start, direction = rng.normal(size=(5, 40)), rng.normal(size=40), rng.normal(size=40)
     point = start + t * direction
     expected = squared_distances(np.vstack([rows, point, point]))
-    np.testing.assert_allclose(Line.cast(rows, start, direction).with_copies(t, 2), expected, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        Line.measure(rows, start, direction).with_copies(t, 2), expected, rtol=1e-9, atol=1e-9
+    )
 
 
 def test_a_ray_keeps_small_distances_between_large_single_precision_models() -> None:
@@ -23,7 +25,7 @@ def test_a_ray_keeps_small_distances_between_large_single_precision_models() -> 
     start = np.full(500, 100.0, dtype=np.float32)
     rows = start + rng.normal(size=(4, 500)).astype(np.float32) * np.float32(1e-3)
     exact = ((rows.astype(np.float64) - start) ** 2).sum(axis=1)
-    np.testing.assert_allclose(Line.cast(rows, start, np.ones_like(start)).to_rows(0.0), exact, rtol=1e-12)
+    np.testing.assert_allclose(Line.measure(rows, start, np.ones_like(start)).to_rows(0.0), exact, rtol=1e-12)
 
 
 @given(st.floats(1e-3, 1e3), st.floats(-1e3, 1e3), st.floats(-1e3, 0))

@@ -88,7 +88,7 @@ def test_under_a_threshold_everyone_is_kept_until_a_round_has_been_scored(rounds
     [
         ({}, "either `keep`"),
         ({"keep": 3, "threshold": 0.5}, "either `keep`"),
-        ({"keep": 3, "min_honest": 0.5}, "goes with `threshold` alone"),
+        ({"keep": 3, "min_honest": 0.5}, "is used only with `threshold`"),
         ({"keep": 3, "sample": 0}, "`sample` parameter of FlandersReference"),
         ({"keep": 3, "iterations": 0}, "`iterations` parameter of FlandersReference"),
     ],

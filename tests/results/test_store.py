@@ -12,7 +12,7 @@ import pytest
 
 from flanders import InputError
 from flanders.record import PHASES, ClientRecord, RoundRecord
-from flanders.results import claims, columns, export, schema, store
+from flanders.results import claims, export, record_columns, schema, store
 from flanders.results.export import export_csv, export_parquet
 from flanders.results.run import Options, RunSpec
 from flanders.results.schema import ResultsError, reading
@@ -96,8 +96,8 @@ def test_every_field_of_a_record_is_a_column_of_the_file_and_of_the_export(opene
 
 
 def test_a_field_of_a_type_without_a_column_is_named():
-    with pytest.raises(TypeError, match=r"No column holds the field 'route'.*COLUMN_TYPES"):
-        columns._column("route", list)
+    with pytest.raises(TypeError, match=r"The field .route. has the type .*COLUMN_TYPES"):
+        record_columns._column("route", list)
 
 
 def test_the_threshold_in_the_file_is_the_one_of_the_record(opened, ids, results):

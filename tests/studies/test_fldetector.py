@@ -10,8 +10,8 @@ from flanders.experiments.engine import Datasets, start
 from flanders.filters import FLDetector
 from flanders.results.spec_keys import attack_name
 from flanders.simulation import auc, confusion
+from flanders.studies.grid_studies import STUDIES
 from flanders.studies.grids import runs_of
-from flanders.studies.questions import STUDIES
 
 
 def play(run):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from flanders import ATTACKS, InputError
+from flanders.studies.grid_studies import STUDIES, find
 from flanders.studies.grids import CONTROLS, runs_of
-from flanders.studies.questions import STUDIES, find
 
 
 @pytest.mark.parametrize("name", STUDIES)

@@ -10,9 +10,9 @@ import pytest
 from flanders import InputError
 from flanders.experiments.engine import Datasets
 from flanders.studies import predictability
+from flanders.studies.grid_studies import PREDICTABILITY
 from flanders.studies.grids import runs_of
 from flanders.studies.predictability import FORECAST, findings_of, forecast_errors, measure, measured, summarise
-from flanders.studies.questions import PREDICTABILITY
 from flanders.studies.trajectories import Trajectories
 
 SMALL = ("federation.num_clients=10", "federation.rounds=6")

@@ -10,9 +10,9 @@ import pytest
 from flanders.cli import main
 from flanders.report.run_data import read_results
 from flanders.results.summary import read_summaries
+from flanders.studies.grid_studies import STUDIES
 from flanders.studies.grids import runs_of
 from flanders.studies.plots import density
-from flanders.studies.questions import STUDIES
 from flanders.studies.rows import tabulate
 
 TINY = ("--attacks", "gauss", "--rounds", "4", "--set", "federation.num_clients=8", "--set", "threat.fraction=0.5")

@@ -1,12 +1,15 @@
 """Aggregators, and the pre-aggregators that can stand in front of them."""
 
-from flanders.aggregators.aggregator import Aggregator, Chain, PreAggregator
+from flanders.aggregators.aggregator import Aggregator, Chain, PreAggregator, Remembering
+from flanders.aggregators.clipping import ClippingAndNoise, Flame
 from flanders.aggregators.coordinatewise import MeanAroundMedian, Median, TrimmedMean
 from flanders.aggregators.dnc import DnC
+from flanders.aggregators.foolsgold import FoolsGold
 from flanders.aggregators.geometric import CenteredClipping, FLTrust, GeometricMedian
 from flanders.aggregators.krum import Bulyan, Krum, MultiKrum
 from flanders.aggregators.mean import FedAvg
 from flanders.aggregators.preaggregators import Bucketing, Nnm, NormClipping
+from flanders.aggregators.zeno import ZenoPlusPlus
 
 __all__ = [
     "Aggregator",
@@ -14,9 +17,12 @@ __all__ = [
     "Bulyan",
     "CenteredClipping",
     "Chain",
+    "ClippingAndNoise",
     "DnC",
     "FLTrust",
     "FedAvg",
+    "Flame",
+    "FoolsGold",
     "GeometricMedian",
     "Krum",
     "MeanAroundMedian",
@@ -25,5 +31,7 @@ __all__ = [
     "Nnm",
     "NormClipping",
     "PreAggregator",
+    "Remembering",
     "TrimmedMean",
+    "ZenoPlusPlus",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -12,11 +13,14 @@ from flanders.checks import InputError, resolve_count
 from flanders.linalg.products import mean, usable_rows
 from flanders.round import Round
 
+M = TypeVar("M")
+
 
 class Aggregator(ABC):
     """Turns the models of a round into one model.
 
-    A new aggregator is a frozen dataclass with `aggregate`, and one line in the catalog.
+    A new aggregator is a frozen dataclass with `aggregate`, and one line in the catalog. An aggregator that
+    remembers earlier rounds derives from `Remembering`.
     """
 
     @property
@@ -27,6 +31,10 @@ class Aggregator(ABC):
     @abstractmethod
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
         """Return the new global model, `(d,)`, as the same kind of array as the updates."""
+
+    def step(self, memory: object, round_: Round, rng: np.random.Generator) -> tuple[Array, object]:
+        """Return the new global model and what to remember of the round. `memory` is None in the first round."""
+        return self.aggregate(round_, rng), memory
 
     def __call__(
         self,
@@ -40,6 +48,21 @@ class Aggregator(ABC):
         """Aggregate an `(m, d)` array without a filter; see `Round` for the arguments. All rows must be finite."""
         round_ = round_of(self, updates, weights, global_model, root)
         return self.aggregate(round_, np.random.default_rng() if rng is None else rng)
+
+
+class Remembering(Aggregator):
+    """An aggregator with a memory of earlier rounds. A subclass defines only `step`.
+
+    A `Defense` keeps the memory. `aggregate` and a call of the aggregator treat each round as the first.
+    """
+
+    @abstractmethod
+    def step(self, memory: object, round_: Round, rng: np.random.Generator) -> tuple[Array, object]:
+        """Return the new global model and the memory for the next round, which `save_state` can save."""
+
+    def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
+        """Return the model of a first round."""
+        return self.step(None, round_, rng)[0]
 
 
 class PreAggregator(ABC):
@@ -82,6 +105,10 @@ class Chain(Aggregator):
         """Prepare, then aggregate."""
         return self.then.aggregate(self.first.prepare(round_, rng), rng)
 
+    def step(self, memory: object, round_: Round, rng: np.random.Generator) -> tuple[Array, object]:
+        """Prepare, then aggregate with the memory of the aggregator at the end."""
+        return self.then.step(memory, self.first.prepare(round_, rng), rng)
+
 
 def round_of(
     caller: Aggregator | PreAggregator,
@@ -108,7 +135,7 @@ def mean_of(round_: Round, rows: IntVector, *, weighted: bool) -> Array:
     return mean(round_.updates, chosen)
 
 
-def minority(caller: str, num_malicious: float, m: int) -> int:
+def check_minority(caller: str, num_malicious: float, m: int) -> int:
     """Return the number b of malicious clients. Complain if it is half of the round or more."""
     b = resolve_count(num_malicious, m)
     if 2 * b >= m:
@@ -117,3 +144,15 @@ def minority(caller: str, num_malicious: float, m: int) -> int:
             f"Lower `num_malicious` to at most {(m - 1) // 2}, or keep more clients in the filter."
         )
     return b
+
+
+def recalled(caller: Aggregator, memory: object, kind: type[M]) -> M:
+    """Return a memory of the type that the aggregator makes: an empty one in the first round."""
+    if memory is None:
+        return kind()
+    if not isinstance(memory, kind):
+        raise InputError(
+            f"{type(caller).__name__} needs a {kind.__name__}, which its `step` returned in the round before. "
+            f"Got {type(memory).__name__} instead. Pass None in the first round."
+        )
+    return memory

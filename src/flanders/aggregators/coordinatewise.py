@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flanders.aggregators.aggregator import Aggregator, minority
+from flanders.aggregators.aggregator import Aggregator, check_minority
 from flanders.arrays import Array, FloatVector
 from flanders.checks import InputError, check_number
 from flanders.linalg.columns import column_medians, means_around_median, trimmed_means, weighted_trimmed_means
@@ -17,8 +17,8 @@ from flanders.round import Round
 class Median(Aggregator):
     """Take the median of each parameter.
 
-    It is robust if fewer than half of the clients are malicious. `weighted=True` takes the weighted
-    median: the value at which half of the total weight lies on either side.
+    It is robust if fewer than half of the clients are malicious. `weighted=True` takes the weighted median: half of
+    the total weight lies on either side of it.
 
     Examples
     --------
@@ -43,9 +43,9 @@ class Median(Aggregator):
 class TrimmedMean(Aggregator):
     """Average each parameter after dropping its `trim` lowest and highest values.
 
-    `trim` is the number of values to drop on each side, or a fraction of the round. The paper uses
-    0.2, a fifth on each side, rounded down. `weighted=True` cuts that share of the total
-    *weight* on each side and averages the rest by weight.
+    `trim` is the number of values to drop on each side. A float is a share of the round, and the number is rounded
+    down. The FLANDERS paper uses 0.2, a fifth on each side. `weighted=True` cuts that share of the total *weight*
+    on each side, and takes the weighted average of the rest.
 
     Examples
     --------
@@ -79,10 +79,10 @@ class TrimmedMean(Aggregator):
 
 @dataclass(frozen=True)
 class MeanAroundMedian(Aggregator):
-    """Average, for each parameter, the m - b values nearest to its median.
+    """Average the m - b values of each parameter that are nearest to its median.
 
-    This is what the FLANDERS paper describes under the name of trimmed mean. If a value below the
-    median and one above it are equally near, the lower one is taken.
+    The FLANDERS paper describes this under the name of trimmed mean. If a value below the median and one above it
+    are equally near, the lower one is taken.
 
     Examples
     --------
@@ -102,7 +102,8 @@ class MeanAroundMedian(Aggregator):
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
         """Return the mean of the values kept in each column."""
         m = round_.updates.shape[0]
-        return means_around_median(round_.updates, m - minority("MeanAroundMedian", self.num_malicious, m))
+        b = check_minority("MeanAroundMedian", self.num_malicious, m)
+        return means_around_median(round_.updates, m - b)
 
 
 def is_uniform(weights: FloatVector) -> bool:

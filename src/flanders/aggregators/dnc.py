@@ -16,8 +16,9 @@ from flanders.round import Round
 class DnC(Aggregator):
     """Average the models that no spectral test finds to be outliers (divide and conquer).
 
-    Each of `iterations` tests looks at `sample` random parameters (None: at all of them, once)
-    and drops the `filtering_fraction * b` models farthest along the main direction of spread.
+    Each of the `iterations` tests looks at `sample` random parameters. It drops the `filtering_fraction * b`
+    models that are farthest out in the direction in which the models spread most. With `sample=None` there is one
+    test, and it looks at all parameters.
 
     Examples
     --------

@@ -9,31 +9,33 @@ import numpy as np
 from flanders.aggregators.aggregator import Aggregator
 from flanders.arrays import Array, copied, rounding_of
 from flanders.checks import InputError, check_number
-from flanders.linalg.fermat import geometric_median, weiszfeld
+from flanders.linalg.geometric_median import geometric_median, weiszfeld
 from flanders.linalg.products import clip_factors, combine, gram, move, projections, squared_norms
 from flanders.round import Round
 
 FEW = 10
-"""Up to this number, `iterations` is the number of plain Weiszfeld steps, as in RFA. Above, it is only a limit."""
+"""Up to this value, `iterations` is the number of Weiszfeld steps, as in RFA. A larger value is only a limit."""
 
 
 @dataclass(frozen=True)
 class GeometricMedian(Aggregator):
     r"""Find the point with the smallest sum of distances to all models (RFA).
 
-    The result minimises :math:`F(z) = \sum_c n_c \|\theta_c - z\|`. Every z on the way is a weighted average of the
-    rows. So the steps run on the rows' m x m inner products, and the data is read twice in all, however many
-    steps there are. The steps are Weiszfeld steps. Where these converge slowly, Newton steps are taken as well. The
-    search ends once :math:`F(z) - \min F` is proven to be at most `tolerance` times the median distance to z, with
-    weights that add up to 1. `flanders.linalg.fermat` has the proof. If a client's model is the minimiser, the
-    result is that model, bit by bit. If all models lie on a line, there may be an interval of minimisers. The
-    result is then its middle.
+    The result minimises :math:`F(z) = \sum_c n_c \|\theta_c - z\|`, with weights :math:`n_c` that add up to 1.
+    Every z on the way is a weighted average of the models. So all steps are computed from the m x m inner products
+    of the models, and the models are read only twice. The search takes Weiszfeld steps. Where these converge
+    slowly, it takes Newton steps as well. It ends once F(z) is provably above the minimum by at most `tolerance`
+    times the median distance to z. The proof is in `flanders.linalg.geometric_median`. If a client's model is the
+    minimiser, the result is exactly that model. If all models lie on a line, there may be an interval of
+    minimisers. The result is then the middle of the interval.
 
-    `iterations` is the largest number of steps. With at most 10, plain Weiszfeld steps are taken from the global
-    model, as in RFA: :math:`z \leftarrow \sum_c \beta_c \theta_c` with
-    :math:`\beta_c \propto n_c / \max(\nu, \|\theta_c - z\|)`. The number nu is `smoothing` times a median distance,
-    since a minority cannot change a median much. With at most 10 iterations it is the median distance to the
-    current z, with more that to the minimiser of F. With 0 nothing is smoothed.
+    `iterations` is the largest number of steps. With at most 10 iterations, exactly that many plain Weiszfeld steps
+    are taken from the global model, as in RFA: :math:`z \leftarrow \sum_c \beta_c \theta_c` with
+    :math:`\beta_c \propto n_c / \max(\nu, \|\theta_c - z\|)`.
+
+    `smoothing` changes how distances below :math:`\nu` count in F. :math:`\nu` is `smoothing` times a median
+    distance, since a minority cannot change a median much. With at most 10 iterations this is the median distance
+    to the current z. With more iterations it is the median distance to the minimiser of F without smoothing.
 
     The geometric median protects as long as fewer than half of the clients are malicious.
 
@@ -76,11 +78,13 @@ class GeometricMedian(Aggregator):
 
 @dataclass(frozen=True)
 class CenteredClipping(Aggregator):
-    r"""Move the global model by the average displacement, each clipped to length `radius`.
+    r"""Move the global model by the average of the displacements, after each was clipped to length `radius`.
 
-    :math:`v \leftarrow v + \sum_c p_c (\theta_c - v) \min(1, \tau / \|\theta_c - v\|)`, repeated
-    `iterations` times from the current global model. `radius=None` takes the median distance
-    to v at the start, so that no scale has to be known in advance.
+    .. math:: v \leftarrow v + \sum_c p_c (\theta_c - v) \min(1, \tau / \|\theta_c - v\|)
+
+    v starts at the global model, and the step is taken `iterations` times. The :math:`p_c` are weights that add up
+    to 1, and :math:`\tau` is the radius. `radius=None` takes the median distance to v at the start, so that no
+    length has to be known in advance.
 
     Examples
     --------
@@ -103,7 +107,7 @@ class CenteredClipping(Aggregator):
 
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
         """Return the clipped step from the global model."""
-        products = gram(round_.updates, round_.global_model)  # around g: v = g + sum_c a_c u_c
+        products = gram(round_.updates, round_.global_model)  # of u_c = theta_c - g, with v = g + sum_c a_c u_c
         norms = np.diagonal(products)
         n = round_.weights if self.weighted else np.ones_like(norms)
         share = n / n.sum()
@@ -121,13 +125,13 @@ class CenteredClipping(Aggregator):
 
 @dataclass(frozen=True)
 class FLTrust(Aggregator):
-    r"""Weigh each client by how far it agrees with the server's own trusted update.
+    r"""Weigh each client by how well its update agrees with the server's own update.
 
-    With the server's displacement :math:`u_0` (`Round.root`): trust
-    :math:`t_c = \max(0, \cos(u_c, u_0))`, every displacement rescaled to the length of
-    :math:`u_0`, and the trust-weighted average added to the global model. If nobody is trusted,
-    the global model stays as it is. Holds for any number of malicious clients, as far as the
-    server's data is like the clients'.
+    The server has an update of its own, :math:`u_0` (`Round.root`), which it has trained on its own data. The
+    trust in a client is :math:`t_c = \max(0, \cos(u_c, u_0))`. Every displacement :math:`u_c` is rescaled to the
+    length of :math:`u_0`. The average of these, weighted by trust, is added to the global model. If nobody is
+    trusted, the global model stays as it is. FLTrust protects against any number of malicious clients, provided
+    that the server's data resembles the clients' data.
 
     References
     ----------

@@ -16,8 +16,8 @@ from flanders.linalg.products import squared_distances
 from flanders.round import Round
 
 
-def krum_malicious(caller: str, num_malicious: float, m: int) -> int:
-    """Return b, or complain if Krum's guarantee does not hold with it."""
+def check_krum_minority(caller: str, num_malicious: float, m: int) -> int:
+    """Return the number b of malicious clients. Complain if Krum's guarantee does not hold for it."""
     b = resolve_count(num_malicious, m)
     if m <= 2 * b + 2:
         raise InputError(
@@ -36,7 +36,7 @@ def choose(round_: Round, pick: Callable[[FloatMatrix], IntVector]) -> IntVector
 
 @dataclass(frozen=True)
 class Krum(Aggregator):
-    """Take the one model with the smallest sum of squared distances to its m - b - 2 nearest.
+    """Take the one model with the smallest sum of squared distances to the m - b - 2 models nearest to it.
 
     Its guarantee holds if m > 2b + 2.
 
@@ -57,7 +57,7 @@ class Krum(Aggregator):
 
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
         """Return the chosen client's model."""
-        b = krum_malicious("Krum", self.num_malicious, round_.updates.shape[0])
+        b = check_krum_minority("Krum", self.num_malicious, round_.updates.shape[0])
         row = int(choose(round_, lambda distances: multi_krum_rows(distances, b, 1))[0])
         return copied(round_.updates[row, :])
 
@@ -66,7 +66,7 @@ class Krum(Aggregator):
 class MultiKrum(Aggregator):
     """Average the `keep` models with the lowest Krum scores (default: m - b).
 
-    `weighted=True` averages them by their numbers of examples; the choice itself ignores weights.
+    `weighted=True` averages them with the clients' weights. The choice of the models ignores the weights.
 
     Examples
     --------
@@ -90,7 +90,7 @@ class MultiKrum(Aggregator):
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
         """Return the mean of the chosen models."""
         m = round_.updates.shape[0]
-        b = krum_malicious("MultiKrum", self.num_malicious, m)
+        b = check_krum_minority("MultiKrum", self.num_malicious, m)
         keep = m - b if self.keep is None else self.keep
         if keep > m:
             raise InputError(f"MultiKrum(keep={keep}) needs at least {keep} updates, got {m}. Lower `keep`.")
@@ -100,7 +100,7 @@ class MultiKrum(Aggregator):
 
 @dataclass(frozen=True)
 class Bulyan(Aggregator):
-    """Pick m - 2b models by repeated Krum, then average the m - 4b values nearest to each median.
+    """Pick m - 2b models by repeated Krum, then average the m - 4b values of each parameter nearest to its median.
 
     Its guarantee holds if m >= 4b + 3.
 

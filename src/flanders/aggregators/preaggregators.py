@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flanders.aggregators.aggregator import PreAggregator, minority
+from flanders.aggregators.aggregator import PreAggregator, check_minority
 from flanders.checks import check_number
 from flanders.linalg.neighbours import nearest_rows
 from flanders.linalg.products import clip_factors, combine, scaled_around, squared_distances, squared_norms
@@ -35,8 +35,8 @@ class Nnm(PreAggregator):
     def prepare(self, round_: Round, rng: np.random.Generator) -> Round:
         """Return the mixed models."""
         m = round_.updates.shape[0]
-        b = minority("Nnm", self.num_malicious, m)
-        order = round_.by_client()  # so that a tie falls to the lower client id
+        b = check_minority("Nnm", self.num_malicious, m)
+        order = round_.by_client()  # in a tie, the lower client id counts as nearer
         distances = squared_distances(round_.updates, round_.global_model)[np.ix_(order, order)]
         mixing = np.zeros((m, m))
         mixing[order[:, None], order[nearest_rows(distances, m - b)]] = 1 / (m - b)
@@ -45,10 +45,10 @@ class Nnm(PreAggregator):
 
 @dataclass(frozen=True)
 class Bucketing(PreAggregator):
-    """Replace the models by averages of `size` of them, drawn at random.
+    """Divide the models at random into buckets of `size`, and replace each bucket by its average.
 
-    Clients in a bucket are averaged by weight, and the bucket has their total weight.
-    The buckets are new clients, named by their numbers.
+    The average is weighted, and the bucket has the total weight of its clients. The buckets are new clients. Their
+    ids are numbers from 0.
 
     References
     ----------
@@ -80,7 +80,7 @@ class Bucketing(PreAggregator):
 class NormClipping(PreAggregator):
     """Shorten every displacement from the global model to at most `radius`.
 
-    `radius=None` takes the median length of the round, so that no scale has to be known.
+    `radius=None` takes the median length of the round, so that no length has to be known in advance.
 
     Examples
     --------

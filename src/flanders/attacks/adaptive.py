@@ -29,7 +29,7 @@ class BlindSpot(Attack):
     Parameters
     ----------
     scale
-        The length of the poisoned step, s, in average honest steps.
+        The length s of the poisoned step, as a multiple of the average honest step.
 
     Examples
     --------
@@ -62,7 +62,7 @@ class BlindSpot(Attack):
 @saveable
 @dataclass(frozen=True, eq=False)
 class SeenSteps:
-    """What the budget attack keeps: its direction, and each client's last displacement."""
+    """What the budget attack remembers: its direction, and each client's last displacement."""
 
     direction: Array | None = None
     displacements: dict[ClientId, Array] = field(default_factory=dict)
@@ -70,21 +70,21 @@ class SeenSteps:
 
 @dataclass(frozen=True)
 class Budget(Attack):
-    r"""Repeat each client's last step with a small constant pull that stays inside the acceptance region.
+    r"""Repeat each client's last step, and add a small pull that has the same direction in every round.
 
     .. math:: x_c = g + \rho D_c + c\,\|D_c\|\, v
 
     :math:`D_c` is what client c last sent, as a displacement from that round's global model. If the attacker has
-    not seen it send anything, it is the client's honest displacement. v is the unit vector against the honest
-    mean displacement of the first round the attacker saw, fixed from then on. A filter that compares clients with
-    their own past sees a deviation of c lengths, every round in the same direction.
+    not seen it send anything, it is the client's honest displacement. v is a unit vector that stays the same. It
+    is opposite to the honest mean displacement of the first round that the attacker saw. A filter that compares
+    clients with their own past sees a deviation of c times the length of the last step.
 
     Parameters
     ----------
     rho
-        How much of the last step to repeat.
+        How much of the last step to repeat, as a factor.
     c
-        The pull, in lengths of the last step.
+        The length of the pull, as a multiple of the last step.
     """
 
     rho: float = 0.9

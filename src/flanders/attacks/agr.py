@@ -41,7 +41,7 @@ class AgrAttack(Attack):
         """Return b copies of the perturbed mean."""
         offset, sigma = column_moments(view.honest, view.global_model)
         mu, p = view.global_model + offset, self._perturbation(offset, sigma)
-        gamma = self.gamma(Line.cast(view.honest, mu, p), view)
+        gamma = self.gamma(Line.measure(view.honest, mu, p), view)
         return copies(mu + gamma * p, view.num_malicious)
 
     def _perturbation(self, displacement: Array, sigma: Array) -> Array:
@@ -56,15 +56,15 @@ class AgrAttack(Attack):
 
 @dataclass(frozen=True)
 class AgrMinMax(AgrAttack):
-    r"""Move away from the honest mean, but stay as near to each honest model as these are to each other.
+    r"""Move away from the honest mean, but no farther from any honest model than these are from each other.
 
     .. math:: x = \mu + \gamma p, \quad \text{the largest } \gamma \text{ with }
               \max_i \|x - x_i\| \le \max_{i,j} \|x_i - x_j\|
 
-    No search is needed. For each i the squared constraint is a parabola in gamma that opens upwards. It is not
-    positive at gamma = 0, since the mean is no farther from x_i than some x_j is. So it allows exactly the gammas
-    up to its larger root, and the answer is the least of these roots. If all honest models the attacker knows are
-    equal there is no room, and it sends their mean.
+    No search is needed. For each i, the left side squared minus the right side squared is a parabola in gamma that
+    opens upwards. At gamma = 0 it is not positive, since the mean is no farther from x_i than some x_j is. So the
+    constraint of i holds exactly up to the larger root, and the answer is the least of these roots. If all honest
+    models that the attacker knows are equal, gamma is 0, and the attacker sends their mean.
 
     Parameters
     ----------
@@ -95,13 +95,13 @@ class AgrMinMax(AgrAttack):
 
 @dataclass(frozen=True)
 class AgrMinSum(AgrAttack):
-    r"""Move away from the honest mean, while the squared distances add up to no more than for an honest model.
+    r"""Move away from the honest mean, while the squared distances add up to no more than for some honest model.
 
     .. math:: x = \mu + \gamma p, \quad \text{the largest } \gamma \text{ with }
               \sum_i \|x - x_i\|^2 \le \max_i \sum_j \|x_i - x_j\|^2
 
-    The left side is one parabola in gamma. At gamma = 0 it is not above the right side, since no point
-    has a smaller sum than the mean. So the answer is its larger root.
+    The left side is a parabola in gamma. At gamma = 0 it is not above the right side, since no point has a smaller
+    sum than the mean. So the answer is the larger gamma at which both sides are equal.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ class AgrMinSum(AgrAttack):
     """
 
     def gamma(self, line: Line, view: View) -> float:
-        """Return the root."""
+        """Return the larger root."""
         return line.longest_within_sum(float(line.between.sum(axis=1).max()))
 
 
@@ -178,7 +178,7 @@ class AgrTailored(AgrAttack):
 
 
 def min_max_gamma(line: Line) -> float:
-    """Return the largest gamma at which x(gamma) is as near to each row as the two farthest rows to each other."""
+    """Return the largest gamma with x(gamma) no farther from any row than the two farthest rows from each other."""
     return line.longest_within(float(line.between.max()))
 
 

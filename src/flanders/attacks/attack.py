@@ -35,9 +35,9 @@ class View:
     memory
         What the attack remembers of earlier rounds; see `Attack.remember`.
     server_columns
-        The parameters the server's filter looks at, if the attacker knows them.
+        The columns of a row that the server's filter looks at. None if the attacker does not know them.
     last_layer
-        The parameters of the model's last layer, which every client knows.
+        The columns of the model's last layer, which every client knows.
     """
 
     own: Array

@@ -1,4 +1,4 @@
-"""What attacks have in common: the honest clients' mean step, and one model sent by all b clients."""
+"""What several attacks need: the honest clients' mean step, copies of one model, and the like."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def mean_displacement(view: View) -> Array:
 
 
 def direction_against(view: View) -> Array | None:
-    """Return the unit vector against the honest mean displacement, None if nobody moved."""
+    """Return the unit vector opposite to the honest mean displacement. None if that displacement is zero."""
     displacement = mean_displacement(view)
     length = norm(displacement)
     return -displacement / length if length > 0 else None
@@ -32,8 +32,8 @@ def norm(vector: Array) -> float:
 def simulated_copies(view: View) -> int:
     """Return the number of malicious copies in a round that the attacker simulates.
 
-    If the attacker knows all benign models, this is b. Otherwise its own b honest models take the place of the
-    benign ones, and the number of copies is such that the share of malicious rows is that of the real round.
+    An attacker that knows all benign models simulates b copies. Otherwise its own b honest models take the place of
+    the benign ones. The copies then have the same share of the rows as in the real round, but there are at most b.
     """
     b, known = view.num_malicious, view.honest.shape[0]
     unknown = view.num_clients - b
@@ -41,7 +41,7 @@ def simulated_copies(view: View) -> int:
 
 
 def copies(model: Array, count: int) -> Array:
-    """Return `count` rows that all hold `model`, in memory of their own."""
+    """Return a new array of `count` rows, each equal to `model`."""
     xp = array_api_compat.array_namespace(model)
     return xp.tile(model[None, :], (count, 1))
 

@@ -20,7 +20,7 @@ from flanders.state import saveable
 @saveable
 @dataclass(frozen=True, eq=False)
 class Drift:
-    """What the slow drift keeps: its direction, and for how many rounds it has pulled."""
+    """What the slow drift remembers: its direction, and in how many rounds it has pulled."""
 
     direction: Array | None = None
     rounds: int = 0
@@ -32,16 +32,16 @@ class SlowDrift(Attack):
 
     .. math:: x_c = \theta_c + \min(t \rho, \kappa)\,\|\theta_c - g\|\, v
 
-    t counts the attacker's poisoned rounds from 1. v is the unit vector against the honest mean
-    displacement of the first round the attacker saw, fixed from then on. No round differs much from the
-    one before, so a filter that learns from what it has accepted sees little.
+    t counts the attacker's poisoned rounds from 1. v is a unit vector that stays the same. It is opposite to the
+    honest mean displacement of the first round that the attacker saw. No round differs much from the one before,
+    so a filter that learns from what it has accepted notices little.
 
     Parameters
     ----------
     rate
-        How much the pull grows in each round, :math:`\rho`, in lengths of the honest update.
+        How much the pull grows in each round, :math:`\rho`, as a multiple of the length of the honest update.
     cap
-        Where it stops growing, :math:`\kappa`, in lengths of the honest update.
+        The largest pull, :math:`\kappa`, as a multiple of the length of the honest update.
 
     Examples
     --------
@@ -82,7 +82,7 @@ class SlowDrift(Attack):
 @saveable
 @dataclass(frozen=True, eq=False)
 class Phase:
-    """What the on-off attack keeps: the rounds since its first poison, and what its base attack keeps."""
+    """What the on-off attack remembers: the rounds since it began, and what its base attack remembers."""
 
     rounds: int = 0
     base: object = None
@@ -90,12 +90,12 @@ class Phase:
 
 @dataclass(frozen=True)
 class OnOff(Attack):
-    r"""Attack for some rounds, be honest for some rounds, and so on, to regain trust in between.
+    r"""Attack for some rounds, then be honest for some rounds to regain trust, and so on.
 
     .. math:: x_c = \begin{cases} \text{what the base attack crafts} & t \bmod (n_1 + n_0) < n_1 \\
               \theta_c & \text{otherwise} \end{cases}
 
-    t counts the rounds in which the attacker has a client, from 0 in the first one it poisons.
+    t counts the rounds in which a client of the attacker takes part. It is 0 in the first poisoned round.
 
     Parameters
     ----------
@@ -149,16 +149,17 @@ class KeptSignature(Attack):
 
     .. math:: x_c = \theta_c - z \sigma
 
-    with the coordinate-wise population standard deviation of the honest models the attacker knows, and
-    LIE's z. LIE sends the same shifted mean for all clients. Here each client keeps the mark of its data
-    in its update, which a filter that compares a client with its own past looks for.
+    The vector :math:`\sigma` and the number z are those of `Lie`. LIE sends the same shifted mean for all clients.
+    Here each client keeps the mark of its own data in its update. A filter that compares a client with its own
+    past looks for this mark.
 
     Parameters
     ----------
     z
-        The number of standard deviations; None for LIE's formula (1.5 from half of the clients on).
+        The number of standard deviations. Default: LIE's formula, or 1.5 if at least half of the clients are
+        malicious.
     rescale
-        Whether to bring the shifted update back to the length of the honest one,
+        Whether to bring the shifted update back to the length of the honest one:
         :math:`x_c = g + \|u_c\|\,(u_c - z\sigma) / \|u_c - z\sigma\|` with :math:`u_c = \theta_c - g`.
 
     Examples
@@ -199,16 +200,15 @@ class NoisyClones(Attack):
 
     .. math:: x_c = y_c + \nu\,\|y_c - g\|\, n_c
 
-    with what the base attack crafts, :math:`y_c`, and independent random unit vectors :math:`n_c`. In many
-    dimensions they are nearly orthogonal: two clones of a step of length 1 are about
-    :math:`\sqrt{2}\,\nu` apart.
+    The base attack crafts :math:`y_c`. The :math:`n_c` are independent random unit vectors, which are nearly
+    orthogonal in many dimensions. So two clones of a step of length 1 are about :math:`\sqrt{2}\,\nu` apart.
 
     Parameters
     ----------
     noise
-        The length of the noise, :math:`\nu`, in lengths of the poisoned step.
+        The length of the noise, :math:`\nu`, as a multiple of the poisoned step.
     base
-        The other attack: one that sends the same row for all clients.
+        The other attack, for example one that sends the same row for all clients.
     """
 
     noise: float = 0.1

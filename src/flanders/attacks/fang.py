@@ -18,24 +18,24 @@ from flanders.linalg.neighbours import krum_scores, multi_krum_rows
 
 @dataclass(frozen=True)
 class Opt(Attack):
-    r"""Take the longest step against the honest direction with which Krum picks a malicious model (Fang et al.).
+    r"""Step against the honest direction, as far as Krum still picks a malicious model (Fang et al.).
 
     .. math:: x = g - \lambda\, s, \quad s = \operatorname{sign}(\mu - g)
 
-    Lambda starts from the authors' upper bound, with the sums over each benign model's m - b - 2 nearest benign
-    ones,
+    Lambda starts from the authors' upper bound. The sum for a benign model i is over the m - b - 2 benign models j
+    nearest to it:
 
     .. math:: \lambda_0 = \sqrt{\frac{\min_i \sum_j \|x_i - x_j\|^2}{\max(1, m - 2b - 1)\,\|s\|^2}}
               + \frac{\max_i \|x_i - g\|}{\|s\|}
 
-    and is halved until Krum picks a malicious model or lambda <= tau. A parameter that no honest
-    client moved has s = 0 and stays as it is. An attacker that knows only its own models simulates the
-    round with these, with malicious copies in the round's proportion.
+    Lambda is halved until Krum picks a malicious model, or until lambda <= tau. A parameter that no honest client
+    moved has s = 0 and stays as it is. An attacker that knows only its own models simulates the round with them.
+    The simulated round has the same share of malicious copies as the real one.
 
     Parameters
     ----------
     tau
-        Where to stop halving; the paper uses 1e-5.
+        Halving stops at this lambda. The authors use 1e-5.
 
     References
     ----------
@@ -49,10 +49,10 @@ class Opt(Attack):
         check_number("Opt", "tau", self.tau, 0)
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
-        """Return b copies of the model that Krum falls for."""
+        """Return b copies of the model that Krum picks."""
         xp = array_api_compat.array_namespace(view.own)
         s = xp.sign(mean_displacement(view))
-        line = Line.cast(view.honest, view.global_model, -s)
+        line = Line.measure(view.honest, view.global_model, -s)
         strength = self._strength(line, simulated_copies(view)) if line.speed > 0 else 0.0
         return copies(view.global_model - strength * s, view.num_malicious)
 

@@ -1,4 +1,4 @@
-"""The paper's adaptive attack: forecast what the filter forecasts, and send that."""
+"""The adaptive attack of the FLANDERS paper: compute the forecast of the filter, and send it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from flanders.state import saveable
 @saveable
 @dataclass(frozen=True, eq=False)
 class SeenRound:
-    """The models an attacker saw in one round, and the global model they started from."""
+    """The models that an attacker saw in one round, and the global model that they started from."""
 
     clients: tuple[ClientId, ...]
     models: Array
     global_model: Array
 
     def rows(self, clients: Sequence[ClientId], columns: IntVector) -> Array:
-        """Return these clients' models on these columns; the global model for an absent client."""
+        """Return these columns of these clients' models. For an absent client, take the global model."""
         xp = array_api_compat.array_namespace(self.models)
         with_absent = xp.concat([self.models, self.global_model[None, :]])
         row_of = {client: row for row, client in enumerate(self.clients)}
@@ -39,10 +39,11 @@ class SeenRound:
 class Mar(Attack):
     """Replace the parameters that the filter looks at by the filter's own forecast of them.
 
-    The paper's adaptive attack: MAR is fitted to the last `window` rounds of models as the server
-    received them, and each malicious client sends what MAR expects of it instead of what it learnt.
-    A client absent from one of these rounds has that round's global model there. A client
-    absent from all of them has no forecast and stays honest. All stay honest once models are no longer finite.
+    The attacker fits MAR, the filter's forecasting model, to the models that the server received in the last
+    `window` rounds. Each malicious client sends what MAR forecasts for it instead of what it learnt. If a client
+    was absent from one of these rounds, the attacker takes that round's global model for it. A client that was
+    absent from all of them has no forecast and stays honest. If any of these models is not finite, all clients
+    stay honest.
 
     Parameters
     ----------
@@ -51,7 +52,7 @@ class Mar(Attack):
         follows all clients whose models and ids it sees. False: it guesses the last layer
         (`View.last_layer`) and follows its own clients.
     window
-        The number of rounds to fit; with one, the forecast is each client's last model.
+        The number of rounds to fit. With 1, the forecast is each client's last model.
 
     References
     ----------
@@ -78,7 +79,7 @@ class Mar(Attack):
         models = [round_.rows(followed, columns) for round_ in history]
         if not all(bool(xp.all(xp.isfinite(rows))) for rows in models):
             return copied(view.own)
-        # Clients without a forecast get some row here, which `forecastable` leaves out.
+        # A client without a forecast gets an arbitrary row here, and `forecastable` excludes it.
         own = take_rows(forecast(models), np.array([row_of.get(c, 0) for c in view.clients]))
         return replace_columns(view.own, columns, own, forecastable)
 

@@ -16,16 +16,16 @@ from flanders.round import ClientId, by_name
 
 @dataclass(frozen=True)
 class Mimic(Attack):
-    """Copy one honest client's model on all malicious clients, so that it counts b + 1 times.
+    """Let all malicious clients send the model of one honest client, which then counts b + 1 times.
 
-    On non-iid data this alone biases aggregators that trust the crowd, and no single row is abnormal.
+    No single row is abnormal. On non-iid data the copies still bias aggregators that trust the majority.
 
     Parameters
     ----------
     client
-        The id of the client to copy, whose model the attacker must know in every poisoned round.
-        Default: the first in sorted order, numbers before names, of the benign clients, or of the
-        attacker's own if it knows no others.
+        The id of the client to copy. The attacker must know its model in every poisoned round. Default: the benign
+        client whose id comes first, numbers before strings. If the attacker knows no benign model, it copies the
+        first of its own clients.
 
     References
     ----------
@@ -59,8 +59,8 @@ class Mimic(Attack):
 class Static(Attack):
     """Craft one malicious model in the first poisoned round and send the same model in all later rounds.
 
-    A filter that trusts predictable clients trusts a model that never changes. All
-    malicious clients of all rounds send the same row, the first that `base` crafts.
+    A filter that trusts predictable clients trusts a model that never changes. All malicious clients send the same
+    row in all rounds: the first row that `base` crafts.
 
     Parameters
     ----------
@@ -79,5 +79,5 @@ class Static(Attack):
         return copies(model, view.num_malicious)
 
     def remember(self, view: View, sent: Array) -> Array:
-        """Keep the first model sent that was not an honest one: rounds before the attack do not count."""
+        """Keep the first model that was sent and was not honest. Rounds before the attack do not count."""
         return view.memory if view.memory is not None or is_honest(view, sent) else copied(sent[0, :])

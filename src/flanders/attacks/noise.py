@@ -20,7 +20,7 @@ class Gauss(Attack):
     Parameters
     ----------
     sigma
-        The noise's standard deviation; the paper uses 10.
+        The standard deviation of the noise. The FLANDERS paper uses 10.
 
     References
     ----------
@@ -46,7 +46,7 @@ class SignFlip(Attack):
     Parameters
     ----------
     scale
-        How far to go back, s, in lengths of the honest step.
+        The length s of the opposite step, as a multiple of the honest step.
 
     Examples
     --------

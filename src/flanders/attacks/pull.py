@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import array_api_compat
 import numpy as np
@@ -31,9 +30,11 @@ class OwnPull(Attack):
     Parameters
     ----------
     strength
-        The pull s, in lengths of the client's own update.
+        The length s of the pull, as a multiple of the client's own update.
     where
-        Which parameters are pulled: `"all"`, `"last-layer"`, or `"but-last-layer"`. That part keeps its length.
+        Which parameters are pulled: `"all"`, `"last-layer"`, or `"but-last-layer"` (all but the last layer). The
+        pulled part of the update keeps its length. If the attacker does not know the last layer, it pulls all
+        parameters.
 
     Examples
     --------
@@ -51,8 +52,8 @@ class OwnPull(Attack):
         check_choice("OwnPull", "where", self.where, PLACES)
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
-        """Return the bent models."""
-        return bent(view, self.strength, pulled(view, self.where))
+        """Return the attacker's models after the pull."""
+        return pull_away(view, self.strength, columns_to_pull(view, self.where))
 
 
 @saveable
@@ -65,14 +66,14 @@ class Poisoned:
 
 @dataclass(frozen=True)
 class GrowingCamp(Attack):
-    """Start the pull of `OwnPull` with one client and let one more join in every round.
+    """Start the pull of `OwnPull` with `joining` clients, and let as many more join in every round.
 
     A camp that appears at once stands out; one that grows slowly may pass for a change of the whole federation.
 
     Parameters
     ----------
     strength
-        The pull s, in lengths of the client's own update.
+        The length s of the pull, as a multiple of the client's own update.
     joining
         How many clients join each round.
     """
@@ -85,21 +86,21 @@ class GrowingCamp(Attack):
         check_number("GrowingCamp", "joining", self.joining, 1, whole=True)
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
-        """Return the bent models of those who have joined, and the others' honest ones."""
+        """Return the pulled models of the clients that have joined, and the honest models of the others."""
         xp = array_api_compat.array_namespace(view.own)
         members = self.joining * ((view.memory or Poisoned()).rounds + 1)
         joined = np.arange(view.num_malicious) < members
-        rows = bent(view, self.strength, slice(None))
+        rows = pull_away(view, self.strength, slice(None))
         return xp.where(like(joined, view.own, xp.bool)[:, None], rows, view.own)
 
-    def remember(self, view: View, sent: Array) -> Any:
+    def remember(self, view: View, sent: Array) -> Poisoned:
         """Count the poisoned rounds."""
         return Poisoned((view.memory or Poisoned()).rounds + (not is_honest(view, sent)))
 
 
 @dataclass(frozen=True)
 class BelowTheSplit(Attack):
-    """Pull as `OwnPull` does, as strongly as possible without a gap between malicious and honest clients.
+    """Pull like `OwnPull`, as strongly as possible without a gap between malicious and honest clients.
 
     The attacker computes the mean cosine of each client with all others, in the last layer if it knows that layer.
     It finds by bisection the strongest pull at which the median of its own clients is still above the lowest tenth
@@ -108,7 +109,7 @@ class BelowTheSplit(Attack):
     Parameters
     ----------
     most
-        The strongest pull it tries, in lengths of the client's own update.
+        The strongest pull that it tries, as a multiple of the client's own update.
     """
 
     most: float = 2.0
@@ -119,33 +120,33 @@ class BelowTheSplit(Attack):
     def craft(self, view: View, rng: np.random.Generator) -> Array:
         """Return the models with the strongest pull that leaves no gap."""
         low, high = 0.0, self.most
-        if not self._hidden(view, low):
+        if not self._is_hidden(view, low):
             return copied(view.own)
         for _ in range(8):  # the pull is then known to within 1/256 of `most`
             middle = (low + high) / 2
-            low, high = (middle, high) if self._hidden(view, middle) else (low, middle)
-        return bent(view, low, slice(None))
+            low, high = (middle, high) if self._is_hidden(view, middle) else (low, middle)
+        return pull_away(view, low, slice(None))
 
-    def _hidden(self, view: View, strength: float) -> bool:
+    def _is_hidden(self, view: View, strength: float) -> bool:
         if view.benign is None or view.benign.shape[0] == 0:
-            return strength <= 0.1  # a weak pull, since it knows no honest client to compare with
+            return strength <= 0.1  # the attacker knows no honest client to compare with, so it pulls weakly
         xp = array_api_compat.array_namespace(view.own)
         columns = slice(None) if view.last_layer is None else view.last_layer
-        rows = xp.concat([bent(view, strength, slice(None)), view.benign])
+        rows = xp.concat([pull_away(view, strength, slice(None)), view.benign])
         cosines = cosines_of_gram(gram(rows[:, columns], view.global_model[columns]))
         common, b = cosines.mean(axis=1), view.num_malicious
         return bool(np.median(common[:b]) >= np.quantile(common[b:], 0.1))
 
 
-def pulled(view: View, where: str) -> slice:
-    """Return the columns that are pulled; all of them where the last layer is not known."""
+def columns_to_pull(view: View, where: str) -> slice:
+    """Return the columns that are pulled. These are all columns if the last layer is not known."""
     if where == "all" or view.last_layer is None:
         return slice(None)
     return view.last_layer if where == "last-layer" else slice(0, view.last_layer.start)
 
 
-def bent(view: View, strength: float, columns: slice) -> Array:
-    """Return the attacker's models with these columns bent against the honest mean, as long as they were."""
+def pull_away(view: View, strength: float, columns: slice) -> Array:
+    """Return the attacker's models with these columns turned away from the honest mean. Their length stays."""
     against = direction_against(view)
     if against is None:
         return copied(view.own)

@@ -1,4 +1,4 @@
-"""Attacks that hide in the spread of the honest models, or turn their average around."""
+"""Attacks that hide in the spread of the honest models, or send the opposite of their average step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from flanders.checks import check_number
 from flanders.linalg.columns import column_moments
 
 MAJORITY_Z = 1.5
-"""LIE's z if at least half of the clients are malicious. Its formula has no value then."""
+"""The z of LIE if at least half of the clients are malicious. The formula for z has no value then."""
 
 
 def little_is_enough_z(num_clients: int, num_malicious: int) -> float:
@@ -43,9 +43,10 @@ class Lie(Attack):
     .. math:: x = \mu - z \sigma, \quad z = \Phi^{-1}\left(\frac{m - b - s}{m - b}\right), \quad
               s = \lfloor m/2 + 1 \rfloor - b
 
-    with the coordinate-wise mean and population standard deviation of the honest models the attacker
-    knows. For b >= m/2, where the attacker needs no honest supporter, z is 1.5. A single attacker can do little by
-    the formula: for odd m its z is zero, for even m below zero (-0.43 for m = 4, -0.01 for m = 100).
+    The vectors :math:`\mu` and :math:`\sigma` are the mean and the (population) standard deviation of each
+    parameter, over the honest models that the attacker knows. For b >= m/2 the attacker needs no honest supporter,
+    and z is 1.5. With b = 1 the formula has little effect: z is zero for odd m and negative for even m (-0.43 for
+    m = 4, -0.01 for m = 100).
 
     Parameters
     ----------
@@ -83,16 +84,17 @@ class Lie(Attack):
 
 @dataclass(frozen=True)
 class Ipm(Attack):
-    r"""Send the honest clients' average step with its sign turned (inner product manipulation).
+    r"""Send the opposite of the honest clients' average step (inner product manipulation).
 
     .. math:: x = g - \varepsilon\,(\mu - g)
 
-    A small epsilon hides near the honest models, a large one reverses the average.
+    With a small epsilon the attack hides near the honest models. With a large one it reverses the average.
 
     Parameters
     ----------
     epsilon
-        The length of the turned step, in average honest steps; 0.1, 0.5 and 100 are common.
+        The length of the opposite step, as a multiple of the average honest step. Common values are 0.1, 0.5 and
+        100.
 
     Examples
     --------
@@ -112,5 +114,5 @@ class Ipm(Attack):
         check_number("Ipm", "epsilon", self.epsilon, 0)
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
-        """Return b copies of the turned average."""
+        """Return b copies of the global model moved by the opposite step."""
         return copies(view.global_model - self.epsilon * mean_displacement(view), view.num_malicious)

@@ -23,13 +23,13 @@ from flanders.results.labels import labels
 from flanders.results.schema import reading
 
 if TYPE_CHECKING:
-    from flanders.experiments.commands import OptionChanges
+    from flanders.experiments.execution import OptionChanges
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the experiments of spec files."""
     with needing("sim"):
-        from flanders.experiments.commands import run_experiments
+        from flanders.experiments.execution import run_experiments
         from flanders.experiments.spec import read_specs
 
     found = [replace(each, engine=options.engine) for each in read_specs(options.specs, options.overrides)]
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
 def resume(options: argparse.Namespace) -> int:
     """Continue the runs of a results file that are not done."""
     with needing("sim"):
-        from flanders.experiments.commands import resume_experiments
+        from flanders.experiments.execution import resume_experiments
 
     return resume_experiments(options.results, _changes(options), options.jobs)
 
@@ -51,7 +51,7 @@ def resume(options: argparse.Namespace) -> int:
 def reproduce(options: argparse.Namespace) -> int:
     """Run the experiments of the FLANDERS paper and compare the results with its own."""
     with needing("sim"):
-        from flanders.experiments.commands import run_aside
+        from flanders.experiments.execution import run_with_output_to_stderr
         from flanders.paper import reproduction
 
     limits = [*options.where, *([f"dataset={options.dataset}"] if options.dataset else [])]
@@ -72,7 +72,7 @@ def reproduce(options: argparse.Namespace) -> int:
             from flanders.paper.figures import write_paper_figures
     code = 0
     if not options.table_only:
-        code = run_aside(options.out, asked.runs(), changes, options.jobs)
+        code = run_with_output_to_stderr(options.out, asked.runs(), changes, options.jobs)
     compared = asked.compare(options.out)
     reproduction.print_compared(compared, asked.words, options.format)
     if options.tables:

@@ -14,7 +14,7 @@ from flanders.choices import registry
 from flanders.registry import REQUIRED, Entry
 
 OUTPUT_WIDTH, NARROWEST = 116, 60
-"""Columns of the output if it does not go to a terminal, and the fewest that a terminal is taken to have."""
+"""How many characters a line has if the output does not go to a terminal, and the fewest in a terminal."""
 
 
 def print_listing(kinds: Sequence[str], *, as_json: bool = False) -> None:

@@ -14,7 +14,7 @@ from flanders.choices import KINDS
 from flanders.cli import commands
 from flanders.paper.tables import VARIANTS
 from flanders.results.run import FLOWER, SIMULATOR
-from flanders.studies.questions import QUESTIONS
+from flanders.studies.grid_studies import QUESTIONS
 
 RESULTS = Path("results.sqlite")
 """The default results file."""
@@ -95,7 +95,7 @@ def make_parser() -> Parser:
         add(
             "table",
             commands.table,
-            "Show the final accuracy of each attack (row) and defence (column): mean and range over seeds.",
+            "Show a table of final accuracies: a row per attack, a column per defence, mean and range over seeds.",
         )
     )
     _export(
@@ -113,13 +113,16 @@ def _run(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         nargs="+",
         type=Path,
         metavar="SPEC",
-        help="TOML file; where a key has a list, there is one run for each value",
+        help="TOML file that describes runs. A list in it means one run for each value",
     )
     _set(parser, "set a value in all specs, e.g. federation.rounds=3 (may be repeated)")
     _out(parser)
     engines = (SIMULATOR, FLOWER)
     parser.add_argument(
-        "--engine", choices=engines, default=SIMULATOR, help="what the clients run on (default: %(default)s)"
+        "--engine",
+        choices=engines,
+        default=SIMULATOR,
+        help="what runs the clients: our simulator, or Flower's simulation runtime (default: %(default)s)",
     )
     parser.add_argument("--dry-run", action="store_true", help="list the runs without running them")
     return parser
@@ -139,13 +142,13 @@ def _resume(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
 
 def _reproduce(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     parser.add_argument(
-        "names", metavar="NAME", help="the label of a table or figure (tab:pr-20), several with commas, or all"
+        "names", metavar="NAME", help="label of a table or figure, e.g. tab:pr-20; several with commas; or all"
     )
     parser.add_argument(
         "--variant",
         choices=VARIANTS,
         default=VARIANTS[0],
-        help="reference: settings of the published code; textbook: those of the paper (default: %(default)s)",
+        help="settings of the paper's published code (reference) or of its text (textbook) (default: %(default)s)",
     )
     parser.add_argument("--dataset", metavar="NAMES", help="only these datasets, e.g. mnist,fashion-mnist")
     parser.add_argument(
@@ -153,13 +156,13 @@ def _reproduce(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="KEY=VALUES",
-        help="only table cells with these values, e.g. aggregator=fedavg,multikrum (may be repeated)",
+        help="only cells with one of these values, e.g. aggregator=fedavg,multikrum (may be repeated)",
     )
     _seeds(parser, 3)
     _set(parser, "set a value in all runs, e.g. federation.rounds=3 (may be repeated)")
     _out(parser)
-    parser.add_argument("--dry-run", action="store_true", help="list the runs that are not done, and run nothing")
-    parser.add_argument("--table-only", action="store_true", help="show the results that exist, and run nothing")
+    parser.add_argument("--dry-run", action="store_true", help="only list the runs that are not done")
+    parser.add_argument("--table-only", action="store_true", help="only show the results that exist")
     parser.add_argument("--format", choices=TABLE_FORMATS, default="markdown", help=TABLE_FORMAT_HELP)
     parser.add_argument(
         "--tables", type=Path, metavar="DIR", help="also write all tables to this folder, in every format"
@@ -173,8 +176,8 @@ def _study(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     parser.add_argument(
         "--dataset", default="digits", metavar="NAME", help="dataset (default: %(default)s, which needs no files)"
     )
-    parser.add_argument("--attacks", metavar="NAMES", help="attacks instead of those of the study, e.g. gauss,lie")
-    parser.add_argument("--rounds", type=int, metavar="N", help="number of rounds instead of that of the study")
+    parser.add_argument("--attacks", metavar="NAMES", help="attacks, e.g. gauss,lie (default: those of the study)")
+    parser.add_argument("--rounds", type=int, metavar="N", help="number of rounds (default: that of the study)")
     _seeds(parser, 1)
     _set(parser, "set a value in all runs, e.g. federation.num_clients=20 (may be repeated)")
     parser.add_argument(
@@ -218,7 +221,7 @@ def _out(parser: argparse.ArgumentParser) -> None:
 
 def _seeds(parser: argparse.ArgumentParser, default: int) -> None:
     parser.add_argument(
-        "--seeds", type=int, default=default, metavar="N", help="seeds 0 to N-1 (default: %(default)s)"
+        "--seeds", type=int, default=default, metavar="N", help="run with the seeds 0 to N-1 (default: %(default)s)"
     )
 
 
@@ -248,7 +251,7 @@ def _export(parser: argparse.ArgumentParser) -> None:
 
 def _report(parser: argparse.ArgumentParser) -> None:
     _results(parser)
-    text = "the report (default: the name of the results file, with .html)"
+    text = "file for the report (default: the results file's name, with .html)"
     parser.add_argument("--html", type=Path, metavar="FILE", help=text)
 
 

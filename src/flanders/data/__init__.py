@@ -8,7 +8,7 @@ from flanders.data.cifar import Cifar10, Cifar100
 from flanders.data.dataset import Dataset, Loader, from_arrays, stratified_split
 from flanders.data.digits import Digits
 from flanders.data.dirichlet import Dirichlet, DirichletEqual
-from flanders.data.flower import FlowerPartition
+from flanders.data.flower_partition import FlowerPartition
 from flanders.data.mnist import FashionMnist, FashionMnistReference, Mnist, MnistReference
 from flanders.data.partition import Iid, Partition, Shards
 from flanders.data.synthetic import Synthetic

@@ -27,16 +27,17 @@ class CifarLoader(Loader):
     source: ClassVar[Source]
     mean: ClassVar[tuple[float, ...]]
     std: ClassVar[tuple[float, ...]]
-    binary: ClassVar[Mapping[str, str | int]]
-    """The MD5 sum of each binary file, or its size where no sum was published."""
+    binary: ClassVar[Mapping[str, str]]
+    """The MD5 sum of each binary file."""
     python: ClassVar[Mapping[str, str]]
+    """The MD5 sum of each pickled file."""
     label_bytes: ClassVar[int]
     """The number of bytes in front of each binary record. The last of them is the class."""
     label_key: ClassVar[str]
     num_classes: ClassVar[int]
 
     def load(self, data_dir: Path | str | None = None) -> Dataset:
-        """Read the files, or download them; the official training and test sets stay as they are."""
+        """Read the files, or download them. The official division into training and test examples is kept."""
         train, test = self.read_all(data_dir)
         x_train, x_test = as_images(train[0]), as_images(test[0])
         normalise(x_train, self.mean, self.std)
@@ -58,18 +59,12 @@ class CifarLoader(Loader):
         images, labels = zip(*parts, strict=True)
         return (list(images[:-1]), np.concatenate(labels[:-1])), ([images[-1]], labels[-1])
 
-    def read_binary(self, path: Path, expected: str | int) -> tuple[NDArray[np.uint8], NDArray[np.generic]]:
+    def read_binary(self, path: Path, expected: str) -> tuple[NDArray[np.uint8], NDArray[np.generic]]:
         """Return the images and classes of one binary file."""
         content = read_bytes(path)
         width = self.label_bytes + PIXELS
-        if self.verify and isinstance(expected, str):
+        if self.verify:
             check_md5(path, content, expected)
-        if self.verify and isinstance(expected, int) and len(content) != expected:
-            raise InputError(
-                f"{path} is not the published file: it has {len(content):,} bytes "
-                f"({len(content) // width:,} images), expected {expected:,} ({expected // width:,} images). "
-                "Get the file again, or set `verify=False` on the dataset to use the images that are there."
-            )
         if not content or len(content) % width:
             raise InputError(
                 f"{path} must hold records of {width:,} bytes, got {len(content):,} in all. Get the file again."
@@ -99,7 +94,7 @@ class CifarLoader(Loader):
 
 
 def places(name: str, *unpacked: str) -> tuple[str, ...]:
-    """Return where the files may lie: unpacked or loose, in the data directory or in `name/` there."""
+    """Return the folders to look in: the data directory, the folder `name` in it, and unpacked folders in both."""
     return tuple(f"{parent}{folder}" for parent in ("", f"{name}/") for folder in (*unpacked, ""))
 
 
@@ -107,11 +102,10 @@ def places(name: str, *unpacked: str) -> tuple[str, ...]:
 class Cifar10(CifarLoader):
     """CIFAR-10: 50,000 + 10,000 photographs of 10 kinds of things, 32 x 32 in colour.
 
-    The paper says that it shuffles all images and splits them 80/20. Its code uses the official training and test
-    sets, and so does this loader. The files are those of the unpacked binary version (`cifar-10-batches-bin/`) or
-    python version (`cifar-10-batches-py/`, read by an unpickler that can build only arrays). The folder is in the
-    data directory, or in `cifar10/` there. The content is checked against the published sums unless
-    `verify=False`.
+    The FLANDERS paper says that it shuffles all images and splits them 80/20. Its code uses the official training
+    and test sets, and so does this loader. It reads the unpacked binary version (`cifar-10-batches-bin/`) or the
+    python version (`cifar-10-batches-py/`), for which it uses an unpickler that runs no code. The folder is in the
+    data directory, or in `cifar10/` there. The MD5 sums are checked unless `verify=False`.
 
     References
     ----------
@@ -150,10 +144,11 @@ class Cifar10(CifarLoader):
 
 @dataclass(frozen=True)
 class Cifar100(CifarLoader):
-    """CIFAR-100: 50,000 + 10,000 photographs of 100 kinds of things, 32 x 32 in colour; the fine classes.
+    """CIFAR-100: 50,000 + 10,000 photographs of 100 kinds of things, 32 x 32 in colour.
 
-    It is read like `Cifar10`, from the folders `cifar-100-binary/`, `cifar-100-python/` and `cifar100/`. For the
-    binary files no sums are published, so their sizes are checked.
+    The classes are the 100 fine ones. The files are read like those of `Cifar10`, from the folders
+    `cifar-100-binary/`, `cifar-100-python/` and `cifar100/`. No MD5 sums are published for the binary files. Their
+    sums were computed from the images and classes of the python version, whose sums are published.
 
     References
     ----------
@@ -169,7 +164,10 @@ class Cifar100(CifarLoader):
     )
     mean: ClassVar = (0.5071, 0.4865, 0.4409)
     std: ClassVar = (0.2673, 0.2564, 0.2762)
-    binary: ClassVar = {"train.bin": 50_000 * (2 + PIXELS), "test.bin": 10_000 * (2 + PIXELS)}
+    binary: ClassVar = {
+        "train.bin": "6172c7755cfe09b2fe270c85cebc1b15",
+        "test.bin": "4499cfba6c016c1be1438163640a0898",
+    }
     python: ClassVar = {"train": "16019d7e3df5f24257cddd939b257f8d", "test": "f0ef6b0ae62326f3e7ffdfab6717acfc"}
     label_bytes: ClassVar = 2
     label_key: ClassVar = "fine_labels"

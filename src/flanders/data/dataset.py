@@ -74,9 +74,9 @@ class Dataset:
 class Loader(ABC):
     """Finds a dataset and turns it into arrays.
 
-    A new dataset is a frozen dataclass with `load`, and one line in the registry. Every loader has the
-    parameter `normalise_test`: whether the test examples are normalised like the training ones. `False`
-    leaves them as they are (pixels from 0 to 1), which is what the paper's published code tests on.
+    A new dataset is a frozen dataclass with `load`, and one line in `DATASETS`. Every loader has the parameter
+    `normalise_test`: whether the test examples are normalised like the training examples. With `False` their pixels
+    stay between 0 and 1. The code published with the FLANDERS paper tests on such examples.
     """
 
     normalise_test: bool
@@ -153,9 +153,10 @@ def as_examples(x: ArrayLike, y: ArrayLike, names: str) -> tuple[Images, IntVect
 
 
 def stratified_split(y: IntVector, test_fraction: float, rng: np.random.Generator) -> tuple[IntVector, IntVector]:
-    """Return the rows to train on and the rows to test on, in rising order. The test gets that share of each class.
+    """Return the rows to train on and the rows to test on, both in rising order.
 
-    The number of test examples of a class is rounded. A class of at least two examples has one in each part.
+    The share `test_fraction` of each class goes to the test, rounded to a whole number. A class of at least two
+    examples has at least one in each part.
     """
     check_number("stratified_split", "test_fraction", test_fraction, 0, 1)
     chosen = []
@@ -181,7 +182,7 @@ def rows_by_class(y: IntVector) -> list[IntVector]:
 
 
 def as_images(pieces: Sequence[NDArray[np.uint8]]) -> Images:
-    """Join byte images into one float32 array with values from 0 to 1. No other copy is made."""
+    """Join byte images into one float32 array with values from 0 to 1, without another copy."""
     images = np.empty((sum(map(len, pieces)), *pieces[0].shape[1:]), dtype=np.float32)
     start = 0
     for piece in pieces:

@@ -1,4 +1,4 @@
-"""The handwritten digits that scikit-learn carries: a dataset that needs no files."""
+"""The handwritten digits that come with scikit-learn: a dataset that needs no files."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ MEAN, STD = 0.3055, 0.3761
 
 @dataclass(frozen=True)
 class Digits(Loader):
-    """Digits: 1,438 + 359 handwritten digits, 8 x 8, from inside scikit-learn.
+    """Digits: 1,438 + 359 handwritten digits, 8 x 8, which come with scikit-learn.
 
-    A fixed fifth of each class is the test set.
+    A fifth of each class is the test set. It is always the same.
 
     References
     ----------

@@ -21,8 +21,8 @@ class Dirichlet(Partition):
     differ in size. A client with fewer than `min_samples` gets random examples of the largest clients.
 
     `alpha` is the concentration of the whole vector, as in the reference and in the FLANDERS paper. In much other
-    code, including the paper's own and `DirichletEqual`, alpha is the concentration of each class. An alpha of 0.5
-    there, with 10 classes, is an alpha of 5 here.
+    code, including that of the FLANDERS paper and `DirichletEqual`, alpha is the concentration of each class. With
+    10 classes, an alpha of 0.5 there is an alpha of 5 here.
 
     References
     ----------
@@ -53,12 +53,12 @@ class Dirichlet(Partition):
             shares = q[:, k] / total if total > 0 else np.full(num_clients, 1 / num_clients)
             cuts = np.rint(np.cumsum(shares) * rows.size)[:-1]
             owners[rows] = np.searchsorted(cuts, np.arange(rows.size), side="right")
-        return level_up(owners, num_clients, self.min_samples)
+        return fill_small_clients(owners, num_clients, self.min_samples)
 
 
 @dataclass(frozen=True)
 class DirichletEqual(Partition):
-    r"""Give each client its own mix of classes and the same number of examples, as the paper's code does.
+    r"""Give each client its own mix of classes and the same number of examples, as the FLANDERS paper's code does.
 
     One after the other, each client draws :math:`q \sim \text{Dir}(\alpha, \ldots, \alpha)` and takes
     `samples_per_client` examples whose classes are drawn from q. Default: an equal share of all examples, such as
@@ -91,7 +91,7 @@ class DirichletEqual(Partition):
         q = draw_mixes(np.full(left.size, float(self.alpha)), num_clients, rng)
         counts = rng.multinomial(size, q)
         for mix, taken in zip(q, counts, strict=True):
-            limit_to(left, mix, taken, rng)
+            limit_to_available(left, mix, taken, rng)
             left -= taken
         owners = np.full(labels.size, -1, dtype=np.int64)
         for k, rows in enumerate(rows_by_class(labels)):
@@ -113,7 +113,7 @@ def draw_mixes(concentration: FloatVector, count: int, rng: np.random.Generator)
     return np.asarray(q / q.sum(axis=1, keepdims=True))
 
 
-def limit_to(left: IntVector, mix: FloatVector, taken: IntVector, rng: np.random.Generator) -> None:
+def limit_to_available(left: IntVector, mix: FloatVector, taken: IntVector, rng: np.random.Generator) -> None:
     """Change `taken` in place so that no class gives more examples than it has left.
 
     Examples that a class lacks are drawn from the other classes. Each draw either suffices or uses up another
@@ -129,10 +129,11 @@ def limit_to(left: IntVector, mix: FloatVector, taken: IntVector, rng: np.random
         taken += rng.multinomial(lacking, weights / weights.sum())
 
 
-def level_up(owners: IntVector, num_clients: int, least: int) -> IntVector:
+def fill_small_clients(owners: IntVector, num_clients: int, least: int) -> IntVector:
     """Give every client at least `least` examples. Missing ones are taken from the largest clients.
 
-    The examples of each client are numbered from 0. Those with the highest numbers of all are given away.
+    The examples of each client are numbered from 0, and the examples with the highest numbers are given away. These
+    belong to the largest clients.
     """
     sizes = np.bincount(owners, minlength=num_clients)
     missing = np.maximum(least - sizes, 0)
@@ -142,6 +143,6 @@ def level_up(owners: IntVector, num_clients: int, least: int) -> IntVector:
     number = np.empty_like(owners)
     number[grouped] = np.arange(owners.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     given_away = np.argsort(-number, kind="stable")[: missing.sum()]
-    levelled = owners.copy()
-    levelled[given_away] = np.repeat(np.arange(num_clients), missing)
-    return levelled
+    filled = owners.copy()
+    filled[given_away] = np.repeat(np.arange(num_clients), missing)
+    return filled

@@ -31,10 +31,10 @@ class IdxLoader(Loader):
     mean: ClassVar[float]
     std: ClassVar[float]
     md5: ClassVar[tuple[str, ...]]
-    """The MD5 sums of the decompressed `FILES`. So a copy that was compressed again is accepted."""
+    """The MD5 sums of the decompressed `FILES`. They do not depend on how a copy was compressed."""
 
     def load(self, data_dir: Path | str | None = None) -> Dataset:
-        """Read the four files, or download them; the official training and test sets stay as they are."""
+        """Read the four files, or download them. The official division into training and test examples is kept."""
         paths = find_files(self.source, SPELLINGS, data_dir)
         if paths is None:
             train, test = download(self.source, data_dir)
@@ -58,7 +58,7 @@ class IdxLoader(Loader):
 
 
 def parse_idx(path: Path, content: bytes) -> NDArray[np.uint8]:
-    """Read the IDX format: two zeros, a type (8: bytes), the number of axes, their lengths, the values."""
+    """Read the IDX format: two zero bytes, a type (8 for bytes), the number of axes, their lengths, the values."""
     start = 4 + 4 * content[3] if len(content) > 3 else 4
     shape = np.frombuffer(content[4:start], dtype=">u4").tolist() if len(content) >= start else []
     if content[:3] != b"\0\0\x08" or not shape or len(content) != start + math.prod(shape):
@@ -69,7 +69,7 @@ def parse_idx(path: Path, content: bytes) -> NDArray[np.uint8]:
 
 
 def labelled(images: NDArray[np.uint8], labels: NDArray[np.generic]) -> Labelled:
-    """Give the images their one channel, and check that they fit their classes."""
+    """Return images with one channel and their classes, after a check that both have the same number."""
     if images.ndim != 3 or labels.shape != images.shape[:1]:
         raise InputError(
             f"The image and label files do not belong together: {images.shape} and {labels.shape}. Get them again."
@@ -81,10 +81,10 @@ def labelled(images: NDArray[np.uint8], labels: NDArray[np.generic]) -> Labelled
 class Mnist(IdxLoader):
     """MNIST: 60,000 + 10,000 handwritten digits, 28 x 28.
 
-    The paper says that it shuffles all images and splits them 80/20. Its code uses the official training and test
-    sets, and so does this loader. The files are the four original IDX files, compressed or not. They are in
-    `mnist/`, in torchvision's `MNIST/raw/` or in the data directory itself. Their content is checked against the
-    published sums unless `verify=False`.
+    The FLANDERS paper says that it shuffles all images and splits them 80/20. Its code uses the official training
+    and test sets, and so does this loader. It reads the four original IDX files, compressed or not. They can be in
+    `mnist/`, in torchvision's `MNIST/raw/` or in the data directory itself. Their MD5 sums are checked unless
+    `verify=False`.
 
     References
     ----------
@@ -113,10 +113,9 @@ class Mnist(IdxLoader):
 class FashionMnist(IdxLoader):
     """Fashion-MNIST: 60,000 + 10,000 pictures of clothes, 28 x 28.
 
-    Official training and test sets, see `Mnist`. Files: the four original IDX files, compressed or not, in
-    `fashion-mnist/`, in torchvision's `FashionMNIST/raw/` or in the data directory itself; or installed by
-    Debian's and Ubuntu's package `dataset-fashion-mnist`. Their content is checked against the published
-    sums unless `verify=False`.
+    It is read like `Mnist`, from four original IDX files, compressed or not. They can be in `fashion-mnist/`, in
+    torchvision's `FashionMNIST/raw/` or in the data directory itself. The files of the Debian and Ubuntu package
+    `dataset-fashion-mnist` are found, too. Their MD5 sums are checked unless `verify=False`.
 
     References
     ----------
@@ -145,8 +144,8 @@ class FashionMnist(IdxLoader):
 class MnistReference(Mnist):
     """MNIST as the code published with the paper prepares it, to match its numbers.
 
-    Images are scaled from -1 to 1 (mean and deviation 0.5). That code leaves the server's test images from 0 to 1
-    (`normalise_test=False`), so that to the model their background is grey.
+    The pixels are scaled to values from -1 to 1. That code does not scale the server's test images, so the model
+    sees them with a grey background. Pass `normalise_test=False` to do the same.
     """
 
     mean: ClassVar = 0.5

@@ -15,8 +15,8 @@ from flanders.checks import InputError, check_number
 class Partition(ABC):
     """Decides which client holds which training examples.
 
-    A new partition is a frozen dataclass with `assign`, and one line in the registry. Every
-    client gets at least one example, and no example goes to two clients.
+    A new partition is a frozen dataclass with `assign`, and one line in `PARTITIONS`. Every client gets at least
+    one example, and no example goes to two clients.
     """
 
     def split(self, labels: Any, num_clients: int, rng: np.random.Generator) -> list[IntVector]:
@@ -53,15 +53,15 @@ class Partition(ABC):
 
     @abstractmethod
     def assign(self, labels: IntVector, num_clients: int, rng: np.random.Generator) -> IntVector:
-        """Return the client of each example, -1 for none.
+        """Return the client of each example. -1 means that no client gets the example.
 
-        `labels` are the classes that occur, numbered without gaps; the examples come in random order.
+        `labels` are the classes of the examples, which come in random order. The classes are numbered without gaps.
         """
 
 
 @dataclass(frozen=True)
 class Iid(Partition):
-    """Deal the examples out at random; sizes differ by one at most.
+    """Deal the examples out at random. The clients' numbers of examples differ by one at most.
 
     Examples
     --------
@@ -70,7 +70,7 @@ class Iid(Partition):
     """
 
     def assign(self, labels: IntVector, num_clients: int, rng: np.random.Generator) -> IntVector:
-        """Deal in turn: the examples are shuffled already."""
+        """Deal the examples out in turn. They are shuffled already."""
         return np.arange(labels.size, dtype=np.int64) % num_clients
 
 
@@ -78,7 +78,7 @@ class Iid(Partition):
 class Shards(Partition):
     """Sort the examples by class, cut them into equal shards and give each client `shards_per_client` of them.
 
-    With two shards most clients see two classes.
+    With two shards, most clients have examples of two classes.
 
     References
     ----------
@@ -91,7 +91,7 @@ class Shards(Partition):
         check_number("Shards", "shards_per_client", self.shards_per_client, 1, whole=True)
 
     def assign(self, labels: IntVector, num_clients: int, rng: np.random.Generator) -> IntVector:
-        """Deal whole shards; their sizes differ by one at most."""
+        """Deal out whole shards. Their sizes differ by one at most."""
         n, count = labels.size, num_clients * self.shards_per_client
         if n < count:
             raise InputError(
@@ -105,7 +105,7 @@ class Shards(Partition):
 
 
 def rows_of_owners(order: IntVector, owners: IntVector, num_clients: int) -> list[IntVector]:
-    """Return the rows of each client, given the owner (or -1) of each row in `order`."""
+    """Return the rows of each client. `owners` has the client, or -1, of each row in `order`."""
     sizes = np.bincount(owners[owners >= 0], minlength=num_clients)
     grouped = order[np.argsort(owners, kind="stable")][order.size - sizes.sum() :]
     return np.split(grouped, np.cumsum(sizes)[:-1])

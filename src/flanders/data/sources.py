@@ -1,7 +1,7 @@
-"""Finding a dataset's files, checking them, and downloading what is not there.
+"""Finding the files of a dataset, checking them, and downloading missing ones.
 
-The data directory is the `data_dir` argument (`--data-dir` on the command line), else the environment variable
-`FLANDERS_DATA`. What is not found there is downloaded with Flower Datasets if that is installed.
+The data directory is the argument `data_dir` (`--data-dir` on the command line). Without it, it is the environment
+variable `FLANDERS_DATA`. Missing files are downloaded with Flower Datasets, if that is installed.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Source:
 
     name: str
     folders: tuple[str, ...]
-    """Folders to look in; those that are not absolute are inside the data directory."""
-    instead: str
-    """Which files to put into which folder, in the words of the error for a missing dataset."""
+    """The folders to look in. A relative one is inside the data directory."""
+    instructions: str
+    """Which files to put into which folder. The error for a missing dataset shows this text."""
     hub: str
     """The name on the Hugging Face hub."""
     columns: tuple[str, str]
@@ -56,9 +56,9 @@ def data_directory(data_dir: Path | str | None) -> Path | None:
 def find_files(
     source: Source, spellings: Mapping[str, Sequence[str]], data_dir: Path | str | None
 ) -> dict[str, Path] | None:
-    """Return the path of each file from the first folder that holds all of them, nothing if none holds any.
+    """Return the path of each file, from the first folder that holds all of them. None if no folder holds any.
 
-    `spellings` maps each file to the names it may have.
+    `spellings` maps each file to the names that it may have.
     """
     root = data_directory(data_dir)
     partial = ""
@@ -98,7 +98,10 @@ def read_bytes(path: Path) -> bytes:
 
 
 def check_md5(path: Path, content: bytes, expected: str, known: Mapping[str, str] = {}) -> None:
-    """Complain unless the (decompressed) content has the published MD5 sum; `known` names other known files."""
+    """Complain unless the decompressed content has the published MD5 sum.
+
+    `known` maps the sums of other files to their names. If the content is one of these files, the error says which.
+    """
     found = hashlib.md5(content, usedforsecurity=False).hexdigest()
     if found != expected:
         guess = f" It is {known[found]}." if found in known else ""
@@ -113,7 +116,7 @@ def download(source: Source, data_dir: Path | str | None = None) -> tuple[Labell
     looked = data_directory(data_dir)
     missing = f"No files of {source.name} were found" + (f" in {looked}" if looked else "")
     ways = (
-        f"Either put {source.instead} and name that directory with `data_dir`, --data-dir or the environment "
+        f"Either put {source.instructions} and name that directory with `data_dir`, --data-dir or the environment "
         'variable FLANDERS_DATA; or `pip install "flwr-datasets[vision]"` and be online. '
         "The dataset 'digits' needs neither."
     )
@@ -131,7 +134,7 @@ def download(source: Source, data_dir: Path | str | None = None) -> tuple[Labell
 
 
 def from_hub(split: Any, columns: tuple[str, str]) -> Labelled:
-    """Return the images of a Hugging Face dataset channels-first, and their classes."""
+    """Return the images of a Hugging Face dataset, with the channels first, and their classes."""
     pieces = []
     for rows in split.iter(batch_size=10_000):
         images = np.stack([np.asarray(image, dtype=np.uint8) for image in rows[columns[0]]])

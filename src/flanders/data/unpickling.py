@@ -1,8 +1,8 @@
 """Reading the python version of CIFAR without running code from the pickle.
 
-A pickle can name any function and have it called. Here the few names that an array of bytes needs are replaced by
-harmless classes of our own, which only take bytes and a shape. Every other name is refused. NumPy's own
-constructors are not called either: through them a crafted dtype can make bytes pass for object pointers.
+A pickle can name any function and have it called. Here only the few names that an array of bytes needs are allowed.
+They lead to harmless classes of our own, which take only bytes and a shape. NumPy's own constructors are not called
+either, since a crafted dtype could make them read bytes as pointers to objects.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from flanders.checks import InputError
 
 
 class PickledDtype:
-    """Stands for `numpy.dtype`, and remembers its name."""
+    """Takes the place of `numpy.dtype`. It holds only the name of the dtype."""
 
     __slots__ = ("name",)
 
@@ -28,11 +28,11 @@ class PickledDtype:
         self.name = name.decode("ascii") if isinstance(name, bytes) else str(name)
 
     def __setstate__(self, state: Any) -> None:
-        """Ignore byte order and the like: bytes have none."""
+        """Ignore the byte order and the rest of the state, which bytes do not need."""
 
 
 class PickledArray:
-    """Stands for `numpy.ndarray` and for the function that begins one; holds bytes with a shape."""
+    """Takes the place of `numpy.ndarray`, and of the function that makes an empty one. Holds bytes with a shape."""
 
     __slots__ = ("values",)
 
@@ -50,7 +50,7 @@ class PickledArray:
 
 
 class PickledBytes:
-    """Stands for `_codecs.encode`, by which Python 3 writes bytes in the old protocol."""
+    """Takes the place of `_codecs.encode`, with which Python 3 writes bytes in an old pickle protocol."""
 
     __slots__ = ()
 
@@ -73,10 +73,10 @@ STAND_INS: dict[tuple[str, str], type] = {
 
 
 class RestrictedUnpickler(pickle.Unpickler):
-    """Builds byte arrays, lists, dicts, tuples, bytes, strings and numbers; nothing else."""
+    """An unpickler that builds byte arrays, lists, dicts, tuples, bytes, strings and numbers, and nothing else."""
 
     def find_class(self, module: str, name: str) -> type:
-        """Return what stands for the name, or refuse it."""
+        """Return the class that takes the place of the name, or refuse the name."""
         if (module, name) not in STAND_INS:
             raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no dataset needs")
         return STAND_INS[module, name]

@@ -1,4 +1,4 @@
-"""Experiments: a TOML spec, its grid of runs, and results that survive a power cut."""
+"""Experiments: TOML specs, their grids of runs, and the processes that carry them out."""
 
 from flanders.experiments.experiment import Experiment
 from flanders.experiments.grid import expand

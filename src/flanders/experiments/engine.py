@@ -1,4 +1,4 @@
-"""The engines that carry out runs: the simulator, and the same on Flower's simulation runtime."""
+"""The engines that carry out runs: the simulator, and Flower's simulation runtime."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from flanders.experiments.experiment import Experiment
 from flanders.extras import needing
 from flanders.record import RoundRecord
 from flanders.results.run import FLOWER
-from flanders.simulation.federation import Simulation
+from flanders.simulation.simulation import Simulation
 from flanders.simulation.world import find_device
 
 if TYPE_CHECKING:
     from flanders.flower.engine.simulation import FlowerSimulation
 
 
-class Carried(Protocol):
+class StartedRun(Protocol):
     """A run that an engine carries out, round by round."""
 
     @property
     def like(self) -> Array:
-        """An array of the kind and on the device of the run, as `load_state` asks for."""
+        """An array of the library and device of the run. `load_state` needs one."""
 
     def run(self) -> Iterator[RoundRecord]:
         """Carry out the rounds that are left, one at a time."""
@@ -53,8 +53,8 @@ class Datasets:
         return self._loaded[loader, folder]
 
 
-def start(experiment: Experiment, datasets: Datasets) -> Carried:
-    """Return a run at its start, on its engine."""
+def start(experiment: Experiment, datasets: Datasets) -> StartedRun:
+    """Return a run before its first round, on its engine."""
     data = datasets.of(experiment)
     if experiment.engine == FLOWER:
         return _flower()(experiment.setting, data)
@@ -62,7 +62,7 @@ def start(experiment: Experiment, datasets: Datasets) -> Carried:
 
 
 def check(experiment: Experiment, datasets: Datasets) -> None:
-    """Complain before the first round if a run lacks its data, its device or its engine. Load the data."""
+    """Load the data of a run. Complain if its data, its device or its engine is missing."""
     find_device(experiment.options.device)
     if experiment.engine == FLOWER:
         _flower()
@@ -70,7 +70,7 @@ def check(experiment: Experiment, datasets: Datasets) -> None:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions on which the bytes of a run may depend, besides its spec."""
+    """Return the versions of the software on which the results of a run may depend."""
     found = {"flanders": flanders.__version__, "python": platform.python_version(), "platform": platform.platform()}
     for package in ("numpy", "torch"):
         try:

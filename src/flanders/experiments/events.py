@@ -1,4 +1,4 @@
-"""Events that a grid of runs reports to its watcher. They are plain data, so that processes can exchange them."""
+"""What the processes that carry out runs report: a run starts, a round ends, a run ends."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class RunStarted:
-    """A run begins, or goes on after round `after`."""
+    """A run starts, or continues after round `after`."""
 
     run: str
     label: str

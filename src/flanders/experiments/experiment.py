@@ -11,15 +11,16 @@ from flanders.results.tree import Table
 from flanders.simulation.setting import Setting, Threat
 
 ENGINE, OPTIONS = "engine", "run"
-"""Two keys of a spec that are not part of the setting's canonical form."""
+"""Two keys of a spec that are not part of the canonical setting."""
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """One run: what it is (`setting`) and what carries it out (`engine`).
+    """One run: what to simulate (`setting`), and what carries it out (`engine`).
 
-    Two settings that mean the same run have the same `canonical` form, and so the same `id`. In this form the
-    number of selected clients is a number, not a fraction. If nobody attacks, the threat is empty.
+    The same run can be written in several ways. All of them have the same `canonical` form, and so the same `id`.
+    In this form the number of selected clients is a number, not a fraction. If nobody attacks, the threat is
+    empty.
     """
 
     setting: Setting
@@ -28,7 +29,8 @@ class Experiment:
     @cached_property
     def spec(self) -> RunSpec:
         """The run as the results file stores it."""
-        tree = {key: value for key, value in tree_of(settled(self.setting)).items() if key != OPTIONS}
+        setting = tree_of(canonical_setting(self.setting))
+        tree = {key: value for key, value in setting.items() if key != OPTIONS}
         if self.engine != SIMULATOR:
             tree[ENGINE] = self.engine
         return RunSpec(tree, self.setting.run)
@@ -48,7 +50,7 @@ class Experiment:
         """How the run is carried out."""
         return self.setting.run
 
-    def carried_out(self, options: Options) -> Experiment:
+    def with_options(self, options: Options) -> Experiment:
         """Return the same run with other options."""
         return replace(self, setting=replace(self.setting, run=options))
 
@@ -60,7 +62,7 @@ class Experiment:
         return cls(replace(setting, run=spec.options), str(spec.canonical.get(ENGINE, SIMULATOR)))
 
 
-def settled(setting: Setting) -> Setting:
+def canonical_setting(setting: Setting) -> Setting:
     """Return the canonical form of a setting; see `Experiment`."""
     federation = replace(setting.federation, clients_per_round=setting.federation.selected)
     threat = setting.threat

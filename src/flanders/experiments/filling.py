@@ -1,4 +1,4 @@
-"""From the values of a TOML table to the fields of a dataclass, checked against their annotations, and back."""
+"""Turn a TOML table into a dataclass, and back. Each value is checked against the annotation of its field."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NONE = "none"
 PREAGGREGATORS = "preaggregators"
 """The key of an aggregator's table for the pre-aggregators in front of it."""
 COUNT_OR_FRACTION = frozenset({"keep", "num_malicious", "trim", "clients_per_round"})
-"""Parameters in which the int 1 (one client) is not the float 1.0 (all of them)."""
+"""Parameters in which the int 1 means one client, and the float 1.0 all clients."""
 _WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a string", Path: "a path"}
 
 
@@ -33,7 +33,7 @@ class Filler:
     """The words that stand for a number of clients ("b", "m-b")."""
 
     def fill(self, cls: type[T], table: Mapping[str, object], where: str) -> T:
-        """Build a dataclass from a table of its fields; `where` is the key of the table."""
+        """Build a dataclass from a table of its fields. Errors name the table by the key `where`."""
         fields, hints = {f.name: f for f in fields_of(cls)}, hints_of(cls)
         for key in table:
             if key not in fields:
@@ -50,7 +50,7 @@ class Filler:
             raise InputError(f"{place(where)}: {error}") from error
 
     def convert(self, value: object, hint: Hint, where: str) -> Any:
-        """Return a TOML value as the annotation asks for."""
+        """Return a TOML value as what the annotation of its field asks for."""
         allowed = allowed_by(hint)
         if allowed.anything or (is_dataclass(value) and not isinstance(value, type)):
             return value
@@ -115,7 +115,7 @@ class Filler:
         name = table.get("name")
         if not isinstance(name, str):
             known = f"Known: {', '.join(entries)}. Got {name!r} instead."
-            raise InputError(f"{where}.name: which {entries.kind}? {known}")
+            raise InputError(f"{where}.name must be the name of one {entries.kind}. {known}")
         if name == NONE and name not in entries:
             raise InputError(f"{where}.name may not be {NONE!r}. Leave the table out for the default.")
         try:
@@ -138,7 +138,7 @@ class Filler:
 
 
 def one_table(value: object, where: str) -> Table:
-    """Return a choice as one table, whether it was a name, a table, or a table inside `name`."""
+    """Return something chosen by name as one table. It may be a name, a table, or a table inside `name`."""
     table = {"name": value} if isinstance(value, str) else as_table(value, where)
     inner = table.get("name")
     if not isinstance(inner, dict):
@@ -157,13 +157,13 @@ def as_table(value: object, where: str) -> Table:
 
 
 def tree_of(instance: object, where: str = "") -> Table:
-    """Return all fields of a dataclass, defaults included, as JSON has them; `Filler.fill` reads them again."""
+    """Return all fields of a dataclass, with their defaults, as JSON values. `Filler.fill` reads them again."""
     hints = hints_of(type(instance))
     return {key: written(getattr(instance, key), hint, below(where, key)) for key, hint in hints.items()}
 
 
 def written(value: object, hint: Hint, where: str) -> object:
-    """Return the value of a field as JSON has it."""
+    """Return the value of a field as a JSON value."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Path):
@@ -193,7 +193,7 @@ def _written_aggregator(value: Aggregator, allowed: Allowed, where: str) -> Tabl
 
 
 def below(where: str, key: str) -> str:
-    """Return the dotted key of a value in a table; the name of a file is set apart by a colon.
+    """Return the dotted key of a value in a table. After the name of a file, a colon takes the place of the dot.
 
     Examples
     --------
@@ -210,7 +210,7 @@ def place(where: str) -> str:
 
 def _tip(value: object, allowed: Allowed) -> str:
     if isinstance(value, dict):
-        return " It is not a table."
+        return " It cannot be a table."
     if isinstance(value, list) and allowed.items is None:
-        return " A list inside a list is one value that is a list."
+        return " A list is an axis of the grid, so a list inside it is a value."
     return ""

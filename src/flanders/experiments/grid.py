@@ -1,7 +1,7 @@
-"""The grid of a spec: lists in it are axes, and each point of the grid is a spec without lists.
+"""The grid of a spec. Each list in a spec is an axis, and each point of the grid is a spec without lists.
 
-A value that is itself a list is written as an axis of one value, `layer_sizes = [[784, 10]]`. A list of tables is
-an axis of tables, which may hold axes of their own.
+A parameter whose value is a list is written as an axis with one value: `layer_sizes = [[784, 10]]`. A list of
+tables is an axis of tables. These may have axes of their own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def read_toml(path: Path) -> Table:
             return tomllib.load(file)
     except FileNotFoundError:
         raise InputError(
-            f"There is no spec at {path}. Name a TOML file; one with nothing in it runs the defaults."
+            f"There is no spec at {path}. Name a TOML file. An empty file runs the defaults."
         ) from None
     except IsADirectoryError:
         raise InputError(f"{path} is a folder. Name the spec files in it, e.g. {path}/*.toml.") from None
@@ -42,7 +42,7 @@ def read_toml(path: Path) -> Table:
 
 
 def expand(tree: Table, place: str = "spec") -> list[Table]:
-    """Return the points of the grid in the order of the file, the last axis changing fastest.
+    """Return the points of the grid in the order of the file. The last axis changes fastest.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def _values(value: object) -> Iterator[object]:
 
 
 def parse_override(text: str) -> tuple[list[str], object]:
-    """Read `key.path=value`; the value is TOML, and a bare word is a string.
+    """Read `key.path=value`. The value is TOML. A word without quotes is a string.
 
     Examples
     --------
@@ -126,12 +126,12 @@ def override(tree: Table, path: list[str], value: object) -> Table:
     return {**tree, head: changed if isinstance(below, list) else changed[0]}
 
 
-def blamed(error: InputError, place: str, overrides: Sequence[str]) -> InputError:
+def blame_override(error: InputError, place: str, overrides: Sequence[str]) -> InputError:
     """Return an error that names `--set` instead of the spec, if the wrong key was set with `--set`.
 
     Examples
     --------
-    >>> blamed(InputError("a.toml: federation.rounds must be ..."), "a.toml", ["federation.rounds=x"])
+    >>> blame_override(InputError("a.toml: federation.rounds must be ..."), "a.toml", ["federation.rounds=x"])
     InputError('--set federation.rounds must be ...')
     """
     rest = str(error).removeprefix(f"{place}: ")

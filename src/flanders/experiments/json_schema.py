@@ -1,7 +1,7 @@
 """A JSON Schema of spec files, with which an editor can check and complete them.
 
-The schema follows from the fields of `Setting`, from the registries, and from their docstrings. Any value may be a
-list, which is an axis of the grid; only the values of `run` may not.
+The schema is made from the fields of `Setting`, the registries, and their docstrings. Any value may be a list,
+which is an axis of the grid, except the values of `run`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 from flanders.choices import KINDS, AnyRegistry, registry
 from flanders.experiments.filling import NONE, PREAGGREGATORS
 from flanders.experiments.kinds import Allowed, Hint, allowed_by, fields_of, hints_of
+from flanders.registry import first_paragraph
 from flanders.simulation.setting import Data, Setting
 
 Schema = dict[str, Any]
@@ -36,13 +37,13 @@ def spec_schema() -> Schema:
 
 
 def _record(cls: type[object], *, axes: bool = True) -> Schema:
-    """Return the schema of a table of a dataclass's fields."""
+    """Return the schema of a table that has the fields of a dataclass."""
     told, hints = parameter_texts(cls), hints_of(cls)
     properties = {
         field.name: {**_value(hints[field.name], axes=axes and field.name != "run"), **_about(field, told)}
         for field in fields_of(cls)
     }
-    schema = {"type": "object", "description": first_sentence(cls), "properties": properties}
+    schema = {"type": "object", "description": first_paragraph(cls), "properties": properties}
     if cls is Data:  # parameters of the dataset and of the partition are also allowed in this table
         beside: Schema = {name: {} for kind in ("datasets", "partitions") for name in _parameters(registry(kind))}
         schema["properties"] = {**beside, **properties}
@@ -126,7 +127,7 @@ def _in_front(kind: str) -> Schema:
         return {}
     link = {"anyOf": [{"$ref": "#/$defs/preaggregators"}, {"const": NONE}]}
     chain = {"type": "array", "items": {"$ref": "#/$defs/preaggregators"}}
-    text = "What stands in front of the aggregator. A list is an axis; a chain is a list inside a list."
+    text = "What prepares the updates for the aggregator. A list is an axis; a chain is a list inside a list."
     axis = {"type": "array", "items": {"anyOf": [link, chain]}, "minItems": 1}
     return {PREAGGREGATORS: {"description": text, "anyOf": [link, axis]}}
 
@@ -146,13 +147,8 @@ def _about(field: Field[Any], told: dict[str, str]) -> Schema:
     return found
 
 
-def first_sentence(cls: type[object]) -> str:
-    """Return the first paragraph of a docstring, on one line."""
-    return (inspect.getdoc(cls) or "").split("\n\n")[0].replace("\n", " ")
-
-
 def parameter_texts(cls: type[object]) -> dict[str, str]:
-    """Return what the section `Parameters` of a docstring says of each parameter.
+    """Return the texts of the parameters in the section `Parameters` of a docstring.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Which kind of value an annotation asks for: a plain value, a dataclass, or something that is chosen by name."""
+"""Which kind of value an annotation asks for: a plain value, a dataclass, or something chosen by name."""
 
 from __future__ import annotations
 
@@ -132,6 +132,6 @@ def _kind(member: Hint) -> str | None:
 
 
 def _union(records: Sequence[type[DataclassInstance]]) -> AnyRegistry:
-    """Return a registry of dataclasses. An entry is called like its class, in lower case and with dashes."""
+    """Return a registry of dataclasses. The names are those of the classes, in lower case and with dashes."""
     named = {re.sub(r"(?<!^)(?=[A-Z])", "-", cls.__name__).lower(): cls for cls in records}
     return Registry("form", dict(named))

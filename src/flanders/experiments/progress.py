@@ -1,4 +1,4 @@
-"""The progress of a grid of runs: live bars in a terminal, else a line for each run."""
+"""The progress of a grid of runs: bars in a terminal, or else a line for each run."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from flanders.extras import needing
 def watching(
     total: int, done: int, names: Mapping[str, str] | None = None, stream: TextIO | None = None
 ) -> Iterator[Notify]:
-    """Show the progress of `total` runs on `stream` (default: standard error); `done` of them are done already.
+    """Show the progress of `total` runs on `stream` (default: standard error). `done` of them are done already.
 
-    `names` are the labels of runs by their ids. A run that is not in it is shown with the label in its events.
+    `names` has the labels of runs, by their ids. If a run is not there, the label in its first event is shown.
     """
     names = names or {}
     stream = stream or sys.stderr
@@ -29,7 +29,7 @@ def watching(
 
 
 class Lines:
-    """One line when a run ends, for logs and pipes."""
+    """Prints one line when a run ends. This is for logs and pipes."""
 
     def __init__(self, total: int, done: int, names: Mapping[str, str], stream: TextIO) -> None:
         self.total, self.ended, self.stream = total, done, stream

@@ -26,11 +26,11 @@ from flanders.simulation.thread_limits import computing_with, num_threads
 
 Stop = Callable[[], bool]
 CHECKPOINT_SHARE = 0.1
-"""The largest share of a run's time that checkpoints may take, if the options do not set their number."""
+"""The largest share of a run's time that checkpoints may take, unless the options say when to write them."""
 CHECKPOINT_GAP = 2.0
 """The fewest seconds between two checkpoints. A crash may lose this much work."""
 WRITE_GAP = 0.5
-"""Seconds that finished rounds may wait to be written together. Only one process at a time can write the file."""
+"""Finished rounds wait up to this many seconds and are written together. Only one process can write at a time."""
 
 
 def work(path: Path, ids: Sequence[str], datasets: Datasets, notify: Notify, stop: Stop) -> None:
@@ -135,7 +135,7 @@ class Pace:
 
 @contextlib.contextmanager
 def closing(records: Iterator[RoundRecord]) -> Iterator[Iterator[RoundRecord]]:
-    """Close the rounds of a run at the end, if they can be closed."""
+    """Close the generator of a run's rounds at the end of the block, if it is one."""
     try:
         yield records
     finally:
@@ -144,7 +144,7 @@ def closing(records: Iterator[RoundRecord]) -> Iterator[Iterator[RoundRecord]]:
 
 
 def _line_of(error: Exception) -> str:
-    """Return in which line an error was raised: the last line of the user's own code, if there is one."""
+    """Return the file and line of an error: the last line of the user's own code, if there is one."""
     if isinstance(error, InputError):  # its message is complete
         return ""
     frames = traceback.extract_tb(error.__traceback__)

@@ -1,13 +1,13 @@
 """From a spec file to its runs.
 
-The tables of a spec are the fields of `flanders.simulation.Setting`, all optional. An attack, a
-filter and the like is given as its name, or as a table with its name and parameters. A list is an axis of the
-grid (see `flanders.experiments.grid`)::
+The tables of a spec are the fields of `flanders.simulation.Setting`. All of them are optional. An attack, a filter
+and the like are written as a name, or as a table with the name and parameters. A list is an axis of the grid (see
+`flanders.experiments.grid`)::
 
     [data]
     dataset = "digits"
     partition = "dirichlet"
-    alpha = [0.5, 10.0]                     # for the dataset or the partition, whichever has it
+    alpha = [0.5, 10.0]                     # a parameter of the dataset or of the partition
     [model]
     name = "mlp2"
     [training]
@@ -29,7 +29,7 @@ grid (see `flanders.experiments.grid`)::
     preaggregators = "nnm"                  # in front of the aggregator; a chain of them is [["bucketing", "nnm"]]
     [fallback]
     name = "median"
-    [run]                                   # how to compute: it changes no id, and lists are not allowed
+    [run]                                   # how to compute; not part of a run's id, and without lists
     device = "auto"
 
 `"b"` is the number of malicious clients in a round: `ceil(fraction * m)` with m the number of clients in a round,
@@ -45,15 +45,15 @@ from pathlib import Path
 
 from flanders.checks import InputError, did_you_mean
 from flanders.choices import registry
-from flanders.experiments.experiment import Experiment, settled
+from flanders.experiments.experiment import Experiment, canonical_setting
 from flanders.experiments.filling import Filler, as_table, one_table
-from flanders.experiments.grid import blamed, expand, override, parse_override, read_toml
+from flanders.experiments.grid import blame_override, expand, override, parse_override, read_toml
 from flanders.experiments.kinds import hints_of
 from flanders.results.tree import Table
 from flanders.simulation.setting import Federation, Setting, Threat
 
 SECTIONS = tuple(hints_of(Setting))
-"""The keys of a spec."""
+"""The tables and keys at the top of a spec."""
 DEFAULT_DATA = {"dataset": "digits", "partition": "dirichlet"}
 """The dataset and the partition of a spec that does not name them."""
 
@@ -74,7 +74,7 @@ def parse_spec(tree: Table, overrides: Sequence[str] = (), place: str = "spec") 
     try:
         return _runs(tree, place)
     except InputError as error:
-        raise blamed(error, place, overrides) from error
+        raise blame_override(error, place, overrides) from error
 
 
 def _runs(tree: Table, place: str) -> list[Experiment]:
@@ -105,7 +105,7 @@ def resolve(point: Table, place: str = "spec") -> Experiment:
     filler = Filler({"b": b, "m-b": federation.selected - b})
     data = _data(as_table(point.get("data", {}), f"{place}: data"), f"{place}: data")
     whole = {**point, "data": data, "federation": federation, "threat": threat}
-    return Experiment(settled(filler.fill(Setting, whole, f"{place}: ")))
+    return Experiment(canonical_setting(filler.fill(Setting, whole, f"{place}: ")))
 
 
 def _threat(table: Table, federation: Federation, where: str) -> Threat:
@@ -117,13 +117,14 @@ def _threat(table: Table, federation: Federation, where: str) -> Threat:
         raise InputError(f"{where}.fraction is needed: the share of malicious clients, e.g. 0.2.")
     if threat.fraction > 0 and threat.start > federation.rounds:
         raise InputError(
-            f"{where}.start is {threat.start}, but federation.rounds is {federation.rounds}: no attack."
+            f"{where}.start is {threat.start}, but federation.rounds is {federation.rounds}: no attack. "
+            "Lower the one, or raise the other."
         )
     return replace(threat, attack=None) if threat.fraction == 0 else threat
 
 
 def _data(table: Table, where: str) -> Table:
-    """Return the tables of dataset and partition. Parameters given next to them are moved into the right one."""
+    """Return the tables of the dataset and the partition. Parameters beside them are moved into the right table."""
     parts = {part: one_table(table.get(part, default), f"{where}.{part}") for part, default in DEFAULT_DATA.items()}
     for key, value in table.items():
         if key in parts:
@@ -145,7 +146,7 @@ def _data(table: Table, where: str) -> Table:
 
 
 def _parameters(kind: str, name: object) -> set[str]:
-    """Return the parameters of an entry. An unknown entry has none here; another check reports it."""
+    """Return the parameters of an entry. An unknown entry has none here, and another check reports it."""
     entries = registry(kind)
     return set(entries.describe(name).parameters) if isinstance(name, str) and name in entries else set()
 

@@ -1,4 +1,4 @@
-"""Several processes that share a grid of runs, and a way to stop them without losing saved rounds."""
+"""Several processes that share a grid of runs, and a way to stop them without the loss of saved rounds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WAIT = 0.2
 
 
 class Interrupt:
-    """The first Ctrl-C (or SIGTERM) asks for a stop after the round; the second stops at once.
+    """Stops runs. The first Ctrl-C (or SIGTERM) stops them after the round, the second stops them at once.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Interrupt:
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        """Handle signals inside the block. Outside the main thread Python cannot, so nothing is done."""
+        """Handle signals inside the block. Only the main thread can do this; in another thread, do nothing."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return

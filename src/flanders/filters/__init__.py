@@ -6,12 +6,14 @@ from flanders.filters.controls import DistanceToGlobal, KeepAll, Oracle, Persist
 from flanders.filters.dnc import DnCFilter
 from flanders.filters.filter import Filter, Scores
 from flanders.filters.fingerprint.fingerprint import Fingerprint
+from flanders.filters.flame import FlameFilter
 from flanders.filters.fldetector import FLDetector
 from flanders.filters.forecast.flanders import Flanders
 from flanders.filters.forecast.look import Everything, Look, Sample, Sketch
 from flanders.filters.forecast.solver import Als
 from flanders.filters.kmeans import KMeans
 from flanders.filters.krum import KrumFilter
+from flanders.filters.skymask import SkyMask
 
 __all__ = [
     "Als",
@@ -22,6 +24,7 @@ __all__ = [
     "FLDetector",
     "Filter",
     "Fingerprint",
+    "FlameFilter",
     "Flanders",
     "Guard",
     "KMeans",
@@ -33,4 +36,5 @@ __all__ = [
     "Sample",
     "Scores",
     "Sketch",
+    "SkyMask",
 ]

@@ -50,6 +50,11 @@ class Filter(ABC, Generic[S]):
     dataclass with these three methods and `select`, and one line in the catalog.
     """
 
+    @property
+    def needs_examples(self) -> bool:
+        """Whether it needs examples of the server's own (`Round.evaluate` or `Round.root`)."""
+        return False
+
     @abstractmethod
     def init(self, rng: np.random.Generator | None = None) -> S:
         """Return the state before the first round. All random numbers of the filter depend on `rng`."""

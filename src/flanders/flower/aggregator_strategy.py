@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from logging import WARNING
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.common.logger import log
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
 
 from flanders.aggregators import Aggregator
 from flanders.arrays import FloatVector
 from flanders.checks import InputError
-from flanders.flower.model_arrays import ModelArrays, Numbers, Vector, is_buffer
+from flanders.flower.model_arrays import BadReply, ModelArrays, Numbers, Vector, is_buffer
 from flanders.flower.parameter_checks import check_function, check_part
-from flanders.flower.reply_metrics import weight_of
+from flanders.flower.replies import array_record
+from flanders.flower.reply_metrics import align_records, check_metrics, claim_of
 from flanders.round import Round
 
 ME = "AggregatorStrategy"
@@ -78,6 +81,8 @@ class AggregatorStrategy(FedAvg):
         )
         self.aggregator, self.train_fn, self.unscored = aggregator, train_fn, unscored
         self.rng = np.random.default_rng(seed)
+        self.memory: object = None
+        """What the aggregator remembers of earlier rounds; None if it remembers nothing."""
         self._before: ArrayRecord | None = None
 
     def begin_round(self, arrays: ArrayRecord) -> None:
@@ -94,13 +99,13 @@ class AggregatorStrategy(FedAvg):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Aggregate the models of the replies with the aggregator, and their metrics by weight."""
-        usable, _ = self._check_and_log_replies(replies, is_train=True)
-        if not usable:
+        """Aggregate the models of the replies with the aggregator, and their metrics by weight.
+
+        A reply that cannot be used is left out; see `FilteredStrategy`.
+        """
+        received, _ = self._check_and_log_replies(replies, is_train=True, validate=False)
+        if not received:
             return None, None
-        usable.sort(
-            key=lambda message: message.metadata.src_node_id
-        )  # Flower samples nodes in random order, on which sums depend
         if self._before is None:
             raise InputError(
                 f"{ME} needs the global model that the round starts from. Call `configure_train` or `begin_round` "
@@ -108,15 +113,17 @@ class AggregatorStrategy(FedAvg):
             )
         before = self._before
         model = ModelArrays.of(before, self.unscored)
-        records = [next(iter(message.content.array_records.values())) for message in usable]
-        for record in records:
-            if difference := model.difference(record):
-                raise InputError(f"{ME} cannot aggregate a model with other arrays ({difference}).")
+        usable, numbers = self._readable(received, model)
+        if not usable:
+            return None, None
+        align_records(usable)
         float_type = model.float_type(before)
         rows = np.empty((len(usable), model.size), dtype=float_type)
-        for row, record in zip(rows, records, strict=True):
-            row[:] = model.flatten(record, float_type)
-        weights = np.array([weight_of(message, self.weighted_by_key) for message in usable])
+        for row, arrays in zip(rows, numbers, strict=True):
+            for array in model.arrays:
+                if array.scored:
+                    row[array.columns] = arrays[array.name].ravel()
+        weights = np.array([claim_of(message, self.weighted_by_key) for message in usable])
         round_ = Round(
             rows,
             tuple(message.metadata.src_node_id for message in usable),
@@ -128,9 +135,25 @@ class AggregatorStrategy(FedAvg):
         new = model.unflatten(self.aggregate_round(round_), before)
         for array in model.arrays:
             if not array.scored:
-                several = [record[array.name].numpy() for record in records]
+                several = [arrays[array.name] for arrays in numbers]
                 new[array.name] = Array(self.average(before[array.name].numpy(), several, weights))
         return new, self.train_metrics_aggr_fn([message.content for message in usable], self.weighted_by_key)
+
+    def _readable(
+        self, received: Iterable[Message], model: ModelArrays
+    ) -> tuple[list[Message], list[dict[str, Numbers]]]:
+        """Return the replies that can be used, and the numbers of their arrays by name."""
+        usable, numbers = [], []
+        # Flower samples nodes in random order, on which sums depend
+        for message in sorted(received, key=lambda message: message.metadata.src_node_id):
+            try:
+                check_metrics(message, (self.weighted_by_key,), None)
+                record = array_record(message, model)
+                numbers.append({array.name: array.decode(record[array.name]) for array in model.arrays})
+                usable.append(message)
+            except BadReply as why:
+                log(WARNING, "flanders: refused what node %s sent: %s", message.metadata.src_node_id, why)
+        return usable, numbers
 
     def server_step(self, number: int, model: ModelArrays, arrays: ArrayRecord) -> Vector | None:
         """Return the server's own step from the global model, in the float type of the model; None without one."""
@@ -144,7 +167,8 @@ class AggregatorStrategy(FedAvg):
 
     def aggregate_round(self, round_: Round) -> Vector:
         """Return the new global model as a flat vector. The clients of the round are called by their node ids."""
-        vector: Vector = self.aggregator.aggregate(round_, self.rng)
+        vector: Vector
+        vector, self.memory = self.aggregator.step(self.memory, round_, self.rng)
         return vector
 
     def average(self, before: Numbers, several: Sequence[Numbers], weights: FloatVector) -> Numbers:

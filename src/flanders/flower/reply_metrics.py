@@ -90,11 +90,6 @@ def set_claim(message: Message, key: str, value: float) -> None:
     _metric_records(message)[0][key] = value
 
 
-def weight_of(message: Message, weight_key: str | None) -> float:
-    """Return how much a checked reply counts."""
-    return 1.0 if weight_key is None else claim_of(message, weight_key)
-
-
 def align_records(messages: Sequence[Message]) -> list[str]:
     """Give checked replies the same records and metrics, and return in words what was changed.
 

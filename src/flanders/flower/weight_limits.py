@@ -62,7 +62,7 @@ class WeightLimits:
         if self.times_median is None or not claims:
             return list(claims)
         most = self.times_median * statistics.median_low(claims)
-        return [min(claim, most) for claim in claims]
+        return [min(claim, most) if most > 0 else claim for claim in claims]
 
     def cap_claims(self, messages: Sequence[Message], key: str) -> tuple[list[float], list[int]]:
         """Lower claims that are too large in the replies. Return all claims, and the places of the lowered ones."""

@@ -1,5 +1,5 @@
 """Linear algebra on the models of a round.
 
-Of the core packages (aggregators, attacks, filters, published), only this one reads (m, d) arrays block by block.
-The others use expressions on whole arrays, such as `g + scale * (updates - g)`.
+Filters, aggregators and attacks do not read (m, d) arrays block by block themselves. They call functions of this
+room, or use expressions on whole arrays, such as `g + scale * (updates - g)`.
 """

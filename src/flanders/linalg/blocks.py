@@ -1,4 +1,4 @@
-"""Blocks of columns: arrays of any library are read block by block, so that they are never copied as a whole."""
+"""Blocks of columns. Arrays are read block by block, so that they are never copied as a whole."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 import array_api_compat
 import numpy as np
 
-from flanders.arrays import Array, IntVector, index_like, is_on_host, like, on_host, widest
+from flanders.arrays import Array, IntVector, index_like, is_on_host, like, on_host, widest_float
 
 HOST_BLOCK = 400_000
-"""Numbers in a block on the CPU. In float64 that is 3.2 MB, so that a block stays in the cache."""
+"""How many numbers a block on the CPU has. In float64 they take 3.2 MB, so a block stays in the cache."""
 
 DEVICE_BLOCK = 2**22, 2**24
-"""The fewest and the most numbers in a block on an accelerator, where many small computations are slow."""
+"""The fewest and the most numbers in a block on an accelerator, on which many small computations are slow."""
 
 
 def column_blocks(*matrices: Array) -> Iterator[slice]:
@@ -29,8 +29,8 @@ def column_blocks(*matrices: Array) -> Iterator[slice]:
 def centred_block(matrix: Array, center: Array | None, columns: slice) -> Array:
     """Return `matrix[:, columns]` minus a center, in the widest float. Each row may have a center of its own."""
     xp = array_api_compat.array_namespace(matrix)
-    block = xp.astype(matrix[:, columns], widest(xp), copy=False)
-    return block if center is None else block - xp.astype(center[..., columns], widest(xp), copy=False)
+    block = xp.astype(matrix[:, columns], widest_float(xp), copy=False)
+    return block if center is None else block - xp.astype(center[..., columns], widest_float(xp), copy=False)
 
 
 def centred_blocks(
@@ -47,7 +47,7 @@ def centred_blocks(
             yield xp.concat([centred_block(piece, center, c) for piece in pieces])
         return
     m, device = sum(piece.shape[0] for piece in pieces), array_api_compat.device(pieces[0])
-    space = xp.empty((m, columns[0].stop), dtype=widest(xp), device=device)
+    space = xp.empty((m, columns[0].stop), dtype=widest_float(xp), device=device)
     for c in columns:
         block = space[:, : c.stop - c.start]
         first = 0
@@ -71,7 +71,7 @@ def sorted_columns(matrix: Array, rows: IntVector | None = None) -> Iterator[Arr
         block = source[:, columns]
         block = (block if chosen is None else xp.take(block, chosen, axis=0)).T
         if array_api_compat.is_numpy_array(block):
-            block = block.copy(order="C")  # the values that are sorted are then neighbours in memory
+            block = block.copy(order="C")  # the values of a column are then neighbours in memory
             block.sort(axis=1)
             yield block
         else:
@@ -79,7 +79,7 @@ def sorted_columns(matrix: Array, rows: IntVector | None = None) -> Iterator[Arr
 
 
 def join_columns(blocks: Iterator[Array], matrix: Array) -> Array:
-    """Put `(k, width)` results of the blocks of `matrix` side by side. With NumPy, nothing is copied twice."""
+    """Put results `(k, width)`, one for each block of `matrix`, side by side. With NumPy, each is copied once."""
     if not array_api_compat.is_numpy_array(matrix):
         return array_api_compat.array_namespace(matrix).concat(list(blocks), axis=1)
     out = None
@@ -91,7 +91,7 @@ def join_columns(blocks: Iterator[Array], matrix: Array) -> Array:
 
 
 def join(pieces: Sequence[Array], matrix: Array) -> Array:
-    """Concatenate `(width,)` results of the blocks of `matrix` into one `(d,)` array of the same kind."""
+    """Concatenate results `(width,)`, one for each block of `matrix`, to a `(d,)` array of the kind of `matrix`."""
     xp = array_api_compat.array_namespace(pieces[0])
     joined = pieces[0] if len(pieces) == 1 else xp.concat(list(pieces))
     return like(joined, matrix)

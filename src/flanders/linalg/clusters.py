@@ -5,7 +5,7 @@ from __future__ import annotations
 import array_api_compat
 import numpy as np
 
-from flanders.arrays import Array, FloatVector, IntVector, on_host, to_numpy, widest
+from flanders.arrays import Array, FloatVector, IntVector, on_host, to_numpy, widest_float
 from flanders.linalg.blocks import centred_block, column_blocks
 
 
@@ -75,10 +75,10 @@ def minority_counts(updates: Array, center: Array, separation: float) -> tuple[F
 
     A column is telling if two clusters explain at least `separation` of its variance.
 
-    On a line the two clusters of least squares are a low and a high run of the sorted values. With S_i the running
-    sum, the cut after i values explains (m S_i - i S)^2 / (i (m - i) m) of the m values' total sum of squares. A
-    column with two clusters of the same size is not telling. Each column is scaled to a largest value of 1 first,
-    so that no square overflows. The clusters stay the same.
+    The two best clusters of a column are its i lowest values and all others. S_i is the sum of the i lowest of the
+    m values, and S the sum of all. The cut after i values explains (m S_i - i S)^2 / (i (m - i) m) of the total
+    sum of squares. A column with two clusters of the same size is not telling. Each column is first scaled to a
+    largest value of 1, so that no square overflows. The clusters stay the same.
     """
     source, center = on_host(updates), on_host(center)
     xp = array_api_compat.array_namespace(source)
@@ -86,7 +86,7 @@ def minority_counts(updates: Array, center: Array, separation: float) -> tuple[F
     if m < 3:
         return np.zeros(m), 0
     device = array_api_compat.device(source)
-    sizes = xp.arange(1, m, dtype=widest(xp), device=device)[None, :]
+    sizes = xp.arange(1, m, dtype=widest_float(xp), device=device)[None, :]
     minority: FloatVector = np.zeros(m)
     telling = 0
     for columns in column_blocks(source):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import array_api_compat
 import numpy as np
 
-from flanders.arrays import Array, FloatVector, IntVector, copied, like, on_host, to_numpy, widest
+from flanders.arrays import Array, FloatVector, IntVector, copied, like, on_host, to_numpy, widest_float
 from flanders.linalg.blocks import centred_block, column_blocks, join, sorted_columns
 
 
@@ -19,8 +19,8 @@ def column_means(rows: Array, center: Array) -> Array:
 def column_moments(rows: Array, center: Array) -> tuple[Array, Array]:
     """Return the mean of each column of `rows - center`, and its (population) standard deviation.
 
-    Both are accumulated in float64. The mean is taken of the differences, so that a parameter nobody moved has a
-    mean displacement of exactly zero.
+    Both are accumulated in float64. The differences are averaged, so a parameter that nobody moved has a mean
+    displacement of exactly zero.
 
     Examples
     --------
@@ -44,7 +44,7 @@ def _statistics(rows: Array, center: Array, *names: str) -> list[Array]:
 
 
 def most_varied_columns(matrix: Array, count: int) -> IntVector:
-    """Return the `count` columns in which the rows differ most, by their variance, in rising order."""
+    """Return the `count` columns with the largest variance over the rows, in rising order."""
     xp = array_api_compat.array_namespace(matrix)
     variance = to_numpy(xp.var(matrix - matrix[:1, :], axis=0))
     return np.sort(np.argsort(-variance, kind="stable")[:count]).astype(np.int64)
@@ -66,22 +66,24 @@ def trimmed_means(matrix: Array, trim: int) -> Array:
 
 
 def means_around_median(matrix: Array, count: int, rows: IntVector | None = None) -> Array:
-    """Return the mean of the `count` values of each column nearest to its median; of `rows` alone, if given.
+    """Return the mean of the `count` values of each column that are nearest to its median.
 
-    In sorted order they are a run of `count` neighbours. Sliding that run one step up swaps
-    value j for value j + count. A swap is good if the new value is nearer to the median than the
-    old one. All good swaps come before all bad ones, so each swap can be judged by itself.
+    With `rows`, only these rows are used. In a sorted column, the nearest values are a run of `count` neighbours.
+    Moving the run up by one replaces value j by value j + count. This is good if the new value is nearer to the
+    median than the old one. All good moves come before all bad ones, so each can be judged by itself.
     """
     pieces = []
     for values in sorted_columns(matrix, rows):
         xp = array_api_compat.array_namespace(values)
         steps = values.shape[1] - count
         middle = _median_of_sorted(values)[:, None]
-        pays = middle - values[:, :steps] > values[:, count:] - middle
+        is_good = middle - values[:, :steps] > values[:, count:] - middle
         run = values[:, :count]
-        for first in range(0, steps, count):  # swaps of different places, at most `count` at a time
+        for first in range(0, steps, count):  # up to `count` moves at a time replace different values
             last = min(first + count, steps)
-            moved = xp.where(pays[:, first:last], values[:, first + count : last + count], run[:, : last - first])
+            moved = xp.where(
+                is_good[:, first:last], values[:, first + count : last + count], run[:, : last - first]
+            )
             run = xp.concat([moved, run[:, last - first :]], axis=1)
         pieces.append(run @ like(np.full(count, 1 / count), run))
     return join(pieces, matrix)
@@ -90,9 +92,9 @@ def means_around_median(matrix: Array, count: int, rows: IntVector | None = None
 def weighted_trimmed_means(matrix: Array, weights: FloatVector, share: float) -> Array:
     """Return the weighted mean of each column without `share` of the total weight at either end.
 
-    A value on the border keeps the part of its weight that lies inside, unless that is no more
-    than rounding: a huge value must not get in by an error of 1e-17. With `share=0.5` what
-    is left is the weighted median; two values that meet at exactly one half are averaged.
+    A value on the border counts with the part of its weight that lies inside. A part that may be a rounding error
+    does not count, since a huge value must not enter with a weight of 1e-17. With `share=0.5` the result is the
+    weighted median. If the middle of the weight lies exactly between two values, it is their mean.
     """
     pieces = []
     for values, carried in _sorted_with_weights(matrix, weights):
@@ -120,10 +122,10 @@ def _median_of_sorted(values: Array) -> Array:
 
 
 def _sorted_with_weights(matrix: Array, weights: FloatVector) -> Iterator[tuple[Array, Array]]:
-    """Yield blocks of sorted columns as `(width, m)`, and beside each value the weight it carries."""
+    """Yield blocks of sorted columns as `(width, m)`, each with a block of the weights of its values."""
     source = on_host(matrix)
     xp = array_api_compat.array_namespace(source)
-    share = like(weights / weights.sum(), source, widest(xp))
+    share = like(weights / weights.sum(), source, widest_float(xp))
     for columns in column_blocks(source):
         block = source[:, columns].T
         order = xp.argsort(block, axis=1, stable=True)

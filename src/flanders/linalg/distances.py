@@ -1,4 +1,4 @@
-"""Distances between rows that do not follow from inner products. They are computed block by block."""
+"""Distances between rows that are computed block by block, not from inner products."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from flanders.arrays import Array, FloatMatrix, FloatVector, IntVector, index_li
 from flanders.linalg.blocks import HOST_BLOCK, centred_block, column_blocks
 
 EUCLIDEAN = ("squared-l2", "l2", "cosine")
-"""Distances that follow from inner products alone."""
+"""Distances that can be computed from inner products alone."""
 DISTANCES = (*EUCLIDEAN, "l1")
-"""All distances that have a name; a number p stands for the L^p distance."""
+"""All distances that have a name. A number p in place of a name is the L^p distance."""
 
 Pairs = Iterable[tuple[Array, Array]]
 """Two matrices of the same shape, as pairs of blocks of their columns."""
@@ -29,10 +29,10 @@ def distance_to_sums(
     *,
     centred: bool,
 ) -> FloatVector:
-    r"""Return the distance of each row to a sum of known vectors, both as displacements from `center`.
+    """Return the distance between the displacement of each row from `center` and a weighted sum of known vectors.
 
-    The sum is `factors` times all rows of `pieces` (with `centred`, times their displacements from `center`), less
-    `shift` times `center`.
+    The sums are `factors @ rows - shift * center`, where `rows` are all rows of `pieces`. With `centred`, `center`
+    is subtracted from these rows first.
     """
     sent, g, known = on_host(updates), on_host(center), [on_host(piece) for piece in pieces]
     xp = array_api_compat.array_namespace(sent)
@@ -64,16 +64,17 @@ def _euclidean_distances(pairs: Pairs, distance: str) -> FloatVector:
 
 
 def cosine_distances(inner: FloatVector, one: FloatVector, other: FloatVector) -> FloatVector:
-    """Return 1 less the cosine, from inner products and both squared lengths; 1 where a length is zero."""
-    sizes = np.sqrt(np.maximum(one, 0.0)) * np.sqrt(np.maximum(other, 0.0))  # their product may overflow
+    """Return 1 minus the cosine, from inner products and both squared lengths. It is 1 where a length is zero."""
+    sizes = np.sqrt(np.maximum(one, 0.0)) * np.sqrt(np.maximum(other, 0.0))  # one * other may overflow
     return np.asarray(1.0 - np.divide(inner, sizes, out=np.zeros_like(inner), where=sizes > 0))
 
 
 def lp_norms(blocks: Iterable[Array], p: float) -> FloatVector:
     """Return the L^p norms of rows that come in blocks of columns.
 
-    The sums are of each number as a share of its row's largest one, so they neither overflow nor vanish. If p is so
-    small that a norm itself overflows, all norms are divided by d^(1/p). They compare in the same way then.
+    Each number is divided by the largest one of its row before it is raised to the power p. So the sums neither
+    overflow nor vanish. If p is so small that a norm itself overflows, all norms are divided by d^(1/p), which
+    does not change how they compare.
 
     Examples
     --------
@@ -106,10 +107,11 @@ def squares_by_layer(
     expected: Sequence[tuple[FloatVector, Array, IntVector]],
     layers: Mapping[str, int],
 ) -> FloatMatrix:
-    r"""Return how far rows of updates are from what was expected of them, squared, in each layer: `(n, layers)`.
+    r"""Return the squared distance of rows of updates from what was expected of them, in each layer: `(n, layers)`.
 
-    The squares are of :math:`s_c (x_c - g) - \sum_k a_{kc} v_{kc}`. Each entry of `expected` holds the factors
-    :math:`a_k`, a matrix, and for each row of updates the row of that matrix that is its :math:`v_k`.
+    It is the squared length of :math:`s_c (x_c - g) - \sum_k a_{kc} v_{kc}`, with the `scale` s. Entry k of
+    `expected` has three parts: the factors :math:`a_{kc}`, a matrix, and for each c the row of that matrix that is
+    :math:`v_{kc}`.
     """
     xp, n = array_api_compat.array_namespace(updates), rows.size
     found = np.zeros((n, len(layers)))

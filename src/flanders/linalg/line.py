@@ -22,12 +22,12 @@ class Line:
 
     .. math:: \|x(t) - r_i\|^2 = \|a - r_i\|^2 + 2 t \langle a - r_i, v \rangle + t^2 \|v\|^2
 
-    `cast` reads the d-sized arrays once, in float64, for the coefficients and the distances between the rows.
-    Everything else costs at most O(n^2) on the host.
+    `measure` reads the d-sized arrays once, and computes the coefficients and the distances between the rows in
+    float64. Everything else costs at most O(n^2) on the host.
 
     Examples
     --------
-    >>> line = Line.cast(np.array([[1.0, 0.0], [0.0, 2.0]]), np.zeros(2), np.array([1.0, 0.0]))
+    >>> line = Line.measure(np.array([[1.0, 0.0], [0.0, 2.0]]), np.zeros(2), np.array([1.0, 0.0]))
     >>> line.to_rows(3.0)
     array([ 4., 13.])
     >>> line.with_copies(3.0, 2)
@@ -47,8 +47,8 @@ class Line:
     """|v|^2."""
 
     @classmethod
-    def cast(cls, rows: Array, start: Array, direction: Array) -> Line:
-        """Measure the rows against the line from `start` along `direction`."""
+    def measure(cls, rows: Array, start: Array, direction: Array) -> Line:
+        """Return the distances for the line from `start` along `direction`."""
         rows, start, direction = on_host(rows), on_host(start), on_host(direction)
         xp = array_api_compat.array_namespace(rows)
         products: Array = 0.0
@@ -74,7 +74,7 @@ class Line:
         return np.maximum(self.constant + 2 * t * self.slope + t * t * self.speed, 0.0)
 
     def with_copies(self, t: float, count: int) -> FloatMatrix:
-        """Return the squared distances of a round of the rows followed by `count` copies of x(t).
+        """Return the squared distances in a round that has the rows and, after them, `count` copies of x(t).
 
         The copies are at distance zero from each other. They come last, so that an aggregator that breaks ties by
         position decides against the attacker.
@@ -87,20 +87,20 @@ class Line:
         return distances
 
     def longest_within(self, squared_radius: float) -> float:
-        """Return the largest t >= 0 with x(t) within that distance of every row, 0 if there is none."""
+        """Return the largest t >= 0 with x(t) within that distance of every row. Return 0 if there is none."""
         return min(
             largest_root(self.speed, float(b), float(c) - squared_radius)
             for b, c in zip(self.slope, self.constant, strict=True)
         )
 
     def longest_within_sum(self, squared_radius: float) -> float:
-        """Return the largest t >= 0 whose squared distances to the rows add up to no more than that."""
+        """Return the largest t >= 0 at which the squared distances from x(t) to the rows add up to at most this."""
         n = self.constant.size
         return largest_root(n * self.speed, float(self.slope.sum()), float(self.constant.sum()) - squared_radius)
 
 
 def largest_root(a: float, b: float, c: float) -> float:
-    """Return the largest t >= 0 with a t^2 + 2 b t + c <= 0; 0 for a = 0 or if rounding leaves none.
+    """Return the largest t >= 0 with a t^2 + 2 b t + c <= 0. Return 0 if a is 0, or if rounding leaves no such t.
 
     Examples
     --------
@@ -110,6 +110,6 @@ def largest_root(a: float, b: float, c: float) -> float:
     if a <= 0:
         return 0.0
     root = math.sqrt(max(b * b - a * c, 0.0))
-    # The two forms are equal; each is used where it adds numbers of one sign and so loses no digits.
+    # The two forms are equal. Each is used where it adds two numbers of the same sign, which loses no digits.
     t = -c / (b + root) if b > 0 else (root - b) / a
     return max(t, 0.0)

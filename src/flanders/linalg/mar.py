@@ -1,11 +1,11 @@
 r"""The matrix autoregressive model: :math:`X_t = \sum_{i=1}^{w} A_i X_{t-i} B_i^T + E_t`.
 
-The paper's letters are kept: X_t is d x h, a column per client, A_i is d x d, B_i is h x h.
-Coefficients come from alternating least squares (the paper's Appendix C): with B fixed, all A_i solve one
-least-squares problem, with A fixed all B_i do. Every solve is minimum-norm (or ridge), so
-each A lives in the span of the data: :math:`A_i = Q \tilde A_i Q^T` for any orthonormal basis Q of it. The
-fit is therefore the same, number for number, on the coordinates :math:`Q^T X_t`. However large d is, these need no
-more rows than there are columns in all, and they follow from inner products alone (`coordinates`).
+The paper's letters are kept: X_t is d x h, a column per client, A_i is d x d, B_i is h x h. Coefficients come from
+alternating least squares (the paper's Appendix C): with B fixed, all A_i are the solution of one least-squares
+problem. With A fixed, all B_i are. Each solution has the least norm or a ridge penalty, so each A acts only within
+the span of the data: :math:`A_i = Q \tilde A_i Q^T` for any orthonormal basis Q of the span. So the fit to the
+coordinates :math:`Q^T X_t` gives the same forecast. However large d is, the coordinates need no more rows than
+there are columns in all matrices together, and they can be computed from inner products (`coordinates`).
 
 References
 ----------
@@ -31,9 +31,9 @@ RANK_TOLERANCE = 1e-8
 
 @dataclass(frozen=True)
 class Fit:
-    r"""A fitted model, in the one form its users need: the forecast as sums of known columns.
+    r"""A fitted model, with its forecast as weighted sums of known columns.
 
-    Since A is made of the training targets, so is every forecast:
+    The columns of A are sums of columns of the training targets, so those of the forecast are, too:
     :math:`\hat X_{t+1} = [X_{w} \dots X_{t}]\, M`.
     """
 
@@ -58,9 +58,9 @@ def fit(
 ) -> Fit:
     """Fit MAR(order) to matrices with a column per client, oldest first, and forecast the next.
 
-    At least `order + 1` matrices make one training pair. B starts at the identity. Once B
-    stops moving (relative change below `tolerance`) A has, too; with independent columns the fit is
-    exact at the start and one iteration shows it.
+    One training pair needs `order + 1` matrices. B starts as the identity. The iterations end once the relative
+    change of B is below `tolerance`. A does not change then either. If the columns are linearly independent, the
+    first A already fits exactly, and one iteration is enough.
     """
     if len(matrices) == 2 and order == 1 and ridge_a == ridge_b == 0:
         found = fit_pair(matrices[0], matrices[1], iterations=iterations, tolerance=tolerance)
@@ -80,7 +80,7 @@ def fit_by_als(
     ridge_a: float,
     ridge_b: float,
 ) -> Fit:
-    """Fit MAR(order) by alternating least squares as written; see `fit`."""
+    """Fit MAR(order) by alternating least squares, without the shortcut of `fit_pair`; see `fit`."""
     h = matrices[0].shape[1]
     targets = list(matrices[order:])
     lagged = [[matrices[t - i] for i in range(1, order + 1)] for t in range(order, len(matrices))]
@@ -109,18 +109,18 @@ def fit_pair(
 ) -> Fit | None:
     r"""Fit MAR(1) to one training pair without penalties, as `fit_by_als` does, at a fraction of its cost.
 
-    With singular value decompositions :math:`X_0 = U_0 \Sigma_0 V_0^T` and :math:`X_1 = U_1 \Sigma_1 V_1^T`, all
-    that the solves for A and B leave free is :math:`G = V_0^T B^T`, and one iteration maps it to
-    :math:`(X_1 (\Sigma_0 G)^+ \Sigma_0)^+ X_1`. After the first, G has the rank r of :math:`V_1^T V_0` and
-    keeps the shape :math:`[I; E]\, C\, [I \; F^T]\, V_1^T`. Splitting the values of each matrix into the
-    leading r (a) and the rest (b), the iteration is
+    Take the singular value decompositions :math:`X_0 = U_0 \Sigma_0 V_0^T` and :math:`X_1 = U_1 \Sigma_1 V_1^T`.
+    Then the iteration depends only on :math:`G = V_0^T B^T`, and one step maps G to
+    :math:`(X_1 (\Sigma_0 G)^+ \Sigma_0)^+ X_1`. After the first step, G has the rank r of :math:`V_1^T V_0` and
+    keeps the form :math:`[I; E]\, C\, [I \; F^T]\, V_1^T`. Call the r leading singular values of each matrix a,
+    and the others b. Then a step is
 
     .. math:: E' = \Sigma_{0b}^2 E\, \Sigma_{0a}^{-2}, \quad F' = \Sigma_{1b}^2 F\, \Sigma_{1a}^{-2}, \quad
               C' = (I + E'^T E')^{-1}(I + E'^T E)\, C\, (I + F^T F)(I + F'^T F)^{-1},
 
-    where :math:`(I + E'^T E')^{-1}(I + E'^T E) = I + E'^T (I + E' E'^T)^{-1} (E - E')`, and alike for F.
-    That is the power method on the squared singular values of both matrices, and a step costs r^2 times the
-    number of left-over values. Returns None if the leading part of G has no inverse. Then `fit_by_als` is needed.
+    where :math:`(I + E'^T E')^{-1}(I + E'^T E) = I + E'^T (I + E' E'^T)^{-1} (E - E')`, and likewise for F. This
+    is the power method on the squared singular values of both matrices. A step costs r^2 times the number of the
+    values b. If the leading part C of G has no inverse, the result is None, and `fit_by_als` is needed.
     """
     (u0, s0, v0), (_, s1, v1) = _truncated(first), _truncated(second)
     cross = v1.T @ v0
@@ -151,17 +151,17 @@ def fit_pair(
 
 
 def _truncated(matrix: FloatMatrix) -> tuple[FloatMatrix, FloatVector, FloatMatrix]:
-    """Return the singular vectors and values of a matrix that count as more than zero."""
+    """Return the singular values of a matrix that do not count as zero, and their vectors."""
     u, s, vt = singular_vectors(matrix)
     real = s > RANK_TOLERANCE * s[0]
     return u[:, real], s[real], vt[real].T
 
 
 def forecast(matrices: Sequence[Array], *, order: int = 1, iterations: int = 100) -> Array:
-    """Forecast the next `(h, d)` matrix of models from earlier ones, oldest first, in the package's layout.
+    """Forecast the next `(h, d)` matrix of models, a row per client, from earlier ones, oldest first.
 
-    The matrices may be of any array library, and so is the forecast. With too few of them for a single training
-    pair it is the newest matrix.
+    The matrices may be of any array library. The forecast is of the same library. If there are too few matrices
+    for a training pair, the forecast is the newest matrix.
 
     Examples
     --------
@@ -176,7 +176,7 @@ def forecast(matrices: Sequence[Array], *, order: int = 1, iterations: int = 100
     h, d = newest.shape
     if d <= h * len(matrices):
         columns = [np.asarray(to_numpy(m), dtype=np.float64).T for m in matrices]
-    else:  # around a point near them all; its own place tells where the origin is
+    else:  # use inner products around a model near all others; the row of zeros has the coordinates of the origin
         gram = inner_products([*matrices, xp.zeros_like(newest[:1, :])], newest[0, :])
         basis = coordinates(gram, rounding_of(newest))
         columns = np.split(basis[:, :-1] - basis[:, -1:], len(matrices), axis=1)
@@ -188,9 +188,8 @@ def coordinates(gram: FloatMatrix, rounding: float = float(np.finfo(np.float64).
     """Return a matrix R with `R.T @ R == gram`: the columns in some orthonormal basis of their span.
 
     The columns are scaled to unit length first. So rounding loses a direction only if it is small (about 1e-7)
-    next to the columns in which it appears, not next to the longest column. `rounding` is the
-    rounding error of the products. It is larger if they were summed in float32, and more small directions count as
-    zero then.
+    compared with the columns in which it appears, not compared with the longest column. `rounding` is the rounding
+    error of the products. If they were summed in float32 it is larger, and more small directions count as zero.
     """
     lengths = np.sqrt(np.maximum(np.diagonal(gram), 0.0))
     scale = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
@@ -202,11 +201,10 @@ def coordinates(gram: FloatMatrix, rounding: float = float(np.finfo(np.float64).
 
 
 def pseudo_inverse(matrix: FloatMatrix, ridge: float = 0.0) -> FloatMatrix:
-    """Return the matrix P for which `Y @ P` solves A @ matrix = Y, with least norm or ridge penalty.
+    """Return the matrix P for which `A = Y @ P` solves A @ matrix = Y, with least norm or ridge penalty.
 
-    `P = matrix.T (matrix matrix.T + ridge I)^-1`, which for ridge 0 is the pseudo-inverse. The
-    singular values dropped as zero lie well above rounding and well below anything that matters
-    in a forecast.
+    It is `P = matrix.T (matrix matrix.T + ridge I)^-1`. With a ridge of 0 it is the pseudo-inverse. The limit below
+    which singular values count as zero is well above rounding errors, and well below what matters in a forecast.
     """
     u, s, vt = singular_vectors(matrix)
     if ridge > 0:
@@ -219,8 +217,8 @@ def pseudo_inverse(matrix: FloatMatrix, ridge: float = 0.0) -> FloatMatrix:
 def singular_vectors(matrix: FloatMatrix) -> tuple[FloatMatrix, FloatVector, FloatMatrix]:
     """Return the reduced singular value decomposition.
 
-    LAPACK's divide and conquer gives up on a few harmless matrices of low rank, of the many that one fit to several
-    rounds decomposes. It then gets the transpose, or else the triangular factor.
+    A fit to several rounds decomposes many matrices. LAPACK's divide and conquer fails on a few of them that have
+    a low rank and are harmless. Then the transpose is decomposed. If that fails too, the triangular factor is.
     """
     try:
         u, s, vt = np.linalg.svd(matrix, full_matrices=False)
@@ -237,5 +235,5 @@ def singular_vectors(matrix: FloatMatrix) -> tuple[FloatMatrix, FloatVector, Flo
 
 
 def _below(lags: Sequence[FloatMatrix], b: Sequence[FloatMatrix]) -> FloatMatrix:
-    """Stack the lagged matrices, each times its B^T, on top of each other."""
+    """Stack the matrices of earlier rounds on top of each other, each multiplied by its B^T."""
     return np.vstack([x @ b_i.T for x, b_i in zip(lags, b, strict=True)])

@@ -8,7 +8,7 @@ from flanders.arrays import FloatMatrix, FloatVector, IntVector
 
 
 def krum_scores(distances: FloatMatrix, num_malicious: int) -> FloatVector:
-    """Return each row's sum of squared distances to its m - b - 2 nearest others (at least one).
+    """Return each row's sum of squared distances to the m - b - 2 rows (at least one) nearest to it.
 
     References
     ----------
@@ -28,7 +28,7 @@ def multi_krum_rows(distances: FloatMatrix, num_malicious: int, keep: int) -> In
 
 
 def bulyan_rows(distances: FloatMatrix, num_malicious: int, keep: int) -> IntVector:
-    """Return `keep` rows. Each is picked as the row with the lowest Krum score among those not yet picked.
+    """Pick `keep` rows, one after the other. Each is the row with the lowest Krum score among those not yet picked.
 
     References
     ----------

@@ -8,21 +8,31 @@ import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
-from flanders.arrays import Array, FloatMatrix, FloatVector, IntVector, index_like, like, on_host, to_numpy, widest
+from flanders.arrays import (
+    Array,
+    FloatMatrix,
+    FloatVector,
+    IntVector,
+    index_like,
+    like,
+    on_host,
+    to_numpy,
+    widest_float,
+)
 from flanders.linalg.blocks import centred_blocks, column_blocks, join, join_columns
 
 LARGEST_SQUARE = 1e300
-"""A row with a larger squared norm cannot be used, since distances to it overflow. No row of float32 is as long."""
+"""A row with a larger squared norm cannot be used, since distances to it overflow. No row of float32 is so long."""
 
 
 def inner_products(pieces: Sequence[Array], center: Array | None = None, *, tail: int = 0) -> FloatMatrix:
-    """Return inner products of stacked rows around `center`, accumulated in float64.
+    """Return inner products of rows, from which `center` is subtracted first, accumulated in float64.
 
     The rows of all `pieces`, (k_i, d) each, are taken as one matrix. The result has a column for each of these
-    rows, and a row for each of those in `pieces[tail:]`.
+    rows. It has a row for each row of `pieces[tail:]`.
 
-    Subtracting a point near the rows first is what keeps small differences between large
-    models: the products of the raw float32 rows lose them.
+    A center near the rows keeps the small differences between large models. The products of the rows themselves, in
+    float32, would lose them.
     """
     pieces = [on_host(piece) for piece in pieces]
     skipped = sum(piece.shape[0] for piece in pieces[:tail])
@@ -31,7 +41,7 @@ def inner_products(pieces: Sequence[Array], center: Array | None = None, *, tail
     for rows in centred_blocks(pieces, None if center is None else on_host(center)):
         old, new = rows[:skipped, :], rows[skipped:, :]
         with_old = with_old + new @ old.T
-        with_new = with_new + new @ new.T  # a matrix by itself: BLAS takes half the time
+        with_new = with_new + new @ new.T  # BLAS multiplies a matrix by its own transpose in half the time
     return np.hstack([to_numpy(with_old), to_numpy(with_new)]).astype(np.float64, copy=False)
 
 
@@ -49,10 +59,12 @@ def projections(matrix: Array, directions: Array, center: Array | None = None) -
 def products_with(
     matrix: Array, directions: Sequence[Array], center: Array | None = None, *, skip: int = 0
 ) -> tuple[FloatMatrix, FloatMatrix, FloatMatrix]:
-    """Return inner products in one pass: of the rows around `center`, with directions, and of the directions.
+    """Return three matrices of inner products, from one pass over the data.
 
-    That is `(m, m)`, `(m, k)` and `(k - skip, k - skip)`: the last are of all but the first `skip` directions. The
-    rows of all `directions`, (k_i, d) each, are taken as one matrix, and are not centred.
+    The first, `(m, m)`, has the products of the rows with each other, after `center` was subtracted from them. The
+    second, `(m, k)`, has their products with the directions. The third, `(k - skip, k - skip)`, has the products
+    of the directions with each other, without the first `skip` of them. The rows of all `directions`, (k_i, d)
+    each, are taken as one matrix. The center is not subtracted from them.
     """
     matrix, directions = on_host(matrix), [on_host(piece) for piece in directions]
     columns = list(column_blocks(matrix, *directions))
@@ -66,7 +78,7 @@ def products_with(
 
 
 def gram(matrix: Array, center: Array | None = None) -> FloatMatrix:
-    """Return the `(m, m)` inner products of the rows around `center`, exactly symmetric."""
+    """Return the `(m, m)` inner products of the rows after `center` is subtracted, as a symmetric matrix."""
     product = inner_products([matrix], center)
     return (product + product.T) / 2
 
@@ -74,7 +86,7 @@ def gram(matrix: Array, center: Array | None = None) -> FloatMatrix:
 def squared_distances(matrix: Array, center: Array | None = None) -> FloatMatrix:
     """Return the `(m, m)` squared Euclidean distances between rows, in float64.
 
-    `center` should be a point near the rows; by default their first one.
+    `center` should be a point near the rows. Default: the first row.
     """
     products = gram(matrix, matrix[0, :] if center is None else center)
     return distances_of_gram(products)
@@ -89,7 +101,7 @@ def distances_of_gram(products: FloatMatrix) -> FloatMatrix:
 
 
 def lengths_of_gram(products: FloatMatrix) -> FloatVector:
-    """Return the lengths of vectors from their inner products; never zero, so that one can divide by them."""
+    """Return the lengths of vectors from their inner products. They are never zero, so one can divide by them."""
     return np.sqrt(np.maximum(np.diagonal(products), 1e-200))
 
 
@@ -99,8 +111,16 @@ def cosines_of_gram(products: FloatMatrix) -> FloatMatrix:
     return products / np.outer(lengths, lengths)
 
 
+def cosine_distances_between(matrix: Array, center: Array | None = None) -> FloatMatrix:
+    """Return the `(m, m)` distances 1 - cos between the rows around `center`, from 0 to 2.
+
+    They are rounded to 13 places, so that rounding errors do not tell equal distances apart.
+    """
+    return np.clip(np.round(1.0 - cosines_of_gram(gram(matrix, center)), 13), 0.0, 2.0)
+
+
 def squared_norms(matrix: Array, center: Array | None = None) -> FloatVector:
-    """Return the `(m,)` squared norms of the rows around `center`, accumulated in float64."""
+    """Return the `(m,)` squared norms of the rows, from which `center` is subtracted, accumulated in float64."""
     matrix = on_host(matrix)
     xp = array_api_compat.array_namespace(matrix)
     total: Array = 0.0
@@ -123,7 +143,10 @@ def clip_factors(lengths: FloatVector, radius: float) -> FloatVector:
 def less_their_mean(
     matrix: Array, rows: IntVector, center: Array, weights: FloatVector, factors: FloatVector, shares: FloatVector
 ) -> tuple[Array, Array]:
-    r"""Return :math:`a_i (x_i - c) - b_i v` for these rows of a matrix, and :math:`v = \sum_i w_i (x_i - c)`."""
+    r"""Return :math:`a_i (x_i - c) - b_i v` for these rows of a matrix, and :math:`v = \sum_i w_i (x_i - c)`.
+
+    w are the `weights`, a the `factors`, b the `shares`, and c is the `center`.
+    """
     source, at = on_host(matrix), on_host(center)[None, :]
     xp = array_api_compat.array_namespace(source)
     chosen = None if np.array_equal(rows, np.arange(source.shape[0])) else index_like(rows, source)
@@ -141,7 +164,7 @@ def less_their_mean(
 
 
 def scaled_around(matrix: Array, center: Array, factors: FloatVector) -> Array:
-    """Return the rows with their displacements from `center` multiplied by a factor each."""
+    """Return the rows after each displacement from `center` was multiplied by a factor."""
     source, at = on_host(matrix), on_host(center)[None, :]
     factor = like(factors, source)[:, None]
     blocks = (at[:, c] + factor * (source[:, c] - at[:, c]) for c in column_blocks(source))
@@ -149,7 +172,7 @@ def scaled_around(matrix: Array, center: Array, factors: FloatVector) -> Array:
 
 
 def combine(coefficients: FloatMatrix, matrix: Array) -> Array:
-    """Return `coefficients @ matrix`: weighted sums of the rows, one (d,) or several (k, d)."""
+    """Return `coefficients @ matrix`: one weighted sum of the rows, `(d,)`, or several, `(k, d)`."""
     return like(np.asarray(coefficients), matrix) @ matrix
 
 
@@ -160,13 +183,13 @@ def mean(matrix: Array, weights: FloatVector | None = None) -> Array:
 
 
 def move(center: Array, coefficients: FloatVector, matrix: Array) -> Array:
-    """Return `center + coefficients @ (matrix - center)`, in float64 as far as there is one.
+    """Return `center + coefficients @ (matrix - center)`, computed in float64 if the library has it.
 
-    Coefficients may be large where displacements are small. The products of both with `matrix` and with `center`
-    would then cancel each other and leave their rounding errors.
+    The displacements are computed first. If they are small and the coefficients are large, then
+    `coefficients @ matrix - coefficients.sum() * center` would be little more than rounding errors.
     """
     at, rows = on_host(center), on_host(matrix)
     xp = array_api_compat.array_namespace(rows)
-    a = like(coefficients, rows, widest(xp))
+    a = like(coefficients, rows, widest_float(xp))
     blocks = zip(column_blocks(rows), centred_blocks([rows], at), strict=True)
-    return join([a @ block + xp.astype(at[c], widest(xp)) for c, block in blocks], matrix)
+    return join([a @ block + xp.astype(at[c], widest_float(xp)) for c, block in blocks], matrix)

@@ -13,7 +13,7 @@ NORMAL = 1.4826
 
 
 def robust_spread(values: FloatVector, middle: float | None = None) -> float:
-    """Return the median deviation from the median, or from another middle, scaled to a standard deviation."""
+    """Return a robust standard deviation: the scaled median of the distances from the median, or from `middle`."""
     around = np.median(values) if middle is None else middle
     return NORMAL * float(np.median(np.abs(values - around)))
 
@@ -62,7 +62,7 @@ def t_limit(tail: float) -> float:
 
 def t_tail(x: FloatVector) -> FloatVector:
     """Return the probability that Student's t with 5 degrees of freedom is above x."""
-    # tan(angle) = sqrt(5) / x; this form subtracts no nearly equal numbers if x is large
+    # tan(angle) = sqrt(5) / x. For a large x, this form does not subtract nearly equal numbers.
     angle = np.arctan2(math.sqrt(5.0), x)
     sine, cosine = np.sin(angle), np.cos(angle)
     tail = (angle - sine * cosine * (1 + 2 / 3 * sine**2)) / math.pi

@@ -1,8 +1,9 @@
 """CountSketch: every parameter is added, with a random sign, to one of a few random buckets.
 
-Inner products of sketched vectors are those of the vectors themselves, plus zero-mean noise of relative size about
-1 / sqrt(width). There are two ways to draw signs and buckets. `CountSketch` draws them all at once.
-`StreamedSketch` draws them again for each piece of a model from a secret, so that they take no memory.
+A sketch of a vector has one number per bucket. The inner product of two sketches is that of the vectors, plus
+noise with mean zero and a relative size of about 1 / sqrt(width), where the width is the number of buckets. There
+are two ways to draw signs and buckets. `CountSketch` draws them all at once. `StreamedSketch` draws them again
+from a secret seed for each piece of a model, so that they take no memory.
 
 References
 ----------
@@ -20,7 +21,7 @@ from flanders.arrays import Array, FloatVector, is_on_host, like, on_host, to_nu
 from flanders.linalg.blocks import column_blocks
 
 STREAMED = 2**20
-"""Parameters that a streamed sketch adds at a time: their signs and buckets fit in a few megabytes."""
+"""How many parameters a streamed sketch adds at a time. Their signs and buckets fit in a few megabytes."""
 
 
 def add_to_buckets(
@@ -40,7 +41,7 @@ def add_to_buckets(
 
 @dataclass(frozen=True, eq=False)
 class CountSketch:
-    """A sketch of whole matrices whose signs and buckets are drawn at once."""
+    """A sketch of whole matrices. Its signs and buckets are drawn at once."""
 
     width: int
     buckets: NDArray[np.integer]
@@ -56,7 +57,7 @@ class CountSketch:
         return cls(width, buckets, signs)
 
     def of(self, matrix: Array, center: Array) -> Array:
-        """Return the sketch of each row of `matrix - center`, `(m, width)`; in float64 on the host."""
+        """Return the sketch of each row of `matrix - center`, `(m, width)`. On the host it is float64."""
         source, center = on_host(matrix), on_host(center)
         total = np.zeros((source.shape[0], self.width))
         for columns in column_blocks(source):
@@ -68,16 +69,17 @@ class CountSketch:
 
 @dataclass(frozen=True)
 class StreamedSketch:
-    """A sketch of models that come in pieces, the same in every round of a run.
+    """A sketch of models that arrive in pieces.
 
-    Signs and buckets follow from the secret and from where a piece starts in the model.
+    Signs and buckets are drawn from the secret and from the position of a piece in the model. So they are the same
+    in every round of a run.
     """
 
     width: int
     secret: int
 
     def add(self, total: FloatVector, numbers: NDArray[np.floating], start: int) -> None:
-        """Add a piece of a model, of which the first number is parameter `start`, to the buckets of `total`."""
+        """Add a piece of a model to the buckets of `total`. The piece begins with parameter number `start`."""
         flat = numbers.ravel()
         rng = np.random.default_rng([self.secret, start])
         for first in range(0, flat.size, STREAMED):

@@ -15,9 +15,9 @@ from flanders.round import Round
 
 @dataclass(frozen=True)
 class DivideAndConquer:
-    """The tests of divide and conquer, which an aggregator and a filter share.
+    """The tests of divide and conquer. The aggregator `DnC` and the filter `DnCFilter` share them.
 
-    `caller` is the name of the class with these parameters. Error messages show it.
+    `caller` is the name of the class to which the user passed these parameters. Error messages show it.
 
     References
     ----------
@@ -38,12 +38,12 @@ class DivideAndConquer:
             check_number(self.caller, "sample", self.sample, 1, whole=True)
 
     def scores(self, round_: Round, rng: np.random.Generator) -> FloatVector:
-        """Return each row's largest outlier score over all iterations, relative to the cut: an outlier is above 1.
+        """Return the largest outlier score of each row over all iterations. An outlier has a score above 1.
 
-        Each iteration samples parameters, centres the rows, and projects them on the top singular vector. It would
-        drop the rows with the largest squared projections. The cut lies halfway between the last row that it keeps
-        and the first that it drops. A row above the cut in any iteration is out, so a score of at most 1 means
-        that all iterations keep the row. In a tie, the row with the lower client id is kept.
+        Each iteration samples parameters, centres the rows, and projects them on the top singular vector. It drops
+        the rows with the largest squared projections. The cut lies halfway between the last row that it keeps and
+        the first that it drops. The score is the squared projection, divided by the cut. So a score of at most 1
+        means that all iterations keep the row. In a tie, the row with the lower client id is kept.
         """
         m, d = round_.updates.shape
         num_dropped = self._num_dropped(m)
@@ -58,10 +58,10 @@ class DivideAndConquer:
                 columns = np.sort(rng.choice(d, size=self.sample, replace=False))
                 part = xp.take(updates, index_like(columns, updates), axis=1)
                 products = gram(part, part[0, :])
-            # Centring the rows in the space of their inner products: J K J.
+            # The inner products of the rows after their mean was subtracted.
             centred = products - products.mean(axis=0) - products.mean(axis=1)[:, None] + products.mean()
             values, vectors = np.linalg.eigh(centred)
-            share = np.round(vectors[order, -1] ** 2, 12)  # rounding errors break no tie
+            share = np.round(vectors[order, -1] ** 2, 12)  # rounded, so that rounding errors do not break ties
             relative = relative_to_cut(np.maximum(values[-1], 0.0) * share, num_dropped)
             worst[order] = np.maximum(worst[order], relative)
         return worst
@@ -77,10 +77,10 @@ class DivideAndConquer:
 
 
 def relative_to_cut(scores: FloatVector, num_dropped: int) -> FloatVector:
-    """Scale scores so that exactly the `num_dropped` largest are above 1; in a tie, the later rows are."""
+    """Scale scores so that exactly the `num_dropped` largest are above 1. In a tie, later rows count as larger."""
     order = np.argsort(scores, kind="stable")
     kept = scores.size - num_dropped
-    ranked = np.concatenate([[0.0], scores[order], [scores.max()]])  # the ends have a neighbour too
+    ranked = np.concatenate([[0.0], scores[order], [scores.max()]])  # so that both ends have a neighbour
     cut = max((ranked[kept] + ranked[kept + 1]) / 2, 1e-300 * ranked[-1]) or 1.0
     relative = scores / cut
     relative[order[kept:]] = np.maximum(relative[order[kept:]], np.nextafter(1.0, 2.0))

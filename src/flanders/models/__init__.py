@@ -1,6 +1,6 @@
-"""The models the clients train: PyTorch modules that also run for many clients at once.
+"""The models that clients train: PyTorch modules that also run for many clients at once.
 
-Every module works under `torch.func.functional_call` and `torch.func.vmap`, batch normalisation included.
+Every module works with `torch.func.functional_call` and `torch.func.vmap`, even if it has batch normalisation.
 """
 
 from flanders.extras import needing
@@ -11,8 +11,8 @@ with needing("sim"):
 from flanders.models.convolutional import Cnn6, SmallCnn
 from flanders.models.dense import Logistic, Mlp2, Mlp4
 from flanders.models.mobilenet import BatchNorm2d, MobileNet
+from flanders.models.model_spec import ModelSpec
 from flanders.models.parameters import Layout, tensor_sizes
-from flanders.models.spec import ModelSpec
 from flanders.registry import Registry
 
 MODELS: Registry[ModelSpec] = Registry(

@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from torch import nn
 
 from flanders.checks import check_number
-from flanders.models.spec import ModelSpec, check_images
+from flanders.models.model_spec import ModelSpec, check_images
 
 
 @dataclass(frozen=True)
 class Cnn6(ModelSpec):
     """Two convolutions and three linear layers, the paper's model for CIFAR-10: 62,006 parameters.
 
-    6 and 16 channels with 5 x 5 windows, each followed by ReLU and pooling; then 120-84-classes. The paper counts
-    six layers.
+    The convolutions have 6 and 16 channels and 5 x 5 windows. ReLU and pooling follow each of them. The linear
+    layers have 120 units, 84 units and one unit per class. The paper counts six layers.
     """
 
     def make(self, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
-        """Return the module; each convolution takes 4 pixels off, each pooling halves what is left."""
+        """Return the module. A convolution makes each side 4 pixels shorter, and pooling halves it."""
         channels, height, width = check_images("cnn6", input_shape, 16, "'small-cnn' or 'mlp2'")
         height, width = (((side - 4) // 2 - 4) // 2 for side in (height, width))
         return nn.Sequential(
@@ -42,7 +42,7 @@ class SmallCnn(ModelSpec):
         check_number("SmallCnn", "channels", self.channels, 1, whole=True)
 
     def make(self, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
-        """Return the module; the second convolution has twice the channels of the first."""
+        """Return the module. The second convolution has twice as many channels as the first."""
         channels, height, width = check_images("small-cnn", input_shape, 4, "'mlp2'")
         c = self.channels
         return nn.Sequential(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from flanders.checks import check_number
-from flanders.models.spec import ModelSpec
+from flanders.models.model_spec import ModelSpec
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional
 
-from flanders.models.spec import ModelSpec, check_images
+from flanders.models.model_spec import ModelSpec, check_images
 
 BLOCKS = ((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(512, 1)] * 5, (1024, 2), (1024, 1))
 """Channels and stride of each depthwise separable convolution."""
@@ -25,7 +25,7 @@ class MobileNet(ModelSpec):
     """
 
     def make(self, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
-        """Return the module. Four strides of 2 divide each side by 16, so 17 pixels are the fewest that leave 2."""
+        """Return the module. Four strides of 2 turn the smallest images, of 17 x 17 pixels, into 2 x 2."""
         channels, _, _ = check_images("mobilenet", input_shape, 17, "'small-cnn' or 'mlp2'")
         layers: list[nn.Module] = [nn.Conv2d(channels, 32, 3, padding=1, bias=False), BatchNorm2d(32), nn.ReLU()]
         before = 32

@@ -14,9 +14,10 @@ from flanders.checks import InputError
 
 @dataclass(frozen=True)
 class Layout:
-    """How the tensors of a module lie in a flat vector: in the order of `named_parameters`, buffers after them.
+    """How the tensors of a module lie in a flat vector: parameters as in `named_parameters`, then buffers.
 
-    Leading axes are kept, so one layout serves a single model `(d,)` and the models of all clients `(m, d)`.
+    Leading axes are kept. So the same layout is used for a single model `(d,)` and for the models of all clients
+    `(m, d)`.
 
     Examples
     --------
@@ -56,15 +57,15 @@ class Layout:
         return sum(self.sizes)
 
     def flatten(self, tensors: Mapping[str, Tensor] | nn.Module) -> Tensor:
-        """Return tensors `(..., *shape)`, or those of a module without gradients, as a new vector `(..., d)`."""
+        """Return tensors `(..., *shape)`, or the detached tensors of a module, as a new vector `(..., d)`."""
         if isinstance(tensors, nn.Module):
             own = {**dict(tensors.named_parameters()), **dict(tensors.named_buffers())}
             tensors = {name: own[name].detach() for name in self.names if name in own}
         missing = [name for name in self.names if name not in tensors]
         if missing:
-            raise InputError(f"To flatten a model all its tensors are needed, but these are missing: {missing}.")
+            raise InputError(f"To flatten a model, all its tensors are needed. These are missing: {missing}.")
         if not self.names:
-            raise InputError("There is nothing to flatten: the module has no such tensors.")
+            raise InputError("There is nothing to flatten: the layout has no tensors.")
         dtype = next((t for t in self.dtypes if t.is_floating_point), torch.float32)
         pieces = []
         for name, shape in zip(self.names, self.shapes, strict=True):

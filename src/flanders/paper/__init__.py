@@ -1,1 +1,1 @@
-"""The paper's evaluation: every table and figure as a spec, the published values, and ours beside them."""
+"""The tables and figures of the FLANDERS paper: their experiments, the published values, and our values."""

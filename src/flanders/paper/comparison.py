@@ -14,12 +14,12 @@ DETECTION = ("precision", "recall")
 TOLERANCES = {"accuracy": 0.10, "precision": 0.05, "recall": 0.05}
 """The largest distance from the paper, or from its authors' re-run, that counts as agreement."""
 QUIET_MINORITY = 0.15
-"""The same for the detection of OPT with 20% malicious clients, where the authors' own runs differ."""
+"""The same for the detection of OPT with 20% malicious clients, for which the authors' own runs differ."""
 
 
 @dataclass(frozen=True)
 class Compared:
-    """A cell with our value, the paper's value and that of the authors' re-run; None for a missing value."""
+    """A cell with our value, the paper's value, and the value of the authors' re-run. A missing value is None."""
 
     cell: Cell
     paper: float | None
@@ -65,7 +65,7 @@ def compare_cells(
     seeds: Sequence[int],
     overrides: Sequence[str] = (),
 ) -> list[Compared]:
-    """Return each cell with the results of its runs beside the published value."""
+    """Return each cell with the results of its runs and the published values."""
     found = []
     for cell in cells:
         values = []
@@ -76,12 +76,12 @@ def compare_cells(
             if value is not None:
                 values.append(value)
         mean = fmean(values) if values else None
-        found.append(beside(cell, mean, min(values, default=None), max(values, default=None), len(values)))
+        found.append(with_published(cell, mean, min(values, default=None), max(values, default=None), len(values)))
     return found
 
 
-def beside(cell: Cell, ours: float | None, low: float | None, high: float | None, seeds: int) -> Compared:
-    """Return a cell with our value and the published ones."""
+def with_published(cell: Cell, ours: float | None, low: float | None, high: float | None, seeds: int) -> Compared:
+    """Return a cell with our value and the published values."""
     paper, again = published().get((cell.table, cell.key)), rerun().get(cell.key)
     return Compared(cell, _number(paper), _number(again), ours, low, high, seeds)
 
@@ -100,7 +100,7 @@ class Verdict:
 
 
 def verdicts_on(compared: Sequence[Compared]) -> list[Verdict]:
-    """Sum up detection and accuracy over all published cells; a cell printed in two tables counts in both."""
+    """Sum up detection and accuracy over all published cells. A cell that is in two tables counts twice."""
     verdicts = []
     for measure, metrics in (("precision and recall", DETECTION), ("accuracy", ("accuracy",))):
         here = [c for c in compared if c.paper is not None and c.cell.metric.partition("@")[0] in metrics]

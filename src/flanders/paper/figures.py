@@ -1,4 +1,4 @@
-"""The paper's figures, drawn from our runs, and a figure of how near our values are to the published ones."""
+"""The figures of the paper, drawn from our runs, and a figure that compares our values with the published ones."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def write_paper_figures(
 ) -> list[Path]:
     """Draw the figures that were asked for and have runs, as SVG. Return the files written.
 
-    `accuracy-over-time` and `tradeoff` are figures of the paper. `agreement` is our own: it shows every compared
-    value against the published one.
+    `accuracy-over-time` and `tradeoff` are figures of the paper. `agreement` is our own. It shows each of our
+    values against the published one.
     """
     figures = {}
     if curves := asked.curves(results):

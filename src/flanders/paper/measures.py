@@ -1,4 +1,4 @@
-"""The results of runs in the paper's measures: accuracy, precision, recall, time."""
+"""The results of runs in the measures of the paper: accuracy, precision, recall, time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from flanders.results.schema import reading
 from flanders.results.summary import read_summaries
 
 Measures = dict[str, float | None]
-"""The value of each measure; None where it is not defined (precision if nobody was dropped)."""
+"""The value of each measure. None if it is not defined, such as the precision if nobody was dropped."""
 
 
 def read_measures(path: Path, first_round: int) -> dict[str, Measures]:
@@ -33,7 +33,7 @@ def read_measures(path: Path, first_round: int) -> dict[str, Measures]:
 
 
 def read_curves(path: Path, ids: Sequence[str]) -> dict[str, list[float | None]]:
-    """Return the accuracy of each round, of those of these runs that are done."""
+    """Return the accuracy in each round of these runs. Runs that are not done are left out."""
     if not path.exists():
         return {}
     with reading(path) as connection:

@@ -18,7 +18,7 @@ MARKERS = {"0.2": "o", "0.6": "s"}
 
 
 def over_time(curves: Sequence[Curve]) -> Figure:
-    """Draw the accuracy in each round with the filter (left) and without: mean and range over seeds."""
+    """Draw the accuracy in each round with the filter (left) and without it (right): mean and range over seeds."""
     attacks = [a for a in dict.fromkeys(curve.cell.attack for curve in curves) if a != "none"]
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(2 * COLUMN, 2.4), layout="constrained")
@@ -72,7 +72,7 @@ def tradeoff(cells: Sequence[Compared]) -> Figure:
 
 
 def agreement(cells: Sequence[Compared]) -> Figure:
-    """Draw ours against the paper's, every cell a point; inside the band they count as the same."""
+    """Draw our values against the paper's, a point for each cell. Points inside the band count as agreement."""
     colors = dict(zip(dict.fromkeys(c.cell.filter for c in cells), SERIES, strict=False))
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(2 * COLUMN, 3.1), layout="constrained")

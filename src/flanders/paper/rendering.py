@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from flanders.checks import InputError
-from flanders.paper.comparison import Compared, Verdict, beside
+from flanders.paper.comparison import Compared, Verdict, with_published
 from flanders.paper.tables import KEYS, UNDEFINED, Cell, TableSpec, published
 from flanders.report.tables import latex, markdown, markdown_lines
 
@@ -45,7 +45,7 @@ def as_csv(compared: Sequence[Compared]) -> str:
 
 
 def read_csv(path: Path) -> dict[Cell, Compared]:
-    """Return the cells of a file that `as_csv` wrote. Without a file there are none."""
+    """Return the cells of a file that `as_csv` wrote. Return none if there is no such file."""
     if not path.exists():
         return {}
     found = {}
@@ -57,7 +57,7 @@ def read_csv(path: Path) -> dict[Cell, Compared]:
             dataset, attack, ratio, aggregator, filter_, metric = (row[key] for key in KEYS)
             cell = Cell(row["table"], dataset, attack, ratio, aggregator, filter_, metric)
             ours, low, high = (None if row[x] == "" else float(row[x]) for x in ("ours", "low", "high"))
-            found[cell] = beside(cell, ours, low, high, int(row["seeds"]))
+            found[cell] = with_published(cell, ours, low, high, int(row["seeds"]))
     return found
 
 

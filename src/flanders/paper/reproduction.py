@@ -1,4 +1,4 @@
-"""The command `flanders reproduce`: choose cells, run what is missing, show our values beside the paper's."""
+"""The command `flanders reproduce`: choose cells, run what is missing, and compare our values with the paper's."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from flanders.paper.variants import Variant, read_variant, runs
 from flanders.results.labels import labels
 
 OVER_TIME = "fig:accuracy-over-time"
-UNCHECKED = "data.dataset.verify"
-"""The key that says whether files are checked. Setting it does not change an experiment."""
+VERIFY = "data.dataset.verify"
+"""The key that says whether the files of a dataset are checked. It does not change an experiment."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,12 @@ class Reproduction:
         where: Mapping[str, Sequence[str]],
         overrides: Sequence[str] = (),
     ) -> Reproduction:
-        """Return what was asked for: tables by name, their cells limited to those values of `KEYS`."""
+        """Return the tables with these names. `where` limits their cells to some values of `KEYS`."""
         if seeds < 1:
             raise InputError(f"--seeds must be at least 1. Got {seeds} instead.")
         tables = [table for table in read_tables(table_names(names)) if variant in table.variants]
         if not tables:
-            raise InputError(f"There is no table {names!r} in the {variant} variant. Choose the other one.")
+            raise InputError(f"There is no table {names!r} in the {variant} variant. Choose the other variant.")
         for key, values in where.items():
             known = {getattr(cell, key) for table in tables for cell in table.cells}
             for value in values:
@@ -79,20 +79,20 @@ class Reproduction:
     @property
     def changes(self) -> list[str]:
         """The overrides that change the experiments."""
-        return [text for text in self.overrides if not text.startswith(f"{UNCHECKED}=")]
+        return [text for text in self.overrides if not text.startswith(f"{VERIFY}=")]
 
     @property
     def words(self) -> str:
-        """Which runs these are: `reference variant with federation.rounds=4`."""
+        """The runs in words, e.g. `reference variant with federation.rounds=4`."""
         return f"{self.variant.name} variant" + (f" with {', '.join(self.changes)}" if self.changes else "")
 
     def runs(self) -> list[Experiment]:
-        """Return the runs that all cells are read from, each once, one seed after the other."""
+        """Return the runs of all cells. Each run is in the list once, and one seed comes after the other."""
         cells = [cell for table in self.tables for cell in table.cells]
         return runs(self.variant, cells, self.seeds, self.overrides)
 
     def compare(self, results: Path) -> list[tuple[TableSpec, list[Compared]]]:
-        """Return every table with ours beside the paper's, as far as its runs are done."""
+        """Return every table with our values and the paper's. A cell without finished runs has no value of ours."""
         measures = read_measures(results, self.variant.first_round)
         return [
             (table, compare_cells(self.variant, table.cells, measures, self.seeds, self.overrides))
@@ -100,7 +100,7 @@ class Reproduction:
         ]
 
     def curves(self, results: Path) -> list[Curve]:
-        """Return the accuracy of each round behind the figure over time, of those cells that have a run done."""
+        """Return the curves of the figure of accuracy over time. A cell without a finished run has no curve."""
         figures = [table for table in self.tables if table.label == OVER_TIME]
         cells = [cell for figure in figures for cell in figure.cells if cell.metric == "accuracy"]
         ids = {
@@ -133,9 +133,9 @@ def parse_where(texts: Sequence[str]) -> dict[str, list[str]]:
 
 
 def write_tables(folder: Path, asked: Reproduction, results: Path) -> list[tuple[TableSpec, list[Compared]]]:
-    """Write every table as Markdown and LaTeX, all cells in one CSV file, and the verdict; return what is in them.
+    """Write every table as Markdown and LaTeX, all cells as one CSV file, and the verdict. Return the tables.
 
-    Cells that the CSV file already has stay, so that one folder can be filled in parts, from several results files.
+    Cells that are already in the CSV file stay. So one folder can be filled in parts, from several results files.
     Results of changed settings need a folder of their own.
     """
     variant, found, said = asked.variant.name, asked.compare(results), asked.words
@@ -159,10 +159,10 @@ def write_tables(folder: Path, asked: Reproduction, results: Path) -> list[tuple
 
 
 def check_tables(folder: Path, asked: Reproduction, cells: Collection[Cell] | None = None) -> dict[Cell, Compared]:
-    """Return the cells of earlier runs in the folder that stay in its tables. Make the folder if it is missing.
+    """Return the cells of earlier runs that stay in the tables of a folder. Make the folder if it is missing.
 
-    With changed settings no earlier cell stays. Then complain if the folder has results of other cells than `cells`
-    (default: all that were asked for), since these would be lost.
+    With changed settings, no earlier cell stays. Then complain if the folder has results of other cells than
+    `cells`, since these would be lost. Default of `cells`: all that were asked for.
     """
     file = folder / f"{asked.variant.name}.csv"
     with writing(folder):
@@ -201,7 +201,7 @@ def _curves_csv(curves: Sequence[Curve]) -> str:
 
 
 def print_compared(compared: Sequence[tuple[TableSpec, list[Compared]]], variant: str, format_: str) -> None:
-    """Print every table, and how much of it agrees with the published values; `variant` names the runs in words."""
+    """Print every table, and how much of it agrees with the published values. `variant` describes the runs."""
     if format_ == "csv":
         print(as_csv([c for _, cells in compared for c in cells]), end="")
         return

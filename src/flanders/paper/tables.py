@@ -1,4 +1,4 @@
-"""The paper's tables and figures: which cells each has, and what was published in them."""
+"""The tables and figures of the paper: which cells each has, and what was published in them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VARIANTS = ("reference", "textbook")
 KEYS = ("dataset", "attack", "malicious_ratio", "aggregator", "filter", "metric")
 """The keys that name a cell within a table, in the order of the columns of the published values."""
 UNDEFINED = "NA"
-"""Stands for a published value where the paper says that the aggregator cannot be applied."""
+"""Takes the place of a published value if the paper says that the aggregator cannot be applied."""
 TABLES = (
     "tab:pr-20",
     "tab:pr-80",
@@ -86,7 +86,7 @@ class TableSpec:
 
 
 def table_names(asked: str) -> list[str]:
-    """Return the labels that were asked for: `all`, or some of them with commas, with or without `tab:`.
+    """Return the labels that were asked for: `all`, or labels separated by commas, with or without `tab:`.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def read_tables(names: Sequence[str]) -> list[TableSpec]:
 
 @cache
 def published() -> dict[tuple[str, tuple[str, ...]], str]:
-    """Return the paper's values by table and cell, as printed; `UNDEFINED` if it has none."""
+    """Return the paper's values by table and cell, as they are printed. A missing one is `UNDEFINED`."""
     return {(row["table"], _key(row)): row["value"] for row in _rows("tables.csv")}
 
 

@@ -1,4 +1,4 @@
-"""The two variants of the paper's experiments (of its published code, and of its text), and their runs."""
+"""The two variants of the paper's experiments, and their runs: that of its published code, and that of its text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from flanders.checks import InputError, check_choice, resolve_count
 from flanders.experiments.experiment import Experiment
-from flanders.experiments.grid import blamed, override, parse_override
+from flanders.experiments.grid import blame_override, override, parse_override
 from flanders.experiments.spec import resolve
 from flanders.paper.tables import VARIANTS, Cell, spec_text
 from flanders.results.tree import Table
@@ -17,7 +17,7 @@ from flanders.results.tree import Table
 
 @dataclass(frozen=True)
 class Variant:
-    """The settings that belong to the paper's names.
+    """The settings behind the paper's names of datasets, attacks, filters and aggregators.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class Variant:
     _resolved: dict[tuple[object, ...], Experiment] = field(default_factory=dict, compare=False, repr=False)
 
     def run(self, cell: Cell, seed: int, overrides: Sequence[str] = ()) -> Experiment | None:
-        """Return the run that a cell is read from, or None where the paper has none to show."""
+        """Return the run that gives the value of a cell. None if the paper says that there is no such run."""
         if cell.is_undefined:
             return None
         known = (cell.key[:-1], json.dumps(cell.changes), seed, tuple(overrides))
@@ -47,7 +47,7 @@ class Variant:
             try:
                 self._resolved[known] = resolve(point, place)
             except InputError as error:
-                raise blamed(error, place, overrides) from error
+                raise blame_override(error, place, overrides) from error
         return self._resolved[known]
 
     def point(self, cell: Cell, seed: int) -> Table:
@@ -94,7 +94,7 @@ def runs(
 
 
 def merged(tree: Table, more: Table) -> Table:
-    """Return a table with another one laid over it, tables within tables likewise."""
+    """Return a table with the values of another one, which replace those of the same keys, also in inner tables."""
     both = dict(tree)
     for key, value in more.items():
         below = both.get(key)

@@ -1,1 +1,4 @@
-"""Attacks and defences as the code published with the paper computes them. Do not use them to judge a defence."""
+"""Attacks and defences as the code published with the FLANDERS paper computes them, mistakes included.
+
+Use them to reproduce the numbers of the paper, not to judge a defence.
+"""

@@ -1,7 +1,7 @@
-"""Multi-Krum and Bulyan as the code published with the paper has them, to match its numbers.
+"""Multi-Krum and Bulyan as the code published with the paper computes them, to match its numbers.
 
 They accept any number of malicious clients. The textbook forms in `flanders.aggregators` refuse numbers for which
-their guarantees do not hold: use those to judge a defense.
+their guarantees do not hold. Use the textbook forms to judge a defence.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from flanders.round import Round
 class MultiKrumReference(Aggregator):
     """Average the `keep` models with the lowest Krum scores, however many are malicious.
 
-    The sums go over the m - b - 2 nearest models, or over the nearest one if that is less than one. With fewer
-    than `keep` models, all are averaged. The paper's code keeps 3 by default and 10 behind its filter.
+    A Krum score is a sum over the m - b - 2 nearest models, or over the nearest one if that number is less than
+    one. If there are fewer than `keep` models, all are averaged. The paper's code keeps 3 by default and 10 behind
+    its filter.
 
     Examples
     --------
@@ -49,7 +50,7 @@ class MultiKrumReference(Aggregator):
 
 @dataclass(frozen=True)
 class BulyanReference(Aggregator):
-    """Bulyan while m >= 4b + 3, else the plain average.
+    """Apply Bulyan if m >= 4b + 3, else take the plain average.
 
     Examples
     --------
@@ -63,7 +64,7 @@ class BulyanReference(Aggregator):
         check_number("BulyanReference", "num_malicious", self.num_malicious, 0)
 
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
-        """Return Bulyan's model, or the average where it cannot hold."""
+        """Return Bulyan's model, or the average if Bulyan's guarantee does not hold."""
         m = round_.updates.shape[0]
         b = resolve_count(self.num_malicious, m)
         if m < 4 * b + 3:

@@ -1,7 +1,7 @@
-"""LIE, OPT and AGR-MM as the code published with the paper has them, to match its numbers.
+"""LIE, OPT and AGR-MM as the code published with the paper computes them, to match its numbers.
 
-They are far louder than the textbook forms in `statistical`, `fang` and `agr`: use those to judge a
-defense. Gauss is the same in both.
+They are much easier to detect than the textbook forms in `flanders.attacks`. Use the textbook forms to judge a
+defence. Gauss is the same in both.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from flanders.linalg.products import squared_distances, squared_norms
 
 @dataclass(frozen=True)
 class LieReference(Attack):
-    r"""LIE as published with the paper: the root of the deviation, and a z that is a probability.
+    r"""LIE as the FLANDERS paper's code computes it: with the root of the deviation, and a probability as z.
 
     .. math:: x = \mu - z \sqrt{\sigma}, \quad z = \Phi\left(\frac{m - b - s}{m - b}\right), \quad
               s = \lfloor m/2 + 1 \rfloor - b
 
-    with mean and deviation over all models the attacker knows, its own honest ones included. For
-    b = m, z is its limit 1.
+    The mean and the standard deviation are those of all models that the attacker knows, including the honest
+    models of its own clients. For b = m, z is 1, the limit of the formula.
     """
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
@@ -43,7 +43,7 @@ class LieReference(Attack):
 
 
 def reference_z(num_clients: int, num_malicious: int) -> float:
-    """Return the published code's z.
+    """Return the z of the published code.
 
     Examples
     --------
@@ -57,30 +57,31 @@ def reference_z(num_clients: int, num_malicious: int) -> float:
 
 @dataclass(frozen=True)
 class OptReference(Attack):
-    r"""OPT as published with the paper: steps from a stale model, against the signs of its weights.
+    r"""OPT as the FLANDERS paper's code computes it: a step from an old model, against the signs of its weights.
 
     .. math:: x = w - \lambda \operatorname{sign}(w)
 
-    where w is the first benign client's model of the first round, never refreshed, and lambda is halved from
+    w is the model of the first benign client in the first round. It is never refreshed. Lambda starts at
 
     .. math:: \min\left(999,\; \frac{\min_i K_i}{(m - 2)(c - 1)\sqrt{L}} +
               \frac{\max_i \left(\sum_l \|x_i^{(l)} - w^{(l)}\|\right)^2}{\sqrt{L}}\right),
               \quad c = \max(b, 2)
 
-    while it exceeds `tau` and Krum with c picks no malicious model. K_i are the benign models' Krum
-    scores among all models before the attack, l runs over the L tensors of the model.
+    It is halved while it exceeds `tau` and Krum, told that c models are malicious, picks no malicious model. K_i
+    are the Krum scores of the benign models among all models before the attack. l runs over the L tensors of the
+    model.
 
     Parameters
     ----------
     tau
-        Where to stop halving.
+        Halving stops at this lambda.
     num_tensors
         The number of weight and bias tensors, L. Default: as many as `layer_sizes` has, else 1.
     layer_sizes
-        How many parameters each tensor has, in order. Without them the model counts as one piece in the
-        sum over l.
+        How many parameters each tensor has, in order. Without them, the model counts as one tensor in the sum over
+        l.
     stale
-        False takes the round's global model as w, to show what the staleness does.
+        Whether w is the old model. False takes the round's global model as w, to show the effect of the old one.
     """
 
     tau: float = 1e-5
@@ -104,14 +105,14 @@ class OptReference(Attack):
             )
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
-        """Return b copies of the stale model moved against its own signs."""
+        """Return b copies of w, moved against its own signs."""
         w = view.honest[0, :] if view.memory is None else view.memory
         if not self.stale:
             w = view.global_model
         signs = array_api_compat.array_namespace(w).sign(w)
         n, b = view.honest.shape[0], view.num_malicious
         c = max(b, 2)
-        line = Line.cast(view.honest, w, -signs)
+        line = Line.measure(view.honest, w, -signs)
         lambda_ = self._start(view, w, c)
         while lambda_ > self.tau and multi_krum_rows(line.with_copies(lambda_, b), c, 1)[0] < n:
             lambda_ /= 2
@@ -143,21 +144,22 @@ class OptReference(Attack):
 
 @dataclass(frozen=True)
 class AgrMinMaxReference(Attack):
-    r"""AGR-MM as published with the paper: a search that usually fails and ends with gamma = 6.
+    r"""AGR-MM as the FLANDERS paper's code computes it: a search that usually fails and ends with gamma = 6.
 
     .. math:: x = \mu - \gamma \sigma
 
-    with mean and deviation over all models the attacker knows. gamma starts at 5 and moves by half a
-    step of 2.5 that halves each time: up if x is strictly nearer to every benign model than the two
-    farthest benign models are to each other, else down. The last gamma that passed is used; 6 if none
-    did, which is what happens on trained models.
+    The mean and the standard deviation are those of all models that the attacker knows. The search starts at gamma
+    = 5 with a step of 2.5. Gamma moves by half of the step, and the step is halved each time. Gamma passes and
+    moves up if x is nearer to every benign model than the two farthest benign models are to each other. Otherwise
+    it moves down. The last gamma that passed is used. If none has passed, gamma is 6. This is what happens on
+    trained models.
 
     Parameters
     ----------
     gamma_init
         Where the search starts. If it fails, gamma is one more than this.
     tau
-        Where it ends.
+        The search ends once its step, or the distance of gamma from the last one that passed, is at most this.
     """
 
     gamma_init: float = 5.0
@@ -171,7 +173,7 @@ class AgrMinMaxReference(Attack):
         """Return b copies of the shifted mean."""
         offset, sigma = column_moments(view.everyone, view.global_model)
         mu = view.global_model + offset
-        line = Line.cast(view.honest, mu, -sigma)
+        line = Line.measure(view.honest, mu, -sigma)
         return copies(mu - self._gamma(line) * sigma, view.num_malicious)
 
     def _gamma(self, line: Line) -> float:

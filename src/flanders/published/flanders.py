@@ -1,4 +1,4 @@
-"""FLANDERS as the code published with the paper computes it. It serves to reproduce the paper's numbers."""
+"""FLANDERS as the code published with the paper computes it, to match its numbers."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ class FlandersReferenceState:
     round_number: int = 0
     """How many rounds it has seen."""
     newest: Snapshot | None = None
-    """The last round on the sampled parameters, with dropped clients' models replaced."""
+    """The sampled parameters of the last round. The models of dropped clients are replaced."""
     calibration: Calibration = field(default_factory=Calibration)
-    """The scores of clients accepted so far, with a `threshold`."""
+    """What is known about the scores of accepted clients. It is used only with a `threshold`."""
 
 
 @dataclass(frozen=True)
 class FlandersReference(Filter[FlandersReferenceState]):
     """Drop the clients whose models are far from the forecast that the paper's published code makes.
 
-    It differs from the paper's equations, which `Flanders` follows. It forecasts a round from the last one alone
-    (see `reference_forecast`). It looks at `sample` parameters, drawn once a run with replacement. The distance is
-    the L2 distance. In the memory, the *new* global model takes the place of a dropped client's model.
+    It differs from the equations of the paper, which `Flanders` follows. It forecasts a round only from the last
+    one (see `reference_forecast`). It looks at `sample` parameters, which are drawn once, with replacement. The
+    distance is the L2 distance. In the memory, the *new* global model replaces the model of a dropped client.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ class FlandersReference(Filter[FlandersReferenceState]):
     def visible_columns(
         self, state: FlandersReferenceState, d: int, layers: Mapping[str, int] | None = None
     ) -> IntVector:
-        """Return the parameters the filter looks at in every round."""
+        """Return the parameters that the filter looks at in every round."""
         return np.random.default_rng([state.seed, 0]).integers(0, d, size=self.sample)
 
     def _distances(self, state: FlandersReferenceState, newest: Snapshot, round_: Round) -> FloatVector:

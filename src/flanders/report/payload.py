@@ -14,7 +14,7 @@ from flanders.arrays import FloatMatrix, IntVector
 from flanders.record import PHASES
 from flanders.report.compared_runs import ComparedRuns
 from flanders.report.run_data import RunData, TextMatrix
-from flanders.results.columns import CLIENT_COLUMNS
+from flanders.results.record_columns import CLIENT_COLUMNS
 from flanders.results.spec_keys import ATTACK_NAMES, DATASET, FRACTION, MODEL, SEED, attack_fraction
 
 CELLS = 1_500_000

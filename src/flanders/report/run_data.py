@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from flanders.arrays import FloatMatrix, FloatVector, IntVector
 from flanders.checks import InputError
 from flanders.record import PHASES, Fate
-from flanders.results.columns import CLIENT_COLUMNS, ROUND_COLUMNS, Value
 from flanders.results.confusion import Confusion
+from flanders.results.record_columns import CLIENT_COLUMNS, ROUND_COLUMNS, Value
 from flanders.results.schema import reading
 from flanders.results.tree import Table
 from flanders.round import ClientId

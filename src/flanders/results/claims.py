@@ -10,14 +10,14 @@ from functools import cache
 from pathlib import Path
 
 LEASE = 60.0
-"""Seconds. A process on another machine counts as dead after this time without a heartbeat."""
+"""After this many seconds without a heartbeat, a process on another machine counts as dead."""
 HEARTBEAT = 10.0
-"""Seconds between two heartbeats. Six fit into the lease, so that a slow disk does not end a claim."""
+"""Seconds between two heartbeats. Six fit into the lease, so a few late ones on a slow disk do not end a claim."""
 
 
 @cache
 def this_machine() -> str:
-    """Return a text that differs between machines, boots, and containers: process numbers are unique within it."""
+    """Return a text that differs between machines, boots and containers, within which process ids are unique."""
     parts = [socket.gethostname()]
     try:
         parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
@@ -34,7 +34,7 @@ def this_process() -> str:
 
 
 def start_time(pid: int) -> str | None:
-    """Return when a process began. It tells a process from a later one with the same number."""
+    """Return when a process began. This distinguishes it from a later process with the same id."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except (OSError, IndexError):
@@ -42,7 +42,7 @@ def start_time(pid: int) -> str | None:
 
 
 def is_alive(owner: str | None, heartbeat: float | None) -> bool:
-    """Tell whether the owner of a claim is alive: by its process on this machine, by its heartbeat elsewhere."""
+    """Tell whether the owner of a claim is alive. On another machine, its last heartbeat decides."""
     if owner is None:
         return False
     claim = json.loads(owner)

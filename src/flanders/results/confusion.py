@@ -14,9 +14,9 @@ from flanders.arrays import FloatVector
 
 @dataclass(frozen=True)
 class Confusion:
-    """Counts of malicious and honest clients, kept and not kept, as in the paper's appendix.
+    """How many malicious and honest clients were kept and not kept, as in the appendix of the FLANDERS paper.
 
-    A client that was not kept counts as called malicious.
+    To keep a client means to call it honest. Not to keep it means to call it malicious.
 
     Examples
     --------

@@ -12,12 +12,12 @@ from typing import BinaryIO
 
 from flanders.extras import needing
 from flanders.files import atomic, check_target, writing
-from flanders.results.columns import CLIENT_COLUMNS, ROUND_COLUMNS, Value
+from flanders.results.record_columns import CLIENT_COLUMNS, ROUND_COLUMNS, Value
 from flanders.results.schema import reading
 from flanders.results.tree import flatten
 
 BATCH = 100_000
-"""Rows held in memory at once: about 100 MB."""
+"""How many rows are in memory at a time. They take about 100 MB."""
 RUN = ("id", "status", "created", "finished", "error", "versions")
 """The columns of `run` that are exported besides the spec."""
 ROUND = {"run": "string", **{column.name: column.kind for column in ROUND_COLUMNS}}
@@ -30,7 +30,7 @@ Write = Callable[[BinaryIO, Mapping[str, str], Batches], None]
 
 
 def export_csv(results: Path, folder: Path) -> list[Path]:
-    """Write `run.csv`, `round.csv` and `client.csv`. The spec's values are columns of `run` under dotted keys."""
+    """Write `run.csv`, `round.csv` and `client.csv`. Each dotted key of the specs is a column of `run.csv`."""
 
     def write(file: BinaryIO, columns: Mapping[str, str], batches: Batches) -> None:
         text = io.TextIOWrapper(file, encoding="utf-8", newline="")

@@ -1,19 +1,19 @@
-"""Labels of runs: each says what a run is, and how it differs from the other runs."""
+"""Labels of runs. A label says in a few words what a run is, and how it differs from the other runs."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from flanders.results.spec_keys import TOLD, flat_spec, label, owners_of
+from flanders.results.spec_keys import LABEL_KEYS, flat_spec, label, owners_of
 from flanders.results.tree import Table
 
 
 def varying(flats: Sequence[Mapping[str, object]]) -> list[str]:
     """Return the keys in which runs differ.
 
-    A detail counts only between runs that made the same choice: the `keep` of two filters is compared if both are
-    `dnc`, not if one is `krum`.
+    A parameter is compared only between runs that chose the same thing. The `keep` of two filters is compared if
+    both are `dnc`, but not if one of them is `krum`.
 
     Examples
     --------
@@ -35,11 +35,11 @@ def varying(flats: Sequence[Mapping[str, object]]) -> list[str]:
 
 
 def differences(specs: Sequence[Table]) -> list[Table]:
-    """Return for each run the keys in which runs with the same label differ, and its values there."""
+    """Return, for each run, its values of the keys in which runs with the same label differ."""
     flats = [flat_spec(spec) for spec in specs]
     alike: dict[str, list[Table]] = defaultdict(list)
     for flat in flats:
-        alike[repr([flat.get(key) for key in TOLD])].append(flat)
+        alike[repr([flat.get(key) for key in LABEL_KEYS])].append(flat)
     keys = dict.fromkeys(key for group in alike.values() for key in varying(group))
     return [{key: flat.get(key) for key in keys} for flat in flats]
 

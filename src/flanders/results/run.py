@@ -1,6 +1,6 @@
-"""One run as the results file stores it: what it is, and how to carry it out.
+"""One run as the results file stores it: its spec, and how to carry it out.
 
-The values here are plain tables and numbers, so that results can be read without the simulator.
+A spec is made of plain tables and numbers here, so that results can be read without the simulator.
 """
 
 from __future__ import annotations
@@ -21,17 +21,28 @@ __all__ = ["FLOWER", "SIMULATOR", "Options", "RunSpec"]
 
 @dataclass(frozen=True)
 class Options:
-    """How a run is carried out. Options do not change its results, so they are not part of its id."""
+    """How a run is carried out. Options do not change its results, so they are not part of its id.
+
+    Parameters
+    ----------
+    device
+        Where to compute: `"auto"`, `"cpu"` or `"cuda"`.
+    chunk
+        How many clients are trained at once. Default: as many as fit.
+    data_dir
+        The folder with the datasets. Default: the environment variable `FLANDERS_DATA`.
+    checkpoint_every
+        How many rounds lie between two checkpoints. Default: one, or more if it takes long to write a checkpoint.
+    threads
+        The number of threads to compute with. Default: as many as the process has when the run begins. A resumed
+        run keeps its number, since the last bits of sums depend on it.
+    """
 
     device: str = "auto"
     chunk: int | None = None
-    """How many clients are trained at once. Default: as many as fit."""
     data_dir: Path | None = None
     checkpoint_every: int | None = None
-    """Rounds between two checkpoints. Default: one, or more if writing a checkpoint takes long."""
     threads: int | None = None
-    """The number of threads to compute with. Default: as many as the process has when the run begins. A resumed run
-    keeps its number, since the last bits of sums depend on it."""
 
     def __post_init__(self) -> None:
         for name in ("chunk", "checkpoint_every", "threads"):

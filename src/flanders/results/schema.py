@@ -1,6 +1,6 @@
 """The results file: its tables, how it is opened, and what its errors mean.
 
-The tables `round` and `client` have a column for every field of the record; see `flanders.results.columns`.
+The tables `round` and `client` have a column for every field of the record; see `flanders.results.record_columns`.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from flanders.checks import InputError
-from flanders.results.columns import CLIENT_COLUMNS, ROUND_COLUMNS, Column
+from flanders.results.record_columns import CLIENT_COLUMNS, ROUND_COLUMNS, Column
 from flanders.results.sound_rows import hide_unsound_rows, printable
 
 FORMAT = 3
-"""The number of this layout of the tables. A file with another number is refused."""
+"""The version of the tables. A file of another version is refused."""
 APPLICATION = 0x464C4452
-"""The letters FLDR, by which SQLite and `file` know a results file."""
+"""The letters FLDR, by which SQLite and the command `file` recognise a results file."""
 BUSY = 30.0
 """Seconds to wait for another process that is writing."""
 LOG = 64 * 2**20
-"""Bytes. The write-ahead log shrinks to this size once it has been copied into the file."""
+"""How many bytes the write-ahead log may keep once it has been copied into the file."""
 
 
 def _declared(columns: Iterable[Column]) -> str:
@@ -170,7 +170,7 @@ def _check_format(connection: sqlite3.Connection, path: Path) -> None:
 
 @contextlib.contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Do everything inside the block, or nothing. The lock is taken first, so that what is read stays true."""
+    """Do everything inside the block, or nothing. No other process can write until the block ends."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -184,10 +184,10 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 @contextlib.contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turn errors of SQLite and of the disk into what they mean and what to do."""
+    """Turn errors of SQLite and of the disk into messages that say what they mean and what to do."""
     try:
         yield
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the second one if a message is not text
         raise ResultsError(_explain(path, str(error))) from error
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -196,7 +196,7 @@ def explained(path: Path) -> Iterator[None]:
 
 
 def _explain(path: Path, message: str) -> str:
-    safe = "Every round that was reported is saved; `flanders resume` goes on from there."
+    safe = "Every round that was reported is saved. `flanders resume` continues from there."
     if "full" in message:
         return f"The disk is full: {path} could not be written. Make room. {safe}"
     if "locked" in message or "busy" in message:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from flanders.record import Fate
 from flanders.results import spec_keys
-from flanders.results.columns import CLIENT_COLUMNS, ROUND_COLUMNS, Column
+from flanders.results.record_columns import CLIENT_COLUMNS, ROUND_COLUMNS, Column
 from flanders.results.tree import flatten
 
 log = logging.getLogger("flanders")

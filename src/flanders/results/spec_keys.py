@@ -1,7 +1,7 @@
-"""Reading a run's spec: only this module knows the keys of the canonical tree.
+"""Reading the spec of a run: the name of its attack, its seed, and so on.
 
-A spec is a tree of tables, as JSON holds it. Everything else in the results and the report asks the functions here
-for an attack's name, a seed, and so on, and never reads the tree itself.
+A spec is a tree of tables, as JSON stores it. Only this module knows its keys. The rest of the results and the
+report uses the functions here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ATTACK_NAMES = ("threat.attack.name", "threat.data_poison.name")
 """The keys of the two ways to attack: with a crafted model, and with poisoned data."""
 ATTACK_KEYS = (*ATTACK_NAMES, FRACTION)
 DEFENCE_KEYS = ("filter.name", "aggregator.name", "aggregator.preaggregators")
-TOLD = (DATASET, *ATTACK_KEYS, *DEFENCE_KEYS, SEED, "engine")
+LABEL_KEYS = (DATASET, *ATTACK_KEYS, *DEFENCE_KEYS, SEED, "engine")
 """The keys whose values are in every label of a run."""
 THREAT = "threat"
 """The section that says who attacks, and how."""
@@ -51,7 +51,7 @@ def last_part(key: str) -> str:
 
 
 def owners_of(key: str) -> tuple[str, ...]:
-    """Return the keys of the choices that a key is a detail of: the names in all tables around it.
+    """Return the keys of what a parameter belongs to: the names in all tables around it.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def owners_of(key: str) -> tuple[str, ...]:
 
 
 def flat_spec(spec: Tree) -> Table:
-    """Return the values of a spec under dotted keys, without those that have no effect.
+    """Return the values of a spec by dotted keys, without those that have no effect.
 
     Left out are empty values, the details of an attack if nobody attacks, the number of clients in a round if all
     take part, and `informed = false`.
@@ -116,12 +116,12 @@ def attack_fraction(spec: Tree) -> float:
 
 
 def attack_start(spec: Tree) -> int:
-    """Return the first round with an attack; 1 if nobody attacks."""
+    """Return the first round with an attack. It is 1 if nobody attacks."""
     return int(spec[THREAT].get("start") or 1) if is_attacked(spec) else 1
 
 
 def dataset_name(spec: Tree) -> str:
-    """Return the name of a run's data set."""
+    """Return the name of a run's dataset."""
     return str(spec["data"]["dataset"]["name"])
 
 
@@ -141,13 +141,13 @@ def preaggregator_names(spec: Tree) -> list[str]:
 
 
 def seed(spec: Tree) -> int | None:
-    """Return the seed of a run; a live federation has none."""
+    """Return the seed of a run. A live federation has none."""
     found = spec["federation"].get("seed")
     return None if found is None else int(found)
 
 
 def num_rounds(spec: Tree) -> int | None:
-    """Return the number of rounds that a spec asks for; a live federation does not say."""
+    """Return the number of rounds that a spec asks for. A live federation does not have this number."""
     found = spec["federation"].get("rounds")
     return None if found is None else int(found)
 

@@ -19,7 +19,14 @@ from typing import Any
 from flanders.arrays import Array
 from flanders.record import RoundRecord
 from flanders.results.claims import is_alive, this_process
-from flanders.results.columns import CLIENT_COLUMNS, ROUND_COLUMNS, Column, Value, client_values, round_values
+from flanders.results.record_columns import (
+    CLIENT_COLUMNS,
+    ROUND_COLUMNS,
+    Column,
+    Value,
+    client_values,
+    round_values,
+)
 from flanders.results.run import Options, RunSpec
 from flanders.results.schema import connect, explained, transaction
 from flanders.results.spec_keys import is_live
@@ -39,7 +46,7 @@ class Claimed:
 
     spec: RunSpec
     checkpoint: int
-    """The round of the last checkpoint, after which the run continues; 0 if there is none."""
+    """The round of the last checkpoint. The run continues after it. 0 if there is no checkpoint."""
 
 
 class Store:
@@ -71,7 +78,7 @@ class Store:
         self.close()
 
     def add(self, specs: Iterable[RunSpec], versions: dict[str, str]) -> list[str]:
-        """Add runs and return their ids. Runs that are already there stay; those not done get the new options."""
+        """Add runs and return their ids. A run that is there and not done gets the new options."""
         ids = []
         with explained(self.path), transaction(self._connection):
             last = self._connection.execute("SELECT coalesce(max(position), 0) FROM run").fetchone()[0]
@@ -104,7 +111,7 @@ class Store:
                 )
 
     def reopen(self, id_: str) -> None:
-        """Mark a done run as pending, since a live federation may be started again."""
+        """Mark a run that is done as pending. This is for live federations, which may be started again."""
         with explained(self.path):
             self._connection.execute(
                 "UPDATE run SET status = 'pending', finished = NULL WHERE id = ? AND status = 'done'", (id_,)
@@ -197,8 +204,9 @@ class Store:
     ) -> None:
         """Write rounds in one transaction.
 
-        `state` is the state after the last of them, to resume from. With `last` the run is done. A round that is
-        already there is replaced: a resumed run repeats the rounds after its last checkpoint.
+        `state` is the state after the last of these rounds. The run can be resumed from it. With `last`, the run is
+        done. A round that is already there is replaced, since a resumed run repeats the rounds after its last
+        checkpoint.
         """
         with explained(self.path):
             pieces = [] if state is None else _pieces(state)

@@ -1,4 +1,4 @@
-"""The runs of a results file, summed up in one line each."""
+"""The runs of a results file, each with a few numbers that sum it up."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ class RunSummary:
     """The accuracy after the last round."""
     seconds: float
     precision: float | None
-    """The share of clients not kept that were malicious, all rounds together."""
+    """The share of malicious clients among those that were not kept, over all rounds."""
     recall: float | None
-    """The share of malicious clients that were not kept, all rounds together."""
+    """The share of malicious clients that were not kept, over all rounds."""
     unusable: int
-    """How many replies could not be used, all rounds together: they were refused, or they never came."""
+    """How many replies, over all rounds, were refused or never came."""
 
 
 def read_summaries(path: Path, ids: Sequence[str] | None = None, first_round: int = 1) -> list[RunSummary]:

@@ -1,4 +1,4 @@
-"""A spec as JSON holds it: tables within tables."""
+"""A spec as JSON stores it: tables inside tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Table = dict[str, Any]
 
 
 def flatten(table: Tree, prefix: str = "") -> Table:
-    """Return all values of a table, and of the tables within it, under dotted keys.
+    """Return all values of a table, and of the tables inside it, by dotted keys.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""The simulator: federated learning with all clients of a round trained at once, under attack and defended.
+"""The simulator: federated learning with an attack and a defence. All clients of a round are trained at once.
 
-A setting says what to simulate, a simulation carries it out round by round::
+A `Setting` says what to simulate. A `Simulation` carries it out, round by round::
 
     setting = Setting(federation=Federation(rounds=10), threat=Threat(AgrMinMax(), fraction=0.3))
     print(summary(list(Simulation(setting).run())))
@@ -10,10 +10,10 @@ from flanders.record import RoundRecord
 from flanders.results.confusion import Confusion
 from flanders.results.run import Options
 from flanders.simulation.attacker import Attacker, Received, Turn
-from flanders.simulation.federation import Simulation
 from flanders.simulation.metrics import auc, confusion, summary
 from flanders.simulation.poisoning import DATA_POISONS, Backdoor, DataPoison, Dba, LabelFlip
 from flanders.simulation.setting import Data, Federation, Setting, Threat
+from flanders.simulation.simulation import Simulation
 from flanders.simulation.training.options import Training
 from flanders.simulation.training.trainer import ClientTrainer, Trained, Trainer
 from flanders.simulation.world import World

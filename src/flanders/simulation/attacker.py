@@ -30,7 +30,7 @@ class Turn:
     clients: IntVector
     """The clients that the server selected."""
     controlled: BoolVector
-    """Which of them the attacker controls. It watches through them even before it starts."""
+    """Which of them the attacker controls. It learns what they know even before it attacks."""
     malicious: BoolVector
     """Which of them poison this round."""
 
@@ -87,17 +87,17 @@ class Attacker:
         self._own = self._draw()
 
     def begin(self, number: int, clients: IntVector) -> Turn:
-        """Choose the clients to control in a round, and return which of the selected ones they are."""
+        """Choose the clients to control in a round, and return which of the selected clients they are."""
         if self.threat.rotating:
             self._own = self._draw()
         controlled = np.isin(clients, self._own)
         return Turn(number, clients, controlled, controlled & (number >= self.threat.start))
 
     def poison(self, turn: Turn, updates: Tensor, global_model: Tensor, defense: Defense | None = None) -> Received:
-        """Return what the server receives in place of the trained models `(m, d)`, which are changed in place.
+        """Return what the server receives in place of the trained models `updates`. These are changed in place.
 
-        An omniscient attacker looks at `defense` to learn which parameters its filter looks at. The attacker also
-        watches the rounds before it starts. In a round without a client of its own it sees nothing.
+        An omniscient attacker gets from `defense` which parameters the filter looks at. The attacker also observes
+        the rounds before it attacks. In a round without a client of its own it sees nothing.
         """
         if not turn.controlled.any():
             return self._received(turn, updates, turn.malicious)
@@ -148,7 +148,7 @@ class Attacker:
             benign=updates[torch.from_numpy(others).to(updates.device)] if everything else None,
             benign_clients=tuple(clients[others].tolist()) if everything else (),
             memory=self._memory,
-            server_columns=watched(defense, len(global_model), self._layers) if everything else None,
+            server_columns=watched_columns(defense, len(global_model), self._layers) if everything else None,
             last_layer=last_layer_of(self._layers, without_owner=len(self._layers)) if self._layers else None,
         )
 
@@ -160,8 +160,8 @@ class Attacker:
         return Received(updates, clients, malicious)
 
 
-def watched(defense: Defense | None, d: int, layers: Mapping[str, int]) -> IntVector:
-    """Return the parameters that a defence looks at: all of them, unless it always looks at the same few."""
+def watched_columns(defense: Defense | None, d: int, layers: Mapping[str, int]) -> IntVector:
+    """Return the columns that a defence looks at. These are all columns, unless it always looks at the same few."""
     columns = None if defense is None else defense.filter.visible_columns(defense.state, d, layers)
     return np.arange(d) if columns is None else columns
 

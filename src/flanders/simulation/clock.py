@@ -21,7 +21,7 @@ class Clock:
 
     @contextmanager
     def timing(self, phase: str) -> Iterator[None]:
-        """Count what happens inside towards a phase."""
+        """Add the time that the block takes to a phase."""
         before, self._inner = self._inner, 0.0
         start = self._now()
         yield

@@ -13,7 +13,7 @@ from flanders.simulation.training.stacked_module import Stackable, stacked
 from flanders.simulation.training.threads import count_for, side_by_side
 
 BATCH = 1000
-"""Examples that are evaluated at a time. This limits the memory that activations take."""
+"""How many examples are evaluated at a time. This limits the memory that activations take."""
 
 
 class Evaluator:
@@ -22,7 +22,7 @@ class Evaluator:
     Parameters
     ----------
     module
-        The model. Copies of it are used in evaluation mode, with the tensors that `evaluate` gets.
+        The model. Copies of it run in evaluation mode, with the parameters and buffers that `evaluate` gets.
     x, y
         Test examples and their classes, on the device.
     aimed

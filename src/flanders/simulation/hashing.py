@@ -1,7 +1,8 @@
-"""Random numbers as a hash of what they are used for. They are the same on every device and in any order.
+"""Random numbers that are hashes: of a seed, and of what the number is used for.
 
-The batches and dropout masks of a client depend only on the seed, the round and the client. They do not depend on
-the other clients of the round, or on how many clients are trained at a time.
+They are the same on every device and in any order. So the batches and dropout masks of a client depend only on the
+seed, the round and the client. They do not depend on the other clients of the round, or on how many clients are
+trained at a time.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from torch import Tensor
 
 
 def mix64(x: Tensor) -> Tensor:
-    """Scramble int64 numbers: a bijection in which each bit of the input flips half of the output.
+    """Scramble int64 numbers. No two give the same result, and each bit of the input changes about half of it.
 
     References
     ----------
@@ -35,7 +36,7 @@ def mix32(x: Tensor) -> Tensor:
 
 
 def keys(seed: int, *parts: Tensor) -> Tensor:
-    """Return a key for each combination of whole numbers; the parts are broadcast against each other."""
+    """Return a random int64 key for each combination of whole numbers. The parts are broadcast."""
     key = mix64(torch.tensor(wrap(seed), dtype=torch.int64, device=parts[0].device))
     for part in parts:
         key = mix64(key ^ (part.to(torch.int64) * -0x61C8864680B583EB + 1))

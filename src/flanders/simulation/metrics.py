@@ -1,4 +1,4 @@
-"""Measures of a run: how well malicious clients were told from honest ones, accuracy, time."""
+"""Measures of a run: how well the filter told malicious from honest clients, accuracy, time."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def confusion(records: Iterable[RoundRecord], first_round: int = 1) -> Confusion
 
 
 def auc(records: Iterable[RoundRecord], first_round: int = 1) -> float:
-    """Return how often a malicious client scores above an honest one of its round; see `area_under_curve`."""
+    """Return how often a malicious client scores above an honest client of its round; see `area_under_curve`."""
     return area_under_curve((r.malicious, r.scores) for r in records if r.number >= first_round)
 
 
 def summary(records: Sequence[RoundRecord], first_round: int = 1) -> dict[str, Any]:
-    """Return the numbers by which runs are compared; detection is counted from `first_round` on."""
+    """Return the numbers by which runs are compared. Those of detection count from `first_round` on."""
     if not records:
         return {"rounds": 0}
     counts = confusion(records, first_round)

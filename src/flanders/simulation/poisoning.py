@@ -30,17 +30,18 @@ class Scope:
 class DataPoison(ABC):
     """A way to change the examples that malicious clients train on.
 
-    A new one is a frozen dataclass with `change`, and one line in the registry.
+    A new one is a frozen dataclass with `change`, and one line in `DATA_POISONS`.
     """
 
     @abstractmethod
     def change(
         self, x: Tensor, y: Tensor, examples: Tensor, clients: Tensor, scope: Scope
     ) -> tuple[Tensor, Tensor]:
-        """Return poisoned examples for batches of n clients, as if all of them were malicious.
+        """Return poisoned examples for the batches of n clients, as if all of them were malicious.
 
-        `x` is `(n, B, *input_shape)`, `y` and `examples` (the numbers of the examples) are `(n, B)`, `clients`
-        `(n,)`. The arguments may be returned, but must not be changed in place.
+        The shape of `x` is `(n, B, *input_shape)`. The classes `y` and the numbers `examples` of the examples have
+        the shape `(n, B)`, and `clients` has `(n,)`. The arguments may be returned, but must not be changed in
+        place.
         """
 
     def send(self, trained: Tensor, global_model: Tensor, num_clients: int) -> Tensor:
@@ -48,7 +49,7 @@ class DataPoison(ABC):
         return trained
 
     def aim(self, x: Tensor, y: Tensor, scope: Scope) -> tuple[Tensor, Tensor, Tensor] | None:
-        """Return test images with the trigger, the target class of each, and which of them count.
+        """Return test images with the trigger, the target class of each, and a mask of those that count.
 
         Return None if the poison has no trigger.
         """
@@ -171,7 +172,7 @@ class Backdoor(DataPoison):
 
 @dataclass(frozen=True)
 class Dba(Backdoor):
-    """Divide the patch of a backdoor among the malicious clients. Each trains on a part, the test has the whole.
+    """Divide the patch of a backdoor among the malicious clients. Each trains on a part; the test uses the whole.
 
     Parameters
     ----------

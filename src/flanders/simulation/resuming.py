@@ -1,4 +1,4 @@
-"""The state of a simulation: all that it needs to continue bit for bit."""
+"""The state of a simulation: all that it needs to continue with the same results, bit for bit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Resumable(Protocol):
 
 
 def state_of(simulation: Resumable, version: int | str) -> dict[str, object]:
-    """Return all that is needed to continue, fit for `flanders.state.save_state`."""
+    """Return all that is needed to continue. `flanders.state.save_state` can save it."""
     return {
         "format": version,
         "round": simulation.round_number,
@@ -41,13 +41,13 @@ def state_of(simulation: Resumable, version: int | str) -> dict[str, object]:
 
 
 def restore(simulation: Resumable, state: Mapping[str, Any], version: int | str) -> None:
-    """Bring a simulation to a state that `state_of` returned, for the same setting and version."""
+    """Continue from a state that `state_of` returned. The setting and the version must be the same."""
     shape, needed = tuple(getattr(state.get("model"), "shape", ())), tuple(simulation.model.shape)
     if state.get("format") != version or shape != needed:
         raise InputError(
-            f"This state does not fit: it has format {state.get('format')!r} and a model of shape {shape}; "
-            f"format {version!r} and {needed} are needed. "
-            "Start the run afresh, or use the setting it was saved with."
+            f"This state does not fit the setting. It has the format {state.get('format')!r} and a model of shape "
+            f"{shape}. Format {version!r} and shape {needed} are needed. "
+            "Start the run from the beginning, or use the setting with which the state was saved."
         )
     device = simulation.world.device
     simulation.round_number = state["round"]

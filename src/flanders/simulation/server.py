@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from flanders.simulation.training.stacked_module import stacked
 from flanders.simulation.training.trainer import Trainer, exact
 
 BATCH = 1000
-"""Examples that are evaluated at a time. This limits the memory that activations take."""
+"""How many examples are evaluated at a time. This limits the memory that activations take."""
 
 
 def hold_out(labels: IntVector, count: int, rng: np.random.Generator) -> tuple[IntVector, IntVector]:
@@ -33,6 +34,27 @@ def hold_out(labels: IntVector, count: int, rng: np.random.Generator) -> tuple[I
         )
     own = np.sort(rng.permutation(len(labels))[:count]) if count else np.empty(0, dtype=np.int64)
     return own, np.setdiff1d(np.arange(len(labels)), own)
+
+
+@dataclass(frozen=True, eq=False)
+class Losses:
+    """The losses of models on the server's examples, and their gradient."""
+
+    _losses: Callable[[Tensor, Mapping[str, Tensor]], Tensor]
+    _buffers: Mapping[str, Tensor]
+
+    def __call__(self, model: Tensor) -> FloatVector:
+        """Return the losses of a model, one for each example."""
+        with torch.no_grad(), exact(model.device, 0):
+            losses = self._losses(model, self._buffers)
+        return np.asarray(losses.double().cpu().numpy())
+
+    def gradient(self, model: Tensor) -> Tensor:
+        """Return the gradient of the mean loss at a model, `(d,)`."""
+        at = model.detach().clone().requires_grad_()
+        with exact(model.device, 0):
+            (gradient,) = torch.autograd.grad(self._losses(at, self._buffers).mean(), at)
+        return gradient
 
 
 class ServerExamples:
@@ -59,23 +81,20 @@ class ServerExamples:
         data = ClientData.of(x, y, [np.arange(len(y))])
         self._trainer = Trainer(module, data, own, chunk=1)
 
-    def evaluate(self, buffers: Mapping[str, Tensor]) -> Callable[[Tensor], FloatVector]:
-        """Return the function from a model to its losses on the server's examples, one for each example."""
-        own = {name: b[None] for name, b in buffers.items()}
+    def evaluate(self, buffers: Mapping[str, Tensor]) -> Losses:
+        """Return a function that turns a model into its losses on the server's examples, one for each example."""
+        return Losses(self._losses, {name: b[None] for name, b in buffers.items()})
 
-        def losses(model: Tensor) -> FloatVector:
-            key = torch.zeros(1, dtype=torch.int32, device=model.device)
-            parameters = self._layout.unflatten(model[None])
-            found = []
-            with torch.no_grad(), exact(model.device, 0):
-                for start in range(0, len(self._y), BATCH):
-                    part = slice(start, start + BATCH)
-                    logits = self._run(parameters, own, key, self._x[None, part])[0]
-                    found.append(functional.cross_entropy(logits, self._y[part], reduction="none"))
-            return np.asarray(torch.cat(found).double().cpu().numpy())
-
-        return losses
+    def _losses(self, model: Tensor, buffers: Mapping[str, Tensor]) -> Tensor:
+        key = torch.zeros(1, dtype=torch.int32, device=model.device)
+        parameters = self._layout.unflatten(model[None])
+        found = []
+        for start in range(0, len(self._y), BATCH):
+            part = slice(start, start + BATCH)
+            logits = self._run(parameters, buffers, key, self._x[None, part])[0]
+            found.append(functional.cross_entropy(logits, self._y[part], reduction="none"))
+        return torch.cat(found)
 
     def step(self, model: Tensor, buffers: Mapping[str, Tensor], seed: int) -> Tensor:
-        """Return the displacement of a model that is trained on the server's examples."""
+        """Train a model on the server's examples, and return how far its parameters moved."""
         return self._trainer.train(model, buffers, np.zeros(1, dtype=np.int64), seed).updates[0] - model

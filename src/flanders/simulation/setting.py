@@ -18,7 +18,7 @@ from flanders.simulation.poisoning import DataPoison
 from flanders.simulation.training.options import Training
 
 ROLES = ("data", "init", "clients", "training", "attack", "attacker", "filter", "aggregator", "server")
-"""The uses of randomness. Each has a stream of its own, so that a change in one leaves the others as they were."""
+"""The uses of randomness. Each has a stream of its own, so that a change in one does not change the others."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class Federation:
     num_clients
         The number of clients, K.
     clients_per_round
-        The number of clients that the server selects each round, m: a whole number, a fraction of all clients, or
-        None for all of them.
+        The number m of clients that the server selects in each round: a whole number, or a fraction of all clients.
+        Default: all of them.
     rounds
         The number of rounds, T.
     seed
@@ -101,8 +101,8 @@ class Threat:
     rotating
         Whether the attacker's clients are drawn anew each round, as in the paper. False draws them once.
     omniscient
-        Whether the attacker sees the models of honest clients and the parameters that the filter looks at. False
-        shows it only what its own clients know.
+        Whether the attacker knows the models of honest clients and the parameters that the filter looks at. With
+        False it knows only what its own clients know.
     sybils
         Whether malicious clients take a new id in every poisoned round, so that the server has no history of them.
         Client c is then called `K t + c` in round t. The selection of clients and their data stay the same.
@@ -170,9 +170,9 @@ class Setting:
     fallback
         The aggregator for rounds in which the filter cannot judge yet. Default: `aggregator`.
     informed
-        Whether to tell the aggregator the truth: each round its `num_malicious` is then the number of malicious
-        clients among those that the filter kept. No real server knows this number. The paper's code passes it to
-        the aggregators behind its filter.
+        Whether to tell the aggregator the truth. Its `num_malicious` is then, in each round, the number of
+        malicious clients among those that the filter kept. No real server knows this number. The code of the
+        FLANDERS paper passes it to the aggregators behind its filter.
     run
         How the run is carried out. It changes no decision.
     """
@@ -205,6 +205,11 @@ class Setting:
                 "Setting(informed=True) needs an aggregator with the parameter `num_malicious`. "
                 f"Got {self.aggregator}."
             )
+        if self.filter.needs_examples and self.server.examples == 0:
+            raise InputError(
+                f"The filter {self.filter} needs examples of the server's own, but the server has none. "
+                "Set `server.examples`, e.g. to 100."
+            )
         for name, aggregator in (("aggregator", self.aggregator), ("fallback", self.fallback)):
             if aggregator is not None and aggregator.needs_root and self.server.examples == 0:
                 raise InputError(
@@ -213,7 +218,7 @@ class Setting:
                 )
         if self.num_malicious and not self.threat.exists:
             raise InputError(
-                f"Threat(fraction={self.threat.fraction}) leaves malicious clients nothing to do. "
+                f"Threat(fraction={self.threat.fraction}) has malicious clients, but nothing for them to do. "
                 "Pass an `attack`, a `data_poison`, or both."
             )
 

@@ -30,10 +30,10 @@ def computing_with(threads: int) -> Iterator[None]:
 
 
 def one_blas_thread() -> AbstractContextManager[object]:
-    """Keep NumPy's linear algebra to one thread.
+    """Limit NumPy's linear algebra to one thread inside the block.
 
-    PyTorch's idle threads go on spinning for a while; NumPy's would wait for the same cores, which
-    takes tens of times longer than the small products it is asked for.
+    PyTorch's threads keep the cores busy for a while after their work. Several threads of NumPy would wait for the
+    same cores. For small products, the wait is tens of times longer than the computation.
     """
     global _libraries
     if _libraries is None:

@@ -27,7 +27,7 @@ class World:
     setting
         What to simulate.
     dataset
-        Data to use instead of loading what the setting names.
+        Data to use in place of the dataset that the setting names.
     """
 
     def __init__(self, setting: Setting, dataset: Dataset | None = None) -> None:
@@ -56,12 +56,12 @@ class World:
         self.layers = tensor_sizes(self.module)
         """The number of values in each parameter tensor, by name."""
         self.server = self._server_examples(x, y, own)
-        """The examples that the server holds; None if it has none."""
+        """The examples that the server holds. None if it holds none."""
         self.training_seed = self._draw_seed("training")
-        """The seed from which the seeds of all rounds follow; see `seed_of_round`."""
+        """The seed from which `seed_of_round` makes the seeds of all rounds."""
         poison, scope = setting.threat.data_poison, Scope(data.num_classes, float(data.x_train.max()))
         self.poisoner = None if poison is None else Poisoner(poison, scope)
-        """Changes the examples of malicious clients; None if nobody does."""
+        """Changes the examples of malicious clients. None if their examples stay the same."""
         aimed = None if poison is None else poison.aim(x_test, y_test, scope)
         self.evaluator = Evaluator(self.module, x_test, y_test, aimed)
         """The server's test of the global model."""
@@ -71,7 +71,7 @@ class World:
         return int(self.streams[role].integers(0, 2**63))
 
     def _server_examples(self, x: Tensor, y: Tensor, own: IntVector) -> ServerExamples | None:
-        """Return the server's examples; its step takes about as many batches as a typical client's."""
+        """Return the server's examples. The server trains on about as many batches as a typical client."""
         if own.size == 0:
             return None
         training, rows = self.setting.training, torch.from_numpy(own).to(self.device)
@@ -83,7 +83,7 @@ class World:
         return Trainer(self.module, self.data, self.setting.training, chunk=self.setting.run.chunk)
 
     def make_attacker(self) -> Attacker:
-        """Return the attacker of the setting, at its start, with random streams of its own."""
+        """Return the attacker of the setting as it is before the first round, with random streams of its own."""
         threat, count = self.setting.threat, self.setting.federation.num_clients
         return Attacker(threat, count, self.setting.streams(), layers=self.layers)
 
@@ -101,7 +101,7 @@ class World:
 
 
 def find_device(name: str) -> torch.device:
-    """Return the device of that name; `"auto"` is a GPU if there is one."""
+    """Return the device of that name. `"auto"` is a GPU if there is one, else the CPU."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

@@ -1,1 +1,1 @@
-"""Studies: questions that the paper asks or leaves for later, each answered by a grid of runs."""
+"""Studies: questions that the FLANDERS paper asks or leaves open. A grid of runs answers each of them."""

@@ -9,10 +9,10 @@ from importlib.resources import files
 from flanders.checks import InputError, check_number
 from flanders.choices import registry
 from flanders.experiments.experiment import Experiment
-from flanders.experiments.grid import blamed, override, parse_override
+from flanders.experiments.grid import blame_override, override, parse_override
 from flanders.experiments.spec import parse_spec
 from flanders.results.tree import Table
-from flanders.studies.questions import GridStudy
+from flanders.studies.grid_studies import GridStudy
 
 CONTROLS = ("distance-to-global", "persistence", "keep-all")
 """The simple filters with which each study compares."""
@@ -35,7 +35,7 @@ CHANGES_BY_DATASET: dict[str, tuple[str, ...]] = {
 }
 """The changes to a study's spec for each dataset of the paper, besides the dataset itself."""
 FIXED_STUDIES, CHANGES_OF_FIXED_STUDIES = ("fldetector",), ("federation.num_clients=100",)
-"""Studies whose training and rounds are part of the question, and the only change for them besides the dataset."""
+"""Studies in which training and rounds are part of the question, and the only change besides the dataset."""
 
 
 def runs_of(
@@ -66,7 +66,7 @@ def runs_of(
         try:
             found = parse_spec(tree, (), f"study {study.name}")
         except InputError as error:
-            raise blamed(error, f"study {study.name}", overrides) from error
+            raise blame_override(error, f"study {study.name}", overrides) from error
         for run in found:
             runs.setdefault(run.id, run)
     return list(runs.values())

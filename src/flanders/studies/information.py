@@ -1,8 +1,8 @@
 """Mutual information between two series, by three estimators, for many pairs at once.
 
-All take `x` and `y` of shape `(..., n)`, estimate from the n pairs along the last axis, and return nats. All
-work on ranks or standardised values, so scale and units of the series do not matter. For a constant
-series the result is 0.
+All estimators take `x` and `y` of shape `(..., n)` and use the n pairs along the last axis. The result is in nats.
+They work on ranks or standardised values, so the scale of the series does not matter. For a constant series the
+result is 0.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ NEIGHBOURS = 3
 FEW = 500
 """Up to this number of pairs, neighbours are found by comparing all pairs, for many series at a time."""
 BLOCK = 2_000_000
-"""Numbers in a block of these comparisons. This limits the memory that they take."""
+"""How many numbers these comparisons compute at a time. This limits the memory that they take."""
 
 
 def gaussian_copula(x: ArrayLike, y: ArrayLike) -> Floats:
-    r"""Estimate by the correlation of the normal scores: exact for a Gaussian copula, otherwise a lower bound.
+    r"""Estimate by the correlation of the normal scores. This is exact for a Gaussian copula, else a lower bound.
 
     .. math:: I = -\tfrac12 \log(1 - \rho^2)
               - \tfrac12 \left[\psi\left(\tfrac{n-1}{2}\right) - \psi\left(\tfrac{n-2}{2}\right)\right]
 
-    The second term is the bias of the first for n independent pairs; estimates near zero may be negative.
+    The second term is the bias of the first term for n independent pairs. Estimates near zero may be negative.
 
     References
     ----------
@@ -44,7 +44,7 @@ def gaussian_copula(x: ArrayLike, y: ArrayLike) -> Floats:
     inner = np.sum(u * v, axis=-1)
     rho = np.divide(inner, size, out=np.zeros_like(inner), where=size > 0)
     bias = (digamma((n - 1) / 2) - digamma((n - 2) / 2)) / 2
-    # Equal ranks throughout would be infinitely informative; the ranks themselves cannot tell more than log n.
+    # If both series have the same ranks, the formula is infinite. But n ranks cannot tell more than log n.
     found = np.minimum(-0.5 * np.log(np.maximum(1 - rho**2, np.finfo(float).tiny)), np.log(n)) - bias
     return np.where(_varies(a) & _varies(b), found, 0.0)
 
@@ -54,8 +54,9 @@ def kraskov(x: ArrayLike, y: ArrayLike) -> Floats:
 
     .. math:: I = \psi(k) + \psi(n) - \langle \psi(n_x + 1) + \psi(n_y + 1) \rangle
 
-    with n_x and n_y the points nearer than the k-th neighbour, in the maximum norm, along each axis alone. Equal
-    values would upset the counts; as the authors advise, noise far below the scale of the data tells them apart.
+    Neighbours are found in the maximum norm. n_x is the number of points that are nearer along x than the k-th
+    neighbour is, and n_y the same along y. Equal values would make the counts wrong. So, as the authors advise,
+    noise far below the scale of the data is added.
 
     References
     ----------
@@ -117,7 +118,7 @@ def _entropy(counts: NDArray[np.int64]) -> float:
 
 
 def _counts_of_few(a: Floats, b: Floats, k: int) -> NDArray[np.int64]:
-    """Return, for each point of each series, n_x + 1 and n_y + 1, stacked, by comparing all with all."""
+    """Return n_x + 1 and n_y + 1 for each point of each series, stacked. All points are compared with all."""
     dx, dy = (np.abs(s[:, :, None] - s[:, None, :]) for s in (a, b))
     both = np.maximum(dx, dy)
     each = np.arange(a.shape[1])
@@ -128,7 +129,7 @@ def _counts_of_few(a: Floats, b: Floats, k: int) -> NDArray[np.int64]:
 
 
 def _counts_of_many(a: Floats, b: Floats, k: int) -> NDArray[np.int64]:
-    """Return the same for one series of many points, by a tree and by sorting."""
+    """Return the same for one series of many points, with a tree and by sorting."""
     points = np.column_stack([a[0], b[0]])
     reach = cKDTree(points).query(points, k=k + 1, p=np.inf)[0][:, k]
     inside = np.nextafter(reach, 0)
@@ -137,7 +138,7 @@ def _counts_of_many(a: Floats, b: Floats, k: int) -> NDArray[np.int64]:
         line = np.sort(values)
         first = np.searchsorted(line, values - inside, side="left")
         last = np.searchsorted(line, values + inside, side="right") - 1
-        # The sums are rounded, and the neighbour at `reach` itself must not slip in: look at the differences.
+        # The neighbour at `reach` itself must not count. The sums above are rounded, so check the differences.
         while np.any(beyond := values - line[first] > inside):
             first += beyond
         while np.any(beyond := line[last] - values > inside):
@@ -147,7 +148,7 @@ def _counts_of_many(a: Floats, b: Floats, k: int) -> NDArray[np.int64]:
 
 
 def _noise(n: int) -> Floats:
-    """Return two series of 1e-10 standard deviations, the same for all."""
+    """Return two series of noise with a standard deviation of 1e-10. They are always the same."""
     return 1e-10 * np.random.default_rng(0).normal(size=(2, n))
 
 

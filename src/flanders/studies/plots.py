@@ -14,20 +14,21 @@ from matplotlib.figure import Figure
 
 from flanders.arrays import FloatVector
 from flanders.report.plots import BLUE, COLUMN, DASHES, GREY, SERIES, STYLE, VERMILLION
+from flanders.studies.grid_studies import GridStudy
 from flanders.studies.grids import CONTROLS
 from flanders.studies.predictability import Series
-from flanders.studies.questions import GridStudy
 from flanders.studies.rows import Row
 
 GRID = 256
-"""Points at which a density is drawn."""
+"""At how many points a density is drawn."""
 
 
 def along_axis(study: GridStudy, rows: Sequence[Row]) -> Figure:
     """Draw detection and accuracy along a study's axis, a column for each attack.
 
-    Colours are shares of malicious clients (filters, where each point has one share only); controls that do not
-    vary along the axis are level lines. Bars reach from the lowest to the highest seed.
+    Each share of malicious clients has a colour. If every point has only one share, each filter has a colour
+    instead. Controls that do not vary along the axis are horizontal lines. Bars reach from the lowest to the
+    highest seed.
     """
     detection = "auc" if study.name == "fldetector" else "recall"
     attacks = list(dict.fromkeys(row.attack for row in rows))
@@ -65,7 +66,7 @@ class _Look:
     dashes: str | tuple[int, tuple[int, ...]]
     marker: str
     shift: float
-    """To the side of the point, so that filters do not hide each other."""
+    """How far to the side of the point it is drawn, so that filters do not hide each other."""
 
 
 def _looks(rows: Sequence[Row]) -> dict[tuple[str, float], _Look]:
@@ -93,7 +94,7 @@ def _lines(
     for (name, fraction), look in looks.items():
         mine = [row for row in rows if (row.filter, row.fraction) == (name, fraction)]
         if metric != "accuracy" and name == "keep-all":
-            continue  # it drops nobody and scores everyone alike
+            continue  # it drops nobody, and all its scores are equal
         for row in mine:
             if not row.point:
                 level = getattr(row, metric)
@@ -147,7 +148,7 @@ def densities(series: Mapping[str, Series], key: tuple[str, str, str]) -> Figure
 def density(values: FloatVector) -> tuple[FloatVector, FloatVector]:
     """Return a Gaussian kernel density estimate with Silverman's bandwidth, scaled to a peak of one.
 
-    Groups of very different spread share a panel; each is scaled to the same height so that both can be seen.
+    Two groups in a panel may have very different spreads. With the same height, both can be seen.
     """
     quarter, three = np.quantile(values, [0.25, 0.75])
     spread = min(float(values.std()), float(three - quarter) / 1.349) or float(values.std())

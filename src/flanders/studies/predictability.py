@@ -37,9 +37,9 @@ from flanders.studies.trajectories import Trajectories, follow
 PUBLISHED = {"gauss": 5.67e-38, "lie": 8.33e-5, "opt": 6.70e-18, "agr-min-max": 4.20e-12}
 """The paper's p-values (its table tab:t-test, MNIST)."""
 COORDINATES = 10_000
-"""Parameters drawn for the slow estimates: nearest neighbours over parameters, and all estimates over time."""
+"""How many parameters are drawn for the slow estimates: nearest neighbours over parameters, and all over time."""
 ROUNDS = 4
-"""The fewest rounds to estimate from: the neighbours of a pair of rounds are found among the other pairs."""
+"""The fewest rounds to estimate from, since a pair of rounds needs other pairs as neighbours."""
 FORECAST = "forecast-error"
 Key = tuple[str, str, str]
 """The vectors ("models" or "displacements"), the pooling ("parameters" or "time"), and the estimator."""
@@ -72,7 +72,7 @@ class Finding:
 
 
 def measure(found: Trajectories, *, seed: int = 0, coordinates: int = COORDINATES) -> Series:
-    """Return mutual information and forecast errors of both clients, in every way."""
+    """Return the mutual information and the forecast errors of both clients, for every `Key`."""
     d = found.honest.shape[1]
     some = np.sort(np.random.default_rng([seed, 1]).choice(d, min(d, coordinates), replace=False))
     series: Series = {}
@@ -89,10 +89,11 @@ def measure(found: Trajectories, *, seed: int = 0, coordinates: int = COORDINATE
 
 
 def forecast_errors(models: FloatMatrix) -> FloatVector:
-    """Return the share of each model's variance that a straight line fitted to the last step leaves unexplained.
+    """Return the error of each forecast, as a share of the variance of the model that is forecast.
 
-    The line, slope and intercept, is fitted by least squares to the parameters of rounds t - 1 and t, and predicts
-    those of round t + 1 from those of t. 0 is perfect; a forecast by the mean has 1, and a bad one more.
+    A straight line is fitted by least squares. It maps the parameters of round t - 1 to those of round t. Then it
+    maps those of round t to a forecast of round t + 1. A perfect forecast has the error 0. The mean as a forecast
+    has 1.
     """
     before, last, now = models[:-2], models[1:-1], models[2:]
     centred = before - before.mean(axis=1, keepdims=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
@@ -11,21 +12,21 @@ from pathlib import Path
 import numpy as np
 
 from flanders.checks import InputError
-from flanders.experiments.commands import OptionChanges, run_aside
 from flanders.experiments.engine import Datasets
+from flanders.experiments.execution import OptionChanges, run_with_output_to_stderr
 from flanders.experiments.experiment import Experiment
-from flanders.files import check_target, writing
+from flanders.files import check_target, write_atomically, writing
 from flanders.report.plots import save
 from flanders.report.text import print_table
+from flanders.studies.grid_studies import PREDICTABILITY, find
 from flanders.studies.grids import runs_of
 from flanders.studies.plots import along_axis, densities
 from flanders.studies.predictability import Finding, Series, attack_of, findings_of, measured, summarise
-from flanders.studies.questions import PREDICTABILITY, find
 from flanders.studies.rows import Row, tabulate
 
 
-def shown(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
-    """Return the head and the cells of a table for the terminal."""
+def table_of_rows(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Return the head and the cells of the table that the terminal shows."""
     head = ["attack", "r", "filter", "point", "seeds", "accuracy", "precision", "recall", "AUC", "filter ms"]
     cells = [
         [
@@ -34,7 +35,7 @@ def shown(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
             row.filter,
             row.point or "-",
             str(row.seeds),
-            *(number(x) for x in (row.accuracy, row.precision, row.recall, row.auc)),
+            *(in_few_digits(x) for x in (row.accuracy, row.precision, row.recall, row.auc)),
             f"{row.filter_ms:.1f}",
         ]
         for row in rows
@@ -42,17 +43,18 @@ def shown(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     return head, cells
 
 
-def shown_lines(lines: Sequence[Mapping[str, str | float | None]]) -> tuple[list[str], list[list[str]]]:
-    """Return the head and the cells of the predictability study's summary."""
-    return list(lines[0]), [[number(x) if not isinstance(x, str) else x for x in line.values()] for line in lines]
+def table_of_lines(lines: Sequence[Mapping[str, str | float | None]]) -> tuple[list[str], list[list[str]]]:
+    """Return the head and the cells of the summary of the predictability study."""
+    cells = [[x if isinstance(x, str) else in_few_digits(x) for x in line.values()] for line in lines]
+    return list(lines[0]), cells
 
 
-def number(value: float | None) -> str:
+def in_few_digits(value: float | None) -> str:
     """Return a number in few digits, and a dash for none.
 
     Examples
     --------
-    >>> number(0.98765), number(5.67e-38), number(None), number(12.0)
+    >>> in_few_digits(0.98765), in_few_digits(5.67e-38), in_few_digits(None), in_few_digits(12.0)
     ('0.988', '5.7e-38', '-', '12.000')
     """
     if value is None or np.isnan(value):
@@ -66,10 +68,11 @@ def write_csv(path: Path, rows: Sequence[Row] | Sequence[Finding]) -> None:
         raise InputError("There is nothing to write: none of the study's runs is done.")
     with writing(path.parent, str(path)):
         check_target(path)
-        with open(path, "w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, [field.name for field in fields(rows[0])])
-            writer.writeheader()
-            writer.writerows(asdict(row) for row in rows)
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, [field.name for field in fields(rows[0])])
+        writer.writeheader()
+        writer.writerows(asdict(row) for row in rows)
+        write_atomically(path, text.getvalue())
 
 
 def conduct(
@@ -88,7 +91,7 @@ def conduct(
     study = find(name)
     runs = runs_of(study, dataset=dataset, seeds=seeds, attacks=attacks, overrides=overrides)
     if study is PREDICTABILITY and jobs > 1:
-        raise InputError("The predictability study runs one at a time. Leave out --jobs.")
+        raise InputError("The predictability study carries out one run at a time. Leave out --jobs.")
     with writing(out):
         pass  # complain now if it cannot be written
     stem = out / (name if dataset == "digits" else f"{name}-{dataset}")
@@ -98,15 +101,15 @@ def conduct(
         for of in ("models", "displacements"):
             figure = densities(series, (of, "parameters", "gaussian-copula"))
             save(figure, stem.with_name(f"{stem.name}-{of}.{format}"))
-        head, cells = shown_lines(summarise(findings))
+        head, cells = table_of_lines(summarise(findings))
         code = 0
     else:
         results = out / "results.sqlite"
-        code = run_aside(results, runs, changes, jobs)
+        code = run_with_output_to_stderr(results, runs, changes, jobs)
         rows = tabulate(results, study, [run.id for run in runs])
         write_csv(stem.with_suffix(".csv"), rows)
         save(along_axis(study, rows), stem.with_suffix(f".{format}"))
-        head, cells = shown(rows)
+        head, cells = table_of_rows(rows)
     print_table(cells, head, study.question)
     print(f"Written: {stem.with_suffix('.csv')} and figures beside it.")
     return code
@@ -115,10 +118,10 @@ def conduct(
 def _follow_clients(
     runs: Sequence[Experiment], folder: Path, changes: OptionChanges
 ) -> tuple[list[Finding], dict[str, Series]]:
-    """Measure all runs; return what they say, and the series of each attack with the first seed."""
+    """Measure all runs. Return the findings, and the series of each attack with the first seed."""
     datasets, findings, first = Datasets(), [], dict[str, Series]()
     for place, run in enumerate(runs, start=1):
-        series = measured(run.carried_out(replace(run.options, **changes)), folder, datasets)
+        series = measured(run.with_options(replace(run.options, **changes)), folder, datasets)
         attack, seed = attack_of(run), run.setting.federation.seed
         print(f"[{place}/{len(runs)}] {attack}, seed {seed}", file=sys.stderr, flush=True)
         findings += findings_of(run, series)

@@ -1,4 +1,4 @@
-"""The results of a study as rows: one point of the study under one attack each."""
+"""The results of a study as rows: one for each point of the study and each attack."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import numpy as np
 from flanders.report.run_data import RunData, read_results
 from flanders.results.confusion import Confusion, area_under_curve
 from flanders.results.spec_keys import attack_fraction, attack_name, attack_start, dataset_name, filter_name
+from flanders.studies.grid_studies import GridStudy
 from flanders.studies.grids import CONTROLS
-from flanders.studies.questions import GridStudy
 
 
 @dataclass(frozen=True)
 class Row:
-    """One point of a study under one attack: means over its seeds, and the lowest and highest of them.
+    """One point of a study under one attack: the mean over its seeds, and the lowest and highest value.
 
-    Detection is counted from the first round with an attack. Precision and recall are those of the filter's
-    decisions, the AUC is that of its scores.
+    Detection counts from the first round with an attack. Precision and recall are those of the filter's decisions.
+    The AUC is that of its scores.
     """
 
     dataset: str

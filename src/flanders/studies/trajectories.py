@@ -1,6 +1,7 @@
-"""The models that one honest and one malicious client send, round after round, while the global model stays clean.
+"""The models that one honest and one malicious client send in each round.
 
-That is the setting of the paper's Section 4.2: as if an optimal filter dropped every malicious client.
+A filter that knows the malicious clients drops them, so the global model stays clean. This is the setting of
+Section 4.2 of the FLANDERS paper.
 """
 
 from __future__ import annotations
@@ -64,24 +65,24 @@ class Listener(Filter[tuple[FloatMatrix, ...]]):
 
 
 def follow(setting: Setting, dataset: Dataset | None = None) -> Trajectories:
-    """Run a federation whose filter knows the malicious clients, and return what the first of each kind sent.
+    """Run a federation whose filter knows the malicious clients. Return what the first client of each kind sent.
 
-    The attacker's clients must be the same in all rounds, and all clients be selected.
+    All clients must be selected, and the attacker's clients must be the same in all rounds.
     """
     k, b, selected = setting.federation.num_clients, setting.num_malicious, setting.federation.selected
     rotating = setting.threat.rotating
     if rotating or selected < k or not 0 < b < k:
         raise InputError(
-            "To follow an honest and a malicious client through all rounds, all clients must be selected, the "
-            f"attacker's stay the same (rotating=False), and both kinds exist. Got {b} of {k} malicious, "
-            f"{selected} selected, rotating={rotating}."
+            "To follow an honest and a malicious client through all rounds, there must be clients of both kinds, "
+            "all clients must be selected, and the malicious ones must stay the same (rotating=False). Got "
+            f"{b} of {k} malicious, {selected} selected, rotating={rotating}."
         )
     bad = frozenset(setting.streams()["attacker"].choice(k, b, replace=False).tolist())
     watched = min(set(range(k)) - bad), min(bad)
     simulation = Simulation(replace(setting, filter=Listener(bad, watched)), dataset)
     for record in simulation.run():
         truth = {client.client for client in record.clients if client.malicious}
-        if truth != bad:  # the simulator draws its attackers otherwise than this study expects
+        if truth != bad:  # the simulator has drawn other attackers than this study expects
             raise RuntimeError(f"round {record.number}: {truth} are malicious, not {sorted(bad)}")
     g, honest, malicious = np.stack(simulation.defense.state, axis=1)
     return Trajectories(honest, malicious, g)

@@ -125,8 +125,8 @@ def test_what_it_cannot_use_is_refused():
 def test_a_reason_names_the_trait_the_camp_the_evidence_and_the_witness():
     reason = Defense(Guard())(turned(60, 20, 1), layers=LAYERS).reasons[0]
     assert re.fullmatch(
-        r"away from the others in the (model|last layer|first layers), like 19 other clients "
-        r"\(evidence \d+, needed 23\); they are the smaller camp",
+        r"(away from|against) the others in the (last layer|first layers), like 19 other clients "
+        r"\(evidence \d+, needed 32\); they are the smaller camp",
         reason,
     )
 
@@ -145,8 +145,8 @@ def test_a_copy_is_told_that_it_is_one():
 
 def test_a_round_in_doubt_says_so_once_and_says_what_helps(caplog):
     outcome = Defense(Guard())(turned(60, 30, 1))
-    note = "two camps of like size (by direction in the model), and nothing tells which one is wrong"
-    assert outcome.scores.note.split("; ").count(note) == 1
+    note = "two camps of like size (by main direction), and nothing tells which one is wrong"
+    assert outcome.scores.note == note
     assert note in outcome.note
     assert caplog.text.count(note) == 1
     assert "Defense(evaluate=...)" in caplog.text

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from filters.camps.federation import LAYERS, D, honest, world
+from flanders.filters.camps.directions import Directions
 from flanders.filters.camps.traits import (
     LOW,
     UNKNOWN,
-    alike_traits,
-    cosines_with_middle,
+    direction_traits,
     length_trait,
     own_traits,
     parts_of,
@@ -56,20 +56,26 @@ def test_directions_are_compared_in_each_part():
     assert np.allclose(found.headings, found.rooted)
 
 
-def test_the_middle_stays_with_the_larger_half():
-    updates = honest(20, 1, alpha=5.0)
-    updates[:9] *= -1
-    found = cosines_with_middle(cosines_of(updates))
-    assert (found[:9] < -0.3).all()
-    assert (found[9:] > 0.3).all()
+def directions(rows=ALL, known=None, server=None):
+    updates = honest(12, 1)
+    looked_at = tuple(cosines_of(updates[:, columns]) for columns in (slice(0, -80), slice(-80, None)))
+    names = ("the first layers", "the last layer")
+    return direction_traits(names, looked_at, tuple(range(12)), known or Directions(), rows, server)
 
 
 def test_clients_that_are_left_out_have_no_number():
     rows = ALL.copy()
     rows[:2] = False
-    for trait in alike_traits(parts(LAYERS), rows):
-        assert np.array_equal(np.isnan(trait.values), ~rows)
+    for trait in directions(rows):
+        assert np.array_equal(np.isnan(trait.values).reshape(12, -1).any(axis=1), ~rows)
         assert trait.wrong == UNKNOWN
+
+
+def test_the_servers_step_is_looked_at_together_with_the_directions():
+    server = np.linspace(0.0, 1.0, 24).reshape(12, 2)
+    traits = {trait.name: trait.values for trait in directions(server=server)}
+    assert np.array_equal(traits["direction with the server's"], np.hstack([traits["direction"], server]))
+    assert len(traits) == len(directions()) + 1
 
 
 def test_there_is_no_vote_where_clients_have_nothing_in_common():

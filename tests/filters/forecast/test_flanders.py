@@ -280,7 +280,7 @@ def test_nobody_is_dropped_where_more_are_to_be_kept_than_there_are_and_it_says_
         ({}, r"either `keep`.*use Guard\(\)"),
         ({"window": 3}, "either `keep`"),
         ({"keep": 3, "threshold": 0.5}, "either `keep`"),
-        ({"keep": 5, "min_honest": 0.5}, "goes with `threshold` alone"),
+        ({"keep": 5, "min_honest": 0.5}, "is used only with `threshold`"),
         ({"keep": 5, "distance": math.inf}, "`distance` parameter"),
         ({"keep": 0}, "`keep` parameter of Flanders must be a whole number of at least 1"),
         ({"keep": 1.5}, "fraction"),

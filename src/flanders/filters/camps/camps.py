@@ -1,4 +1,4 @@
-"""The filter that judges each round by itself, without any client's past."""
+"""The filter that compares the clients with each other, not with their own earlier updates."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from flanders.round import Round
 class Camps(Guard):
     """Drop updates that no training makes, and the wrong one of two camps of clients.
 
-    This is `Guard` without the clients' own past. The judge hears the server's examples, the trusted clients and
-    the majority. Only one thing is remembered, in federations of few clients: what every two clients had in common.
-    The parameters are those of `Guard`.
+    This is `Guard` without the clients' own marks. It remembers how far each client went along with the others,
+    and nothing of what the client sent. The judge hears the server's examples, the trusted clients and the
+    majority. The parameters are those of `Guard`.
 
     Examples
     --------
@@ -32,6 +32,7 @@ class Camps(Guard):
     def amend(
         self, state: GuardState, round_: Round, kept: IntVector, model: Array, scores: Scores | None = None
     ) -> GuardState:
-        """Count the round, and remember what every two clients had in common."""
+        """Remember how far each client went along with the others."""
         found = self.evidence_of(state, round_, scores)
-        return GuardState(state.round_number + 1, pairs=found.pairs)
+        directions = found.directions_after(state.directions, round_.clients, kept)
+        return GuardState(state.round_number + 1, pairs=found.pairs, directions=directions)

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from flanders.arrays import BoolVector, FloatVector
+from flanders.arrays import BoolVector, FloatMatrix, FloatVector
 from flanders.filters.camps.judging import LIKE_SIZE, WORSE, Examples, Past, wrong_camp
-from flanders.filters.camps.splitting import FEWEST, evidence_needed, split_in_two
+from flanders.filters.camps.splitting import FEWEST, evidence_needed, split_jointly
 from flanders.filters.camps.traits import CHANGED, LOW, UNKNOWN, Trait
 from flanders.filters.filter import Scores
 from flanders.round import Round
@@ -19,11 +19,15 @@ log = logging.getLogger("flanders")
 
 PASSES = 4
 """How many camps are dropped at most: a round with attackers of more kinds is not expected."""
-CAMPS_SHARE = 0.6
-"""The share of the needed evidence that the two camps themselves must give; the server's losses may add the rest.
+WITH_SERVER = 0.15
+"""The server's step goes along with one of two camps if their median cosines with it differ by more than this.
 
-Honest clients whose data are unlike the server's have higher losses on its examples, too. So losses alone are not
-enough.
+Attackers that shift honest updates were at most 0.07 above honest clients, and mostly far below them.
+"""
+NEARLY_ALL = 0.9
+"""A trait that calls more than this share of a round wrong says nothing: the round has changed, not the clients.
+
+In federations with even data clients have no mark of their own, for example.
 """
 
 
@@ -58,6 +62,8 @@ class Decision:
     examples: Examples | None
     """The server's losses; None if the server has no examples."""
     past: Past
+    rooted: FloatMatrix | None = None
+    """`(m, k)`: the cosines with the server's own step in k parts of the model; None if it made no step."""
     doubt: bool = False
     """Whether there are two camps and no witness can tell which one is wrong."""
     notes: list[str] = field(default_factory=list)
@@ -71,11 +77,11 @@ class Decision:
         self.kept &= ~camp
 
 
-def start_decision(round_: Round, rate: float, past: Past) -> Decision:
+def start_decision(round_: Round, rate: float, past: Past, rooted: FloatMatrix | None = None) -> Decision:
     """Return the decision before anything was measured: everybody is kept."""
     m = len(round_.clients)
     examples = None if round_.evaluate is None else Examples(round_)
-    return Decision(round_, rate, np.ones(m, dtype=bool), [""] * m, np.zeros(m), examples, past)
+    return Decision(round_, rate, np.ones(m, dtype=bool), [""] * m, np.zeros(m), examples, past, rooted)
 
 
 def drop_camps(decision: Decision, traits_of: Callable[[BoolVector], list[Trait]]) -> None:
@@ -87,8 +93,9 @@ def drop_camps(decision: Decision, traits_of: Callable[[BoolVector], list[Trait]
     for _ in range(PASSES):
         found = []
         for trait in traits_of(decision.kept) if decision.kept.sum() >= FEWEST else ():
-            rows = np.flatnonzero(decision.kept & ~np.isnan(trait.values))
-            cut = split_in_two(trait.values[rows], trait.floor, trait.fewest)
+            values = trait.values.reshape(len(decision.kept), -1)
+            rows = np.flatnonzero(decision.kept & ~np.isnan(values).any(axis=1))
+            cut = split_jointly(values[rows], trait.floor, trait.fewest)
             if cut is not None:
                 low, high = (np.isin(np.arange(len(decision.kept)), rows[part]) for part in (cut.low, ~cut.low))
                 need = evidence_needed(rows.size, decision.rate, natural=trait.wrong != UNKNOWN)
@@ -99,29 +106,36 @@ def drop_camps(decision: Decision, traits_of: Callable[[BoolVector], list[Trait]
 
 
 def drop_wrong_camp(decision: Decision, camps: TwoCamps) -> bool:
-    """Drop one of two camps if the evidence is enough and the wrong one is known; tell whether a camp was dropped.
-
-    If the server has examples, two camps need less evidence of their own; see `judge_by_examples`.
-    """
-    trait, evidence = camps.trait, camps.evidence
-    least = 1.0 if decision.examples is None else CAMPS_SHARE
-    if evidence < least * camps.needed or not far_apart(camps):
+    """Drop one of two camps if the evidence is enough and the wrong one is known; tell whether one was dropped."""
+    trait = camps.trait
+    if camps.evidence < camps.needed or not far_apart(camps):
         return False
     wrong, witness = wrong_by_nature(camps), ""
     if wrong is None and trait.wrong != UNKNOWN:
         return False
     if decision.examples is not None:
-        wrong, evidence, witness = judge_by_examples(decision, decision.examples, camps, wrong)
+        wrong, witness = judge_by_examples(decision, decision.examples, camps, wrong)
     elif wrong is None:
         wrong, witness = wrong_camp(camps.low, camps.high, decision.past)
         if wrong is None:
             note_doubt(decision, trait)
-    if wrong is None or evidence < camps.needed:
+    if wrong is None:
         return False
-    words = trait.words[0] if wrong is camps.low else trait.words[1]
-    why = f"{words}{others_in(wrong)} (evidence {evidence:.0f}, needed {camps.needed:.0f})"
-    decision.drop(wrong, evidence / camps.needed, f"{why}; {witness}" if witness else why)
+    words = (trait.words[0] if wrong is camps.low else trait.words[1]) + where_apart(camps)
+    why = f"{words}{others_in(wrong)} (evidence {camps.evidence:.0f}, needed {camps.needed:.0f})"
+    decision.drop(wrong, camps.evidence / camps.needed, f"{why}; {witness}" if witness else why)
     return True
+
+
+def where_apart(camps: TwoCamps) -> str:
+    """Return in words in which part of the model the camps of a joint trait differ most, in standard deviations."""
+    names, values = camps.trait.parts, camps.trait.values
+    if not names:
+        return ""
+    low, high = values[camps.low], values[camps.high]
+    spread = np.sqrt((low.var(axis=0) * len(low) + high.var(axis=0) * len(high)) / (len(low) + len(high)))
+    apart = np.abs(low.mean(axis=0) - high.mean(axis=0)) / (spread + camps.trait.floor)
+    return f" in {names[int(np.argmax(apart))]}"
 
 
 def others_in(camp: BoolVector) -> str:
@@ -132,14 +146,15 @@ def others_in(camp: BoolVector) -> str:
 
 def judge_by_examples(
     decision: Decision, examples: Examples, camps: TwoCamps, wrong: BoolVector | None
-) -> tuple[BoolVector | None, float, str]:
-    """Return which camp is wrong by the server's examples, all evidence in nats, and the reason in words.
+) -> tuple[BoolVector | None, str]:
+    """Return which camp is wrong by the server's examples, and the reason in words.
 
     `wrong` is the camp that the trait itself calls wrong, if it does. The losses of the two camps are compared:
 
-    - One camp clearly has the higher losses. It is wrong, and half the square of the t statistic adds to the
-      evidence. There are two objections, and each of them saves the camp: the trait calls the other camp wrong, or
-      the trait calls none wrong and the round as a whole would have higher losses without the camp.
+    - One camp clearly has the higher losses. It is wrong. There are three objections, and each of them saves the
+      camp. The trait calls the other camp wrong. Or the trait calls none wrong, and the round as a whole would have
+      higher losses without the camp. Or the trait calls none wrong, and the server's own step clearly goes along
+      with this camp and not with the other.
     - The losses are about the same. Then the trait decides. If it does not tell, trusted clients and the past do,
       but never the majority: the server sees no harm in either camp.
     """
@@ -147,12 +162,14 @@ def judge_by_examples(
     worse = camps.low if t > 0 else camps.high
     if abs(t) <= WORSE:
         if wrong is not None:
-            return wrong, camps.evidence, ""
-        told, witness = wrong_camp(camps.low, camps.high, decision.past, majority=False)
-        return told, camps.evidence, witness
+            return wrong, ""
+        return wrong_camp(camps.low, camps.high, decision.past, majority=False)
     objects = worse is not wrong if wrong is not None else examples.hurts(decision.kept, decision.kept & ~worse)
-    witness = f"the server's losses are higher with them ({abs(t):.1f} standard errors)"
-    return None if objects else worse, camps.evidence + t**2 / 2, witness
+    if decision.rooted is not None and wrong is None:
+        other = camps.high if worse is camps.low else camps.low
+        sides = np.median(decision.rooted[worse], axis=0) - np.median(decision.rooted[other], axis=0)
+        objects = objects or bool(sides.max() > WITH_SERVER and sides.min() > -WITH_SERVER)
+    return None if objects else worse, f"the server's losses are higher with them ({abs(t):.1f} standard errors)"
 
 
 def far_apart(camps: TwoCamps) -> bool:
@@ -165,27 +182,29 @@ def far_apart(camps: TwoCamps) -> bool:
 
 
 def wrong_by_nature(camps: TwoCamps) -> BoolVector | None:
-    """Return the camp that the trait itself calls wrong; None if it calls none wrong."""
+    """Return the camp that the trait itself calls wrong; None if it calls none wrong, or nearly all clients."""
     trait, low, high = camps.trait, camps.low, camps.high
+    wrong = None
     if trait.wrong == LOW:
-        return low if float(np.median(trait.values[low])) < trait.limit else None
-    if trait.wrong == CHANGED:
+        wrong = low if float(np.median(trait.values[low])) < trait.limit else None
+    elif trait.wrong == CHANGED:
         sides = [abs(float(np.median(trait.values[camp]))) for camp in (low, high)]
-        return None if max(sides) < trait.limit else low if sides[0] > sides[1] else high
-    return None
+        wrong = None if max(sides) < trait.limit else low if sides[0] > sides[1] else high
+    return None if wrong is None or wrong.sum() > NEARLY_ALL * (low | high).sum() else wrong
 
 
 def note_doubt(decision: Decision, trait: Trait) -> None:
-    """Remember and log that there are two camps and that no witness can tell which one is wrong."""
+    """Remember and log that there are two camps and that no witness can tell which one is wrong, once a round."""
+    if decision.doubt:
+        return
     decision.doubt = True
     note = f"{LIKE_SIZE} (by {trait.name}), and nothing tells which one is wrong"
-    if note not in decision.notes:
-        decision.notes.append(note)
-        log.warning(
-            "%s. Give the server some examples (Defense(evaluate=...)), or name clients that you trust "
-            "(Guard(trusted=...)).",
-            note,
-        )
+    decision.notes.append(note)
+    log.warning(
+        "%s. Give the server some examples (Defense(evaluate=...)), or name clients that you trust "
+        "(Guard(trusted=...)).",
+        note,
+    )
 
 
 def scores_of(decision: Decision, evidence: object) -> Scores:

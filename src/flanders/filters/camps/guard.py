@@ -12,15 +12,21 @@ from flanders.arrays import Array, BoolVector, FloatMatrix, FloatVector, IntVect
 from flanders.checks import check_choice, check_number
 from flanders.filters.camps.crafted import crafted_rows
 from flanders.filters.camps.decision import Decision, drop_camps, scores_of, start_decision
-from flanders.filters.camps.judging import LIKE_SIZE, Past, mean_cosine_within
+from flanders.filters.camps.directions import (
+    Directions,
+    all_cosines_with_middle,
+    cosines_with_middle,
+    mean_cosine_within,
+    weights_of_round,
+)
+from flanders.filters.camps.judging import LIKE_SIZE, Past
 from flanders.filters.camps.loud import LOUDEST, loud_rows
 from flanders.filters.camps.splitting import split_in_two
 from flanders.filters.camps.traits import (
     ALIKE,
     Parts,
     Trait,
-    alike_traits,
-    cosines_with_middle,
+    direction_traits,
     length_trait,
     own_traits,
     parts_of,
@@ -57,6 +63,8 @@ class GuardState:
     """The smallest mean cosine that accepted clients had in any round so far, for each part of the model."""
     pairs: Pairs = field(default_factory=Pairs)
     """The mean cosine of every two clients, in the layers before the last one."""
+    directions: Directions = field(default_factory=Directions)
+    """How far each client went along with the others, on average, and who was dropped the last time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +73,32 @@ class GuardEvidence:
 
     answers: Answers
     parts: Parts
+    cosines: tuple[FloatMatrix, ...]
+    """The cosines of the updates with each other, for each part of the model."""
     pairs: Pairs
+
+    @property
+    def looked_at(self) -> tuple[tuple[str, ...], tuple[FloatMatrix, ...]]:
+        """The names and cosines of the parts whose directions are compared: the first layers and the last layer."""
+        if len(self.cosines) == 1:
+            return self.parts.names, self.cosines
+        return self.parts.names[:0:-1], self.cosines[:0:-1]
+
+    @property
+    def rooted(self) -> FloatMatrix | None:
+        """The cosines with the server's own step in the same parts, `(m, k)`; None if the server made no step."""
+        rooted = self.parts.rooted
+        return np.column_stack(rooted[:0:-1] if len(rooted) > 1 else rooted) if rooted else None
+
+    def directions_after(self, known: Directions, clients: tuple[ClientId, ...], kept: IntVector) -> Directions:
+        """Return what is remembered of the clients' directions after this round."""
+        rows = np.zeros(len(clients), dtype=bool)
+        rows[kept] = True
+        cosines = self.looked_at[1]
+        if kept.size < 2:  # nobody to go along with
+            return known.with_round(clients, kept, np.zeros((len(clients), len(cosines))), np.zeros(len(cosines)))
+        now = all_cosines_with_middle(cosines, rows)
+        return known.with_round(clients, kept, now, weights_of_round(cosines, rows))
 
 
 @dataclass(frozen=True)
@@ -150,9 +183,10 @@ class Guard(Filter[GuardState]):
                 courses[client] = (np.where(np.isnan(before), now[:, row], before) + now[:, row]) / 2
         common = state.common
         if kept.size >= 2:
-            least = [usual_mean_cosine(products[np.ix_(kept, kept)]) for products in found.parts.products]
+            least = [usual_mean_cosine(cosines[np.ix_(kept, kept)]) for cosines in found.cosines]
             common = tuple(np.minimum(least, common).tolist()) if len(common) == len(least) else tuple(least)
-        return GuardState(number, learnt, courses, common, found.pairs)
+        directions = found.directions_after(state.directions, round_.clients, kept)
+        return GuardState(number, learnt, courses, common, found.pairs, directions)
 
     def evidence_of(self, state: GuardState, round_: Round, scores: Scores | None) -> GuardEvidence:
         """Return what `score` measured. It is measured again if the scores do not hold it."""
@@ -169,7 +203,9 @@ class Guard(Filter[GuardState]):
         *changes, novelty = changes_since(state.courses, round_, parts, answers.values[:, NOVELTY])
         cosines = tuple(cosines_of_gram(products) for products in parts.products)
         past = Past(tuple(changes), cosines, state.common, self._trusted_rows(round_))
-        decision = start_decision(round_, self.max_false_positive_rate, past)
+        pairs, votes, server = pairs_and_votes(state.pairs, round_, parts, cosines[-1])
+        found = GuardEvidence(answers, parts, cosines, pairs)
+        decision = start_decision(round_, self.max_false_positive_rate, past, found.rooted)
         lengths, d = lengths_of_gram(answers.products), round_.updates.shape[1]
         crafted = crafted_rows(answers.products, d, answers.values[:, FINGERPRINT])
         decision.drop(crafted & answers.moved, COPY_STRENGTH, COPY)
@@ -178,17 +214,17 @@ class Guard(Filter[GuardState]):
             only = np.arange(len(loud)) == row
             times = math.exp(min(float(longer[row]), 700.0))
             decision.drop(only, float(longer[row]) / LOUDEST, f"{times:.2g} times as long as expected")
-        pairs, votes, server = pairs_and_votes(state.pairs, round_, parts, cosines[-1])
         own = own_traits(answers, tuple(changes), novelty, parts.names)
 
         def traits_of(rows: BoolVector) -> list[Trait]:
             voted = [] if votes is None else vote_traits(votes, server, rows)
-            return [*own, *alike_traits(parts, rows), *voted, length_trait(lengths)]
+            directions = direction_traits(*found.looked_at, round_.clients, state.directions, rows, found.rooted)
+            return [*own, *directions, *voted, length_trait(lengths)]
 
         drop_camps(decision, traits_of)
         if decision.doubt and self.on_doubt == "stay":
             decision.drop(decision.kept.copy(), 1.0, f"{LIKE_SIZE}, and nothing tells which one is wrong")
-        return decision, GuardEvidence(answers, parts, pairs)
+        return decision, found
 
     def _trusted_rows(self, round_: Round) -> BoolVector | None:
         if not self.trusted:
@@ -216,13 +252,12 @@ def pairs_and_votes(
     return after, votes[:m, :m], votes[m, :m] if parts.rooted else None
 
 
-def usual_mean_cosine(products: FloatMatrix) -> float:
-    """Return the mean cosine of most accepted clients, from their inner products.
+def usual_mean_cosine(cosines: FloatMatrix) -> float:
+    """Return the mean cosine of most accepted clients.
 
     Undetected attackers may be among them and differ from the others. So the clients are cut in two, and only the
     larger part counts.
     """
-    cosines = cosines_of_gram(products)
     cut = split_in_two(cosines_with_middle(cosines), ALIKE, fewest=2)
     larger = np.ones(len(cosines), dtype=bool)
     if cut is not None:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from flanders.arrays import BoolVector, FloatMatrix, FloatVector
+from flanders.filters.camps.directions import mean_cosine_within
 from flanders.linalg.products import combine
 from flanders.round import Round
 
@@ -126,13 +127,6 @@ class Past:
     def accepted(self, camp: BoolVector) -> float:
         """Return the share of a camp's clients that were accepted before."""
         return float((~np.isnan(self.changes[0]))[camp].mean()) if self.changes else 0.0
-
-
-def mean_cosine_within(cosines: FloatMatrix, rows: BoolVector) -> float:
-    """Return the mean cosine between two different clients among these rows."""
-    own = cosines[np.ix_(rows, rows)]
-    n = len(own)
-    return float((own.sum() - np.trace(own)) / max(n * (n - 1), 1))
 
 
 def wrong_camp(

@@ -13,15 +13,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from flanders.arrays import Array, BoolVector, FloatMatrix, FloatVector
+from flanders.filters.camps.directions import (
+    Directions,
+    all_cosines_with_middle,
+    along_main_direction,
+    weights_of_round,
+)
 from flanders.filters.camps.votes import mean_agreement, trust_by_votes
 from flanders.filters.fingerprint.questions import FINGERPRINT, LENGTH, Answers
-from flanders.linalg.products import cosines_of_gram, gram, lengths_of_gram, projections
-from flanders.round import Round, last_layer_of
+from flanders.linalg.products import gram, lengths_of_gram, projections
+from flanders.round import ClientId, Round, last_layer_of
 
 LOW, CHANGED, UNKNOWN = "low", "changed", "unknown"
 """Which camp of a trait is wrong: the lower one, the one farther from zero (no change), or a judge must say."""
-STEPS = 30
-"""Steps of Weiszfeld's algorithm: more steps do not visibly change the geometric median of unit vectors."""
 STRANGE = 2.0
 """A fingerprint below this many standard deviations may be a stranger's."""
 TURNED_FAR = 0.3
@@ -46,6 +50,15 @@ AGREE = 0.05
 """Votes count while the mean cosine of the clients is at least this: late in training they are only noise."""
 DISAGREE = 0.1
 """Clients disagree if at least this share of them has a trust below zero."""
+AGAINST = -0.3
+"""Camps point against each other if one has a median cosine with the main direction below this, and the other one
+a median above its negative.
+
+Honest clients with the same few classes may lie far along the main direction. But the others then do not lie on
+its other side: their median was at most 0.2.
+"""
+FEWEST_AGAINST = 2
+"""The smallest camp along the main direction: a single client may only hold unusual data."""
 NEW = 0.25
 """The smallest spread of novelty in a camp, as a logarithm."""
 
@@ -55,8 +68,8 @@ class Trait:
     """One number for each client, and what it means if these numbers form two camps."""
 
     name: str
-    values: FloatVector
-    """`(m,)`: the numbers; NaN for clients that have none."""
+    values: FloatVector | FloatMatrix
+    """`(m,)`: the numbers; NaN for clients that have none. `(m, k)` if k numbers are looked at jointly."""
     floor: float
     """The smallest standard deviation of a camp; see `split_in_two`."""
     wrong: str
@@ -73,6 +86,8 @@ class Trait:
     - `UNKNOWN`: the limit is negative. One median must be below it, the other one above its negative. Infinity
       means that there is no limit.
     """
+    parts: tuple[str, ...] = ()
+    """What the first of k numbers are about, in words: parts of the model."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,15 +142,40 @@ def cosines_with_direction(round_: Round, products: FloatMatrix, v: Array, colum
     return np.asarray(along / lengths_of_gram(products) / max(length, 1e-100))
 
 
-def alike_traits(parts: Parts, rows: BoolVector) -> list[Trait]:
-    """Return the cosine of each of these clients with the middle of all of them, for each part of the model."""
-    traits = []
-    for name, products in zip(parts.names, parts.products, strict=True):
-        values = np.full(len(rows), np.nan)
-        values[rows] = cosines_with_middle(cosines_of_gram(products[np.ix_(rows, rows)]))
-        words = (f"away from the others in {name}", f"too close to some others in {name}")
-        traits.append(Trait(f"direction in {name}", values, ALIKE, UNKNOWN, words))
-    return traits
+def direction_traits(
+    names: tuple[str, ...],
+    cosines: tuple[FloatMatrix, ...],
+    clients: tuple[ClientId, ...],
+    known: Directions,
+    rows: BoolVector,
+    server: FloatMatrix | None = None,
+) -> list[Trait]:
+    """Return how far each of these clients goes along with the others, in several ways.
+
+    The first three traits are cosines with a middle, jointly for the parts of the model (`names`, `cosines`): with
+    the middle of all these clients, with the middle of those that were not dropped the last time, and the average
+    of the latter over all rounds. If the server has made a step of its own, the cosines with it (`server`,
+    `(m, k)`) are looked at together with the first of these. The last trait looks for two camps that point against
+    each other in the last part.
+    """
+    words = ("away from the others", "too close to some others")
+    accepted = known.middle_rows(clients, rows)
+    now = all_cosines_with_middle(cosines, accepted)
+    found = {
+        "direction": all_cosines_with_middle(cosines, rows),
+        "direction from the clients kept before": now,
+        "direction in all rounds": known.averages(clients, now, weights_of_round(cosines, accepted)),
+    }
+    if server is not None:
+        found["direction with the server's"] = np.hstack([found["direction"], server])
+    traits = [
+        Trait(name, np.where(rows[:, None], values, np.nan), ALIKE, UNKNOWN, words, parts=names * 2)
+        for name, values in found.items()
+    ]
+    values = np.full(len(rows), np.nan)
+    values[rows] = along_main_direction(cosines[-1][np.ix_(rows, rows)])
+    against = (f"against the others in {names[-1]}",) * 2
+    return [*traits, Trait("main direction", values, ALIKE, UNKNOWN, against, FEWEST_AGAINST, AGAINST)]
 
 
 def vote_traits(cosines: FloatMatrix, server: FloatVector | None, rows: BoolVector) -> list[Trait]:
@@ -189,19 +229,3 @@ def own_traits(
         )
         traits.append(Trait(f"own course in {name}", change, ALIKE, CHANGED, words, 1, TURNED_FAR))
     return traits
-
-
-def cosines_with_middle(cosines: FloatMatrix) -> FloatVector:
-    """Return the cosine of each unit vector with the geometric median of all of them.
-
-    Weiszfeld's algorithm finds the median from the inner products alone. Up to half of the vectors cannot move the
-    median far. They could move the mean anywhere.
-    """
-    m = len(cosines)
-    a = np.full(m, 1.0 / m)
-    for _ in range(STEPS):
-        with_it = cosines @ a
-        a = 1.0 / np.sqrt(np.maximum(1.0 - 2.0 * with_it + a @ with_it, 1e-9))
-        a /= a.sum()
-    with_it = cosines @ a
-    return np.asarray(with_it / np.sqrt(max(float(a @ with_it), 1e-12)))

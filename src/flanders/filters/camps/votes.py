@@ -17,7 +17,7 @@ trust near 1. Clients that point against them have a trust near -1, even if they
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -29,6 +29,8 @@ ROUNDS = 20
 """How often trust is computed anew: it settles within a few times."""
 NEARLY_ALL = 0.9
 """Clients vote only in rounds with at least this share of all clients that ever took part."""
+FIRST_ROUND = 3
+"""Clients vote from this round on: two rounds must show first that it is the same clients that take part."""
 MOST = 40
 """Nobody votes among more clients: camps of that size are found without votes, and pairs would need much memory."""
 
@@ -81,35 +83,39 @@ class Pairs:
     """`(K, K)`: the mean cosines; None before the first round."""
     weights: FloatMatrix | None = None
     """`(K, K)`: the sum of the weights of the rounds behind each mean."""
+    rounds: int = 0
+    """How many rounds it has seen."""
 
     def with_round(self, clients: tuple[ClientId, ...], cosines: FloatMatrix) -> Pairs:
-        """Return the means with one more round; they are empty if there are too many clients.
+        """Return the means with one more round. Once there were too many clients, there are no means any more.
 
         The weight of a round is the square of its mean agreement. Clients agree less and less as training goes on,
         and in the end their cosines are little but noise. With these weights late rounds do not hide what early
         rounds have shown.
         """
-        everyone = (*self.clients, *(client for client in clients if client not in set(self.clients)))
+        known = set(self.clients)
+        everyone = (*self.clients, *(client for client in clients if client not in known))
         if len(everyone) > MOST:
-            return Pairs()
-        k, known = len(everyone), len(self.clients)
+            return Pairs(everyone[: MOST + 1])  # more clients than may vote, for good
+        k, old = len(everyone), len(self.clients)
         means, weights = np.zeros((k, k)), np.full((k, k), 1e-12)
         if self.means is not None and self.weights is not None:
-            means[:known, :known], weights[:known, :known] = self.means, self.weights
+            means[:old, :old], weights[:old, :old] = self.means, self.weights
         row_of = {client: row for row, client in enumerate(everyone)}
         at = np.ix_(rows := np.array([row_of[client] for client in clients]), rows)
         weight = mean_agreement(cosines) ** 2
         weights[at] += weight
         means[at] += (cosines - means[at]) * weight / weights[at]
-        return replace(self, clients=everyone, means=means, weights=weights)
+        return Pairs(everyone, means, weights, self.rounds + 1)
 
     def of(self, clients: tuple[ClientId, ...]) -> FloatMatrix | None:
-        """Return the mean cosines of these clients; None if they are too few of all that ever took part.
+        """Return the mean cosines of these clients; None if they do not vote.
 
-        In that case two clients have rarely met, and a mean over few rounds says little.
+        They do not vote in the first rounds, nor if they are too few of all that ever took part. In that case two
+        clients have rarely met, and a mean over few rounds says little.
         """
         row_of = {client: row for row, client in enumerate(self.clients)}
-        if self.means is None or len(clients) < NEARLY_ALL * len(row_of):
+        if self.means is None or self.rounds < FIRST_ROUND or len(clients) < NEARLY_ALL * len(row_of):
             return None
         rows = np.array([row_of[client] for client in clients])
         return np.asarray(self.means[np.ix_(rows, rows)])

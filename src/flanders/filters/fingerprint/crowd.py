@@ -1,7 +1,8 @@
-"""Finds a crowd: clients that look like themselves, but have too much in common with each other.
+"""Finds a crowd: clients whose updates look like their own, but have too much in common with each other.
 
-A majority of attackers can add the same pull to everyone's own update. Each of these updates still looks like its
-sender's. Together they have more in common than honest updates have, and form a crowd apart from the few others.
+A majority of attackers can add the same pull to each client's own update. Each of these updates still looks like
+its sender's. But together they have more in common than honest updates have. They form a crowd apart from the few
+others.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from flanders.linalg.products import cosines_of_gram
 from flanders.linalg.robust import robust_spread
 
 SMALLEST_CROWD = 4
-"""A crowd has at least this many clients, and so has the rest that it stands apart from."""
+"""A crowd has at least this many clients, and so have the other clients of the group."""
 LEAST_GAP = 2.5
 """Two parts of a group count as two kinds if their medians differ by this many times the sum of their spreads."""
 
@@ -28,7 +29,7 @@ class Company:
     common: FloatVector
     """`(m,)`: each client's mean cosine with the others of the group; NaN if the group is too small."""
     crowd: BoolVector
-    """`(m,)`: which clients belong to the crowd, if the group splits in two kinds: those with more in common."""
+    """`(m,)`: which clients belong to the crowd: of two kinds of clients, those with more in common."""
     level: float = math.nan
     """How much the crowd has in common: its median."""
     doubt: float = math.nan
@@ -52,7 +53,7 @@ def measure_company(products: FloatMatrix, group: BoolVector) -> Company:
 
 
 def least_of_the_upper_kind(values: FloatVector) -> float:
-    """Return the lowest value of the upper kind if the values are of two kinds, else infinity.
+    """Return the lowest value of the upper kind if there are two kinds of values, else infinity.
 
     The values are split where the variance between the two parts is largest (Otsu's threshold).
 

@@ -1,8 +1,9 @@
-r"""Which clients to drop, by what they answered: the decision of `Fingerprint`.
+"""The decision of `Fingerprint`: which clients to drop, by the answers to its questions.
 
-Each answer is compared with those of the clients accepted in the last rounds, in robust standard deviations (median
-and median deviation, which hardly change when the filter cuts off a tail). The largest deviation is the client's
-score. Its p-value follows from the heavy tails of Student's t with 5 degrees of freedom.
+Each answer is compared with those of the clients accepted in the last rounds, in robust standard deviations. These
+use the median and the median deviation, which hardly change when the filter drops the extreme values. The largest
+deviation is the client's score. Its p-value is that of Student's t with 5 degrees of freedom, which has heavy
+tails. `questions` explains the answers, which are called channels here.
 """
 
 from __future__ import annotations
@@ -34,15 +35,18 @@ from flanders.round import Round
 SIDES = np.array([-1, 0, -1, -1, 0, -1, -1, 1])
 """On which side an answer is suspicious, by channel: below (-1), above (1), or on both (0)."""
 TAILS = 7
-"""The allowed rate of false positives is shared by the sides on which one client can deviate."""
+"""On how many sides one client can deviate. The allowed rate of false positives is divided by this number."""
 STRANGE = -2.0
-"""A fingerprint below this is always suspicious: an honest client's is positive, a stranger's around zero."""
+"""A fingerprint below this is always suspicious. Those of honest clients are positive, others are around zero."""
 CLEAR = 10.0
-"""A fingerprint above this always passes, since it also depends on which other clients are known."""
+"""A fingerprint above this always passes, even if accepted clients have higher ones.
+
+How high they are also depends on which other clients are known.
+"""
 WEIGHTS = np.array([1.5, *[1.0] * 6, 1.5])
-"""Deviations of fingerprint and company count 1.5 times: their tails are nearly normal, not heavy."""
+"""Deviations of fingerprint and company count 1.5 times, since their tails are nearly normal and not heavy."""
 LEAST_SPREAD = np.array([0.3, 0.02, 0.02, 0.2, 0.02, 0.02, 0.02, 0.02])
-"""Standard deviations are taken to be at least this, by channel: a few clients may agree by chance."""
+"""Standard deviations count as at least this, by channel, since a few clients may agree by chance."""
 NEARLY_ALL, NEARLY_ALL_WITHIN = 0.95, 1.96
 """This share of normal values lies within this many standard deviations."""
 PACE = 0.1
@@ -52,20 +56,21 @@ LARGEST_FALL, LARGEST_RISE = -0.4, 0.3
 NEAR = 2.0
 """A client within this many standard deviations of the typical client counts as normal."""
 WIDENING = 1.5
-"""The limits get wider by this factor with each round in a row that kept too few: the data may have changed."""
+"""With each round in a row that kept too few, the limits widen by this factor. The data may have changed."""
 MOST_FAILURES = 4
 """After this many failed rounds the limits stop widening, at five times their width.
 
 If they went on, a majority of attackers would only have to wait until anything passes.
 """
 COPIED = 2.0
-"""A doubt about a client's fingerprint counts this many times if another client sends nearly the same."""
+"""If another client sends nearly the same, a deviation of the fingerprint counts this many times."""
 ENOUGH_CLIENTS = 20
 """This many clients show what is usual. With fewer, the limits are wider."""
 SPREAD_OF_LENGTHS = (0.25, 0.7)
-"""Log lengths vary by at least and at most this much from client to client, since data and numbers of steps differ.
+"""The least and the most that log lengths are assumed to vary from client to client (standard deviations).
 
-No honest client has to send an update fifty times as long as most, or as its own usual ones.
+Data and numbers of steps differ. But no honest client has to send an update that is fifty times as long as most,
+or as its own usual ones.
 """
 LENGTHS = np.array([LENGTH, ANY_LENGTH])
 NO_LOWER = (math.inf, math.inf)
@@ -97,8 +102,7 @@ def usual_answers(known: Signatures, limit: float) -> tuple[FloatVector, FloatVe
     """Return middle and spread of the accepted clients' answers, for each channel.
 
     Spreads are wider if few clients are known, and after rounds that kept nobody. Those of lengths stay within what
-    lengths can vary. The spread of fingerprints is such that the limit lies between what is strange and what is
-    clear.
+    lengths can vary. The spread of fingerprints is such that the limit lies between `STRANGE` and `CLEAR`.
     """
     middle, spread = middle_and_spread(known.past)
     middle[COMPANY], spread[COMPANY] = known.company
@@ -122,7 +126,7 @@ def answers_in_context(
 ) -> Answers:
     """Return the answers with what the clients have in common, and with the round's typical length and heading.
 
-    Both are taken from the clients that look like themselves.
+    Both are measured on the clients whose fingerprint passes.
     """
     alike = deviations(answers, middle, spread)[:, FINGERPRINT] <= limit
     group = alike & answers.asked[:, FINGERPRINT] & ~copied  # without newcomers and copies
@@ -134,9 +138,9 @@ def answers_in_context(
 
 
 def first_look(answers: Answers, round_: Round, limit: float) -> Scores:
-    """Score the clients of a round without a past by how much longer than most their updates are.
+    """Score the clients of a first round, which has no past, by the length of their updates.
 
-    This finds a minority whose updates would drown all others. The other clients become the past.
+    This finds a minority whose long updates would dominate the average. Later rounds are compared with the others.
     """
     lengths = answers.values[:, ANY_LENGTH]
     usual = lengths[answers.moved] if answers.moved.any() else lengths
@@ -165,9 +169,10 @@ def deviations(
 ) -> FloatMatrix:
     """Return how far each answer is on the suspicious side, in standard deviations of accepted clients' answers.
 
-    Lengths and headings below what is typical of the round are compared with the `lowest` typical ones so far, if
-    these are lower. So a majority that pulls more from round to round does not make a client suspicious that stays
-    as it was. The clients of a crowd share one deviation for what they have in common.
+    Lengths and headings are compared with what is typical of the round. On the lower side they are compared with
+    the `lowest` typical ones so far, if these are lower. So a client that stays as it was does not become
+    suspicious because a majority pulls more from round to round. All clients of a crowd have the same deviation
+    for what they have in common.
     """
     above = (answers.relative - middle) / spread * WEIGHTS
     below = (middle - answers.relative_to(np.minimum(lowest, answers.typical))) / spread * WEIGHTS
@@ -182,8 +187,8 @@ def deviations(
 def middle_and_spread(past: Sequence[FloatMatrix]) -> tuple[FloatVector, FloatVector]:
     """Return middle and spread of each channel: median, and median deviation scaled to a standard deviation.
 
-    What is usual for anyone differs as much as clients do, which are often of several kinds. So its spread is that
-    of nearly all clients, not of the middle half.
+    The channels `ANY` compare a client with all others, and clients are often of several kinds. So their spread is
+    that of nearly all clients, not that of the middle half.
     """
     values = np.concatenate(past)
     middle = middle_of_columns(values)
@@ -202,10 +207,10 @@ def middle_of_columns(values: FloatMatrix) -> FloatVector:
 def typical_level(
     levels: FloatMatrix, alike: BoolVector, last: tuple[float, float], spread: FloatVector
 ) -> tuple[float, float]:
-    """Return the round's typical length and heading: where most clients lie that look like themselves.
+    """Return the round's typical length and heading: those of most clients whose fingerprint passes.
 
-    It lies near the last round's. A majority of attackers may agree on anything, but only what honest clients can
-    reach in a round counts as typical.
+    They are near those of the last round. A majority of attackers may agree on any length and heading. But the
+    typical ones move only as far as honest clients can move in a round.
     """
     x = levels[alike] if alike.any() else levels
     apart = (((x[:, None] - x[None, :]) / spread) ** 2).sum(axis=2)

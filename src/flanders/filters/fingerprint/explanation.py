@@ -1,4 +1,4 @@
-"""The reasons for a decision of `Fingerprint` in words: what is suspicious, and in which layers."""
+"""The reasons for a decision of `Fingerprint`, in words: what is suspicious, and in which layers."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def times_as_long(log_ratio: float) -> str:
 
 
 def layers_in_words(known: Signatures, round_: Round, answers: Answers, suspects: BoolVector) -> dict[int, str]:
-    """Say in which layers each suspect differs from its mark, for the rows of suspects that have one."""
+    """Say in which layers suspects differ from their marks, by their rows. Suspects without a mark are left out."""
     row_of = {client: row for row, client in enumerate(known.clients)}
     marked = np.array([client in row_of for client in round_.clients])
     wrong, right = np.flatnonzero(suspects & marked), np.flatnonzero(~suspects & marked)[:NORMAL_CLIENTS]

@@ -1,4 +1,4 @@
-"""The filter that needs no number of attackers: it compares each update with its sender's earlier ones."""
+"""The filter `Fingerprint`, which compares each update with its sender's earlier ones."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ class FingerprintState:
 
 @dataclass(frozen=True)
 class Fingerprint(Filter[FingerprintState]):
-    """Drop clients whose updates do not look like their own.
+    """Drop clients whose updates do not look like their own earlier ones.
 
-    A client's data leave a mark on everything it sends. The filter remembers that mark and asks six questions about
-    each new update (see `flanders.filters.fingerprint.questions`). It needs no number of attackers. In the first
-    two rounds there is no past to compare with, so it only drops updates that are many times longer than most.
+    A client's data leave a mark on everything that it sends. The filter remembers this mark and asks six questions
+    about each new update (see `flanders.filters.fingerprint.questions`). It needs no number of attackers. In the
+    first two rounds there is no past to compare with, so it drops only updates that are many times longer than
+    most.
 
     Parameters
     ----------
@@ -76,7 +77,7 @@ class Fingerprint(Filter[FingerprintState]):
 
     def select(self, scores: Scores) -> IntVector:
         """Keep the clients that are not suspect, or nobody if too few are left."""
-        assert scores.suspects is not None  # `score` says of everyone whether it is suspect
+        assert scores.suspects is not None  # `score` always sets it
         kept = np.flatnonzero(~scores.suspects)
         return kept if kept.size >= self.min_survivors * len(scores.clients) else kept[:0]
 

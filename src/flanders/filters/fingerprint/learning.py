@@ -1,4 +1,7 @@
-"""What `Fingerprint` learns from a round: new marks, what is usual, and what the clients have in common."""
+"""What `Fingerprint` learns from a round: new marks, what is usual, and what the clients have in common.
+
+`questions` explains the words: mark, heading, crowd and company.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from flanders.round import Round
 REFERENCE_ROUNDS = 5
 """Answers are compared with those of the clients accepted in this many rounds."""
 ROUNDS_OF_CLIENTS = 10
-"""At most this many rounds' worth of clients are remembered, since anybody may make up new client ids."""
+"""At most this many times the clients of a round are remembered, since anybody may make up new client ids."""
 
 
 def learn_round(known: Signatures, round_: Round, number: int, kept: IntVector, answers: Answers) -> Signatures:
@@ -49,9 +52,8 @@ def learn_round(known: Signatures, round_: Round, number: int, kept: IntVector, 
     when = dict(zip(known.clients, known.accepted.tolist(), strict=True)) | dict.fromkeys(senders, number)
     for i, client in enumerate(senders):
         usual[client] = (usual.pop(client, now[i]) + now[i]) / 2  # moves to the end: accepted last
-    most = max(
-        ROUNDS_OF_CLIENTS * len(round_.clients), len(known.clients)
-    )  # a small round makes the filter forget nobody
+    # The second number prevents that the filter forgets clients after a small round.
+    most = max(ROUNDS_OF_CLIENTS * len(round_.clients), len(known.clients))
     for client in list(usual)[:-most]:
         del usual[client]
     past = (*known.past, relative)[-REFERENCE_ROUNDS:]
@@ -77,7 +79,8 @@ def learn_round(known: Signatures, round_: Round, number: int, kept: IntVector, 
 def company_in(past: Sequence[FloatMatrix]) -> tuple[float, float]:
     """Return middle and spread of what the clients of some rounds had in common.
 
-    The spread is that within rounds. A majority that adds its pull bit by bit would widen the one between rounds.
+    Only the spread within rounds counts. A majority whose pull grows bit by bit would widen the spread between
+    rounds.
     """
     rounds = [common for rows in past if not np.isnan(common := rows[:, COMPANY]).any()]
     if not rounds:

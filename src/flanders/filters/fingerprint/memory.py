@@ -1,4 +1,7 @@
-"""What `Fingerprint` remembers of the clients: their marks, and what is usual for each of them."""
+"""What `Fingerprint` remembers of the clients: their marks, and what is usual for each of them.
+
+`questions` explains the words: mark, heading, crowd and company.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from flanders.round import ClientId
 from flanders.state import saveable
 
 NO_COMPANY = (math.inf, 1.0)
-"""What clients have in common before any round has shown it: no level, and a spread as wide as cosines go."""
+"""Middle and spread of what clients have in common, before a round has shown it. No crowd is above this middle."""
 
 
 @saveable
@@ -34,7 +37,7 @@ class Signatures:
     lowest: tuple[float, float] = (math.inf, math.inf)
     """The lowest typical log length and heading so far."""
     company: tuple[float, float] = NO_COMPANY
-    """The lowest middle and spread so far of what accepted clients had in common."""
+    """Middle and spread of what accepted clients had in common. Each is the lowest of all rounds so far."""
     accepted: IntVector | None = None
     """`(K,)`: the round in which each client was accepted last."""
     past: tuple[FloatMatrix, ...] = ()
@@ -47,8 +50,9 @@ class Signatures:
     def marks_to_compare_with(self, places: IntVector) -> tuple[Array, IntVector, int]:
         """Return the marks at these places, followed by those of all clients accepted last.
 
-        Also return where in them the marks of the places are, and how many come before those of the clients
-        accepted last. If these are most marks anyway, all are returned, since that takes no copy.
+        Also return the rows of this array that belong to the places, and the number of rows before those of the
+        clients accepted last. If at least half of all marks are wanted, all are returned, since that needs no
+        copy.
         """
         assert self.accepted is not None
         newest = np.flatnonzero(self.accepted == self.accepted.max())  # these are the last ones in `marks`, too

@@ -1,32 +1,39 @@
 r"""What `Fingerprint` asks about each update of a round.
 
-A client's data leave a mark on everything it sends. With :math:`u_c` the displacement of client c's model from
-the global model, and :math:`\bar u` the mean of the unit displacements of the clients accepted in that round, its
-mark is the direction in which it differed from them when it was last accepted,
+A client's data leave a mark on everything that it sends. Let :math:`u_c` be the displacement of client c's model
+from the global model, and :math:`\bar u` the mean of the unit displacements of the clients accepted in that round.
+The mark of the client is the direction in which it differed from this mean when it was last accepted:
 
 .. math:: e_c \propto \frac{u_c}{\|u_c\|} - \frac{\langle u_c, \bar u\rangle}{\|u_c\|\,\|\bar u\|^2}\, \bar u,
           \qquad \|e_c\| = 1.
 
 There are six questions:
 
-- *fingerprint*: is the update more like its sender's mark than like the other clients' marks? The answer is the
-  inner product with its own mark, in standard deviations above those with the others' marks. An update that was not
-  learnt from this client's data has no reason to be above zero here, however many clients send the same.
-- *length* and *heading*: is it as long as its sender's updates usually are, and does it go with the crowd (the mean
-  direction of the clients accepted last) as far as they usually do? Both are relative to what is typical of the
-  round. Typical is what most clients have whose fingerprint passes, near the last round's.
-- *originality*: does a client with a clearer fingerprint send nearly the same? If several clients send one crafted
-  model, or copy an honest client, at most the client that it fits best passes. It has to fit well: for a client
-  that others copy, a doubt about the mark counts twice.
-- *novelty*: is there something new in it? Training on data always adds something that nobody has sent before. The
-  answer is the share of the direction that no sum of the last round's updates makes up, dropped ones included. A
-  forecast, a replay or a mixture of earlier updates has none.
-- *company*: is it part of a crowd that has more in common than accepted updates ever had, and that stands apart
-  from the other clients that look like themselves? This finds a majority that adds one pull to everyone's own
-  update. If all clients have more in common than before, there is no such crowd.
+- *fingerprint*: is the update more like its sender's mark than like the other clients' marks? The answer compares
+its
+  inner product with its sender's mark to those with the others' marks: by how many standard deviations is it above
+  their mean? An update that was not learnt from this client's data has no reason to be above zero here, even if
+  many clients send the same update.
+- *length* and *heading*: is the update as long as its sender's updates usually are? And does it point in the
+direction
+  of the others as much as they usually do? This direction is the mean direction of the clients accepted last. Both
+  answers are relative to what is typical of the round. The typical length and heading are those that most clients
+  have, among the clients whose fingerprint passes. They cannot be far from those of the last round.
+- *originality*: does a client with a clearer fingerprint send nearly the same? Several clients may send the same
+crafted
+  model, or copy an honest client. At most one of them passes: the client with the clearest fingerprint. If others
+  send nearly the same as a client, a deviation of its fingerprint counts twice.
+- *novelty*: is there something new in the update? Training on data always adds something that nobody has sent
+before. The
+  answer is the share of its direction that is not a weighted sum of the last round's updates, including dropped
+  ones. In a forecast, a replay or a mixture of earlier updates this share is zero.
+- *company*: is the client part of a crowd? A crowd has more in common than accepted clients ever had, and it is
+clearly
+  apart from the other clients whose fingerprint passes. This finds a majority that adds the same pull to each
+  client's own update. If all clients have more in common than before, there is no such crowd.
 
-A client without a mark is asked whether its length and its heading are usual for anyone, whether any client sends
-nearly the same, and about novelty and company.
+A client without a mark is asked about novelty and company, whether its length and its heading are usual for any
+client, and whether any client sends nearly the same.
 """
 
 from __future__ import annotations
@@ -43,7 +50,7 @@ from flanders.linalg.products import cosines_of_gram, gram, lengths_of_gram, pro
 from flanders.round import Round, check_continued
 
 CHANNELS = ("fingerprint", "length", "heading", "originality", "any length", "any heading", "novelty", "company")
-"""The answers that each client has, a column each."""
+"""The names of the answers. Each is a column of `Answers.values`."""
 FINGERPRINT, LENGTH, HEADING, ORIGINALITY, ANY_LENGTH, ANY_HEADING, NOVELTY, COMPANY = range(8)
 OF_THE_KNOWN = np.array([True, True, True, True, False, False, True, True])
 """The channels by which a client with a mark is judged."""
@@ -52,9 +59,9 @@ OF_THE_NEW = np.array([False, False, False, True, True, True, True, True])
 OWN, ANY = np.array([LENGTH, HEADING]), np.array([ANY_LENGTH, ANY_HEADING])
 """Length and heading, compared with the client's own past (OWN) and with everybody's (ANY)."""
 LONGEST_ABSENCE = 30
-"""The allowed deviation of lengths and headings stops growing after a client was away for this many rounds.
+"""After a client was away for this many rounds, the allowed deviation of lengths and headings stops growing.
 
-Lengths and headings drift like a random walk: until then it grows with the square root of the rounds.
+Until then it grows with the square root of the rounds, since lengths and headings drift like a random walk.
 """
 LEAST_SQUARE = 1e-60
 """An update with a smaller squared length has no direction: float32 cannot hold its unit vector."""
@@ -75,7 +82,7 @@ class Answers:
     products: FloatMatrix
     """`(m, m)`: inner products of the displacements."""
     scale: FloatVector
-    """`(m,)`: how much farther than in one round lengths and headings may have moved while it was away."""
+    """`(m,)`: by which factor lengths and headings may deviate more than in one round, since a client was away."""
     likeness: FloatVector
     """`(m,)`: each update's cosine with its sender's mark; NaN if the sender has none."""
     moved: BoolVector
@@ -85,7 +92,7 @@ class Answers:
     typical: tuple[float, float] = (math.nan, math.nan)
     """The round's typical log length and heading; NaN until they are known."""
     company: Company | None = None
-    """What the clients have in common with those that look like themselves; None until these are known."""
+    """What the clients have in common with those whose fingerprint passes; None until these are known."""
 
     @property
     def relative(self) -> FloatMatrix:
@@ -101,7 +108,7 @@ class Answers:
         return relative
 
     def in_company(self, group: BoolVector) -> Answers:
-        """Return the answers with what each client has in common with the others of a group."""
+        """Return the answers together with what each client has in common with the others of a group."""
         values, found = self.values.copy(), measure_company(self.products, group)
         values[:, COMPANY] = found.common
         return replace(self, values=values, company=found)
@@ -156,10 +163,10 @@ def standing_out(among: FloatMatrix) -> FloatVector:
 
 
 def novelty(along: FloatMatrix, between: FloatMatrix) -> FloatVector:
-    """Return the logarithm of the share of each direction that no sum of the remembered directions makes up.
+    """Return the logarithm of the share of each direction that is not a weighted sum of the remembered directions.
 
-    `along` holds the inner products of the directions with the remembered ones, `between` those of the remembered
-    ones with each other.
+    `along` has the inner products of the directions with the remembered ones. `between` has those of the
+    remembered ones with each other.
     """
     explained = (along * np.linalg.solve(between + SAME * np.eye(len(between)), along.T).T).sum(axis=1)
     return np.asarray(np.log(np.maximum(1.0 - explained, SAME)))

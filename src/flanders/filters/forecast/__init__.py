@@ -1,1 +1,1 @@
-"""The filter of the paper: forecast the models of a round, drop the clients far from the forecast."""
+"""The filter of the FLANDERS paper: forecast the models of a round, and drop the clients far from the forecast."""

@@ -35,10 +35,12 @@ LEAST_SPREAD = 1e-3
 @saveable
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """Log scores of accepted clients, each relative to its round's typical one."""
+    """What is known about the scores of accepted clients."""
 
     residuals: tuple[FloatVector, ...] = ()
+    """The log scores of the clients accepted in the last rounds, relative to the typical log score of the round."""
     location: float | None = None
+    """The typical log score of the last round. None before the first."""
 
 
 def log_scores(scores: FloatVector) -> FloatVector:
@@ -47,7 +49,7 @@ def log_scores(scores: FloatVector) -> FloatVector:
 
 
 def typical_log_score(calibration: Calibration, scores: FloatVector, min_honest: float) -> float:
-    """Return the round's typical log score, judged by the lowest `min_honest` share of clients."""
+    """Return the round's typical log score. It is measured on the `min_honest` share with the lowest scores."""
     honest = max(1, resolve_count(float(min_honest), scores.size))
     now = float(np.median(np.sort(log_scores(scores))[:honest]))
     if calibration.location is None:
@@ -90,7 +92,7 @@ def check_keep_or_threshold(caller: str, keep: float | None, threshold: float | 
     if threshold is not None:
         check_number(caller, "threshold", threshold, 0, 1)
     elif min_honest != MIN_HONEST:
-        raise InputError(f"The `min_honest` parameter of {caller} goes with `threshold` alone. Leave it out.")
+        raise InputError(f"The `min_honest` parameter of {caller} is used only with `threshold`. Leave it out.")
     check_number(caller, "min_honest", min_honest, 0, 1)
 
 

@@ -1,4 +1,4 @@
-"""FLANDERS: forecast the round's local models, drop the clients that are far from the forecast."""
+"""The filter `Flanders`: forecast the models of a round, and drop the clients that are far from the forecast."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class FlandersState:
     round_number: int = 0
     """How many rounds it has seen."""
     snapshots: tuple[Snapshot, ...] = ()
-    """The amended matrices of the last rounds, the oldest first."""
+    """The last rounds, the oldest first. The models of dropped clients are replaced in them."""
     gram: FloatMatrix | None = None
     """The inner products of all vectors in the snapshots, around the newest global model."""
     calibration: Calibration = field(default_factory=Calibration)
-    """The scores of clients accepted so far, with a `threshold`."""
+    """What is known about the scores of accepted clients. It is used only with a `threshold`."""
     columns: IntVector | None = None
     """The parameters to look at, if the models of the first round decide them."""
     fit: KeptFit | None = None
@@ -54,9 +54,8 @@ class Flanders(Filter[FlandersState]):
 
     The filter arranges the local models of a round in a matrix. It forecasts this matrix from those of the last
     `window` rounds by the matrix autoregressive model MAR(`order`). A client's score is the distance of its model
-    to the forecast. A client that is in none of the last `order` rounds is scored by its distance to the global
-    model. The first round has no scores, since there is nothing to forecast it from: choose a robust fallback
-    aggregator for it.
+    to the forecast. A client that was in none of the last `order` rounds is scored by its distance to the global
+    model. The first round cannot be forecast, so it has no scores. Choose a robust fallback aggregator for it.
 
     Parameters
     ----------
@@ -74,8 +73,8 @@ class Flanders(Filter[FlandersState]):
         `"squared-l2"`, `"l2"`, `"l1"`, `"cosine"` (of the displacements from the global model), or a number p
         for the (fractional) L^p distance. Where L^p distances overflow, all are divided by d^(1/p).
     amend_with
-        What replaces a dropped client's model in the memory: `"last-accepted"`, its own newest model that is
-        still remembered (the global model if there is none), or `"global"`, the round's global model.
+        What replaces the model of a dropped client in the memory. `"last-accepted"`: the client's newest model in
+        the memory, or the global model if there is none. `"global"`: the global model of the round.
     center
         Whether to forecast displacements from the current global model instead of the models themselves.
     solver
@@ -132,7 +131,7 @@ class Flanders(Filter[FlandersState]):
             )
         if self.look.mixes and self.distance not in EUCLIDEAN:
             raise InputError(
-                f"{self.look} keeps Euclidean geometry only, but the distance is {self.distance!r}. Look at a "
+                f"{self.look} preserves only Euclidean distances, but the distance is {self.distance!r}. Look at a "
                 "Sample or at Everything, or choose another distance."
             )
 
@@ -175,7 +174,7 @@ class Flanders(Filter[FlandersState]):
     def visible_columns(
         self, state: FlandersState, d: int, layers: Mapping[str, int] | None = None
     ) -> IntVector | None:
-        """Return the parameters the filter looks at in every round, if they are fixed and not all."""
+        """Return the parameters that are looked at in every round. None if these are all, or if they change."""
         return state.columns if state.columns is not None else self.look.columns(state.seed, d, layers or {})
 
     @property
@@ -183,12 +182,12 @@ class Flanders(Filter[FlandersState]):
         return Forecaster(self.order, self.center, self.solver)
 
     def _seen(self, state: FlandersState, round_: Round) -> Round:
-        """Return the round as it is remembered: whole, or on the run's fixed parameters."""
+        """Return the round with the parameters that are remembered."""
         columns = self.visible_columns(state, round_.updates.shape[1], round_.layers)
         return round_on_columns(round_, columns)
 
     def _distances(self, state: FlandersState, round_: Round) -> tuple[FloatVector, KeptFit | FloatMatrix | None]:
-        """Return how far each client's model is from its forecast, and what was computed for it."""
+        """Return how far each client's model is from its forecast, and results that `amend` can use again."""
         if self.look.changes:
             rng = np.random.default_rng([state.seed, 2, state.round_number])
             views = self.look.views(Numbering(state.snapshots, round_), rng)

@@ -1,8 +1,8 @@
 """The remembered rounds, and the inner products of all their vectors.
 
 FLANDERS reads the models of a round once, to compute their inner products with each other and with all remembered
-vectors. The fit, the forecast and the scores then need only linear algebra on small matrices. So do the products
-that the next round starts from.
+vectors. Everything else is linear algebra on small matrices: the fit, the forecast, the scores, and the products
+with which the next round begins.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class Snapshot:
 
 @dataclass(frozen=True, eq=False)
 class Numbering:
-    """The vectors of the remembered rounds and of the current one, numbered. The number of a vector is its place.
+    """The vectors of the remembered rounds and of the current round, with a number for each, its place.
 
-    The order is: for each snapshot, its rows and its global model; then the rows of the current
-    round; then the origin of parameter space; last the current global model.
+    First come the vectors of each snapshot: its rows, then its global model. Then come the rows of the current
+    round, then the origin of parameter space, and last the current global model.
     """
 
     snapshots: tuple[Snapshot, ...]
@@ -101,13 +101,13 @@ class Numbering:
 
 
 def products_of(numbering: Numbering, known: FloatMatrix | None = None) -> FloatMatrix:
-    """Return the inner products of all vectors of a numbering around the current global model.
+    """Return the inner products of all vectors of a numbering, as displacements from the current global model.
 
-    `known` are the inner products of the snapshots' vectors around the global model of the newest snapshot. If they
-    are given, only products with newer vectors are computed, and the known ones are moved to the current global
-    model: <y_i, y_j> = known_ij + <y_i, e> + <y_j, e> - <e, e>, where y are displacements from the current global
-    model and e is the displacement of the old one. All terms are of the size of displacements, so large models do
-    not cause large rounding errors.
+    `known` are the inner products of the snapshots' vectors, as displacements from the global model of the newest
+    snapshot. If they are given, only products with newer vectors are computed, and the known ones are converted:
+    <y_i, y_j> = known_ij + <y_i, e> + <y_j, e> - <e, e>. Here y are displacements from the current global model,
+    and e is the displacement of the old one. All terms are of the size of displacements, so large models do not
+    cause large rounding errors.
     """
     round_ = numbering.round_
     vectors = [v for s in numbering.snapshots for v in (s.rows, s.global_model[None, :])]

@@ -36,7 +36,7 @@ class Look:
         return None
 
     def chosen_columns(self, round_: Round, kept: IntVector) -> IntVector | None:
-        """Return the parameters to look at, if they follow from the models kept in the first round; else None."""
+        """Return the parameters to look at, if the models kept in the first round decide them; else None."""
         return None
 
     def views(self, numbering: Numbering, rng: np.random.Generator) -> Iterator[Numbering]:
@@ -56,7 +56,7 @@ class Sample(Look):
     Parameters
     ----------
     size
-        How many parameters to look at. The paper: 500.
+        How many parameters to look at. The FLANDERS paper looks at 500.
     choose
         How they are chosen. `"random"`: at random. `"variance"`: the parameters in which the clients kept in the
         first round differ most. `"last-layer"`: at random from the last layer. `"per-layer"`: at random, the
@@ -133,16 +133,16 @@ class Sketch(Look):
 
     @property
     def changes(self) -> bool:
-        """True: the filter looks at different numbers in every round."""
+        """True, since the filter looks at different numbers in every round."""
         return True
 
     @property
     def mixes(self) -> bool:
-        """True: parameters are added up."""
+        """True, since parameters are added up."""
         return True
 
     def views(self, numbering: Numbering, rng: np.random.Generator) -> Iterator[Numbering]:
-        """Yield all vectors as each of this round's sketches shows them."""
+        """Yield the sketches of all vectors, once for each sketch of this round."""
         for _ in range(self.repeats):
             yield in_sketch(numbering, self.width, rng)
 
@@ -175,7 +175,7 @@ def sample_of_layers(sizes: Sequence[int], count: int, rng: np.random.Generator)
 
 
 def round_on_columns(round_: Round, columns: IntVector | None) -> Round:
-    """Return the round as seen on some of the parameters; None stands for all."""
+    """Return the round with only these columns. None means all of them."""
     if columns is None:
         return round_
     g = take_columns(round_.global_model[None, :], columns)[0, :]
@@ -183,7 +183,7 @@ def round_on_columns(round_: Round, columns: IntVector | None) -> Round:
 
 
 def on_columns(numbering: Numbering, columns: IntVector) -> Numbering:
-    """Return all vectors as seen on some of the parameters."""
+    """Return all vectors with only these columns."""
     snapshots = tuple(
         Snapshot(s.clients, take_columns(s.rows, columns), take_columns(s.global_model[None, :], columns)[0, :])
         for s in numbering.snapshots
@@ -192,7 +192,7 @@ def on_columns(numbering: Numbering, columns: IntVector) -> Numbering:
 
 
 def in_sketch(numbering: Numbering, width: int, rng: np.random.Generator) -> Numbering:
-    """Return all vectors as one fresh CountSketch of `width` buckets shows them.
+    """Return the sketches of all vectors, by one new CountSketch with `width` buckets.
 
     All vectors are sketched as displacements from the current global model, so that small displacements keep their
     precision. The sketched global model is therefore zero, and the origin is the sketch of the negative model.

@@ -14,15 +14,17 @@ from flanders.linalg.products import projections
 def distances_by_products(
     numbering: Numbering, gram: FloatMatrix, coefficients: FloatMatrix, distance: str | float
 ) -> FloatVector:
-    """Return the distance of each client's model to its forecast, a sum of the numbered vectors.
+    """Return the distance of each client's model to its forecast, which is a weighted sum of the numbered vectors.
 
-    `gram` holds the inner products of these vectors, from which the Euclidean distances follow.
+    `gram` has the inner products of these vectors. Euclidean distances are computed from them.
     """
     if distance not in EUCLIDEAN:
         round_ = numbering.round_
         pieces = [v for s in numbering.snapshots for v in (s.rows, s.global_model[None, :])]
         factors = coefficients[: numbering.starts[-1]].T
-        shift = 1.0 - factors.sum(axis=1) - coefficients[numbering.global_model]  # the origin lies at -g there
+        shift = (
+            1.0 - factors.sum(axis=1) - coefficients[numbering.global_model]
+        )  # as a displacement, the origin is -g
         return distance_to_sums(round_.updates, round_.global_model, pieces, factors, shift, distance, centred=True)
     around = coefficients.copy()  # the forecast as a displacement from the global model
     around[numbering.origin] += 1.0 - coefficients.sum(axis=0)
@@ -40,8 +42,8 @@ def distances_by_fit(
 ) -> FloatVector:
     """Return the distance of each client's model to its forecast by a kept fit.
 
-    Without a fit, the forecast is the client's last model. A client that is not in the fit, or in none of the last
-    `order` rounds, is forecast to send the global model.
+    Without a fit, the forecast is the client's last model. For a client that is not in the fit, or was in none of
+    the last `order` rounds, it is the global model.
     """
     newest = numbering.snapshots[-1]
     if fit is None:

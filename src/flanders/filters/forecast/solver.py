@@ -1,8 +1,8 @@
 r"""How MAR is fitted to the remembered rounds, and what it forecasts.
 
-Within a round FLANDERS needs neither A nor B, only the forecast. To use a fit again in later rounds both are kept:
-:math:`A_i = Z^T C_i Z` with Z the vectors it was fitted to, a row each, and B as it is. A later forecast is
-:math:`\sum_i B_i X_{t-i} Z^T C_i^T Z` with a row per client.
+If FLANDERS fits the model in every round, it needs only the forecast, and neither A nor B. If a fit is used again
+in later rounds, both are kept: B as it is, and :math:`A_i = Z^T C_i Z`, where the rows of Z are the vectors to
+which the model was fitted. A later forecast is :math:`\sum_i B_i X_{t-i} Z^T C_i^T Z`, with a row per client.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Als:
 @saveable
 @dataclass(frozen=True, eq=False)
 class KeptFit:
-    """The coefficients of a fit, in a form whose size is that of the rounds it was fitted to."""
+    """The coefficients of a fit. They take as much memory as the rounds to which the model was fitted."""
 
     clients: tuple[ClientId, ...]
     """The clients that the rows and columns of B stand for."""
@@ -82,12 +82,12 @@ class Forecaster:
     solver: Als
 
     def coefficients(self, numbering: Numbering, gram: FloatMatrix) -> FloatMatrix:
-        """Return `(places, m)` coefficients: each client's forecast as a sum of the numbered vectors.
+        """Return `(places, m)` coefficients: each client's forecast as a weighted sum of the numbered vectors.
 
-        `gram` holds the inner products of these vectors. The matrices of all remembered rounds are extended to all
-        clients in any of them: an absent client stands there with that round's global model. A client that is in
-        none of the last `order` rounds is forecast to send the global model. With too few rounds for a training
-        pair, the forecast is the client's vector in the newest one.
+        `gram` holds the inner products of these vectors. The matrix of each remembered round is extended to the
+        clients of all remembered rounds. The vector of an absent client is that round's global model. The forecast
+        for a client that was in none of the last `order` rounds is the global model. If there are too few rounds
+        for a training pair, the forecast is the client's vector in the newest round.
         """
         clients = numbering.round_.clients
         everyone = numbering.remembered_clients()
@@ -116,13 +116,13 @@ class Forecaster:
         mixing = found.coefficients[:, [column[clients[r]] for r in known]]
         full = np.zeros((gram.shape[0], len(known)))
         np.add.at(full, np.concatenate(places[self.order :]), mixing)
-        if self.center:  # the sums are of displacements: put the global model back
+        if self.center:  # the sums are displacements, so add the global model
             full[numbering.global_model] += 1.0 - mixing.sum(axis=0)
         coefficients[:, known] = full
         return coefficients
 
     def kept_fit(self, numbering: Numbering, last: KeptFit | None) -> KeptFit | None:
-        """Return the fit to forecast with: the last one, a new one if that is too old, None with too few rounds."""
+        """Return the last fit, or a new one if that is too old. None if there are too few rounds."""
         if last is not None and last.age < self.solver.refit_every:
             return last
         return self._fit(numbering) if len(numbering.snapshots) > self.order else None
@@ -146,7 +146,7 @@ class Forecaster:
         return KeptFit(everyone, vectors, tuple(back @ a @ back.T for a in found.a), tuple(found.b))
 
     def remembered_rows(self, numbering: Numbering, snapshot: int, clients: tuple[ClientId, ...]) -> Array:
-        """Return clients' vectors in a snapshot, `(h, d)`; its global model for absent clients.
+        """Return the vectors of clients in a snapshot, `(h, d)`. That of an absent client is the global model.
 
         With `center` they are displacements from the current global model, in the widest float.
         """

@@ -89,6 +89,9 @@ class FlowerSimulation:
         )
         strategy.server_test = WorldTest(self.world)
         strategy.defense = Defense(setting.filter, streams=(streams["filter"], streams["aggregator"]))
+        for inner in (self._aggregation, self._fallback):
+            if inner is not None:
+                inner.defense = strategy.defense
         return strategy
 
     @property

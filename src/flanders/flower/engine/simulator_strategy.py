@@ -10,12 +10,13 @@ from flwr.app import ArrayRecord
 
 from flanders.aggregators import Aggregator
 from flanders.arrays import FloatVector, to_numpy
+from flanders.defense import Defense
 from flanders.flower.aggregator_strategy import AggregatorStrategy
 from flanders.flower.engine.world_test import WorldTest
 from flanders.flower.model_arrays import ModelArrays, Numbers, Vector
 from flanders.round import Round
 from flanders.simulation import Received, World
-from flanders.simulation.federation import averaged, informed
+from flanders.simulation.simulation import averaged, informed
 
 
 class SimulatorStrategy(AggregatorStrategy):
@@ -43,6 +44,8 @@ class SimulatorStrategy(AggregatorStrategy):
         )
         self.device, self.informed = world.device, informed
         self._server_test = WorldTest(world)
+        self.defense: Defense | None = None
+        """Keeps the aggregator's memory and random numbers, as the simulator's does."""
         self.received: Received | None = None
         """What the server receives in this round."""
 
@@ -67,7 +70,9 @@ class SimulatorStrategy(AggregatorStrategy):
             None if round_.root is None else torch.from_numpy(round_.root).to(self.device),
             round_.layers,
         )
-        return to_numpy(aggregator.aggregate(on_device, self.rng))
+        if self.defense is None:
+            raise RuntimeError("SimulatorStrategy.defense is not set")
+        return to_numpy(self.defense.aggregate(aggregator, on_device, np.arange(len(on_device.clients))))
 
     def average(self, before: Numbers, several: Sequence[Numbers], weights: FloatVector) -> Numbers:
         """Average buffers."""

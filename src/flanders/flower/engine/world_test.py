@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from flwr.app import ArrayRecord
 
@@ -10,6 +12,23 @@ from flanders.flower.model_arrays import ModelArrays, Vector
 from flanders.flower.server_test import ServerTest
 from flanders.round import Evaluate
 from flanders.simulation import World
+from flanders.simulation.server import Losses
+
+
+@dataclass(frozen=True, eq=False)
+class HostLosses:
+    """The losses of models in main memory on the server's examples, and their gradient."""
+
+    _losses: Losses
+    _device: torch.device
+
+    def __call__(self, vector: Array) -> FloatVector:
+        """Return the losses of a model, one for each example."""
+        return self._losses(torch.as_tensor(vector, device=self._device))
+
+    def gradient(self, vector: Array) -> Array:
+        """Return the gradient of the mean loss at a model."""
+        return to_numpy(self._losses.gradient(torch.as_tensor(vector, device=self._device)))
 
 
 class WorldTest(ServerTest):
@@ -30,12 +49,7 @@ class WorldTest(ServerTest):
         server, device = self._world.server, self._world.device
         if server is None:
             return None
-        losses = server.evaluate(self._buffers(arrays))
-
-        def evaluate(vector: Array) -> FloatVector:
-            return losses(torch.as_tensor(vector, device=device))
-
-        return evaluate
+        return HostLosses(server.evaluate(self._buffers(arrays)), device)
 
     def step(self, number: int, model: ModelArrays, arrays: ArrayRecord) -> Vector | None:
         """Return the server's own step from the global model; None if it holds no examples."""

@@ -1,4 +1,4 @@
-"""The examples of each client in each step: one copy of the data on the device, and tables of row numbers."""
+"""Which examples each client gets in each step. There is one copy of the data, and tables of row numbers."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from flanders.arrays import IntVector
 from flanders.simulation.hashing import keys, mix64
 
 SHUFFLE, DROPOUT = 1, 2
+"""Parts of the hash keys, so that shuffling and dropout use different random numbers."""
 
 
 @dataclass(frozen=True, eq=False)
 class ClientData:
-    """The training examples of all clients, once on the device, and the rows that belong to each client.
+    """The training examples of all clients, in one copy on the device, and the rows that belong to each client.
 
     Parameters
     ----------
@@ -39,7 +40,7 @@ class ClientData:
 
     @classmethod
     def of(cls, x: Tensor, y: Tensor, rows: Sequence[IntVector]) -> ClientData:
-        """Return the data of clients that hold these rows of `x` each."""
+        """Return the data of clients. `rows` has the rows of `x` that belong to each client."""
         sizes = np.array([len(r) for r in rows], dtype=np.int64)
         joined = torch.from_numpy(np.concatenate(rows).astype(np.int64))
         return cls(x, y, joined.to(x.device), np.cumsum(sizes) - sizes, sizes)
@@ -59,7 +60,7 @@ class Slot(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """The batches of some clients for one round of local training, those with the most steps first.
+    """The batches of some clients for one round of local training.
 
     Clients with more steps come first. So in every step the clients that are not done are the first ones, and
     nothing is computed for the others.
@@ -72,9 +73,11 @@ class Schedule:
         `(n, steps, batch_size)` row numbers of `ClientData.x`. A short batch is padded with an example of the same
         client.
     counts
-        `(n, steps)` sizes of the batches without padding; 0 if the client is done.
+        `(n, steps)` sizes of the batches without padding, 0 if the client is done.
+    counts_on_device
+        The same, on the device.
     keys
-        `(n, steps)` int32, one for the dropout masks of each step.
+        `(n, steps)` int32 keys from which the dropout masks of each step are drawn.
     """
 
     rows: IntVector
@@ -86,7 +89,7 @@ class Schedule:
     def slots(self, *, apart: bool) -> Iterator[Slot]:
         """Yield the calls of the model in order.
 
-        With `apart`, only batches of the same size are in one call, as batch normalisation needs it. Otherwise all
+        With `apart`, a call has only batches of the same size, which batch normalisation needs. Otherwise all
         batches of a step are in one call, with padding.
         """
         for step in range(self.counts.shape[1]):
@@ -119,10 +122,10 @@ def schedule(
     shuffle: bool,
     least: int = 1,
 ) -> Schedule:
-    """Lay out a round of local training: `epochs` passes over each client's examples in batches.
+    """Plan a round of local training: `epochs` passes over each client's examples, in batches.
 
-    Each client's order of examples in each epoch follows from `seed`, its number and the epoch alone.
-    Batches of fewer than `least` examples are left out.
+    The order of a client's examples in an epoch depends only on `seed`, the client's number and the epoch. Batches
+    of fewer than `least` examples are left out.
     """
     rows = most_first(data, clients)
     chosen, device = clients[rows], data.x.device
@@ -161,7 +164,7 @@ def _orders(data: ClientData, clients: IntVector, seed: int, epochs: int, shuffl
     epoch = torch.arange(epochs, device=device)[:, None]
     who = torch.from_numpy(clients).to(device)[None, :]
     key = keys(seed, torch.tensor(SHUFFLE, device=device), who, epoch)[:, :, None]
-    drawn = mix64(key ^ mix64(place)[None, None, :]) >> 1  # below the largest int64, which the padding has
+    drawn = mix64(key ^ mix64(place)[None, None, :]) >> 1  # so that padding, with the largest int64, is sorted last
     drawn = torch.where(place < sizes, drawn, torch.iinfo(torch.int64).max)
     order = torch.sort(drawn, dim=-1, stable=True).indices
     return data.examples[starts + torch.where(order < sizes, order, 0)]

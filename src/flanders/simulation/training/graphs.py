@@ -1,4 +1,4 @@
-"""CUDA graphs: a training step recorded once and replayed, without the cost of launching its kernels one by one."""
+"""CUDA graphs. A training step is recorded once and then replayed, which saves the time to launch each kernel."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ log = logging.getLogger("flanders")
 
 
 class Recordings:
-    """Runs functions that always do the same with the same memory. It replays recordings of them if it can.
+    """Runs functions that always do the same with the same memory. On a GPU it replays recordings of them.
 
-    On a CPU, and if a function cannot be recorded, the function is called.
+    On a CPU, or if a function cannot be recorded, it calls the function.
     """
 
     def __init__(self, device: torch.device, *, enabled: bool = True) -> None:
@@ -28,13 +28,8 @@ class Recordings:
         self._graphs: dict[Hashable, torch.cuda.CUDAGraph] = {}
         self._pool = torch.cuda.graph_pool_handle() if self._enabled else None
 
-    def clear(self) -> None:
-        """Forget all recordings. This is necessary before the memory that they refer to is freed."""
-        self._seen.clear()
-        self._graphs.clear()
-
     def run(self, name: Hashable, step: Callable[[], None]) -> None:
-        """Do `step`, which is known by `name`."""
+        """Run `step`, or replay its recording. Steps with the same `name` must do the same."""
         if not self._enabled:
             step()
             return

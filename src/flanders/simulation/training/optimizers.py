@@ -1,7 +1,8 @@
 """Adam and stochastic gradient descent for many clients at once, on stacked tensors `(n, ...)`.
 
-Both are PyTorch's own fused kernels: one pass over the data on a CPU, one launch for all tensors on a GPU. All
-clients of a call have taken the same number of steps, so stacking them changes nothing.
+Both call PyTorch's own fused kernels, which need one pass over the data on a CPU and one launch for all tensors on
+a GPU. All clients of a call have taken the same number of steps, so each client gets the result that it would get
+alone.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 
 
 class Optimizer(Protocol):
-    """Moves parameters along their gradients, and remembers what it needs for it."""
+    """Moves parameters along their gradients. It may remember moments of earlier gradients."""
 
     def reset(self) -> None:
-        """Forget everything: each round of local training starts afresh."""
+        """Forget everything, since each round of local training starts with a fresh optimizer."""
 
     def tick(self, step: int) -> None:
         """Say how many steps the clients of the next call have taken so far."""
@@ -52,7 +53,7 @@ class StackedAdam:
         torch._foreach_zero_(self._squares)
 
     def tick(self, step: int) -> None:
-        """Set the step from which the bias correction follows."""
+        """Set the number of steps so far, which the bias correction needs."""
         self._steps.fill_(step)
 
     def update(self, parameters: Sequence[Tensor], gradients: Sequence[Tensor], clients: slice) -> None:
@@ -88,7 +89,7 @@ class StackedSgd:
             torch._foreach_zero_(self._velocities)
 
     def tick(self, step: int) -> None:
-        """Do nothing: the step does not matter."""
+        """Do nothing, since SGD does not depend on the number of steps."""
 
     def update(self, parameters: Sequence[Tensor], gradients: Sequence[Tensor], clients: slice) -> None:
         """Take one step."""

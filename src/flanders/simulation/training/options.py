@@ -12,7 +12,7 @@ from flanders.checks import check_choice, check_number
 
 @dataclass(frozen=True)
 class Training:
-    """How clients train locally; every round starts with a fresh optimizer.
+    """How clients train locally. Every round starts with a fresh optimizer.
 
     Parameters
     ----------
@@ -23,8 +23,8 @@ class Training:
     momentum
         The momentum of `"sgd"`.
     batch_size, epochs
-        How many examples a step looks at, and how often a client goes through its data in a round. The last
-        batch of an epoch may be smaller; models with batch normalisation leave out a last batch of one example.
+        How many examples a step looks at, and how often a client goes through its data in a round. The last batch
+        of an epoch may be smaller. A last batch of one example is left out if the model has batch normalisation.
     shuffle
         Whether to go through the data in a new order each time.
     validation_fraction
@@ -48,7 +48,7 @@ class Training:
         check_number("Training", "validation_fraction", self.validation_fraction, 0, 0.99)
 
     def kept_examples(self, rows: IntVector, rng: np.random.Generator) -> IntVector:
-        """Return a client's examples without those set aside, in their order. At least one is kept."""
+        """Return the examples that a client trains on, without those set aside. At least one is left."""
         aside = int(round(len(rows) * self.validation_fraction, 9))
         if aside == 0:
             return rows

@@ -1,4 +1,4 @@
-"""The stacked models of the clients that are trained together, and the step they take."""
+"""The stacked models of the clients that are trained together, and the step that they take."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from flanders.simulation.training.optimizers import Optimizer
 from flanders.simulation.training.stacked_module import DROPOUT, stacked
 
 IGNORED = -100
-"""The class of examples that do not count, as `cross_entropy` has it."""
+"""The class that marks examples which do not count. It is the default `ignore_index` of `cross_entropy`."""
 
 Tensors = dict[str, Tensor]
 
@@ -80,7 +80,7 @@ class Stack:
         self._recordings = Recordings(device, enabled=graphs)
 
     def start(self, model: Tensor, buffers: Mapping[str, Tensor]) -> None:
-        """Put the global model into every place, and start with a fresh optimizer."""
+        """Set the models of all clients to the global model, and start with a fresh optimizer."""
         self._optimizer.reset()
         for name, tensor in self._layout.unflatten(model).items():
             self.parameters[name].copy_(tensor)
@@ -143,7 +143,7 @@ class Stack:
         return x, y
 
     def _leaves_of(self, first: int, last: int) -> Tensors:
-        """Return the parameters of some clients as leaves to differentiate by, which share their memory."""
+        """Return the parameters of some clients as leaf tensors of autograd, in the same memory."""
         if (first, last) not in self._leaves:
             self._leaves[first, last] = {
                 name: p[first:last].detach().requires_grad_() for name, p in self.parameters.items()
@@ -152,7 +152,7 @@ class Stack:
 
 
 def bytes_per_client(module: nn.Module, example: Tensor, batch_size: int, states: int) -> int:
-    """Estimate the memory that one client's step goes through: parameters and activations, with gradients.
+    """Estimate the bytes that a step of one client uses: parameters and activations, and their gradients.
 
     `states` is how many numbers the optimizer keeps for each parameter.
     """

@@ -14,8 +14,8 @@ from flanders.simulation.hashing import mix32
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Return `x @ weight.T + bias` of each client, in one batched product.
 
-    The weights come first in it: their gradient then has their own layout, and the optimizer can read it
-    as it is.
+    The weights are the first factor. Then their gradient has the same memory layout as the weights, and the
+    optimizer needs no copy of it.
     """
     rows = x.reshape(x.shape[0], -1, x.shape[-1]).mT
     product = torch.bmm(weight, rows) if bias is None else torch.baddbmm(bias.unsqueeze(2), weight, rows)
@@ -23,9 +23,9 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def conv2d(x: Tensor, weight: Tensor, bias: Tensor | None, options: tuple[Any, Any, Any, int]) -> Tensor:
-    """Return each client's convolution of its images; `options` are stride, padding, dilation and groups.
+    """Return the convolution of each client's images. `options` are stride, padding, dilation and groups.
 
-    The fastest way depends on the shape and the device.
+    The fastest way to compute it depends on the shape and the device.
     """
     stride, padding, dilation, groups = options
     if groups == 1 and tuple(weight.shape[3:]) == (1, 1) and padding == (0, 0):
@@ -47,7 +47,7 @@ def pointwise(x: Tensor, weight: Tensor) -> Tensor:
 
 
 def by_windows(x: Tensor, weight: Tensor, stride: Any, padding: Any, dilation: Any) -> Tensor:
-    """Return convolutions, computed as one product of the weights with all windows. It is fastest on a GPU."""
+    """Return convolutions, computed as one product of the weights with all windows. This is fastest on a GPU."""
     n, batch = x.shape[:2]
     out, _, *kernel = weight.shape[1:]
     if any(padding):
@@ -61,7 +61,7 @@ def by_windows(x: Tensor, weight: Tensor, stride: Any, padding: Any, dilation: A
 
 
 def by_groups(x: Tensor, weight: Tensor, options: tuple[Any, Any, Any, int]) -> Tensor:
-    """Return convolutions, computed as one with n times the groups. This is used for depthwise convolutions."""
+    """Return convolutions, computed as one convolution with n times the groups. Depthwise convolutions need it."""
     stride, padding, dilation, groups = options
     n, batch = x.shape[:2]
     together = x.transpose(0, 1).flatten(1, 2)
@@ -80,7 +80,7 @@ def batch_norm(
     momentum: float,
     eps: float,
 ) -> Tensor:
-    """Normalise each client's channels, as if there were n times as many; running statistics change in place."""
+    """Normalise the channels of all clients, as if one model had them all. Running statistics change in place."""
     together = x.transpose(0, 1).flatten(1, 2)
     scale = None if weight is None else weight.flatten()
     shift = None if bias is None else bias.flatten()
@@ -91,8 +91,8 @@ def batch_norm(
 def dropout_mask(key: Tensor, shape: torch.Size, number: int, p: float) -> Tensor:
     """Return the factors of a dropout layer, `(*key.shape, *shape)`: 0 with probability p, else 1 / (1 - p).
 
-    They follow from the client's key of this step, the number of the layer and the place alone, so they depend
-    neither on which other clients are trained beside it nor on the device.
+    They depend only on the client's key of this step, the number of the layer and the position in the layer. They
+    do not depend on the device, or on which other clients are trained at the same time.
     """
     places = torch.arange(shape.numel(), dtype=torch.int32, device=key.device)
     places = mix32(places + number * 0x3504F333 % 2**31)

@@ -1,4 +1,4 @@
-"""From a module for one client to a function for n of them, on stacked parameters, buffers and batches.
+"""Turn a module for one client into a function for n clients, on stacked parameters, buffers and batches.
 
 A sequence of known layers runs as operations on stacked tensors (see `stacked_layers`). This avoids
 `torch.func.vmap`, which takes longer than the arithmetic of a small model. Any other module runs under `vmap`. Its
@@ -24,8 +24,9 @@ KEY = "dropout_key"
 
 Tensors = Mapping[str, Tensor]
 Stackable = Callable[[Tensors, Tensors, Tensor, Tensor], Tensor]
-"""Turns stacked parameters, buffers, dropout keys `(n,)` and batches `(n, B, ...)` into logits `(n, B, C)`;
-the buffers are changed in place."""
+"""A function from stacked parameters, buffers, dropout keys `(n,)` and batches `(n, B, ...)` to logits `(n, B, C)`.
+
+It changes the buffers in place."""
 
 ELEMENTWISE = (nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Tanh, nn.Sigmoid, nn.Identity)
 BY_IMAGE = (nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d)
@@ -57,7 +58,7 @@ def stacked(module: nn.Module, *, training: bool = True) -> Stackable:
 
 
 def is_sequence(module: nn.Module) -> bool:
-    """Tell whether a module runs layers one after the other, with nothing in it used twice."""
+    """Tell whether a module runs layers one after the other, and uses no layer or parameter twice."""
     return (
         all(type(layer) is nn.Sequential for layer in module.modules() if list(layer.children()))
         and len(list(module.modules())) == len(list(module.named_modules(remove_duplicate=False)))
@@ -66,7 +67,7 @@ def is_sequence(module: nn.Module) -> bool:
 
 
 def mixes_examples(module: nn.Module) -> bool:
-    """Tell whether an example's output depends on the others in its batch, as batch normalisation makes it."""
+    """Tell whether the output of an example depends on the other examples of its batch (batch normalisation)."""
     return any(isinstance(layer, nn.modules.batchnorm._BatchNorm) for layer in module.modules())
 
 
@@ -125,14 +126,17 @@ def batch_norm_link(layer: Any, prefix: str) -> Stackable:
 
 
 def drop(x: Tensor, key: Tensor, number: int, p: float, whole: bool) -> Tensor:
-    """Drop a share p of x, or of its `whole` channels; x has the axes of `key` first, then batch and channels."""
+    """Apply dropout with probability p to x, or to `whole` channels of x.
+
+    The first axes of x are those of `key`. Then come the batch and the channels.
+    """
     inner = x.shape[key.ndim :]
     mask = layers.dropout_mask(key, inner[:2] if whole else inner, number, p)
     return x * mask.view(*mask.shape, *[1] * (x.ndim - mask.ndim))
 
 
 def under_vmap(module: nn.Module, numbers: Mapping[nn.Module, int]) -> Stackable:
-    """Return the function that runs a module under `vmap`; the module is changed for it."""
+    """Return the function that runs a module under `vmap`. The module itself is changed."""
     for layer in module.modules():
         if type(layer) is nn.Linear:
             layer.__class__ = _Linear
@@ -182,7 +186,7 @@ class _Dropout(nn.Dropout):
 
 
 class _LinearRule(torch.autograd.Function):
-    """`functional.linear` with a rule for `vmap`. The rule is made of ordinary operations, so it has a gradient."""
+    """`functional.linear` with a rule for `vmap`. The rule uses ordinary operations, so it has a gradient."""
 
     @staticmethod
     def forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -199,7 +203,7 @@ class _LinearRule(torch.autograd.Function):
 
 
 class _Conv2dRule(torch.autograd.Function):
-    """`functional.conv2d` in the same way."""
+    """`functional.conv2d` with a rule for `vmap`, like `_LinearRule`."""
 
     @staticmethod
     def forward(x: Tensor, weight: Tensor, bias: Tensor | None, options: Any) -> Tensor:
@@ -216,7 +220,7 @@ class _Conv2dRule(torch.autograd.Function):
 
 
 def _clients_first(info: Any, in_dims: Any, tensors: Any) -> Any:
-    """Return tensors with the clients as their first axis, whether or not they had one."""
+    """Return tensors with the clients as their first axis. A tensor without such an axis is repeated."""
     return [
         None if t is None else t.expand(info.batch_size, *t.shape) if dim is None else t.movedim(dim, 0)
         for t, dim in zip(tensors, in_dims, strict=False)

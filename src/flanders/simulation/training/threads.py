@@ -1,6 +1,6 @@
-"""Several pieces of work at a time on a CPU, one thread for each.
+"""Several pieces of work at a time on a CPU, each in a thread of its own.
 
-This is faster than one piece at a time on all cores, which wait for each other.
+This is faster than one piece at a time on all cores, since cores that share a piece wait for each other.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def count_for(device: torch.device) -> int:
 
 
 def side_by_side(work: Callable[[T, I], R], tools: Sequence[T], items: Sequence[I]) -> list[R]:
-    """Return `work(tool, item)` for each item, in order. A tool works on one item at a time."""
+    """Return `work(tool, item)` for each item, in order. Each tool is used for one item at a time."""
     tools = tools[: len(items)]
     if len(tools) <= 1:
         return [work(tools[0], item) for item in items]

@@ -1,9 +1,9 @@
 """Local training of all selected clients at once, with one call of the model for each step.
 
 The clients' models are stacked: each parameter is one tensor `(n, *shape)`. A step runs the module on a batch of
-each client, layer by layer if it is a plain sequence, else under `torch.func.vmap`. It then differentiates the sum
-of the clients' losses. The loss of a client does not depend on the parameters of other clients, so the gradient of
-the sum holds the gradient of each client.
+each client. A plain sequence of layers runs layer by layer, any other module under `torch.func.vmap`. The step
+then differentiates the sum of the clients' losses. The loss of a client does not depend on the parameters of other
+clients, so the gradient of the sum contains the gradient of each client.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from flanders.simulation.training.threads import count_for, side_by_side
 log = logging.getLogger("flanders")
 
 CACHE = 32 * 2**20
-"""Bytes that clients trained together may use on a CPU: about the size of its cache."""
+"""How many bytes the clients that are trained together may use on a CPU: about the size of its cache."""
 FEWEST, MOST = 2, 512
 """The fewest and the most clients that are trained together on a CPU by default, whatever the model needs."""
 
@@ -76,7 +76,7 @@ class Trainer:
     training
         How to train.
     chunk
-        How many clients to train at a time. Default: on a GPU all of them, or as many as fit; on a CPU as many as
+        How many clients to train at a time. Default: on a GPU as many as fit in its memory, on a CPU as many as
         fit in the cache. The number changes only rounding errors.
     graphs
         Whether to use CUDA graphs on a GPU.
@@ -137,12 +137,12 @@ class Trainer:
         return Trained(updates, after)
 
     def _plan(self, ids: IntVector, seed: int) -> Schedule:
-        t, least = self.training, 2 if self._mixes_examples else 1  # one example has no variance
+        t, least = self.training, 2 if self._mixes_examples else 1  # batch normalisation needs two examples
         options = {"batch_size": t.batch_size, "epochs": t.epochs, "least": least}
         return schedule(self.data, ids, seed, shuffle=t.shuffle, **options)
 
     def _share_out(self, order: IntVector, train_some: Callable[[Stack, IntVector], None]) -> None:
-        """Train clients in chunks: several chunks at a time on a CPU, smaller ones if a GPU runs out of memory."""
+        """Train clients in chunks: several at a time on a CPU, and smaller ones if a GPU runs out of memory."""
         chunks = cut(order, self.chunk_of(len(order)))
         workers = min(self.workers, len(chunks))
         if workers > 1:

@@ -15,7 +15,7 @@ from flanders.data.partition import Partition
 
 ROW, LABEL = "row", "label"
 OURS = ("num_partitions", "partition_by", "seed")
-"""The arguments that are filled in: the number of clients, the column with the classes, and a seed of the run."""
+"""The arguments of a partitioner that are filled in: the number of clients, the column of the classes, a seed."""
 UNFIT = {
     "DistributionPartitioner": "needs an array",
     "IdToSizeFncPartitioner": "needs a function",
@@ -37,8 +37,8 @@ class FlowerPartition(Partition):
     partitioner
         The name of the class in `flwr_datasets.partitioner`.
     options
-        Its parameters as in a TOML inline table, without the braces. Since it is one string, a spec can have a
-        list of several. The number of partitions, the column to divide by and the seed are filled in.
+        Its parameters, written like a TOML inline table without the braces. A spec can have a list of such strings.
+        The number of partitions, the column to divide by and the seed are filled in.
 
     Examples
     --------
@@ -99,7 +99,7 @@ class FlowerPartition(Partition):
         return options | {name: value for name, value in filled.items() if name in known}
 
     def _owners(self, rows: list[IntVector], n: int, num_clients: int) -> IntVector:
-        """Return the client of each example, -1 for none. Complain if the partition cannot be used."""
+        """Return the client of each example, or -1. Complain if the partition cannot be used."""
         if len(rows) != num_clients:
             raise InputError(
                 f"{self} makes {len(rows)} partitions of these data, but there are {num_clients} clients. "

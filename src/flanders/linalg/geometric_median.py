@@ -1,22 +1,24 @@
-r"""The point with the least sum of distances to weighted rows, from the rows' inner products alone.
+r"""The geometric median of weighted rows: the point with the least sum of distances to them.
 
-The point is a weighted average of the rows, so all of its distances follow from the m x m inner products.
+The point is a weighted average of the rows, so all its distances can be computed from the m x m inner products.
 
-Write F(z) for :math:`\sum_i w_i \|x_i - z\|`, with weights that add up to 1, :math:`d_i` for :math:`\|x_i - z\|`
-and :math:`z^*` for the minimiser. The vectors :math:`p_i = w_i (x_i - z) / d_i` have length :math:`w_i`. So every y
-has :math:`F(y) \ge \sum_i \langle p_i, x_i - y \rangle`, and at z the two are equal. Therefore
+The search stops once a bound, the certificate, shows that the point is good enough. Write F(z) for
+:math:`\sum_i w_i \|x_i - z\|`, with weights that add up to 1, :math:`d_i` for :math:`\|x_i - z\|` and :math:`z^*`
+for the minimiser. The vectors :math:`p_i = w_i (x_i - z) / d_i` have length :math:`w_i`. So every y has
+:math:`F(y) \ge \sum_i \langle p_i, x_i - y \rangle`, and for y = z both sides are equal. Therefore
 
 .. math:: F(z) - F(z^*) \le \langle \sum_i p_i, z^* - z \rangle \le L \, \|\sum_i p_i\|
 
-for every L that is at least :math:`\|z - z^*\|`. This is the certificate. Its L follows from
-:math:`F(z^*) \le F(z)`: a set S of rows with more than half of the weight, :math:`W_S`, keeps the minimiser near z,
+for every L that is at least :math:`\|z - z^*\|`. The right side is the certificate, and the code calls it the gap.
+L follows from :math:`F(z^*) \le F(z)`. Let S be a set of rows with more than half of the weight,
+:math:`W_S > 1/2`. Then
 
 .. math:: \|z - z^*\| \le L = \min_S \, 2 \sum_{i \in S} w_i d_i / (2 W_S - 1).
 
-S runs over the rows nearest to z, so a minority of far rows does not loosen the bound. At a row :math:`x_k` the
-vector :math:`p_k` may be any of length up to :math:`w_k`. If the sum of the others is no longer than that, it can
-cancel them. Then the gap is zero, and the row is the minimiser. The bound takes the inner products as they are:
-it knows nothing of their rounding errors.
+The code tries the sets of the rows nearest to z, so a minority of far rows does not loosen the bound. If z is a
+row :math:`x_k`, then :math:`p_k` may be any vector of length up to :math:`w_k`. If the sum of the other
+:math:`p_i` is no longer than that, :math:`p_k` can cancel it. The gap is then zero, and the row is the minimiser.
+The bound does not account for rounding errors of the inner products.
 
 References
 ----------
@@ -33,23 +35,24 @@ from flanders.arrays import FloatMatrix, FloatVector, IntVector
 from flanders.linalg.products import distances_of_gram
 
 NOISE = 64
-"""Rounding errors of its terms within which a squared distance is zero. Copies of a row came out 12 apart."""
+"""A squared distance of at most this many rounding errors of its terms counts as zero. Copies came out 12 apart."""
 TIE = 1e-12
-"""Shares of the weight that differ by less are equal."""
+"""Shares of the weight that differ by less than this count as equal."""
 TINY = 1e-200
-"""Stands for a length of zero where it is divided by. The square of a smaller one is zero."""
+"""Divisions use this number in place of a length of zero."""
 SLOW = 1 / 8
-"""Where a Weiszfeld step leaves more than this of the gradient, Newton steps follow."""
+"""If a Weiszfeld step leaves more than this share of the gradient, Newton steps are taken from then on."""
 PATIENCE = 20
-"""Steps without a smaller gap after which only rounding errors are left."""
+"""After this many steps without a smaller gap the search ends, since only rounding errors are left."""
 
 
 @dataclass(frozen=True)
 class Optimum:
-    """A weighted average of the rows, and a bound on how far its objective is above the least one."""
+    """A weighted average of the rows, near the minimiser."""
 
     coefficients: FloatVector
     gap: float
+    """The sum of distances is above its minimum by at most this."""
 
 
 def geometric_median(
@@ -63,14 +66,14 @@ def geometric_median(
 ) -> Optimum:
     r"""Return the point with the least sum of distances to the rows that have these inner products.
 
-    Weights count by their shares in the sum of all, also in the gap. The search stops once the gap is at most
-    `tolerance` times the median distance. `rounding` is the relative error of the sums in `products`. Rows that
-    are no farther apart than that count as one, at their weighted mean.
+    The weights are first divided by their sum. The search stops once the gap is at most `tolerance` times the
+    median distance. `rounding` is the relative error of the sums in `products`. Rows that differ only by rounding
+    errors are replaced by their weighted mean.
 
-    Where the rows lie on a line, with half of the weight on either side of an interval, each point of the
-    interval is a minimiser. The result is the middle of the interval.
+    If the rows lie on a line, with half of the weight on either side of an interval, each point of the interval is
+    a minimiser. The result is the middle of the interval.
 
-    With `smoothing`, :math:`d^2 / 2 \nu + \nu / 2` takes the place of distances d below :math:`\nu`, which is
+    With `smoothing`, a distance d below :math:`\nu` counts as :math:`d^2 / 2 \nu + \nu / 2`. :math:`\nu` is
     `smoothing` times the median distance to the geometric median.
     """
     w = weights / weights.sum()
@@ -98,7 +101,7 @@ def geometric_median(
 def weiszfeld(products: FloatMatrix, weights: FloatVector, steps: int, smoothing: float = 0.0) -> FloatVector:
     r"""Return the coefficients after some Weiszfeld steps from the origin of the inner products.
 
-    A step is :math:`\beta_i \propto w_i / \max(\nu, d_i)`, with :math:`\nu` relative to the median distance.
+    A step is :math:`\beta_i \propto w_i / \max(\nu, d_i)`. :math:`\nu` is `smoothing` times the median distance.
     """
     norms, beta = np.diagonal(products), np.zeros_like(weights)
     for _ in range(steps):
@@ -110,7 +113,7 @@ def weiszfeld(products: FloatMatrix, weights: FloatVector, steps: int, smoothing
 
 
 def coincident(squared: FloatMatrix, noise: FloatVector) -> IntVector:
-    """Number the rows so that those have the same number that coincide, directly or by others in between."""
+    """Give the same number to all rows that coincide, directly or through a chain of other rows."""
     close = squared <= noise[:, None] + noise
     label = np.arange(noise.size)
     if np.count_nonzero(close) == noise.size:
@@ -124,18 +127,21 @@ def coincident(squared: FloatMatrix, noise: FloatVector) -> IntVector:
 
 @dataclass(frozen=True)
 class Place:
-    """A weighted average z of the rows, by its coefficients and what follows from them, all less the best row."""
+    """A weighted average z of the rows, from which the best row is subtracted (see `Problem`)."""
 
     beta: FloatVector
-    shift: FloatVector  # the inner products of the rows with z
-    squared: FloatVector  # the squared distances of the rows to z
+    """The coefficients of z."""
+    shift: FloatVector
+    """The inner products of the rows with z."""
+    squared: FloatVector
+    """The squared distances of the rows to z."""
 
 
 class Problem:
     """Distinct rows, weights that add up to 1, and when to stop.
 
-    The rows are taken less the best of them, that with the least sum of distances to the others. A minimiser
-    close to a row is close to that one, and seen from there even a tiny distance keeps its digits.
+    The best row is the one with the least sum of distances to the others. It is subtracted from all rows. If the
+    minimiser is close to a row, then it is close to the best row, so it is close to zero and keeps all its digits.
     """
 
     def __init__(
@@ -147,7 +153,7 @@ class Problem:
         self.norms = np.diagonal(self.products)
 
     def exact(self, noise: FloatVector) -> Optimum:
-        """Return the geometric median. The noise is how far off a line, squared, a row on it may seem to be."""
+        """Return the geometric median. `noise` is how far rounding can move a row off a line, squared."""
         w, k, products = self.weights, self.best, self.products
         line = places_on_line(products, noise + noise[k])
         if line is not None:
@@ -157,7 +163,8 @@ class Problem:
         length = self.length(pull)
         if length <= w[k]:
             return Optimum(np.eye(w.size)[k], 0.0)
-        # Go downhill from the best row. No row has an objective that small, so no later step meets one.
+        # Go downhill from the best row. The sum of distances is then below that of every row, and it never grows
+        # again, so no later step can land on a row.
         step = pull * (1 - w[k] / length) / pull.sum()
         along = products @ step
         beta = step * line_minimum(self.norms, along, float(step @ along), w, 0.0)
@@ -165,12 +172,12 @@ class Problem:
         return self.descend(beta, 0.0)
 
     def smoothed(self, start: Optimum, smoothing: float) -> Optimum:
-        """Return the minimiser of the smoothed objective, from the geometric median on."""
+        """Return the minimiser of the smoothed objective. The search starts from the geometric median."""
         nu = smoothing * self.spread(np.sqrt(self.place(start.coefficients).squared), 0.0)[0]
         return self.descend(start.coefficients, nu) if nu > 0 else start
 
     def place(self, beta: FloatVector) -> Place:
-        """Return the place that has these coefficients; the one of the best row makes no difference."""
+        """Return the place with these coefficients. That of the best row, which is zero, makes no difference."""
         shift = self.products @ beta
         squared = np.maximum(self.norms - 2 * shift + beta @ shift, 0.0)
         return Place(beta, shift, squared)
@@ -180,13 +187,13 @@ class Problem:
         return float(np.sqrt(np.maximum(coefficients @ (self.products @ coefficients), 0.0)))
 
     def descend(self, beta: FloatVector, nu: float) -> Optimum:
-        """Take Weiszfeld steps, after Newton steps where they are slow, until the gap is small enough."""
+        """Take Weiszfeld steps until the gap is small. Once they are slow, take a Newton step before each."""
         at, w, floor = self.place(beta), self.weights, max(nu, TINY)
         found, waited, before, newton = Optimum(beta, np.inf), 0, np.inf, False
         for _ in range(self.iterations + 1):
             distances = np.sqrt(at.squared)
             q = w / np.maximum(distances, floor)
-            downhill = q - q.sum() * at.beta  # the sum of p, by its coefficients; they all go to zero with it
+            downhill = q - q.sum() * at.beta  # the coefficients of the sum of all p_i, which is minus the gradient
             slope = self.length(downhill)
             scale, reach = self.spread(distances, nu)
             gap = slope * reach
@@ -203,7 +210,7 @@ class Problem:
         return found
 
     def spread(self, distances: FloatVector, nu: float) -> tuple[float, float]:
-        """Return the median distance, and how far away the minimiser may be: the certificate's L."""
+        """Return the median distance, and the certificate's L: how far away the minimiser can be."""
         order = distances.argsort()
         w, d = self.weights[order], distances[order]
         below = w.cumsum()
@@ -215,9 +222,10 @@ class Problem:
     def newton(self, at: Place, q: FloatVector, downhill: FloatVector, nu: float) -> Place:
         r"""Return the minimum along Newton's direction.
 
-        The Hessian is :math:`\omega I - \sum_i q_i u_i u_i^T`, with unit vectors u towards the rows,
-        :math:`q_i = w_i / d_i` and :math:`\omega` their sum. Rows closer than nu have no u. For the inner products
-        of the step with the rows less z it makes a system of m equations.
+        The Hessian is :math:`\omega I - \sum_i q_i u_i u_i^T`, with unit vectors :math:`u_i` from z towards the
+        rows, :math:`q_i = w_i / d_i`, and :math:`\omega = \sum_i q_i`. Rows closer than nu have no :math:`u_i`.
+        Newton's equation becomes a system of m equations. Its unknowns are the inner products of the step with all
+        :math:`x_i - z`.
         """
         omega, distances = q.sum(), np.sqrt(at.squared)
         root = np.where(distances > nu, np.sqrt(q / omega) / np.maximum(distances, TINY), 0.0)
@@ -240,10 +248,10 @@ class Problem:
 
 
 def line_minimum(squared: FloatVector, along: FloatVector, length: float, w: FloatVector, nu: float) -> float:
-    """Return how many times to take a step, about, for the least objective on its line.
+    """Return the factor by which to multiply a step to reach, approximately, the minimum of the objective along it.
 
-    `squared` are the rows' squared distances, `along` their inner products with the step, both from where it
-    starts; `length` is the squared length of the step.
+    `squared` are the squared distances of the rows from the start of the step. `along` are the inner products of
+    the step with the vectors from its start to the rows. `length` is the squared length of the step.
     """
 
     def slope(t: float) -> float:
@@ -267,8 +275,8 @@ def best_row(products: FloatMatrix, distances: FloatMatrix, weights: FloatVector
     tied = np.flatnonzero(sums <= sums.min() * (1 + TIE))
     if tied.size == 1:
         return int(tied[0])
-    # Far rows hide what near ones differ by. They do not in |x - y| - |x - b|, which is
-    # (|y|^2 - 2 <x, y>) / (|x - y| + |x - b|), all less b.
+    # The sums are equal up to rounding errors of the distances to far rows. So compare y with the first tied row b:
+    # |x - y| - |x - b| is exactly (|y|^2 - 2 <x, y>) / (|x - y| + |x - b|) after b is subtracted from all rows.
     b = tied[0]
     less = around(products, b)
     more = (np.diagonal(less) - 2 * less) / np.maximum(distances + distances[:, b, None], TINY)
@@ -276,14 +284,14 @@ def best_row(products: FloatMatrix, distances: FloatMatrix, weights: FloatVector
 
 
 def around(products: FloatMatrix, k: int) -> FloatMatrix:
-    """Return the inner products of the rows less row k."""
+    """Return the inner products of the rows after row k is subtracted from all of them."""
     moved: FloatMatrix = products - products[:, k, None] - products[k] + products[k, k]
     moved[:, k] = moved[k, :] = 0.0
     return moved
 
 
 def places_on_line(products: FloatMatrix, noise: FloatVector) -> FloatVector | None:
-    """Return where on a line the rows are, unless a row is farther off it, squared, than its noise."""
+    """Return the position of each row on a line. None if a squared distance from the line is above its noise."""
     squared = np.diagonal(products)
     far = int(squared.argmax())
     along = products[far] / max(np.sqrt(squared[far]), TINY)
@@ -291,7 +299,7 @@ def places_on_line(products: FloatMatrix, noise: FloatVector) -> FloatVector | N
 
 
 def middle(line: FloatVector, weights: FloatVector) -> FloatVector:
-    """Return the coefficients of the weighted median of points on a line; of the middle, if it is an interval."""
+    """Return the coefficients of the weighted median of points on a line. Of an interval, take the middle."""
     order = line.argsort()
     below = weights[order].cumsum()
     k = int(below.searchsorted(0.5 - TIE))
@@ -302,6 +310,6 @@ def middle(line: FloatVector, weights: FloatVector) -> FloatVector:
 
 
 def weighted_median(values: FloatVector, weights: FloatVector) -> float:
-    """Return the smallest value such that more than half of the weight is on values up to it."""
+    """Return the smallest value at which the weights of all values up to it add up to more than one half."""
     order = values.argsort()
     return float(values[order[weights[order].cumsum().searchsorted(0.5 + TIE)]])

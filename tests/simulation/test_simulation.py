@@ -21,7 +21,7 @@ from flanders.models import Logistic, Mlp4, ModelSpec
 from flanders.published.flanders import FlandersReference
 from flanders.record import Fate
 from flanders.simulation import Federation, Simulation, Training, summary
-from flanders.simulation.federation import averaged
+from flanders.simulation.simulation import averaged
 from flanders.state import load_state, save_state
 from settings import changed, make_setting
 
@@ -464,7 +464,7 @@ def test_flanders_saves_digits_from_a_malicious_majority():
     [
         ({"clients_per_round": 11}, "clients_per_round. .* from 1 to 10, .* Got 11"),
         ({"clients_per_round": 0.0}, "a fraction above 0 and up to 1. Got 0.0"),
-        ({"fraction": 0.2}, "nothing to do"),
+        ({"fraction": 0.2}, "nothing for them to do"),
         ({"fraction": 1.2}, "`fraction` parameter of Threat"),
         ({"filter": Median()}, "`filter` parameter of Setting must be a Filter"),
         ({"attack": Gauss}, "`attack` parameter of Threat must be an Attack, or None"),

@@ -36,7 +36,8 @@ class Simulation:
     setting
         What to simulate.
     dataset
-        Data to use instead of loading what the setting names; `flanders.data.from_arrays` makes one of your own.
+        Data to use in place of the dataset that the setting names. `flanders.data.from_arrays` makes a dataset from
+        arrays.
     trainer
         Trains the clients of a round. Default: all of them at once, in this process.
     attacker
@@ -81,7 +82,7 @@ class Simulation:
 
     @property
     def like(self) -> Tensor:
-        """An array of the kind and on the device of this simulation, as `load_state` asks for."""
+        """An array of the library and device of this simulation. `load_state` needs one."""
         return self.model
 
     def run(self) -> Iterator[RoundRecord]:
@@ -124,16 +125,16 @@ class Simulation:
         with clock.timing("evaluate"), exact(world.device, 0):
             accuracy, loss, attack_success = world.evaluator.evaluate(self.model, self.buffers)
         records = zip(outcome.clients, received.malicious.tolist(), strict=True)
-        told = tuple(replace(record, malicious=truth) for record, truth in records)
+        with_truth = tuple(replace(record, malicious=truth) for record, truth in records)
         note = "; ".join(note for note in (outcome.note, *aggregation.notes) if note)
-        return RoundRecord(number, told, note, accuracy, loss, attack_success, clock.seconds)
+        return RoundRecord(number, with_truth, note, accuracy, loss, attack_success, clock.seconds)
 
     def state_dict(self) -> dict[str, object]:
-        """Return all that is needed to continue bit for bit, fit for `flanders.state.save_state`."""
+        """Return all that is needed to continue with the same results. `flanders.state.save_state` can save it."""
         return state_of(self, FORMAT)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state of the same setting; read it with `load_state(path, like=simulation.like)`."""
+        """Continue from a state of the same setting. Read it with `load_state(path, like=simulation.like)`."""
         restore(self, state, FORMAT)
 
     def _tell_the_oracle(self, received: Received) -> None:
@@ -143,7 +144,7 @@ class Simulation:
 
 
 class Aggregation:
-    """The aggregation of one round: it takes the time, and keeps the global model if the result is not finite."""
+    """The aggregation of one round. It is timed. If the result is not finite, the global model stays."""
 
     def __init__(self, simulation: Simulation, round_: Round, clock: Clock) -> None:
         self._defense, self._round, self._clock = simulation.defense, round_, clock
@@ -177,7 +178,7 @@ def averaged(
 ) -> dict[str, Tensor]:
     """Return the weighted average of the kept clients' buffers. Buffers that are not finite are left out.
 
-    The changes since `before` are averaged, so that numbers that no client changed stay the same, bit for bit.
+    The changes since `before` are averaged. So a number that no client changed stays exactly the same.
     """
     if kept.size == 0:
         return dict(before)

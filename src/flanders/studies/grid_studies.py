@@ -1,4 +1,4 @@
-"""The questions that the studies answer. This module needs no optional package."""
+"""The list of studies: the question of each, and what it varies. This module needs no optional package."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _study(name: str, question: str, axes: str, label: str, specs: str = "") -> 
 
 
 PREDICTABILITY = _study("predictability", "Are honest clients more predictable?", "threat.attack.name", "attack")
-"""This study measures clients itself instead of comparing results; see `flanders.studies.predictability`."""
+"""This study measures the clients themselves. The others compare results. See `flanders.studies.predictability`."""
 
 STUDIES = {
     study.name: study
@@ -55,7 +55,7 @@ STUDIES = {
         _study("selection", "Which parameters to sample?", "filter.look.choose filter.look.size", "sample"),
         _study(
             "fldetector",
-            "FLDetector on its own terms, and where malicious clients rotate.",
+            "How good is FLDetector with fixed malicious clients, as in its own paper, and with rotating ones?",
             "training.optimizer threat.rotating",
             "training and attackers",
             "fldetector fldetector-backdoor fldetector-epochs",

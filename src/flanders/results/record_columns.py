@@ -1,7 +1,7 @@
-"""The columns of the tables `round` and `client`, derived from the fields of the record.
+"""The columns of the tables `round` and `client`, made from the fields of `RoundRecord` and `ClientRecord`.
 
-A new field of `ClientRecord` or `RoundRecord` becomes a column of the results file and of the export by itself.
-Only a field of a new type needs a line here, in `COLUMN_TYPES`.
+A new field of these classes becomes a column of the results file and of the export by itself. Only a field of a new
+type needs a line here, in `COLUMN_TYPES`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ COLUMN_TYPES: dict[object, tuple[str, str]] = {
 
 def _column(name: str, type_: object) -> Column:
     if type_ not in COLUMN_TYPES:
-        raise TypeError(f"No column holds the field {name!r} of type {type_}. Add the type to COLUMN_TYPES.")
+        raise TypeError(
+            f"The field {name!r} has the type {type_}, which no column can hold. Add it to COLUMN_TYPES."
+        )
     return Column(name, *COLUMN_TYPES[type_])
 
 
@@ -67,12 +69,12 @@ The field `clients` has a table of its own."""
 
 
 def client_values(record: ClientRecord) -> tuple[Value, ...]:
-    """Return what the table `client` holds of a client, in the order of `CLIENT_COLUMNS`."""
+    """Return the row of a client in the table `client`, in the order of `CLIENT_COLUMNS`."""
     return tuple(to_cell(getattr(record, column.name)) for column in CLIENT_COLUMNS)
 
 
 def round_values(record: RoundRecord) -> tuple[Value, ...]:
-    """Return what the table `round` holds of a round, in the order of `ROUND_COLUMNS`."""
+    """Return the row of a round in the table `round`, in the order of `ROUND_COLUMNS`."""
     return tuple(
         to_cell(record.seconds.get(column.name) if column.name in PHASES else getattr(record, column.name))
         for column in ROUND_COLUMNS
@@ -80,7 +82,7 @@ def round_values(record: RoundRecord) -> tuple[Value, ...]:
 
 
 def to_cell(value: object) -> Value:
-    """Return a value as SQLite takes it: NaN becomes NULL, a fate its word, a NumPy number a Python one.
+    """Return a value for SQLite. NaN becomes None, a `Fate` a string, and a NumPy number a Python number.
 
     Integers that do not fit into 64 bits become text, and half characters become question marks.
     """

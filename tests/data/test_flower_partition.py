@@ -100,7 +100,7 @@ def test_every_client_must_have_an_example_from_flower_too():
 def test_every_partitioner_that_does_not_fit_is_one_of_flowers():
     from flwr_datasets import partitioner
 
-    from flanders.data.flower import UNFIT
+    from flanders.data.flower_partition import UNFIT
 
     assert all(hasattr(partitioner, name) for name in UNFIT)
 

@@ -1,4 +1,4 @@
-"""The base of models: a description from which a module is built."""
+"""The base of all models: a description from which a PyTorch module is built."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from flanders.checks import InputError, check_number
 
 
 class ModelSpec(ABC):
-    """Builds a module for examples of any shape that it supports.
+    """A kind of model and its parameters, from which `build` makes a PyTorch module.
 
-    A new model is a frozen dataclass with `make`, and one line in the registry. `torch.func.vmap` runs the
-    module for all clients at once. So it must not branch on values or change tensors in place. Its layers must be
+    A new model is a frozen dataclass with `make`, and one line in `MODELS`. `torch.func.vmap` runs the module for
+    all clients at once. So the module must not branch on values or change tensors in place. Its layers must be
     registered in the order in which they run.
     """
 
@@ -30,7 +30,7 @@ class ModelSpec(ABC):
 
     @abstractmethod
     def make(self, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
-        """Return the module; the arguments are checked."""
+        """Return the module. `build` has checked the arguments."""
 
 
 def check_images(name: str, input_shape: tuple[int, ...], smallest: int, instead: str) -> tuple[int, int, int]:

@@ -1,4 +1,4 @@
-"""The commands `flanders run` and `flanders resume`: prepare runs, carry them out, and print a summary."""
+"""What `flanders run` and `flanders resume` do: prepare runs, carry them out, and print a summary."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from flanders.results.store import Store
 from flanders.results.summary import read_summaries
 
 SHOWN = 4
-"""How many runs to name at most if several failed with the same error."""
+"""If several runs failed with the same error, at most this many are named."""
 REFUSED = InputError.__name__
-"""The first word of the error of a run whose spec is wrong. Such a run fails again if it is repeated."""
+"""The first word of the error of a run whose spec is wrong. Such a run would fail again."""
 
 
 class OptionChanges(TypedDict, total=False):
@@ -36,7 +36,7 @@ class OptionChanges(TypedDict, total=False):
 
 def run_experiments(path: Path, experiments: Sequence[Experiment], changes: OptionChanges, jobs: int) -> int:
     """Add runs to a results file, carry out those that are not done, and return the exit code."""
-    asked = [each.carried_out(_absolute(replace(each.options, **changes))) for each in experiments]
+    asked = [each.with_options(_absolute(replace(each.options, **changes))) for each in experiments]
     datasets = Datasets()
     if not path.exists():  # if data are missing, do not leave an empty results file
         for each in asked:
@@ -46,8 +46,10 @@ def run_experiments(path: Path, experiments: Sequence[Experiment], changes: Opti
     return _carry_on(path, ids, changes, jobs, datasets)
 
 
-def run_aside(path: Path, experiments: Sequence[Experiment], changes: OptionChanges, jobs: int) -> int:
-    """Do the same, but print to the error stream, since the calling command prints tables of its own."""
+def run_with_output_to_stderr(
+    path: Path, experiments: Sequence[Experiment], changes: OptionChanges, jobs: int
+) -> int:
+    """Do what `run_experiments` does, but print to the error stream. The caller prints tables of its own."""
     with contextlib.redirect_stdout(sys.stderr):
         return run_experiments(path, experiments, changes, jobs)
 
@@ -61,7 +63,7 @@ def resume_experiments(path: Path, changes: OptionChanges, jobs: int) -> int:
 def _carry_on(path: Path, ids: Sequence[str], changes: OptionChanges, jobs: int, datasets: Datasets) -> int:
     with Store(path, create=False) as store:
         unfinished = [Experiment.of(spec) for spec, _ in store.unfinished(ids)]
-        left, refused = _buildable(unfinished, changes, datasets)
+        left, refused = _startable(unfinished, changes, datasets)
         if jobs > 1 and any(each.engine == FLOWER for each in left):
             raise InputError(
                 f"--jobs {jobs} does not work with the Flower engine: each run uses all cores already. Omit it."
@@ -83,14 +85,14 @@ def _carry_on(path: Path, ids: Sequence[str], changes: OptionChanges, jobs: int,
     return _sum_up(path, ids, stop, died)
 
 
-def _buildable(
+def _startable(
     experiments: Sequence[Experiment], changes: OptionChanges, datasets: Datasets
 ) -> tuple[list[Experiment], dict[str, str]]:
-    """Return the runs that can start, and what is wrong with each of the others. Complain if none can start."""
+    """Return the runs that can start, and what is wrong with the others, by id. Complain if none can start."""
     left, refused = [], dict[str, str]()
     for each in experiments:
         try:
-            check(each.carried_out(replace(each.options, **changes)), datasets)
+            check(each.with_options(replace(each.options, **changes)), datasets)
             left.append(each)
         except InputError as error:
             refused[each.id] = f"{REFUSED}: {error}"

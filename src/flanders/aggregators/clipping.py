@@ -1,0 +1,118 @@
+"""Aggregators that bound what a single client can do, and hide the rest in noise: clipping with noise, FLAME."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import array_api_compat
+import numpy as np
+
+from flanders.aggregators.aggregator import Aggregator
+from flanders.arrays import Array, FloatVector, normals_like
+from flanders.checks import check_choice, check_number
+from flanders.linalg.linkage import majority_heights
+from flanders.linalg.products import clip_factors, cosine_distances_between, move, squared_norms
+from flanders.round import Round
+
+ANGLES = ("models", "updates")
+
+
+@dataclass(frozen=True)
+class ClippingAndNoise(Aggregator):
+    r"""Average the displacements, each clipped to length `radius`, and add a little noise.
+
+    .. math:: g + \sum_c p_c u_c \min(1, S / \|u_c\|) + \mathcal{N}(0, (\lambda S)^2 I)
+
+    Clipping bounds what a boosted update can do. The noise is meant to wash out a backdoor that is left. With
+    `noise=0` it is norm bounding.
+
+    Parameters
+    ----------
+    radius
+        The longest step S. `None` takes the median length of the round, so that no scale has to be known.
+    noise
+        The noise's standard deviation in each parameter, as a share of S. The default is FLAME's.
+    weighted
+        Whether clients count by their weights (the shares p), as in the paper, or all the same.
+
+    Examples
+    --------
+    >>> ClippingAndNoise(radius=5.0, noise=0.0)(np.array([[3., 4.], [30., 40.]]))
+    array([3., 4.])
+
+    References
+    ----------
+    Sun et al., "Can you really backdoor federated learning?", 2019.
+    """
+
+    radius: float | None = None
+    noise: float = 0.001
+    weighted: bool = False
+
+    def __post_init__(self) -> None:
+        if self.radius is not None:
+            check_number("ClippingAndNoise", "radius", self.radius, 0)
+        check_number("ClippingAndNoise", "noise", self.noise, 0)
+
+    def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
+        """Return the global model moved by the clipped average, with noise."""
+        lengths = np.sqrt(squared_norms(round_.updates, round_.global_model))
+        radius = float(np.median(lengths)) if self.radius is None else self.radius
+        shares = round_.weights if self.weighted else np.ones_like(lengths)
+        coefficients = shares / shares.sum() * clip_factors(lengths, radius)
+        return with_noise(move(round_.global_model, coefficients, round_.updates), self.noise * radius, rng)
+
+
+@dataclass(frozen=True)
+class Flame(Aggregator):
+    r"""Average the largest group of models with similar directions, clipped to the median length, with noise.
+
+    HDBSCAN clusters the models by their cosine distances, with clusters of more than half of the clients. The
+    members B of the one cluster that there can be are averaged:
+
+    .. math:: g + \frac{1}{|B|} \sum_{c \in B} u_c \min(1, S / \|u_c\|) + \mathcal{N}(0, (\lambda S)^2 I)
+
+    with the median length S of all clients. The filter `flame` is the clustering alone.
+
+    Parameters
+    ----------
+    noise
+        The factor lambda. The default 0.001 is the paper's for image classification.
+    angles
+        Between what the cosines are taken: `"models"`, as in the paper, or `"updates"`, the displacements from the
+        global model, as in many implementations.
+
+    Examples
+    --------
+    >>> Flame(noise=0.0)(np.array([[1., 0.], [2., 0.], [1., 0.], [0., 9.]]))
+    array([1.16666667, 0.        ])
+
+    References
+    ----------
+    Nguyen et al., "FLAME: taming backdoors in federated learning", USENIX Security 2022, Algorithm 1.
+    """
+
+    noise: float = 0.001
+    angles: str = "models"
+
+    def __post_init__(self) -> None:
+        check_number("Flame", "noise", self.noise, 0)
+        check_choice("Flame", "angles", self.angles, ANGLES)
+
+    def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
+        """Return the noisy average of the cluster."""
+        center = None if self.angles == "models" else round_.global_model
+        heights = majority_heights(cosine_distances_between(round_.updates, center))
+        members: FloatVector = (heights == heights.min()).astype(float)
+        lengths = np.sqrt(squared_norms(round_.updates, round_.global_model))
+        radius = float(np.median(lengths))
+        coefficients = members / members.sum() * clip_factors(lengths, radius)
+        return with_noise(move(round_.global_model, coefficients, round_.updates), self.noise * radius, rng)
+
+
+def with_noise(model: Array, deviation: float, rng: np.random.Generator) -> Array:
+    """Return a model with Gaussian noise of this standard deviation in each parameter."""
+    if deviation == 0:
+        return model
+    xp = array_api_compat.array_namespace(model)
+    return xp.astype(model + deviation * normals_like(model, rng), model.dtype, copy=False)

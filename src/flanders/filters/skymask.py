@@ -1,0 +1,135 @@
+"""SkyMask: masks trained on the server's examples show which clients are unlike the server."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+
+import array_api_compat
+import numpy as np
+
+from flanders.arrays import Array, BoolVector, FloatMatrix, FloatVector, IntVector
+from flanders.checks import InputError, check_number
+from flanders.extras import needing
+from flanders.filters.filter import Scores
+from flanders.filters.stateless import Stateless
+from flanders.linalg.masks import binary_masks, descended_masks, masked_mean, starting_masks
+from flanders.linalg.products import gram, mean
+from flanders.linalg.selection import take_rows
+from flanders.round import Differentiable, Round
+
+CHECKED, ENOUGH = 10, 0.01
+"""Training stops early if the loss has fallen by less than this in this many steps, as in the authors' code."""
+
+
+@dataclass(frozen=True)
+class SkyMask(Stateless):
+    r"""Keep the clients whose models get masks like the server's, if masks are trained on its examples (SkyMask).
+
+    The server adds a model of its own (global model plus `Round.root`). Each parameter of each model has a weight
+    :math:`\sigma(l)`. The weights are trained on the server's examples so that the weighted mean of the models has
+    a low loss. Then each weight becomes 1 if it is above a half, and 0 if not. A mixture of two Gaussians is fitted
+    to the first two principal components of these masks. Clients in the component of the server's mask are kept. A
+    client's score is the probability of the other component. Holds for any number of malicious clients, as far as
+    the server's data is like the clients'. A client is dropped unseen if its model has no finite loss.
+
+    It needs a `Round.evaluate` with a gradient, which the simulator has, and scikit-learn.
+
+    Parameters
+    ----------
+    steps
+        The most steps of training. After 11 steps it stops if the loss has hardly fallen.
+    rate
+        The learning rate of the weights. A step changes a logit by at most 1.
+
+    References
+    ----------
+    Yan et al., "SkyMask: attack-agnostic robust federated learning with fine-grained learnable masks", ECCV 2024.
+    The defaults are those of the authors' code.
+    """
+
+    steps: int = 20
+    rate: float = 1e7
+
+    def __post_init__(self) -> None:
+        check_number("SkyMask", "steps", self.steps, 1, whole=True)
+        check_number("SkyMask", "rate", self.rate, 0)
+
+    @property
+    def needs_examples(self) -> bool:
+        """It trains its masks on the server's examples."""
+        return True
+
+    def score(self, state: None, round_: Round) -> Scores | None:
+        """Score each client by the probability that its mask is not like the server's."""
+        losses = round_.evaluate
+        if round_.root is None or not isinstance(losses, Differentiable):
+            raise InputError(
+                "SkyMask needs the server's own displacement (`root`) and losses with a gradient (`evaluate`), and "
+                "this round does not have both. Give the server examples, or choose a filter that needs none."
+            )
+        order = round_.by_client()  # so that the order in which clients come does not matter
+        seen = order[self._testable(round_, order, losses)]
+        values = np.ones(order.size)
+        masks = self._masks(round_, seen, losses) if seen.size else None
+        if masks is not None:
+            values[seen] = other_component(principal_components(gram(masks)))[:-1]
+        return Scores(round_.clients, values, suspects=values > 0.5)
+
+    def select(self, scores: Scores) -> IntVector:
+        """Keep the clients whose masks are more likely like the server's."""
+        return np.flatnonzero(scores.values <= 0.5)
+
+    def _testable(self, round_: Round, order: IntVector, losses: Differentiable) -> BoolVector:
+        """Tell which models have a finite loss. One that has none would make every loss of a mean infinite."""
+        if is_finite(losses.gradient(mean(round_.updates))):
+            return np.ones(order.size, dtype=bool)
+        return np.array([bool(np.all(np.isfinite(losses(round_.updates[int(i), :])))) for i in order])
+
+    def _masks(self, round_: Round, order: IntVector, losses: Differentiable) -> Array | None:
+        """Return the trained masks of the clients, in this order, and of the server; None if training fails."""
+        xp = array_api_compat.array_namespace(round_.updates)
+        own = (round_.global_model + round_.root)[None, :]
+        rows = xp.concat([take_rows(round_.updates, order), own])
+        before, logits = math.inf, starting_masks(rows)
+        for number in range(self.steps):
+            middle = masked_mean(rows, logits)
+            slope = losses.gradient(middle)
+            if not is_finite(slope):
+                return None
+            logits = descended_masks(rows, logits, middle, slope, self.rate)
+            if number % CHECKED == 0:
+                now = float(np.mean(losses(middle)))
+                if before - now < ENOUGH:
+                    break
+                before = now
+        return binary_masks(logits)
+
+
+def is_finite(vector: Array) -> bool:
+    """Tell whether all numbers of a vector are finite."""
+    xp = array_api_compat.array_namespace(vector)
+    return bool(xp.all(xp.isfinite(vector)))
+
+
+def principal_components(products: FloatMatrix) -> FloatMatrix:
+    """Return the first two principal components of vectors, `(n, 2)`, from their inner products."""
+    centred = products - products.mean(axis=0) - products.mean(axis=1)[:, None] + products.mean()
+    values, vectors = np.linalg.eigh(centred)
+    found = vectors[:, -2:] * np.sqrt(np.maximum(values[-2:], 0.0))
+    largest = found[np.argmax(np.abs(found), axis=0), np.arange(found.shape[1])]
+    signs: FloatVector = np.where(largest < 0, -1.0, 1.0)  # the sign of a component is arbitrary
+    return np.asarray(found * signs)
+
+
+def other_component(points: FloatMatrix) -> FloatVector:
+    """Return each point's probability of not being in the component of the last point, of two Gaussians."""
+    if np.ptp(points, axis=0).max() == 0:
+        return np.zeros(points.shape[0])
+    with needing("sim"):
+        from sklearn.mixture import GaussianMixture
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a fit that has not converged is used as it is
+        found = GaussianMixture(n_components=2, random_state=0).fit(points).predict_proba(points)
+    return np.asarray(1.0 - found[:, np.argmax(found[-1])], dtype=np.float64)
