@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CORES := $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
 
-.PHONY: demo help test lint slow browser bench fuzz soak hard lock sbom audit clean
+.PHONY: demo help test lint slow browser bench docs fuzz soak hard lock sbom audit clean
 
 SECONDS ?= 300
 
@@ -53,6 +53,12 @@ sbom: $(VENV)/release.done  ## A list of all parts for a release, in CycloneDX f
 audit: $(VENV)/release.done  ## Known weaknesses of pinned packages; asks the network
 	$(BIN)/pip-audit --require-hashes --disable-pip --requirement requirements-dev.lock
 
+docs: $(VENV)/docs.done  ## The documentation site, in the folder site/; a warning or a broken link is an error
+	rm -rf site docs/reference docs/repository
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -c docs/site docs site
+	$(BIN)/python docs/site/html_check.py site
+	@echo "Documentation: site/index.html (open it in a browser)"
+
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
@@ -69,9 +75,13 @@ $(VENV)/release.done: $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install --quiet "cyclonedx-bom>=5" "pip-audit>=2.7" "uv>=0.5"
 	@touch $@
 
+$(VENV)/docs.done: $(BIN)/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[docs]"
+	@touch $@ $(VENV)/demo.done
+
 $(VENV)/browser.done: $(VENV)/dev.done
 	@$(BIN)/python tests/chromium.py || true
 	@touch $@
 
 clean:  ## Remove what all this has made
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache demo dist
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache demo dist site docs/reference docs/repository

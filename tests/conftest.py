@@ -11,7 +11,9 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
+from playwright.sync_api import sync_playwright
 
+import chromium
 from libraries import LIBRARIES
 
 torch.set_num_threads(1)
@@ -83,3 +85,14 @@ def convert(request):
 @pytest.fixture
 def rng():
     return np.random.default_rng(20260101)
+
+
+@pytest.fixture(scope="module")  # its event loop must not be there for the tests of others
+def browser():
+    """Chromium, without its own traffic."""
+    with sync_playwright() as playwright:
+        launched = chromium.launch(playwright)
+        if launched is None:
+            pytest.skip(chromium.MISSING)
+        yield launched
+        launched.close()

@@ -13,7 +13,7 @@ import torch
 
 from flanders import AGGREGATORS, ATTACKS, FILTERS, PREAGGREGATORS, Round, Sample, Sketch, View
 from flanders.arrays import like, to_numpy
-from flanders.attacks import disguise, noise
+from flanders.attacks import disguise, idle, noise
 from own_examples import OwnDefense
 
 M, B, D = 12, 2, 3000
@@ -87,7 +87,7 @@ def test_preaggregators_agree_with_numpy(name, convert, tolerance, models):
 @on_every_accelerator
 @pytest.mark.parametrize("name", list(ATTACKS))
 def test_attacks_agree_with_numpy(name, convert, tolerance, models, monkeypatch):
-    for module in (noise, disguise):  # a GPU would draw other numbers
+    for module in (noise, disguise, idle):  # a GPU would draw other numbers
         monkeypatch.setattr(
             module, "normals_like", lambda array, rng: like(rng.standard_normal(array.shape), array)
         )

@@ -38,7 +38,7 @@ def test_the_map_names_every_room_and_every_top_level_module_and_nothing_else():
 EXAMPLE = re.compile(
     r"```python\n# (?P<file>src/flanders/\S+\.py)\n(?P<code>.*?)```\n\n"
     r"In `(?P<table_file>\S+\.py)`, import `(?P<name>\w+)` "
-    r"and add `(?P<entry>\"[\w-]+\": \w+)` to `(?P<table>\w+)`\.",
+    r"and add `(?P<entry>\"[\w-]+\": \w+)` to (?:a family of\s)?`(?P<table>\w+)`\.",
     re.DOTALL,
 )
 
@@ -67,7 +67,7 @@ def followed(text, module, name, entry, table, **_):
         r"^(from flanders\.registry import Registry\n)", statement + r"\1", text, flags=re.MULTILINE
     )
     text, entries = re.subn(
-        rf"^({table}: Registry\[.*?\] = Registry\(\s*\"[\w-]+\",\s*\{{)",
+        rf"^({table}: Registry\[.*?\] = Registry(?:\.grouped)?\(\s*\"[\w-]+\",\s*\{{(?:\s*\"[^\"]+\": \{{)?)",
         rf"\1{entry}, ",
         text,
         flags=re.MULTILINE | re.DOTALL,

@@ -106,3 +106,18 @@ def test_the_package_has_the_bases_and_every_filter_and_rule_at_its_front_door()
     names = {kind.__name__ for kind in chosen if not kind.__name__.endswith("Reference")}
     assert bases | names <= set(flanders.__all__)
     assert all(hasattr(flanders, name) for name in flanders.__all__)
+
+
+def test_every_entry_of_a_table_with_families_has_one() -> None:
+    for registry in (ATTACKS, FILTERS, AGGREGATORS):
+        assert all(registry.family_of(name) for name in registry)
+        assert all(registry.describe(name).family == registry.family_of(name) for name in registry)
+    assert PREAGGREGATORS.family_of("nnm") == ""
+
+
+def test_entries_of_other_packages_are_a_family_of_their_own() -> None:
+    joined = AGGREGATORS.joined({"mine": flanders.Median})
+    assert joined.family_of("mine") == "From other packages"
+    assert joined.family_of("median") == AGGREGATORS.family_of("median")
+    assert list(joined) == [*AGGREGATORS, "mine"]
+    assert PREAGGREGATORS.joined({"mine": flanders.Nnm}).family_of("mine") == ""

@@ -7,7 +7,6 @@ python docs/figures/demo.py demo/results.sqlite
 
 from __future__ import annotations
 
-import json
 import sys
 import tomllib
 from pathlib import Path
@@ -15,25 +14,11 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from flanders.report.run_data import RunData, read_results
+from flanders.report.run_data import RunData
+from flanders.report.run_reading import read_results
+from style import BLUE, GREY, RED, STYLE, save
 
 SPEC = Path(__file__).parents[2] / "examples" / "demo.toml"
-BLUE, RED, GREY = "#1f88d0", "#e0531f", "#808080"
-"""Colours of medium brightness: they can be read on a white page and on a dark one."""
-STYLE = {
-    "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],
-    "font.size": 11,
-    "svg.fonttype": "path",
-    "svg.hashsalt": "flanders",
-    "text.color": GREY,
-    "axes.labelcolor": GREY,
-    "axes.edgecolor": GREY,
-    "xtick.color": GREY,
-    "ytick.color": GREY,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-}
 
 
 def draw(runs: list[RunData]) -> Figure:
@@ -71,13 +56,8 @@ def _find(runs: list[RunData], attacked: bool, protected: bool) -> RunData:
 
 
 def main(results: Path, picture: Path) -> None:
-    """Draw a results file as an SVG file with a transparent background. The same results give the same bytes.
-
-    The spec of the demo is written into the file, so that a test can tell whether the picture is of another demo.
-    """
-    spec = json.dumps(tomllib.loads(SPEC.read_text()))
-    with mpl.rc_context(STYLE):
-        draw(read_results(results)).savefig(picture, transparent=True, metadata={"Date": None, "Description": spec})
+    """Draw a results file, with the spec of the demo as the description of the picture."""
+    save(draw(read_results(results)), picture, tomllib.loads(SPEC.read_text()))
 
 
 if __name__ == "__main__":

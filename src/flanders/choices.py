@@ -58,7 +58,7 @@ def registry(kind: str) -> AnyRegistry:
         raise InputError(
             f"{twice[0]!r} is already one of flanders' own {kind}. Rename the entry of the other package."
         )
-    return Registry(found.kind, {**found, **theirs})
+    return found.joined(theirs)
 
 
 @cache

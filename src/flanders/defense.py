@@ -53,6 +53,16 @@ class Outcome:
     """Anything unusual that happened, in words."""
 
     @property
+    def stayed(self) -> bool:
+        """Whether nobody was kept, so that the global model stays."""
+        return self.kept.size == 0
+
+    @property
+    def widening(self) -> float:
+        """How many times as wide as usual the filter's limits are; see `Scores`."""
+        return 1.0 if self.scores is None else self.scores.widening
+
+    @property
     def dropped(self) -> tuple[ClientId, ...]:
         """The clients whose models were not aggregated, those with unusable rows included."""
         return tuple(record.client for record in self.clients if not record.kept)
@@ -159,19 +169,20 @@ def _records(
     used = set(kept.tolist())
     records = []
     for row, client in enumerate(round_.clients):
-        i = place.get(row)
+        i, weight = place.get(row), float(round_.weights[row])
         if i is None:
-            records.append(ClientRecord(client, Fate.REFUSED, reason=UNUSABLE))
+            records.append(ClientRecord(client, Fate.REFUSED, reason=UNUSABLE, weight=weight))
             continue
         fate = Fate.KEPT if row in used else Fate.DROPPED
         if scores is None:
-            records.append(ClientRecord(client, fate, reason="" if row in used else reasons[row]))
+            reason = "" if row in used else reasons[row]
+            records.append(ClientRecord(client, fate, reason=reason, weight=weight))
             continue
         score = float(scores.values[i])
         chance = math.nan if scores.probabilities is None else float(scores.probabilities[i])
         words = scores.reasons[i] if i < len(scores.reasons) else ""
         reason = "" if row in used else words or f"score {score:.4g}"
-        records.append(ClientRecord(client, fate, score, chance, reason))
+        records.append(ClientRecord(client, fate, score, chance, reason, weight))
     return tuple(records)
 
 

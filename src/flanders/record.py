@@ -47,6 +47,8 @@ class ClientRecord:
     """Its probability of being malicious. NaN if the filter cannot tell."""
     reason: str = ""
     """Why it was not kept, in words."""
+    weight: float = math.nan
+    """How much its model counts in an average, usually its number of examples. NaN if no model came."""
     malicious: bool | None = None
     """Whether it sent poison. None if nobody knows, as in a real federation."""
 
@@ -72,6 +74,10 @@ class RoundRecord:
     """The share of triggered test images that are taken for the attacker's target. NaN if there is no target."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """Time by phase; see `PHASES`."""
+    stayed: bool = False
+    """Whether the global model is still that of the last round."""
+    widening: float = 1.0
+    """How many times as wide as usual the filter's limits are. 1 if they are as usual."""
 
     def having(self, *fates: Fate) -> list[ClientRecord]:
         """Return the records of the clients with one of these fates."""

@@ -20,9 +20,13 @@ class Entry:
     summary: str
     parameters: dict[str, object]
     """Each parameter and its default; `REQUIRED` where it has none."""
+    family: str = ""
+    """The heading under which it is listed."""
 
 
 REQUIRED = "required"
+OTHERS = "From other packages"
+"""The family of entries that other packages have registered."""
 
 
 class UnknownNameError(InputError, KeyError):
@@ -45,9 +49,27 @@ class Registry(Generic[T], Mapping[str, type[T]]):
     flanders.registry.UnknownNameError: There is no aggregator named 'trimed-mean'. Did you mean 'trimmed-mean'? ...
     """
 
-    def __init__(self, kind: str, entries: dict[str, type[T]]) -> None:
+    def __init__(
+        self, kind: str, entries: Mapping[str, type[T]], families: Mapping[str, str] | None = None
+    ) -> None:
         self.kind = kind
-        self._entries = entries
+        self._entries = dict(entries)
+        self._families = {} if families is None else dict(families)
+
+    @classmethod
+    def grouped(cls, kind: str, families: Mapping[str, Mapping[str, type[T]]]) -> Registry[T]:
+        """Return a table of entries that are listed in families, each with a heading."""
+        entries = {name: entry for family in families.values() for name, entry in family.items()}
+        return cls(kind, entries, {name: heading for heading, family in families.items() for name in family})
+
+    def joined(self, more: Mapping[str, type[T]]) -> Registry[T]:
+        """Return this table with the entries of other packages added."""
+        headings = self._families and {**self._families, **dict.fromkeys(more, OTHERS)}
+        return Registry(self.kind, {**self._entries, **more}, headings)
+
+    def family_of(self, name: str) -> str:
+        """Return the heading under which an entry is listed; empty if the table has no families."""
+        return self._families.get(name, "")
 
     def __getitem__(self, name: str) -> type[T]:
         if name not in self:
@@ -91,7 +113,7 @@ class Registry(Generic[T], Mapping[str, type[T]]):
                 parameters[field.name] = field.default_factory()
             else:
                 parameters[field.name] = REQUIRED
-        return Entry(name, first_paragraph(entry), parameters)
+        return Entry(name, first_paragraph(entry), parameters, self.family_of(name))
 
     def name_of(self, entry: object) -> str:
         """Return the name under which the class of `entry` is registered."""

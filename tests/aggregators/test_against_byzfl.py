@@ -7,6 +7,7 @@ Deliberate differences:
 - Geometric median: theirs takes 3 steps from zero with an absolute floor of 0.1 on distances. Ours goes on until it
   is proven to be there, without a floor; with 3 steps the two are the same.
 - Centered clipping: theirs remembers its last result inside the object, ours starts from the global model.
+- SMEA and CAF: theirs estimate eigenvectors with one step from a random vector, ours compute them.
 - Clipping: theirs clips in place, ours leaves the input alone.
 """
 
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 
 from flanders.aggregators import (
+    Arc,
     Bucketing,
     CenteredClipping,
     FedAvg,
@@ -23,6 +25,7 @@ from flanders.aggregators import (
     Krum,
     MeanAroundMedian,
     Median,
+    MinimumDiameter,
     MultiKrum,
     Nnm,
     NormClipping,
@@ -52,6 +55,8 @@ PAIRS = [
     ("GeometricMedian, longer", lambda f, m: (theirs.GeometricMedian(T=40), GeometricMedian(iterations=40))),
     ("CenteredClipping", lambda f, m: (theirs.CenteredClipping(L=3, tau=4.0), CenteredClipping(4.0, 3))),
     ("NNM", lambda f, m: (theirs_before.NNM(f), Nnm(num_malicious=f))),
+    ("ARC", lambda f, m: (theirs_before.ARC(f), Arc(num_malicious=f))),
+    ("MDA", lambda f, m: (theirs.MDA(min(f, 3)), MinimumDiameter(num_malicious=min(f, 3)))),
     ("Clipping", lambda f, m: (theirs_before.Clipping(9.0), NormClipping(radius=9.0))),
 ]
 

@@ -3,9 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flanders import Defense, InputError, KeepAll, Round
+from flanders import Defense, InputError, KeepAll, Round, load_state, save_state
 from flanders.aggregators import FoolsGold, Nnm
 from flanders.aggregators.foolsgold import foolsgold_weights
+from flanders.simulation import Simulation
+from settings import make_setting
 
 RNG = np.random.default_rng(0)
 
@@ -79,3 +81,14 @@ def test_if_everyone_agrees_the_global_model_stays():
 def test_a_memory_of_another_aggregator_is_refused():
     with pytest.raises(InputError, match=r"FoolsGold needs a FoolsGoldMemory.*Got dict instead"):
         FoolsGold().step({"sums": 1}, Round(np.eye(3)), np.random.default_rng(0))
+
+
+def test_a_simulation_that_is_saved_and_continued_remembers_it_too(tmp_path):
+    setting = make_setting(num_clients=4, rounds=4, aggregator=FoolsGold(), device="cpu")
+    whole, first, second = (Simulation(setting) for _ in range(3))
+    expected = [record.loss for record in whole.run()]
+    for _ in range(2):
+        first.step()
+    save_state(tmp_path / "state.npz", first.state_dict())
+    second.load_state_dict(load_state(tmp_path / "state.npz", like=second.like))
+    assert [record.loss for record in second.run()] == expected[2:]

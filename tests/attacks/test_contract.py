@@ -18,7 +18,9 @@ from flanders.state import load_state, save_state
 from libraries import LIBRARIES
 
 M, B, D = 9, 3, 12
-USES_BENIGN = sorted(set(ATTACKS) - {"gauss", "sign-flip", "static", "mar"})
+OWN = {"gauss", "sign-flip", "static", "mar", "poisoned-fl", "delta-free-rider", "model-replacement", "neurotoxin"}
+"""Attacks that use nothing but what the attacker's own clients know."""
+USES_BENIGN = sorted(set(ATTACKS) - OWN)
 
 
 def numbers(round_: int, dtype: str = "float64") -> tuple[np.ndarray, np.ndarray]:

@@ -7,9 +7,11 @@ import pty
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import threading
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -203,6 +205,12 @@ def mended(simulation):
         (["export", ".", "--csv", "csv"], "flanders: . is a folder. Name the results file in it."),
         (["show", "spec.toml"], "not a readable results file"),
         (["export", "gone.sqlite", "--csv", "csv"], "There are no results at gone.sqlite"),
+        (["watch", "."], "flanders: . is a folder. Name the results file in it."),
+        (["watch", "spec.toml", "--text"], "not a readable results file"),
+        (["watch", "gone.sqlite", "--host", "0.0.0.0"], "so a token is needed"),
+        (["watch", "gone.sqlite", "--host", "0.0.0.0", "--token-file", "gone"], "cannot be read from gone"),
+        (["watch", "gone.sqlite", "--port", "70000"], "a whole number from 0 to 65535"),
+        (["watch", "gone.sqlite", "--once"], "--once needs --text"),
     ],
 )
 def test_wrong_input_is_one_line_on_standard_error_and_exit_code_two(cli, tmp_path, arguments, problem):
@@ -273,6 +281,18 @@ def test_the_list_shows_defaults(cli):
     assert re.search(r"gauss +Add independent Gaussian noise.*\n +sigma=10.0", out)
 
 
+def test_the_list_of_everything_has_families_and_one_line_for_each_entry(cli):
+    _, out, _ = cli("list")
+    lines = out.splitlines()
+    for kind in KINDS:
+        table = registry(kind)
+        for name in table:
+            assert len([line for line in lines if line.strip().startswith(f"{name} ")]) >= 1
+            assert not table.family_of(name) or f"{table.family_of(name)}:" in lines
+    assert max(map(len, lines)) <= 116
+    assert "sigma=10.0" not in out
+
+
 def test_what_is_not_installed_is_named_and_the_rest_is_listed(cli, monkeypatch):
     def without_torch(kind):
         if kind == "models":
@@ -290,7 +310,7 @@ def test_what_is_not_installed_is_named_and_the_rest_is_listed(cli, monkeypatch)
 @pytest.mark.parametrize(
     ("arguments", "absent"),
     [
-        (["--help"], ["torch", "rich", "sklearn", "matplotlib", "scipy", "flanders.experiments"]),
+        (["--help"], ["torch", "rich", "sklearn", "matplotlib", "scipy", "starlette", "flanders.experiments"]),
         (["--version"], ["torch", "rich", "sklearn", "matplotlib", "scipy", "flanders.experiments"]),
         (["list", "attacks"], ["torch", "sklearn"]),
         (["list", "filters"], ["torch", "sklearn"]),
@@ -385,12 +405,34 @@ def test_report_and_plot_hand_over_to_the_report(cli, monkeypatch):
     ]
 
 
+def test_watch_prints_the_rounds_as_a_log(cli):
+    cli("run", "spec.toml")
+    code, out, err = cli("watch", "results.sqlite", "--text", "--once")
+    assert (code, err) == (0, "")
+    assert "round  accuracy    kept  dropped" in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_watch_serves_a_page_until_it_is_interrupted(tmp_path):
+    command = [sys.executable, "-m", "flanders", "watch", str(tmp_path / "later.sqlite"), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        line = process.stdout.readline()
+        url = re.search(r"http://127\.0\.0\.1:\d+/", line)[0]
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(f"{url}api/results", timeout=60) as answer:
+            assert "There are no results" in json.load(answer)["problem"]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+        assert process.stderr.read() == ""
+
+
 @pytest.mark.parametrize(
     ("arguments", "module", "extra"),
     [
         (["run", "spec.toml"], "flanders.experiments.execution", "sim"),
         (["study", "window"], "flanders.studies.report", "studies"),
         (["schema"], "flanders.experiments.json_schema", "sim"),
+        (["watch", "results.sqlite"], "flanders.watch.server", "watch"),
     ],
 )
 def test_a_missing_package_is_named_with_the_extra_that_brings_it(cli, monkeypatch, arguments, module, extra):
@@ -461,6 +503,7 @@ def test_every_attack_and_filter_can_be_named_in_a_spec(cli):
     assert len(out.splitlines()) == 4 * len(ATTACKS)
     filters = [{"name": name, "keep": "m-b"} for name in FILTERS if "keep" in FILTERS.describe(name).parameters]
     text = ", ".join(f"{{name = '{f['name']}', keep = 'm-b'}}" for f in filters)
-    code, out, err = cli("run", "spec.toml", "--dry-run", "--set", f"filter.name=[{text}]")
+    examples = ("--set", "server.examples=10")  # some filters need them
+    code, out, err = cli("run", "spec.toml", "--dry-run", "--set", f"filter.name=[{text}]", *examples)
     assert code == 0, err
     assert len(out.splitlines()) == 2 * len(filters)

@@ -8,7 +8,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from flanders.aggregators import Lasa
 from flanders.aggregators.foolsgold import foolsgold_weights
+from flanders.filters import SignGuard
 from flanders.filters.skymask import SkyMask
 from flanders.linalg.products import cosines_of_gram, gram
 from flanders.round import Round
@@ -19,6 +21,16 @@ FOOLSGOLD = {
     2: [0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0],
 }
 """The weights that `foolsgold` in deep-fg/fg/foolsgold.py of DistributedML/FoolsGold returns, by seed."""
+
+SIGNGUARD = {0: {18}, 1: {7, 11}, 2: {7}, 3: {8}}
+"""The honest clients that `signguard_multiclass` of JianXu95/SignGuard drops with clients 0 to 4, by seed."""
+
+LASA = {
+    0: [0.31457407, 0.47976733, 0.65173782, 0.01380659, 0.57949639, -0.00833041, 0.47837178, 0.79213089],
+    1: [0.14986554, 0.345362, -0.6411553, -0.10031998, 0.98752551, 0.24413101, -0.14084319, 0.22048938],
+    2: [-0.21495915, 0.23484746, 0.1986093, -0.42296879, 0.16394546, 0.03522043, -0.79413315, 0.72343077],
+}
+"""The first eight of 20 parameters that `lasa` of JiiahaoXU/LASA returns, by seed."""
 
 SKYMASK = {
     0: "052058504807040024104a440500",
@@ -35,6 +47,27 @@ def test_foolsgold_weighs_as_its_authors_code(seed):
     rows[4:] = rows[4] + 0.1 * rng.normal(size=(3, 5))
     found = foolsgold_weights(cosines_of_gram(gram(rows)))
     np.testing.assert_allclose(found, FOOLSGOLD[seed], atol=1e-4)  # it adds 1e-5 to what it divides by
+
+
+@pytest.mark.parametrize("seed", list(SIGNGUARD))
+def test_signguard_keeps_whom_its_authors_code_keeps(seed):
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(20, 60)) + 0.4
+    rows[:4] *= -1
+    rows[4] *= 9
+    # Theirs looks at a tenth of the parameters in a row. Here every tenth holds the same numbers.
+    guard, round_ = SignGuard(share=1.0), Round(np.tile(rows, (1, 10)))
+    kept = guard.select(guard.score(guard.init(np.random.default_rng(0)), round_))
+    assert set(range(20)) - set(kept.tolist()) == {0, 1, 2, 3, 4} | SIGNGUARD[seed]
+
+
+@pytest.mark.parametrize("seed", list(LASA))
+def test_lasa_averages_as_its_authors_code(seed):
+    rows = 0.3 + np.random.default_rng(seed).normal(size=(9, 20))
+    rows[:2] *= -3
+    # With a sparsity of 0.3 theirs keeps 13 of 20 parameters, ours 14.
+    found = Lasa(sparsity=0.35).aggregate(Round(rows, layers={"a": 12, "b": 8}), np.random.default_rng(0))
+    np.testing.assert_allclose(found[:8], LASA[seed], atol=1e-8)
 
 
 class Softmax:

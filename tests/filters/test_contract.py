@@ -49,6 +49,7 @@ VARIANTS = {
     "kmeans": [{}, {"keep": 0.7}],
     "krum": [{}, {"keep": 0.7}],
     "flame": [{}, {"angles": "updates"}],
+    "afa": [{}, {"angles": "updates", "slack": 1.0}],
 }
 ENTRIES = [(name, p) for name in FILTERS for p in VARIANTS.get(name, [PARAMETERS.get(name, {})])]
 every_filter = pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 
 from flanders import InputError, Round
 from flanders.filters import SkyMask
-from flanders.filters.skymask import other_component, principal_components
+from flanders.filters.skymask import other_component
 from own_examples import Distances
 
 
@@ -58,11 +58,3 @@ def test_it_says_what_it_needs(parts):
 
 def test_equal_masks_are_all_like_the_server_s():
     assert other_component(np.zeros((5, 2))).tolist() == [0] * 5
-
-
-def test_components_come_from_inner_products_alone():
-    rows = np.random.default_rng(0).normal(size=(6, 50))
-    centred = rows - rows.mean(axis=0)
-    u, s, _ = np.linalg.svd(centred, full_matrices=False)
-    found = principal_components(rows @ rows.T)
-    np.testing.assert_allclose(np.abs(found[:, ::-1]), np.abs(u[:, :2] * s[:2]), atol=1e-9)

@@ -13,8 +13,10 @@ from flanders.flower.identity import AskedClient
 from flanders.flower.round_report import line_of
 from flanders.record import ClientRecord, Fate, RoundRecord
 from flower.federation import app, grid_of, model
+from pages import run_page
 
-GUIDE = Path(__file__).parents[2] / "docs" / "flower.md"
+ROOT = Path(__file__).parents[2]
+GUIDE = ROOT / "docs" / "flower.md"
 
 
 @pytest.fixture
@@ -28,6 +30,15 @@ def namespace(tmp_path, monkeypatch):
         "make_model": lambda: dict(start.items()),
         "evaluate": lambda number, arrays: app.MetricRecord({"accuracy": 0.5, "loss": 1.0}),
     }
+
+
+@pytest.mark.parametrize("page", ["docs/tutorials/flower.md", "examples/flower-app/README.md"])
+def test_a_page_runs_from_top_to_bottom(page, namespace):
+    run_page(ROOT / page, namespace)
+    if "app" in namespace:  # the ServerApp
+        namespace["app"](namespace["grid"], app.Context(1, 1, {}, app.RecordDict(), {}))
+        assert main(["show", "results.sqlite"]) == 0
+    assert namespace["strategy"].start(grid_of(8), namespace["initial_arrays"], num_rounds=2).arrays
 
 
 def test_every_block_runs_as_it_stands(namespace, tmp_path, capsys) -> None:
@@ -63,7 +74,7 @@ def test_the_guides_line_of_the_log_is_what_is_logged() -> None:
         ClientRecord(5507, Fate.BANNED, reason="until round 9"),
     ]
     nodes = {client.client: AskedClient(client.client, client.client) for client in clients}
-    assert f"    flanders: {line_of(RoundRecord(7, tuple(clients)), nodes)}\n" in GUIDE.read_text()
+    assert f"\nflanders: {line_of(RoundRecord(7, tuple(clients)), nodes)}\n" in GUIDE.read_text()
 
 
 def test_the_guide_names_the_metrics_that_there_are(namespace) -> None:

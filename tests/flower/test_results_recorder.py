@@ -14,8 +14,9 @@ from flanders.checks import InputError
 from flanders.cli import main
 from flanders.flower import Ban, FilteredStrategy
 from flanders.report.compared_runs import ComparedRuns
-from flanders.report.run_data import read_results
+from flanders.report.run_reading import read_results
 from flanders.results.record_columns import to_cell
+from flanders.watch.feed import Feed
 from flower.federation import Client, LocalGrid, app, grid_of, model, play, strategies
 
 START = model((6, 7), (7,))
@@ -64,7 +65,7 @@ def test_show_report_and_export_work_on_a_live_federation(tmp_path, capsys) -> N
     assert [r["kept"] for r in rounds] == [7, 6, 6, 5, 5]  # four fifths of those who are neither refused nor banned
     assert rounds[0]["caught"] is None
     assert main(["report", str(results)]) == 0
-    assert "Nobody knows who is malicious" in results.with_suffix(".html").read_text()
+    assert '"truth":false' in results.with_suffix(".html").read_text()
     assert main(["plot", str(results), "--out", str(tmp_path / "figures"), "--format", "svg"]) == 0
     assert main(["export", str(results), "--csv", str(tmp_path)]) == 0
     with open(tmp_path / "client.csv") as file:
@@ -73,6 +74,43 @@ def test_show_report_and_export_work_on_a_live_federation(tmp_path, capsys) -> N
     told = {row["client"]: (row["fate"], row["reason"]) for row in clients if row["fate"] != "kept"}
     assert told["103"] == ("banned", "until round 5")
     assert told["105"] == ("banned", "until round 4")
+
+
+def test_each_round_can_be_watched_while_the_server_runs(tmp_path) -> None:
+    feed, seen = Feed(tmp_path / "live.sqlite"), []
+
+    def watching(number, arrays):
+        if number:
+            [run] = feed.results()["runs"].values()
+            seen.append((run["status"], run["rounds"], run["cells"]["final"], run["live"], run["truth"]))
+        return accuracy(number, arrays)
+
+    live(tmp_path / "live.sqlite", rounds=3, evaluate_fn=watching)
+    # A round is there before its accuracy has been measured.
+    assert seen == [
+        ("running", [1], None, True, False),
+        ("running", [1, 2], None, True, False),
+        ("running", [1, 2, 3], None, True, False),
+    ]
+    [run] = feed.results()["runs"].values()
+    assert (run["status"], run["accuracy"]) == ("done", [0.1, 0.2, 0.3])
+
+
+def test_weights_and_models_that_stayed_reach_the_results_file(tmp_path) -> None:
+    live(tmp_path / "live.sqlite", rounds=2)
+    (run,) = read_results(tmp_path / "live.sqlite")
+    assert np.isfinite(run.numbers["weight"][run.kept]).all()
+    with contextlib.closing(sqlite3.connect(tmp_path / "live.sqlite")) as db:
+        assert db.execute("SELECT DISTINCT stayed, widening FROM round").fetchall() == [(0, 1.0)]
+
+    class Failing(strategies.FedAvg):
+        def aggregate_train(self, server_round, replies):
+            return super().aggregate_train(server_round, replies) if server_round < 2 else (None, None)
+
+    strategy = FilteredStrategy(Failing(fraction_evaluate=0.0), KeepAll(), results=tmp_path / "stays.sqlite")
+    strategy.start(grid_of(3), START, num_rounds=2)
+    with contextlib.closing(sqlite3.connect(tmp_path / "stays.sqlite")) as db:
+        assert db.execute("SELECT number, stayed FROM round").fetchall() == [(1, 0), (2, 1)]
 
 
 def test_a_live_run_is_no_yardstick_for_others(tmp_path) -> None:

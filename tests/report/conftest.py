@@ -4,9 +4,7 @@ import copy
 
 import numpy as np
 import pytest
-from playwright.sync_api import sync_playwright
 
-import chromium
 from flanders.record import PHASES
 from flanders.results.run import RunSpec
 from flanders.results.store import Store
@@ -139,31 +137,23 @@ def write():
     return write_results
 
 
-@pytest.fixture(scope="module")  # its event loop must not be there for the tests of others
-def browser():
-    """Chromium, without its own traffic."""
-    with sync_playwright() as playwright:
-        launched = chromium.launch(playwright)
-        if launched is None:
-            pytest.skip(chromium.MISSING)
-        yield launched
-        launched.close()
-
-
 @pytest.fixture
 def open_page(browser):
     """Opens a file at a width; returns the page and the list its errors and outside requests are added to."""
     contexts = []
 
-    def open_(path, width, scheme="light"):
-        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    def open_(path, width, scheme="light", *, touch=False):
+        context = browser.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=scheme, has_touch=touch, is_mobile=touch
+        )
         context.set_default_timeout(300_000)
         contexts.append(context)
         page, problems = context.new_page(), []
         page.on("console", lambda message: problems.append(message.text))
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on(
-            "request", lambda r: problems.append(r.url) if r.url != path.as_uri() and r.url != "data:," else None
+            "request",
+            lambda r: problems.append(r.url) if r.url.partition("#")[0] not in (path.as_uri(), "data:,") else None,
         )
         page.goto(path.as_uri())
         return page, problems

@@ -79,7 +79,7 @@ def test_no_two_lines_of_a_figure_look_alike_and_none_like_the_attack_free_one()
 def test_both_sides_of_the_score_distributions_have_a_scale(results):
     from flanders.report import plots
     from flanders.report.compared_runs import ComparedRuns
-    from flanders.report.run_data import read_results
+    from flanders.report.run_reading import read_results
 
     compared = ComparedRuns(read_results(results))
     found = dict(plots.draw_figures(compared, range(len(compared.runs))))

@@ -15,7 +15,8 @@ from flanders.record import ClientRecord, Fate
 from flanders.report import write_html
 from flanders.report.html import script_json
 from flanders.report.payload import build_payload, json_number, share_cells
-from flanders.report.run_data import YES, read_results
+from flanders.report.run_data import YES
+from flanders.report.run_reading import read_results
 from round_records import round_record
 
 
@@ -60,7 +61,7 @@ def test_the_page_holds_the_results(page, results):
         "fedavg · lie 80%",
         "flanders + fedavg · lie 80%",
     ]
-    assert data["start"] == 2
+    assert [(run["attack"], run["defence"]) for run in data["runs"]][2] == ("lie 80%", "flanders + fedavg")
     shown, run = data["runs"][2], runs[2]
     np.testing.assert_allclose(shown["accuracy"], run.accuracy, rtol=1e-3)
     assert shown["twin"] == 0
@@ -96,7 +97,7 @@ def test_embedded_json_reads_back_as_it_was():
 def test_braces_in_names_are_no_template(write, make_spec, tmp_path):
     path = write(tmp_path / "{{DATA}}.sqlite", [(make_spec(model={"name": "{{STYLE}}"}), [], "pending")])
     write_html(path, tmp_path / "report.html")
-    assert "<h1>{{DATA}}</h1>" in (tmp_path / "report.html").read_text().replace(".sqlite", "")
+    assert ">{{DATA}}</h1>" in (tmp_path / "report.html").read_text().replace(".sqlite", "")
 
 
 def test_numbers_keep_four_digits_and_json():
@@ -126,7 +127,7 @@ def test_a_large_grid_shows_fewer_clients_and_says_so(results):
     assert share_cells(runs, cells=200) == [11, 11, 11]
     assert share_cells(runs, cells=100) == [0, 8, 8]
     data = build_payload(runs, cells=200)
-    assert "a sample of the clients for 3 runs" in data["left_out"]
+    assert "shows 11 of 20 clients one by one for 3 runs" in data["left_out"]
     assert [run["clients"]["shown"] for run in data["runs"]] == [11, 11, 11]
     assert data["runs"][2]["detection"] == build_payload(runs)["runs"][2]["detection"]
     assert "leaves out the clients of 1 run." in build_payload(runs, cells=100)["left_out"]

@@ -10,7 +10,7 @@ import pytest
 from flanders.record import ClientRecord, Fate
 from flanders.report import write_figures, write_html
 from flanders.report.payload import build_payload
-from flanders.report.run_data import read_results
+from flanders.report.run_reading import read_results
 
 
 @pytest.fixture
@@ -32,10 +32,11 @@ def test_the_page_opens_without_errors_and_claims_nothing(results, tmp_path, ope
     page, problems = open_page(tmp_path / "live.html", 1280)
     assert not problems
     assert page.locator("#scores-title").inner_text() == "Scores of kept and dropped clients"
-    assert "Nobody knows who is malicious" in page.locator("#detection").inner_text()
+    assert page.locator("#detection-card").is_hidden()
     facts = page.locator("#facts").inner_text()
-    assert "Clients dropped" in facts
-    assert "Honest dropped" not in facts
+    assert "Replies dropped" in facts
+    assert "Honest" not in facts
+    assert "Final accuracy" not in facts
     assert "Malicious" not in page.locator("#runs thead").inner_text()
     legend = page.locator("#heat-legend").inner_text()
     assert "honest" not in legend
@@ -43,7 +44,25 @@ def test_the_page_opens_without_errors_and_claims_nothing(results, tmp_path, ope
     assert "refused" in legend
     assert "banned" in legend
     assert "silent" in legend
-    assert "1 refused, 1 silent, 1 banned" in facts
+    for fate in ("Refused\n1", "Silent\n1", "Banned\n1"):
+        assert fate in facts
+    rounds = page.locator("#rounds-legend").inner_text()
+    assert all(str(fate) in rounds for fate in Fate)
+    page.locator("#clients tbody a", has_text="key-0001").click()
+    assert "banned" in page.locator("#client-reasons").inner_text()
+    assert "dropped in 5 rounds" in page.locator("#client-reasons").inner_text()
+    assert "Sent poison" not in page.locator("#view-client").inner_text()
+
+
+def test_a_federation_that_goes_on_is_not_called_final(write, make_spec, make_rounds, rng, tmp_path, open_page):
+    path = write(tmp_path / "on.sqlite", [(make_spec(), make_rounds(rng, clients=5, rounds=3), "running")])
+    write_html(path, tmp_path / "on.html")
+    page, problems = open_page(tmp_path / "on.html", 1280)
+    facts = page.locator("#facts").inner_text()
+    assert "Accuracy so far" in facts
+    assert "Final" not in page.locator("body").inner_text()
+    assert "3 of 50" in facts
+    assert not problems
 
 
 def test_silent_and_banned_clients_do_not_count_as_dropped(results):

@@ -7,7 +7,7 @@ import pytest
 
 from flanders.checks import InputError
 from flanders.record import PHASES, Fate
-from flanders.report.run_data import read_results
+from flanders.report.run_reading import read_results
 from flanders.results.confusion import Confusion
 from round_records import round_record
 

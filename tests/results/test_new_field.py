@@ -15,7 +15,7 @@ import base64, csv, sys
 from pathlib import Path
 from flanders.record import ClientRecord, Fate, RoundRecord
 from flanders.report.payload import build_payload
-from flanders.report.run_data import read_results
+from flanders.report.run_reading import read_results
 from flanders.results.export import export_csv
 from flanders.results.run import RunSpec
 from flanders.results.store import Store

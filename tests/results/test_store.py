@@ -307,8 +307,8 @@ def test_csv_has_every_row_and_the_spec_as_columns(opened, ids, results, tmp_pat
     assert "federation.seed" in runs[0]
     assert len(runs) == 3
     assert rounds[1].startswith(f"{ids[0]},1,,0.10000000149011612,")
-    assert clients[0] == "run,round,client,fate,score,probability,reason,malicious"
-    assert clients[1] == f"{ids[0]},1,3,dropped,0.30000000000000004,,twice its usual length,1"
+    assert clients[0] == "run,round,client,fate,score,probability,reason,weight,malicious"
+    assert clients[1] == f"{ids[0]},1,3,dropped,0.30000000000000004,,twice its usual length,,1"
     assert sorted(p.name for p in (tmp_path / "csv").iterdir()) == ["client.csv", "round.csv", "run.csv"]
 
 

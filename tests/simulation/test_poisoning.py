@@ -7,7 +7,18 @@ import torch
 from flanders.checks import InputError
 from flanders.data import Iid
 from flanders.filters import DistanceToGlobal
-from flanders.simulation import DATA_POISONS, Backdoor, Dba, LabelFlip, Simulation, Training
+from flanders.simulation import (
+    DATA_POISONS,
+    Backdoor,
+    BlendedBackdoor,
+    Dba,
+    LabelFlip,
+    LabelPairs,
+    RandomLabels,
+    Simulation,
+    TargetedFlip,
+    Training,
+)
 from flanders.simulation.poisoning import Poisoner, Scope
 from settings import make_setting
 
@@ -94,9 +105,11 @@ def test_a_target_that_does_not_exist_is_named():
         Backdoor(target=10).change(x, y, examples, clients, SCOPE)
 
 
-@pytest.mark.parametrize("name", ["backdoor", "dba"])
-def test_a_backdoor_takes_hold_without_defence_and_not_with_one(name):
-    poison = DATA_POISONS.make(name, target=3)
+@pytest.mark.parametrize(
+    ("name", "parameters"), [("backdoor", {}), ("dba", {}), ("blended-backdoor", {"alpha": 0.5})]
+)
+def test_a_backdoor_takes_hold_without_defence_and_not_with_one(name, parameters):
+    poison = DATA_POISONS.make(name, target=3, **parameters)
     base = {
         "partition": Iid(),
         "training": Training(epochs=3),
@@ -124,6 +137,60 @@ def test_label_flip_hurts_accuracy():
     clean = list(Simulation(make_setting(**base)).run())
     flipped = list(Simulation(make_setting(**base, data_poison=LabelFlip(), fraction=0.6)).run())
     assert clean[-1].accuracy > 0.85 > 0.5 > flipped[-1].accuracy
+
+
+@pytest.mark.parametrize(("num_classes", "swapped"), [(4, [1, 0, 3, 2]), (5, [1, 0, 3, 2, 4])])
+def test_pairs_of_labels_are_swapped(num_classes, swapped):
+    x, _, examples, clients = batch(1, num_classes)
+    y = torch.arange(num_classes)[None]
+    assert LabelPairs().change(x, y, examples, clients, Scope(num_classes, 1.0))[1].tolist() == [swapped]
+
+
+def test_random_labels_are_wrong_and_stay_the_same():
+    x, y, examples, clients = batch(size=2000)
+    found = RandomLabels().change(x, y, examples, clients, SCOPE)[1]
+    assert bool((found != y).all())
+    assert bool(((found >= 0) & (found < 10)).all())
+    counts = torch.bincount(((found - y) % 10).flatten(), minlength=10)
+    assert int(counts[1:].min()) > 500  # every wrong label is about as frequent
+    again = RandomLabels().change(x.flip(1), y.flip(1), examples.flip(1), clients, SCOPE)[1]
+    assert torch.equal(again.flip(1), found)
+    some = RandomLabels(share=0.3).change(x, y, examples, clients, SCOPE)[1]
+    assert float((some != y).double().mean()) == pytest.approx(0.3, abs=0.03)
+
+
+def test_a_targeted_flip_changes_one_class_and_is_tested_on_it():
+    x, y, examples, clients = batch()
+    poison = TargetedFlip(source=3, target=5)
+    found = poison.change(x, y, examples, clients, SCOPE)[1]
+    assert torch.equal(found, torch.where(y == 3, 5, y))
+    shown, target, counts = poison.aim(x[0], y[0], SCOPE)
+    assert torch.equal(shown, x[0])
+    assert torch.equal(counts, y[0] == 3)
+    assert bool((target == 5).all())
+    with pytest.raises(InputError, match="needs two classes"):
+        TargetedFlip(source=1, target=1)
+    with pytest.raises(InputError, match=r"TargetedFlip\(source=12\) needs a class from 0 to 9"):
+        TargetedFlip(source=12).change(x, y, examples, clients, SCOPE)
+
+
+def test_a_targeted_flip_succeeds_on_its_class_and_leaves_the_others():
+    base = {"partition": Iid(), "training": Training(epochs=3), "num_clients": 5, "rounds": 3, "device": "cpu"}
+    poison = TargetedFlip(source=0, target=6)
+    *_, last = Simulation(make_setting(**base, data_poison=poison, fraction=0.8)).run()
+    assert last.attack_success > 0.5
+    assert last.accuracy > 0.7  # nine of ten classes are taught correctly
+
+
+def test_a_blended_pattern_is_the_same_on_every_image_and_in_the_test():
+    x, y, examples, clients = batch()
+    poison = BlendedBackdoor(share=1.0, alpha=0.25)
+    marked = poison.change(x, y, examples, clients, SCOPE)[0]
+    pattern = (marked - 0.75 * x) / 0.25
+    torch.testing.assert_close(pattern, pattern[:1, :1].expand_as(pattern), atol=1e-4, rtol=0)
+    assert float(pattern.min()) + 1e-4 >= 0
+    assert float(pattern.max()) <= 2.5 + 1e-4
+    torch.testing.assert_close(poison.aim(x[0], y[0], SCOPE)[0], marked[0])
 
 
 def test_every_poison_is_registered_with_a_summary():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from flanders.cli import main
-from flanders.report.run_data import read_results
+from flanders.report.run_reading import read_results
 from flanders.results.summary import read_summaries
 from flanders.studies.grid_studies import STUDIES
 from flanders.studies.grids import runs_of

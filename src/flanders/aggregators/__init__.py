@@ -6,15 +6,20 @@ from flanders.aggregators.coordinatewise import MeanAroundMedian, Median, Trimme
 from flanders.aggregators.dnc import DnC
 from flanders.aggregators.foolsgold import FoolsGold
 from flanders.aggregators.geometric import CenteredClipping, FLTrust, GeometricMedian
+from flanders.aggregators.history import HistoryClipping, SparseFed
 from flanders.aggregators.krum import Bulyan, Krum, MultiKrum
+from flanders.aggregators.lasa import Lasa
 from flanders.aggregators.mean import FedAvg
-from flanders.aggregators.preaggregators import Bucketing, Nnm, NormClipping
+from flanders.aggregators.preaggregators import Arc, Bucketing, Nnm, NormClipping
+from flanders.aggregators.subsets import Caf, MinimumDiameter, MinimumSpread
 from flanders.aggregators.zeno import ZenoPlusPlus
 
 __all__ = [
     "Aggregator",
+    "Arc",
     "Bucketing",
     "Bulyan",
+    "Caf",
     "CenteredClipping",
     "Chain",
     "ClippingAndNoise",
@@ -24,14 +29,19 @@ __all__ = [
     "Flame",
     "FoolsGold",
     "GeometricMedian",
+    "HistoryClipping",
     "Krum",
+    "Lasa",
     "MeanAroundMedian",
     "Median",
+    "MinimumDiameter",
+    "MinimumSpread",
     "MultiKrum",
     "Nnm",
     "NormClipping",
     "PreAggregator",
     "Remembering",
+    "SparseFed",
     "TrimmedMean",
     "ZenoPlusPlus",
 ]

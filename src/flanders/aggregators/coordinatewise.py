@@ -15,7 +15,9 @@ from flanders.round import Round
 
 @dataclass(frozen=True)
 class Median(Aggregator):
-    """Take the median of each parameter.
+    r"""Take the median of each parameter.
+
+    .. math:: g_j = \operatorname{median}_c \theta_{cj}
 
     It is robust if fewer than half of the clients are malicious. `weighted=True` takes the weighted median: half of
     the total weight lies on either side of it.
@@ -41,7 +43,10 @@ class Median(Aggregator):
 
 @dataclass(frozen=True)
 class TrimmedMean(Aggregator):
-    """Average each parameter after dropping its `trim` lowest and highest values.
+    r"""Average each parameter after dropping its `trim` lowest and highest values.
+
+    .. math:: g_j = \frac{1}{m - 2k} \sum_{i = k + 1}^{m - k} \theta_{(i)j}, \quad
+              \theta_{(1)j} \le \dots \le \theta_{(m)j}
 
     `trim` is the number of values to drop on each side. A float is a share of the round, and the number is rounded
     down. The FLANDERS paper uses 0.2, a fifth on each side. `weighted=True` cuts that share of the total *weight*
@@ -79,7 +84,10 @@ class TrimmedMean(Aggregator):
 
 @dataclass(frozen=True)
 class MeanAroundMedian(Aggregator):
-    """Average the m - b values of each parameter that are nearest to its median.
+    r"""Average the m - b values of each parameter that are nearest to its median.
+
+    .. math:: g_j = \frac{1}{m - b} \sum_{c \in N_j} \theta_{cj}, \quad
+              N_j \text{: the } m - b \text{ values nearest to } \operatorname{median}_c \theta_{cj}
 
     The FLANDERS paper describes this under the name of trimmed mean. If a value below the median and one above it
     are equally near, the lower one is taken.

@@ -14,7 +14,11 @@ from flanders.round import Round
 
 @dataclass(frozen=True)
 class DnC(Aggregator):
-    """Average the models that no spectral test finds to be outliers (divide and conquer).
+    r"""Average the models that no spectral test finds to be outliers (divide and conquer).
+
+    .. math:: g = \frac{1}{|K|} \sum_{c \in K} \theta_c, \quad
+              K = \{c : \langle \theta_c^{(k)} - \mu^{(k)}, v^{(k)} \rangle^2 \le \text{cut}^{(k)}
+              \text{ in every test } k\}
 
     Each of the `iterations` tests looks at `sample` random parameters. It drops the `filtering_fraction * b`
     models that are farthest out in the direction in which the models spread most. With `sample=None` there is one

@@ -133,6 +133,13 @@ class FLTrust(Aggregator):
     trusted, the global model stays as it is. FLTrust protects against any number of malicious clients, provided
     that the server's data resembles the clients' data.
 
+    Examples
+    --------
+    >>> root = np.array([1.0, 0.0])
+    >>> round_ = Round(np.array([[2.0, 0.0], [0.0, 3.0], [-9.0, 0.0]]), global_model=np.zeros(2), root=root)
+    >>> FLTrust().aggregate(round_, np.random.default_rng(0))  # only the first client goes the server's way
+    array([1., 0.])
+
     References
     ----------
     Cao et al., "FLTrust: Byzantine-robust federated learning via trust bootstrapping", NDSS 2021.

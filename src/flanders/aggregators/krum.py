@@ -36,7 +36,9 @@ def choose(round_: Round, pick: Callable[[FloatMatrix], IntVector]) -> IntVector
 
 @dataclass(frozen=True)
 class Krum(Aggregator):
-    """Take the one model with the smallest sum of squared distances to the m - b - 2 models nearest to it.
+    r"""Take the one model with the smallest sum of squared distances to the m - b - 2 models nearest to it.
+
+    .. math:: g = \theta_{c^*}, \quad c^* = \arg\min_c \sum_{i \in N_c} \|\theta_c - \theta_i\|^2
 
     Its guarantee holds if m > 2b + 2.
 
@@ -64,7 +66,10 @@ class Krum(Aggregator):
 
 @dataclass(frozen=True)
 class MultiKrum(Aggregator):
-    """Average the `keep` models with the lowest Krum scores (default: m - b).
+    r"""Average the `keep` models with the lowest Krum scores (default: m - b).
+
+    .. math:: g = \frac{1}{k} \sum_{c \in K} \theta_c, \quad
+              K \text{: the } k \text{ clients with the lowest } \sum_{i \in N_c} \|\theta_c - \theta_i\|^2
 
     `weighted=True` averages them with the clients' weights. The choice of the models ignores the weights.
 
@@ -100,7 +105,10 @@ class MultiKrum(Aggregator):
 
 @dataclass(frozen=True)
 class Bulyan(Aggregator):
-    """Pick m - 2b models by repeated Krum, then average the m - 4b values of each parameter nearest to its median.
+    r"""Pick m - 2b models by repeated Krum, then average the m - 4b values of each parameter nearest to its median.
+
+    .. math:: g_j = \frac{1}{m - 4b} \sum_{c \in N_j} \theta_{cj}, \quad
+              N_j \text{: those of the picked models nearest to their median in parameter } j
 
     Its guarantee holds if m >= 4b + 3.
 

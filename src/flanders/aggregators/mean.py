@@ -16,6 +16,8 @@ from flanders.round import Round
 class FedAvg(Aggregator):
     r"""Average the models, each weighted by its number of examples: no defence at all.
 
+    .. math:: g = \frac{\sum_c n_c \theta_c}{\sum_c n_c}
+
     Examples
     --------
     >>> FedAvg()(np.array([[0., 4.], [4., 0.]]), np.array([3, 1]))

@@ -1,4 +1,4 @@
-"""Pre-aggregators, which go in front of an aggregator: nearest-neighbour mixing, bucketing, norm clipping."""
+"""Pre-aggregators, which go in front of an aggregator: nearest-neighbour mixing, bucketing, clipping."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from flanders.round import Round
 
 @dataclass(frozen=True)
 class Nnm(PreAggregator):
-    """Replace each model by the average of the m - b models nearest to it, itself included.
+    r"""Replace each model by the average of the m - b models nearest to it, itself included.
+
+    .. math:: \theta_c \mapsto \frac{1}{m - b} \sum_{i \in N_c} \theta_i, \quad
+              N_c \text{: the } m - b \text{ models nearest to } \theta_c
 
     Examples
     --------
@@ -45,10 +48,19 @@ class Nnm(PreAggregator):
 
 @dataclass(frozen=True)
 class Bucketing(PreAggregator):
-    """Divide the models at random into buckets of `size`, and replace each bucket by its average.
+    r"""Divide the models at random into buckets of `size`, and replace each bucket by its average.
+
+    .. math:: \theta_k = \frac{\sum_{c \in B_k} n_c \theta_c}{\sum_{c \in B_k} n_c}, \quad
+              B_1, B_2, \dots \text{: a random partition of the clients}
 
     The average is weighted, and the bucket has the total weight of its clients. The buckets are new clients. Their
     ids are numbers from 0.
+
+    Examples
+    --------
+    >>> Bucketing(size=2)(np.array([[1.], [2.], [3.], [4.]]), rng=np.random.default_rng(0))
+    array([[2.],
+           [3.]])
 
     References
     ----------
@@ -78,7 +90,9 @@ class Bucketing(PreAggregator):
 
 @dataclass(frozen=True)
 class NormClipping(PreAggregator):
-    """Shorten every displacement from the global model to at most `radius`.
+    r"""Shorten every displacement from the global model to at most `radius`.
+
+    .. math:: \theta_c \mapsto g + \min\left(1, \frac{r}{\|\theta_c - g\|}\right) (\theta_c - g)
 
     `radius=None` takes the median length of the round, so that no length has to be known in advance.
 
@@ -105,6 +119,41 @@ class NormClipping(PreAggregator):
         lengths = np.sqrt(squared_norms(updates, g))
         radius = float(np.median(lengths)) if self.radius is None else self.radius
         factors = clip_factors(lengths, radius)
+        if bool(np.all(factors == 1.0)):
+            return round_
+        return round_.replace(scaled_around(updates, g, factors))
+
+
+@dataclass(frozen=True)
+class Arc(PreAggregator):
+    r"""Shorten the longest displacements to the length of the longest one left (adaptive robust clipping).
+
+    The :math:`k = \lfloor 2 \frac{b}{m} (m - b) \rfloor` longest displacements from the global model get the length
+    of the one after them.
+
+    Examples
+    --------
+    >>> Arc(num_malicious=1)(np.array([[1., 2., 3.], [4., 5., 6.], [7., 8., 9.]]))[2]
+    array([4.41004009, 5.04004582, 5.67005155])
+
+    References
+    ----------
+    Allouah et al., "Adaptive gradient clipping for robust federated learning", ICLR 2025.
+    """
+
+    num_malicious: float = 0.2
+
+    def __post_init__(self) -> None:
+        check_number("Arc", "num_malicious", self.num_malicious, 0)
+
+    def prepare(self, round_: Round, rng: np.random.Generator) -> Round:
+        """Return the models with clipped displacements."""
+        updates, g = round_.updates, round_.global_model
+        m = updates.shape[0]
+        b = check_minority("Arc", self.num_malicious, m)
+        lengths = np.sqrt(squared_norms(updates, g))
+        clipped = 2 * b * (m - b) // m
+        factors = clip_factors(lengths, float(np.sort(lengths)[m - clipped - 1]))
         if bool(np.all(factors == 1.0)):
             return round_
         return round_.replace(scaled_around(updates, g, factors))

@@ -3,12 +3,16 @@
 from flanders.attacks.adaptive import BlindSpot, Budget
 from flanders.attacks.agr import AgrMinMax, AgrMinSum, AgrTailored
 from flanders.attacks.attack import Attack, View
+from flanders.attacks.backdoor import ModelReplacement, Neurotoxin
+from flanders.attacks.consistent import PoisonedFL
 from flanders.attacks.disguise import KeptSignature, NoisyClones, OnOff, SlowDrift
 from flanders.attacks.fang import Opt, OptTrimmedMean
 from flanders.attacks.forecasting import Mar
+from flanders.attacks.idle import DeltaFreeRider
 from flanders.attacks.mimicry import Mimic, Static
 from flanders.attacks.noise import Gauss, SignFlip
 from flanders.attacks.pull import BelowTheSplit, GrowingCamp, OwnPull
+from flanders.attacks.rearranging import ByzMean, Rearranged
 from flanders.attacks.statistical import Ipm, Lie
 
 __all__ = [
@@ -19,6 +23,8 @@ __all__ = [
     "BelowTheSplit",
     "BlindSpot",
     "Budget",
+    "ByzMean",
+    "DeltaFreeRider",
     "Gauss",
     "GrowingCamp",
     "Ipm",
@@ -26,11 +32,15 @@ __all__ = [
     "Lie",
     "Mar",
     "Mimic",
+    "ModelReplacement",
+    "Neurotoxin",
     "NoisyClones",
     "OnOff",
     "Opt",
     "OptTrimmedMean",
     "OwnPull",
+    "PoisonedFL",
+    "Rearranged",
     "SignFlip",
     "SlowDrift",
     "Static",

@@ -41,6 +41,10 @@ class BlindSpot(Attack):
     ... )
     >>> BlindSpot()(view)
     array([[ 1., -2., -3.]])
+
+    References
+    ----------
+    This package.
     """
 
     scale: float = 1.0
@@ -85,6 +89,18 @@ class Budget(Attack):
         How much of the last step to repeat, as a factor.
     c
         The length of the pull, as a multiple of the last step.
+
+    Examples
+    --------
+    >>> view = View(
+    ...     own=np.array([[3.0, 4.0]]), global_model=np.zeros(2), num_clients=2, benign=np.array([[0.0, 9.0]])
+    ... )
+    >>> Budget(rho=1.0, c=0.4)(view)
+    array([[3., 2.]])
+
+    References
+    ----------
+    This package.
     """
 
     rho: float = 0.9

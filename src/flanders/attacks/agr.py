@@ -109,6 +109,17 @@ class AgrMinSum(AgrAttack):
         The perturbation p: "std" is minus the honest standard deviation. "unit" is minus the unit vector along
         the honest mean displacement mu - g. "sign" is minus the signs of that displacement.
 
+    Examples
+    --------
+    >>> view = View(
+    ...     own=np.zeros((1, 2)),
+    ...     global_model=np.zeros(2),
+    ...     num_clients=4,
+    ...     benign=np.array([[1.0, 2.0], [2.0, 2.0], [3.0, 2.0]]),
+    ... )
+    >>> AgrMinSum()(view).round(2)
+    array([[1., 2.]])
+
     References
     ----------
     Shejwalkar and Houmansadr, "Manipulating the Byzantine", NDSS 2021.
@@ -142,6 +153,17 @@ class AgrTailored(AgrAttack):
         Where the search starts.
     tau
         The search ends when its step is smaller than this.
+
+    Examples
+    --------
+    >>> view = View(
+    ...     own=np.zeros((1, 2)),
+    ...     global_model=np.zeros(2),
+    ...     num_clients=4,
+    ...     benign=np.array([[1.0, 2.0], [2.0, 2.0], [3.0, 2.0]]),
+    ... )
+    >>> AgrTailored(target="krum")(view).round(2)
+    array([[1., 2.]])
 
     References
     ----------

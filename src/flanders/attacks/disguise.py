@@ -53,6 +53,10 @@ class SlowDrift(Attack):
     >>> second = View(own=np.array([[0.0, 10.0]]), global_model=np.zeros(2), num_clients=4, memory=memory)
     >>> attack.craft(second, rng)
     array([[-2., 10.]])
+
+    References
+    ----------
+    This package.
     """
 
     rate: float = 0.1
@@ -108,6 +112,7 @@ class OnOff(Attack):
 
     Examples
     --------
+    >>> from dataclasses import replace
     >>> from flanders.attacks import SignFlip
     >>> attack, rng = OnOff(on=1, off=1, base=SignFlip()), np.random.default_rng(0)
     >>> view = View(own=np.array([[3.0, 1.0]]), global_model=np.zeros(2), num_clients=4)
@@ -115,6 +120,10 @@ class OnOff(Attack):
     array([[-3., -1.]])
     >>> attack.craft(replace(view, memory=attack.remember(view, attack.craft(view, rng))), rng)
     array([[3., 1.]])
+
+    References
+    ----------
+    This package.
     """
 
     on: int = 2
@@ -172,6 +181,10 @@ class KeptSignature(Attack):
     ... )
     >>> KeptSignature(z=2.0)(view)
     array([[1., 5.]])
+
+    References
+    ----------
+    This package.
     """
 
     z: float | None = None
@@ -209,6 +222,21 @@ class NoisyClones(Attack):
         The length of the noise, :math:`\nu`, as a multiple of the poisoned step.
     base
         The other attack, for example one that sends the same row for all clients.
+
+    Examples
+    --------
+    >>> benign = np.array([[1.0, 5.0, 0.0], [3.0, 5.0, 0.0]])
+    >>> view = View(own=np.zeros((2, 3)), global_model=np.zeros(3), num_clients=4, benign=benign)
+    >>> AgrMinMax()(view)
+    array([[1., 5., 0.],
+           [1., 5., 0.]])
+    >>> NoisyClones(noise=0.1)(view, np.random.default_rng(0)).round(1)
+    array([[1.1, 4.9, 0.5],
+           [1.1, 4.6, 0.3]])
+
+    References
+    ----------
+    This package.
     """
 
     noise: float = 0.1

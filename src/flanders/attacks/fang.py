@@ -37,6 +37,15 @@ class Opt(Attack):
     tau
         Halving stops at this lambda. The authors use 1e-5.
 
+    Examples
+    --------
+    >>> honest = 1 + 0.5 * np.random.default_rng(0).normal(size=(4, 2))
+    >>> view = View(own=np.ones((3, 2)), global_model=np.zeros(2), num_clients=7, benign=honest)
+    >>> Opt()(view).round(2)
+    array([[-1.92, -1.92],
+           [-1.92, -1.92],
+           [-1.92, -1.92]])
+
     References
     ----------
     Fang et al., "Local model poisoning attacks to Byzantine-robust federated learning",
@@ -83,6 +92,17 @@ class OptTrimmedMean(Attack):
     ----------
     factor
         The factor k. The authors use 2.
+
+    Examples
+    --------
+    >>> view = View(
+    ...     own=np.zeros((1, 2)),
+    ...     global_model=np.zeros(2),
+    ...     num_clients=4,
+    ...     benign=np.array([[1.0, 2.0], [2.0, 2.0], [3.0, 2.0]]),
+    ... )
+    >>> OptTrimmedMean()(view, np.random.default_rng(0)).round(2)
+    array([[0.68, 1.73]])
 
     References
     ----------

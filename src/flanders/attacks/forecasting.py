@@ -37,7 +37,9 @@ class SeenRound:
 
 @dataclass(frozen=True)
 class Mar(Attack):
-    """Replace the parameters that the filter looks at by the filter's own forecast of them.
+    r"""Replace the parameters that the filter looks at by the filter's own forecast of them.
+
+    .. math:: x_c = \text{column } c \text{ of } \hat X_t = A\, X_{t-1} B^\top
 
     The attacker fits MAR, the filter's forecasting model, to the models that the server received in the last
     `window` rounds. Each malicious client sends what MAR forecasts for it instead of what it learnt. If a client
@@ -53,6 +55,15 @@ class Mar(Attack):
         (`View.last_layer`) and follows its own clients.
     window
         The number of rounds to fit. With 1, the forecast is each client's last model.
+
+    Examples
+    --------
+    >>> attack, rng, seen = Mar(window=1), np.random.default_rng(0), np.array([0, 1])
+    >>> first = View(np.array([[3.0, 1.0, 7.0]]), np.zeros(3), num_clients=4, server_columns=seen, clients=(5,))
+    >>> memory = attack.remember(first, attack.craft(first, rng))
+    >>> second = View(np.array([[8.0, 8.0, 8.0]]), np.zeros(3), 4, server_columns=seen, clients=(5,), memory=memory)
+    >>> attack.craft(second, rng)  # the filter looks at two of the three parameters
+    array([[3., 1., 8.]])
 
     References
     ----------

@@ -16,7 +16,9 @@ from flanders.round import ClientId, by_name
 
 @dataclass(frozen=True)
 class Mimic(Attack):
-    """Let all malicious clients send the model of one honest client, which then counts b + 1 times.
+    r"""Let all malicious clients send the model of one honest client, which then counts b + 1 times.
+
+    .. math:: x = \theta_h \quad \text{for an honest client } h
 
     No single row is abnormal. On non-iid data the copies still bias aggregators that trust the majority.
 
@@ -26,6 +28,17 @@ class Mimic(Attack):
         The id of the client to copy. The attacker must know its model in every poisoned round. Default: the benign
         client whose id comes first, numbers before strings. If the attacker knows no benign model, it copies the
         first of its own clients.
+
+    Examples
+    --------
+    >>> view = View(
+    ...     own=np.zeros((1, 2)),
+    ...     global_model=np.zeros(2),
+    ...     num_clients=4,
+    ...     benign=np.array([[1.0, 2.0], [2.0, 2.0], [3.0, 2.0]]),
+    ... )
+    >>> Mimic()(view)
+    array([[1., 2.]])
 
     References
     ----------
@@ -57,7 +70,9 @@ class Mimic(Attack):
 
 @dataclass(frozen=True)
 class Static(Attack):
-    """Craft one malicious model in the first poisoned round and send the same model in all later rounds.
+    r"""Craft one malicious model in the first poisoned round and send the same model in all later rounds.
+
+    .. math:: x^{(t)} = x^{(t_0)} \quad \text{for all } t \ge t_0
 
     A filter that trusts predictable clients trusts a model that never changes. All malicious clients send the same
     row in all rounds: the first row that `base` crafts.
@@ -66,6 +81,21 @@ class Static(Attack):
     ----------
     base
         The attack that crafts the model.
+
+    Examples
+    --------
+    >>> attack, rng = Static(), np.random.default_rng(0)
+    >>> first = View(own=np.array([[3.0, 1.0]]), global_model=np.zeros(2), num_clients=4)
+    >>> sent = attack.craft(first, rng)
+    >>> sent
+    array([[-3., -1.]])
+    >>> later = View(np.array([[9.0, 9.0]]), np.ones(2), num_clients=4, memory=attack.remember(first, sent))
+    >>> attack.craft(later, rng)
+    array([[-3., -1.]])
+
+    References
+    ----------
+    This package.
     """
 
     base: Attack = field(default_factory=SignFlip)

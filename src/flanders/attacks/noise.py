@@ -22,6 +22,12 @@ class Gauss(Attack):
     sigma
         The standard deviation of the noise. The FLANDERS paper uses 10.
 
+    Examples
+    --------
+    >>> view = View(own=np.array([[3.0, 1.0]]), global_model=np.zeros(2), num_clients=4)
+    >>> Gauss(sigma=1.0)(view, np.random.default_rng(0)).round(2)
+    array([[3.13, 0.87]])
+
     References
     ----------
     Blanchard et al., "Machine learning with adversaries", NeurIPS 2017.

@@ -42,6 +42,10 @@ class OwnPull(Attack):
     >>> view = View(own=own, global_model=np.zeros(2), num_clients=2, benign=benign)
     >>> OwnPull(strength=0.8)(view)
     array([[5., 0.]])
+
+    References
+    ----------
+    This package.
     """
 
     strength: float = 0.6
@@ -66,7 +70,10 @@ class Poisoned:
 
 @dataclass(frozen=True)
 class GrowingCamp(Attack):
-    """Start the pull of `OwnPull` with `joining` clients, and let as many more join in every round.
+    r"""Start the pull of `OwnPull` with `joining` clients, and let as many more join in every round.
+
+    .. math:: x_c = \begin{cases} \text{the row of } \texttt{OwnPull} & c \le k\,t \\
+              \theta_c & \text{otherwise} \end{cases}
 
     A camp that appears at once stands out; one that grows slowly may pass for a change of the whole federation.
 
@@ -75,7 +82,19 @@ class GrowingCamp(Attack):
     strength
         The length s of the pull, as a multiple of the client's own update.
     joining
-        How many clients join each round.
+        How many clients join each round, k. In round t of the attack, k t clients pull.
+
+    Examples
+    --------
+    >>> own, benign = np.array([[3.0, 4.0], [3.0, 4.0]]), np.array([[0.0, 9.0]])
+    >>> view = View(own=own, global_model=np.zeros(2), num_clients=3, benign=benign)
+    >>> GrowingCamp(strength=0.8)(view)  # in the first round one client pulls
+    array([[5., 0.],
+           [3., 4.]])
+
+    References
+    ----------
+    This package.
     """
 
     strength: float = 0.6
@@ -100,16 +119,32 @@ class GrowingCamp(Attack):
 
 @dataclass(frozen=True)
 class BelowTheSplit(Attack):
-    """Pull like `OwnPull`, as strongly as possible without a gap between malicious and honest clients.
+    r"""Pull like `OwnPull`, as strongly as possible without a gap between malicious and honest clients.
 
-    The attacker computes the mean cosine of each client with all others, in the last layer if it knows that layer.
-    It finds by bisection the strongest pull at which the median of its own clients is still above the lowest tenth
-    of the honest clients.
+    .. math:: \max\{s : \operatorname{median}_{c \text{ malicious}} a_c(s) \ge Q_{0.1}(a_i(s) : i \text{ honest})\}
+
+    The attacker computes the mean cosine a of each client with all others, in the last layer if it knows that
+    layer. It finds by bisection the strongest pull at which the median of its own clients is still above the lowest
+    tenth of the honest clients.
 
     Parameters
     ----------
     most
         The strongest pull that it tries, as a multiple of the client's own update.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> models = np.ones(50) + rng.normal(size=(12, 50))
+    >>> view = View(own=models[:4], global_model=np.zeros(50), num_clients=12, benign=models[4:])
+    >>> sent = BelowTheSplit()(view)
+    >>> mean = models[4:].mean(axis=0)
+    >>> bool((sent @ mean < models[:4] @ mean).all())  # all of them have turned away from the honest mean
+    True
+
+    References
+    ----------
+    This package.
     """
 
     most: float = 2.0

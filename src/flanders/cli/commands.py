@@ -6,6 +6,7 @@ Modules that need optional packages are imported inside a command, so that the o
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from flanders.report.crosstable import crosstable
 from flanders.results.export import export_csv, export_parquet
 from flanders.results.labels import labels
 from flanders.results.schema import reading
+from flanders.watch.log import watch_log
 
 if TYPE_CHECKING:
     from flanders.experiments.execution import OptionChanges
@@ -145,6 +147,25 @@ def report(options: argparse.Namespace) -> int:
     html = options.html or options.results.with_suffix(".html")
     write_html(options.results, html)
     print(html)
+    return 0
+
+
+def watch(options: argparse.Namespace) -> int:
+    """Show a results file while it is written: as a page, or as a log in the terminal."""
+    if options.once and not options.text:
+        raise InputError("--once needs --text. `flanders report` writes a page of what is there.")
+    if options.results.is_dir() or (options.results.exists() and options.results.stat().st_size):
+        with reading(options.results):
+            pass  # complain now if it is no results file; one that is missing may come later
+    if options.text:
+        with contextlib.suppress(KeyboardInterrupt):  # the usual way to end it
+            watch_log(options.results, once=options.once)
+        return 0
+    with needing("watch"):
+        from flanders.watch.access import read_token
+        from flanders.watch.server import serve
+
+    serve(options.results, options.host, options.port, read_token(options.host, options.token_file))
     return 0
 
 

@@ -18,7 +18,10 @@ OUTPUT_WIDTH, NARROWEST = 116, 60
 
 
 def print_listing(kinds: Sequence[str], *, as_json: bool = False) -> None:
-    """Print the entries of these kinds: the name, one sentence, and the parameters of each."""
+    """Print the entries of these kinds in their families: the name and one sentence of each.
+
+    The entries of a single kind are printed with their parameters.
+    """
     entries = {}
     for kind in kinds:
         try:
@@ -35,16 +38,26 @@ def print_listing(kinds: Sequence[str], *, as_json: bool = False) -> None:
         if len(kinds) > 1:
             print(f"\n{kind.upper()}")
         width = max(len(entry.name) for entry in group)
+        family = ""
         for entry in group:
-            _print_entry(entry, width)
+            if entry.family != family:
+                family = entry.family
+                print(f"\n{family}:")
+            _print_entry(entry, width, parameters=len(kinds) == 1)
+    if len(kinds) > 1:
+        print(f"\n`flanders list {kinds[0]}` and so on show the parameters.")
 
 
-def _print_entry(entry: Entry, width: int) -> None:
-    print(f"{entry.name.ljust(width)}  {entry.summary}")
-    margin = " " * (width + 4)
-    if entry.parameters:
-        columns = max(NARROWEST, shutil.get_terminal_size((OUTPUT_WIDTH, 24)).columns)
+def _print_entry(entry: Entry, width: int, *, parameters: bool) -> None:
+    columns = max(NARROWEST, shutil.get_terminal_size((OUTPUT_WIDTH, 24)).columns)
+    indent = "  " if entry.family else ""
+    summary = entry.summary
+    if not parameters:  # one line for each entry
+        summary = textwrap.shorten(summary, columns - len(indent) - width - 2, placeholder=" ...")
+    print(f"{indent}{entry.name.ljust(width)}  {summary}")
+    if parameters and entry.parameters:
+        margin = " " * (len(indent) + width + 4)
         text = ", ".join(
             name if value is REQUIRED else f"{name}={value!r}" for name, value in entry.parameters.items()
         )
-        print(textwrap.indent("\n".join(textwrap.wrap(text, max(40, columns - width - 4))), margin))
+        print(textwrap.indent("\n".join(textwrap.wrap(text, max(40, columns - len(margin)))), margin))

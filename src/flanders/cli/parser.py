@@ -18,6 +18,8 @@ from flanders.studies.grid_studies import QUESTIONS
 
 RESULTS = Path("results.sqlite")
 """The default results file."""
+PORT = 8642
+"""The default port of the live page. No well-known service uses it."""
 TABLE_FORMATS, FIGURE_FORMATS = ("markdown", "latex", "csv"), ("pdf", "svg", "png")
 TABLE_FORMAT_HELP = "format of the tables (default: %(default)s)"
 FIGURE_FORMAT_HELP = "format of the figures (default: %(default)s)"
@@ -102,6 +104,7 @@ def make_parser() -> Parser:
         add("export", commands.export, "Write the tables of runs, rounds and clients as files for other programs.")
     )
     _report(add("report", commands.report, "Write a report: one HTML file that opens in a browser, also offline."))
+    _watch(add("watch", commands.watch, "Show a results file while it is written: a live page, or a log."))
     _plot(add("plot", commands.plot, "Write the figures of the report as files, e.g. for a paper."))
     _audit(add("audit", commands.audit, "Find out whether the audit trail of a federation was changed."))
     return parser
@@ -253,6 +256,17 @@ def _report(parser: argparse.ArgumentParser) -> None:
     _results(parser)
     text = "file for the report (default: the results file's name, with .html)"
     parser.add_argument("--html", type=Path, metavar="FILE", help=text)
+
+
+def _watch(parser: argparse.ArgumentParser) -> None:
+    _results(parser)
+    parser.add_argument("--text", action="store_true", help="a log in this terminal instead of a page")
+    parser.add_argument("--once", action="store_true", help="with --text: print what is there, and end")
+    text = "address to listen on (default: %(default)s, which only this machine can reach)"
+    parser.add_argument("--host", default="127.0.0.1", help=text)
+    parser.add_argument("--port", type=int, default=PORT, help="port to listen on (default: %(default)s)")
+    text = "file with the token that a visitor needs; any other --host needs one"
+    parser.add_argument("--token-file", type=Path, metavar="FILE", help=text)
 
 
 def _plot(parser: argparse.ArgumentParser) -> None:

@@ -1,5 +1,6 @@
 """Filters: they decide whose models are used, before any aggregator runs."""
 
+from flanders.filters.afa import Afa
 from flanders.filters.camps.camps import Camps
 from flanders.filters.camps.guard import Guard
 from flanders.filters.controls import DistanceToGlobal, KeepAll, Oracle, Persistence
@@ -13,9 +14,14 @@ from flanders.filters.forecast.look import Everything, Look, Sample, Sketch
 from flanders.filters.forecast.solver import Als
 from flanders.filters.kmeans import KMeans
 from flanders.filters.krum import KrumFilter
+from flanders.filters.multimetrics import MultiMetrics
+from flanders.filters.rflbat import Rflbat
+from flanders.filters.signguard import SignGuard
 from flanders.filters.skymask import SkyMask
+from flanders.filters.zeno import Zeno
 
 __all__ = [
+    "Afa",
     "Als",
     "Camps",
     "DistanceToGlobal",
@@ -31,10 +37,14 @@ __all__ = [
     "KeepAll",
     "KrumFilter",
     "Look",
+    "MultiMetrics",
     "Oracle",
     "Persistence",
+    "Rflbat",
     "Sample",
     "Scores",
+    "SignGuard",
     "Sketch",
     "SkyMask",
+    "Zeno",
 ]

@@ -17,7 +17,18 @@ from flanders.state import saveable
 
 @dataclass(frozen=True)
 class KeepAll(Stateless):
-    """Keep every client: no defence, the baseline of every comparison."""
+    """Keep every client: no defence, the baseline of every comparison.
+
+    Examples
+    --------
+    >>> from flanders import Defense
+    >>> Defense(KeepAll())(np.array([[1., 0.], [900., 900.]])).kept
+    array([0, 1])
+
+    References
+    ----------
+    This package.
+    """
 
     def score(self, state: None, round_: Round) -> Scores | None:
         """Find nobody abnormal."""
@@ -44,6 +55,10 @@ class Oracle(Stateless):
     >>> told = Oracle(malicious=(1,))
     >>> told.select(told.score(None, Round(np.eye(3))))
     array([0, 2])
+
+    References
+    ----------
+    This package.
     """
 
     malicious: tuple[ClientId, ...] = ()
@@ -60,13 +75,19 @@ class Oracle(Stateless):
 
 @dataclass(frozen=True)
 class DistanceToGlobal(Stateless):
-    """Keep the clients whose models moved least from the global model: a control without memory.
+    r"""Keep the clients whose models moved least from the global model: a control without memory.
+
+    .. math:: \text{score}_c = \|\theta_c - g\|^2
 
     Examples
     --------
     >>> control = DistanceToGlobal(keep=2)
     >>> control.select(control.score(None, Round(np.array([[1., 0.], [9., 9.], [0., 2.]]))))
     array([0, 2])
+
+    References
+    ----------
+    This package.
     """
 
     keep: float = 0.5
@@ -93,10 +114,25 @@ class PersistenceState:
 
 @dataclass(frozen=True)
 class Persistence(Filter[PersistenceState]):
-    """Keep the clients whose models are nearest to their own last accepted ones: a control with memory.
+    r"""Keep the clients whose models are nearest to their own last accepted ones: a control with memory.
+
+    .. math:: \text{score}_c = \|\theta_c^{(t)} - \theta_c^{(s)}\|^2, \quad
+              s \text{: the last round in which } c \text{ was kept}
 
     A client that was never accepted is scored by its distance to the global model. There are no
     scores in the first round.
+
+    Examples
+    --------
+    >>> from flanders import Defense
+    >>> defense = Defense(Persistence(keep=2))
+    >>> _ = defense(np.array([[1., 0.], [5., 5.], [0., 2.]]))
+    >>> defense(np.array([[1., 1.], [5., 5.], [9., 9.]])).dropped
+    (2,)
+
+    References
+    ----------
+    This package.
     """
 
     keep: float = 0.5

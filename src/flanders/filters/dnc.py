@@ -24,12 +24,23 @@ class DnCState:
 
 @dataclass(frozen=True)
 class DnCFilter(Filter[DnCState]):
-    """Drop the clients that stand out along the main direction of spread (divide and conquer).
+    r"""Drop the clients that stand out along the main direction of spread (divide and conquer).
 
-    Each of `iterations` tests looks at `sample` random parameters (None: at all of them, once). It flags the
+    .. math:: \text{score}_c = \max_k \langle \theta_c^{(k)} - \mu^{(k)}, v^{(k)} \rangle^2 / \text{cut}^{(k)}
+
+    In test k, mu is the mean of the models on the sampled parameters, and v is the direction in which they spread
+    most. Each of `iterations` tests looks at `sample` random parameters (None: at all of them, once). It flags the
     `filtering_fraction * b` clients that are farthest along the direction in which these parameters spread most. A
     client is kept if no test flags it. With `keep`, the clients with the lowest scores are kept instead. A score
     above 1 means flagged.
+
+    Examples
+    --------
+    >>> from flanders import Defense
+    >>> models = np.random.default_rng(0).normal(size=(10, 50))
+    >>> models[:2] += 5
+    >>> Defense(DnCFilter(num_malicious=2), seed=0)(models).dropped
+    (0, 1)
 
     References
     ----------

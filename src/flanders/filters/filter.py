@@ -39,6 +39,8 @@ class Scores:
     """Whether the filter knows too little for a reliable decision. The fallback aggregator is then used."""
     note: str = ""
     """What is worth knowing of the whole round, in words."""
+    widening: float = 1.0
+    """How many times as wide as usual the filter's limits are, because earlier rounds kept nobody."""
     evidence: object = None
     """Results that `amend` can use again. Only the filter itself reads them."""
 

@@ -19,7 +19,9 @@ ANGLES = ("models", "updates")
 
 @dataclass(frozen=True)
 class FlameFilter(Stateless):
-    """Keep the largest group of models that point in similar directions (the clustering of FLAME).
+    r"""Keep the largest group of models that point in similar directions (the clustering of FLAME).
+
+    .. math:: d_{ij} = 1 - \cos(\theta_i, \theta_j)
 
     HDBSCAN clusters the models by their cosine distances, with clusters of more than half of the clients. Everyone
     outside the one cluster that there can be is dropped. A client's score is the cosine distance at which single

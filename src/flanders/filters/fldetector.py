@@ -49,6 +49,20 @@ class FLDetector(Filter[FLDetectorState]):
     statistic tells whether there is more than one group of clients. If so, the higher of two clusters is dropped.
     A client seen for the first time gets the median score of the round. There are no scores in the first round.
 
+    Examples
+    --------
+    >>> from flanders import Defense
+    >>> rng = np.random.default_rng(0)
+    >>> steps = rng.normal(size=(10, 200))
+    >>> defense, model = Defense(FLDetector(keep=7), seed=0), np.zeros(200)
+    >>> for t in range(6):
+    ...     models = model + 0.9**t * steps + 0.01 * rng.normal(size=(10, 200))
+    ...     models[:3] = model + rng.normal(size=(3, 200))  # three clients send something else in each round
+    ...     outcome = defense(models, global_model=model)
+    ...     model = outcome.model
+    >>> outcome.dropped
+    (0, 1, 2)
+
     References
     ----------
     Zhang et al., "FLDetector: defending federated learning against model poisoning attacks via

@@ -16,7 +16,10 @@ from flanders.round import Round
 
 @dataclass(frozen=True)
 class KMeans(Stateless):
-    """Drop the clients that are in the smaller of two clusters in most parameters with clear clusters (AUROR).
+    r"""Drop the clients that are in the smaller of two clusters in most parameters with clear clusters (AUROR).
+
+    .. math:: \text{score}_c = \frac{\#\{j \text{ telling}: \theta_{cj} \text{ is in the smaller cluster of } j\}}
+              {\#\{j \text{ telling}\}}
 
     Each parameter's values are cut in two clusters by exact 2-means. A parameter is telling if the cut
     explains at least `separation` of its variance. A client's score is the share of telling parameters in

@@ -17,7 +17,10 @@ from flanders.round import Round
 
 @dataclass(frozen=True)
 class KrumFilter(Stateless):
-    """Keep the clients with the smallest sums of squared distances to their m - b - 2 nearest.
+    r"""Keep the clients with the smallest sums of squared distances to their m - b - 2 nearest.
+
+    .. math:: \text{score}_c = \sum_{i \in N_c} \|\theta_c - \theta_i\|^2, \quad
+              N_c \text{: the } m - b - 2 \text{ nearest models}
 
     With the weighted average behind it, this is Multi-Krum that counts examples. Its guarantee holds while
     m > 2b + 2. The filter also runs where it does not hold, so that one can see what happens.

@@ -17,6 +17,7 @@ from flanders.filters.stateless import Stateless
 from flanders.linalg.masks import binary_masks, descended_masks, masked_mean, starting_masks
 from flanders.linalg.products import gram, mean
 from flanders.linalg.selection import take_rows
+from flanders.linalg.spectral import principal_components
 from flanders.round import Differentiable, Round
 
 CHECKED, ENOUGH = 10, 0.01
@@ -42,6 +43,21 @@ class SkyMask(Stateless):
         The most steps of training. After 11 steps it stops if the loss has hardly fallen.
     rate
         The learning rate of the weights. A step changes a logit by at most 1.
+
+    Examples
+    --------
+    >>> from flanders.attacks import Gauss
+    >>> from flanders.simulation import Federation, Setting, Simulation, Threat
+    >>> from flanders.simulation.setting import Server
+    >>> setting = Setting(
+    ...     federation=Federation(num_clients=10, rounds=1),
+    ...     threat=Threat(Gauss(), fraction=0.3, rotating=False),
+    ...     server=Server(examples=100),
+    ...     filter=SkyMask(),
+    ... )
+    >>> (record,) = Simulation(setting).run()
+    >>> [client.kept for client in record.clients if client.malicious]
+    [False, False, False]
 
     References
     ----------
@@ -111,16 +127,6 @@ def is_finite(vector: Array) -> bool:
     """Tell whether all numbers of a vector are finite."""
     xp = array_api_compat.array_namespace(vector)
     return bool(xp.all(xp.isfinite(vector)))
-
-
-def principal_components(products: FloatMatrix) -> FloatMatrix:
-    """Return the first two principal components of vectors, `(n, 2)`, from their inner products."""
-    centred = products - products.mean(axis=0) - products.mean(axis=1)[:, None] + products.mean()
-    values, vectors = np.linalg.eigh(centred)
-    found = vectors[:, -2:] * np.sqrt(np.maximum(values[-2:], 0.0))
-    largest = found[np.argmax(np.abs(found), axis=0), np.arange(found.shape[1])]
-    signs: FloatVector = np.where(largest < 0, -1.0, 1.0)  # the sign of a component is arbitrary
-    return np.asarray(found * signs)
 
 
 def other_component(points: FloatMatrix) -> FloatVector:

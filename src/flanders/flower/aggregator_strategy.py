@@ -28,7 +28,7 @@ class AggregatorStrategy(FedAvg):
 
     Clients are chosen, and metrics are averaged, as Flower's `FedAvg` does. The weight of a client is its number of
     examples. Float arrays are aggregated together, as one vector. Arrays that `unscored` names and integers are
-    averaged.
+    averaged. An aggregator that remembers earlier rounds starts with an empty memory after a restart.
 
     Parameters
     ----------

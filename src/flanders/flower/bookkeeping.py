@@ -141,7 +141,8 @@ class Bookkeeping:
             clients[one.client] = ClientRecord(one.client, Fate.BANNED, reason=f"until round {last}")
         everyone = list(clients.values())
         order = by_name(list(clients))
-        record = RoundRecord(number, tuple(everyone[i] for i in order), seconds=seconds)
+        told = tuple(everyone[i] for i in order)
+        record = RoundRecord(number, told, seconds=seconds, widening=found.widening)
         self.stayed = 0 if record.having(Fate.KEPT) else self.stayed + 1
         if self.stayed >= TOO_LONG:
             found.alarms.append(
@@ -171,6 +172,7 @@ class Bookkeeping:
         if head := self.audit.write(record, nodes, before, self.arrays):
             self.memory = replace(self.memory, audit_head=str(head))
         self.folder.save(self.memory, self.arrays)
+        record = replace(record, stayed=stayed)
         self.recorder.tell(record, nodes, alarm=alarm or stayed)
         return MetricRecord(metrics_of(record, nodes, stayed=stayed))
 

@@ -53,6 +53,8 @@ class SortedReplies:
     """The clients that did not reply, or whose replies cannot be used."""
     notes: list[str] = field(default_factory=list)
     """Anything unusual that happened, in words."""
+    widening: float = 1.0
+    """How many times as wide as usual the filter's limits are."""
     alarms: list[str] = field(default_factory=list)
     """What the user should look at, in words."""
     ignored: int = 0

@@ -190,10 +190,8 @@ class FilteredStrategy(Strategy):
         answers = read_arrays(found, model, matrix, books.arrays)
         weights = RoundWeights(answers, self._claims, self.limits, found)
         aggregation = StrategyAggregation(number, model, matrix, matrix.row_of(books.arrays), weights)
-        judged: Sequence[ClientRecord] = ()
-        if answers:
-            judged = self._defend(answers, aggregation, found)
-        else:
+        judged = self._defend(answers, aggregation, found) if answers else ()
+        if not answers:
             if not books.memory.has_aggregated:
                 check_refusals(number, found.failed.values())
             found.notes.append(f"no reply can be used: {STAYS}")
@@ -239,6 +237,7 @@ class FilteredStrategy(Strategy):
             books.excuse(part, aggregation.error, type(aggregation.used).__name__, found)
         if aggregation.arrays is not None:
             books.has_worked(part)
+        found.widening = outcome.widening
         if note := aggregation.note or outcome.note:
             found.notes.append(note)
         return outcome.clients

@@ -8,7 +8,7 @@ import array_api_compat
 import numpy as np
 
 from flanders.arrays import Array, FloatMatrix, FloatVector, IntVector, index_like, like, on_host, to_numpy
-from flanders.linalg.blocks import HOST_BLOCK, centred_block, column_blocks
+from flanders.linalg.blocks import HOST_BLOCK, centred_block, centred_blocks, column_blocks
 
 EUCLIDEAN = ("squared-l2", "l2", "cosine")
 """Distances that can be computed from inner products alone."""
@@ -97,6 +97,17 @@ def lp_norms(blocks: Iterable[Array], p: float) -> FloatVector:
     with np.errstate(over="ignore"):
         norms = scale * sums ** (1 / p)
     return norms if np.all(np.isfinite(norms)) else scale * (sums / d) ** (1 / p)
+
+
+def manhattan_norms(matrix: Array, center: Array) -> FloatVector:
+    """Return the sum of the absolute values of each row of `matrix - center`.
+
+    Examples
+    --------
+    >>> manhattan_norms(np.array([[1.0, -2.0]]), np.array([0.0, 1.0]))
+    array([4.])
+    """
+    return lp_norms(centred_blocks([on_host(matrix)], on_host(center)), 1.0)
 
 
 def squares_by_layer(

@@ -44,3 +44,18 @@ def replace_columns(matrix: Array, columns: IntVector, values: Array, rows: Bool
     spread = take_columns(like(values, matrix), place)
     replaced = like(rows, matrix, xp.bool)[:, None] & like(inside, matrix, xp.bool)[None, :]
     return xp.where(replaced, spread, matrix)
+
+
+def largest_entries(vector: Array, count: int) -> Array:
+    """Return which `count` numbers of a vector are largest in size. Numbers as large as the last of them count too.
+
+    Examples
+    --------
+    >>> largest_entries(np.array([1.0, -5.0, 2.0, 0.0]), 2)
+    array([False,  True,  True, False])
+    """
+    xp = array_api_compat.array_namespace(vector)
+    sizes = xp.abs(vector)
+    if count == 0:
+        return sizes < 0
+    return (sizes >= xp.sort(sizes)[vector.shape[0] - count]) & (sizes > 0)

@@ -1,4 +1,4 @@
-"""Divide and conquer: outliers along the direction in which the updates spread most."""
+"""Directions in which the updates spread most: principal components, and outliers along the first (DnC)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import array_api_compat
 import numpy as np
 
-from flanders.arrays import FloatVector, index_like
+from flanders.arrays import FloatMatrix, FloatVector, index_like
 from flanders.checks import InputError, check_number, resolve_count
 from flanders.linalg.products import gram
 from flanders.round import Round
@@ -85,3 +85,13 @@ def relative_to_cut(scores: FloatVector, num_dropped: int) -> FloatVector:
     relative = scores / cut
     relative[order[kept:]] = np.maximum(relative[order[kept:]], np.nextafter(1.0, 2.0))
     return relative
+
+
+def principal_components(products: FloatMatrix) -> FloatMatrix:
+    """Return the first two principal components of vectors, `(n, 2)`, from their inner products."""
+    centred = products - products.mean(axis=0) - products.mean(axis=1)[:, None] + products.mean()
+    values, vectors = np.linalg.eigh(centred)
+    found = vectors[:, -2:] * np.sqrt(np.maximum(values[-2:], 0.0))
+    largest = found[np.argmax(np.abs(found), axis=0), np.arange(found.shape[1])]
+    signs: FloatVector = np.where(largest < 0, -1.0, 1.0)  # the sign of a component is arbitrary
+    return np.asarray(found * signs)

@@ -21,7 +21,10 @@ from flanders.round import Round
 
 @dataclass(frozen=True)
 class MultiKrumReference(Aggregator):
-    """Average the `keep` models with the lowest Krum scores, however many are malicious.
+    r"""Average the `keep` models with the lowest Krum scores, however many are malicious.
+
+    .. math:: g = \frac{\sum_{c \in K} n_c \theta_c}{\sum_{c \in K} n_c}, \quad
+              K \text{: the clients with the lowest } \sum_{i \in N_c} \|\theta_c - \theta_i\|^2
 
     A Krum score is a sum over the m - b - 2 nearest models, or over the nearest one if that number is less than
     one. If there are fewer than `keep` models, all are averaged. The paper's code keeps 3 by default and 10 behind
@@ -31,6 +34,11 @@ class MultiKrumReference(Aggregator):
     --------
     >>> MultiKrumReference(num_malicious=4, keep=2)(np.array([[1.], [2.], [2.5], [3.5], [99.]]))
     array([2.25])
+
+    References
+    ----------
+    The code published with Gabrielli et al., "Protecting federated learning from extreme model poisoning
+    attacks via multidimensional time series anomaly detection".
     """
 
     num_malicious: float = 0.2
@@ -50,12 +58,19 @@ class MultiKrumReference(Aggregator):
 
 @dataclass(frozen=True)
 class BulyanReference(Aggregator):
-    """Apply Bulyan if m >= 4b + 3, else take the plain average.
+    r"""Apply Bulyan if m >= 4b + 3, else take the plain average.
+
+    .. math:: g = \begin{cases} \texttt{Bulyan} & m \ge 4b + 3 \\ \texttt{FedAvg} & \text{otherwise} \end{cases}
 
     Examples
     --------
     >>> BulyanReference(num_malicious=2)(np.array([[1.], [2.], [3.]]))
     array([2.])
+
+    References
+    ----------
+    The code published with Gabrielli et al., "Protecting federated learning from extreme model poisoning
+    attacks via multidimensional time series anomaly detection".
     """
 
     num_malicious: float = 0.2

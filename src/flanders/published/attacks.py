@@ -32,6 +32,22 @@ class LieReference(Attack):
 
     The mean and the standard deviation are those of all models that the attacker knows, including the honest
     models of its own clients. For b = m, z is 1, the limit of the formula.
+
+    Examples
+    --------
+    >>> view = View(
+    ...     own=np.zeros((1, 2)),
+    ...     global_model=np.zeros(2),
+    ...     num_clients=4,
+    ...     benign=np.array([[1.0, 2.0], [2.0, 2.0], [3.0, 2.0]]),
+    ... )
+    >>> LieReference()(view).round(2)
+    array([[0.83, 0.91]])
+
+    References
+    ----------
+    The code published with Gabrielli et al., "Protecting federated learning from extreme model poisoning
+    attacks via multidimensional time series anomaly detection".
     """
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
@@ -82,6 +98,20 @@ class OptReference(Attack):
         l.
     stale
         Whether w is the old model. False takes the round's global model as w, to show the effect of the old one.
+
+    Examples
+    --------
+    >>> honest = 1 + 0.5 * np.random.default_rng(0).normal(size=(4, 2))
+    >>> view = View(own=np.ones((3, 2)), global_model=np.zeros(2), num_clients=7, benign=honest)
+    >>> OptReference()(view).round(2)
+    array([[0.42, 0.29],
+           [0.42, 0.29],
+           [0.42, 0.29]])
+
+    References
+    ----------
+    The code published with Gabrielli et al., "Protecting federated learning from extreme model poisoning
+    attacks via multidimensional time series anomaly detection".
     """
 
     tau: float = 1e-5
@@ -160,6 +190,22 @@ class AgrMinMaxReference(Attack):
         Where the search starts. If it fails, gamma is one more than this.
     tau
         The search ends once its step, or the distance of gamma from the last one that passed, is at most this.
+
+    Examples
+    --------
+    >>> view = View(
+    ...     own=np.zeros((1, 2)),
+    ...     global_model=np.zeros(2),
+    ...     num_clients=4,
+    ...     benign=np.array([[1.0, 2.0], [2.0, 2.0], [3.0, 2.0]]),
+    ... )
+    >>> AgrMinMaxReference()(view).round(2)
+    array([[-5.21, -3.7 ]])
+
+    References
+    ----------
+    The code published with Gabrielli et al., "Protecting federated learning from extreme model poisoning
+    attacks via multidimensional time series anomaly detection".
     """
 
     gamma_init: float = 5.0

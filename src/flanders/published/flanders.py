@@ -41,7 +41,9 @@ class FlandersReferenceState:
 
 @dataclass(frozen=True)
 class FlandersReference(Filter[FlandersReferenceState]):
-    """Drop the clients whose models are far from the forecast that the paper's published code makes.
+    r"""Drop the clients whose models are far from the forecast that the paper's published code makes.
+
+    .. math:: \hat X_t = A\, X_{t-1} B, \quad \text{score}_c = \|\theta_c - \hat\theta_c\|
 
     It differs from the equations of the paper, which `Flanders` follows. It forecasts a round only from the last
     one (see `reference_forecast`). It looks at `sample` parameters, which are drawn once, with replacement. The
@@ -59,6 +61,20 @@ class FlandersReference(Filter[FlandersReferenceState]):
         The number of iterations of each fit.
     sample
         How many parameters to look at.
+
+    Examples
+    --------
+    >>> from flanders import Defense
+    >>> rng = np.random.default_rng(0)
+    >>> honest = rng.normal(size=(10, 50))
+    >>> defense = Defense(FlandersReference(keep=7, sample=50), seed=0)
+    >>> for t in range(3):
+    ...     models = honest + 0.01 * rng.normal(size=(10, 50))
+    ...     if t == 2:
+    ...         models[:3] += 10.0
+    ...     outcome = defense(models)
+    >>> outcome.dropped
+    (0, 1, 2)
 
     References
     ----------

@@ -14,12 +14,29 @@ from flanders.round import Round
 
 @dataclass(frozen=True)
 class FLDetectorLagged(FLDetector):
-    """FLDetector that judges a round by the rounds before it.
+    r"""FLDetector that judges a round by the rounds before it.
+
+    .. math:: \text{score}_c^{(t)} = \text{the mean of the distances of } c \text{ in rounds before } t
 
     If the malicious clients change from round to round, this is no better than a random choice. The FLANDERS paper
     reports exactly this result for FLDetector: precision and recall equal to the share of malicious clients. That
     its FLDetector has such a delay is our guess, since that part of its code is not public. `FLDetector` itself
     also looks at the round that it judges.
+
+    Examples
+    --------
+    >>> from flanders import Defense
+    >>> rng = np.random.default_rng(0)
+    >>> defense = Defense(FLDetectorLagged(keep=8), seed=0)
+    >>> for t in range(4):
+    ...     outcome = defense(rng.normal(size=(10, 50)))
+    >>> len(outcome.kept)
+    8
+
+    References
+    ----------
+    Zhang et al., "FLDetector: defending federated learning against model poisoning attacks via
+    detecting malicious clients", KDD 2022.
     """
 
     keep: float | None = 0.5

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from flanders.report.run_data import RunData
-from flanders.results.labels import varying
+from flanders.results.labels import relative_counts, varying
 from flanders.results.spec_keys import (
     ATTACK_KEYS,
     ATTACK_NAMES,
@@ -27,7 +27,7 @@ from flanders.results.spec_keys import (
 
 def is_attack_free(run: RunData) -> bool:
     """Tell whether nobody attacks: the spec asks for no attack, and no client is malicious."""
-    return run.truth and not run.malicious.any() and not is_attacked(run.spec)
+    return run.truth and not run.totals.attacked and not is_attacked(run.spec)
 
 
 def _words(key: str) -> str:
@@ -49,7 +49,7 @@ class ComparedRuns:
 
     def __init__(self, runs: Sequence[RunData]) -> None:
         self.runs = runs
-        self.flat = [flat_spec(run.spec) for run in runs]
+        self.flat = relative_counts([flat_spec(run.spec) for run in runs])
         self.free = [is_attack_free(run) for run in runs]
         self.varying = varying(self.flat)
         named = [self._label(i) for i in range(len(runs))]
@@ -93,10 +93,14 @@ class ComparedRuns:
         names = " + ".join(str(flat[key]) for key in ATTACK_NAMES if key in flat)
         return f"{names or 'attack'} {flat[FRACTION]:.0%}" if FRACTION in flat else names or "attack"
 
-    def siblings(self, i: int, most: int) -> list[int]:
+    def setting(self, i: int) -> str:
+        """Return the keys besides attack, defence and seed in which runs differ, in words: `alpha 0.5`."""
+        return " · ".join(self._detail(key, value) for key, value in self.other_details(i) if key != SEED)
+
+    def siblings(self, i: int, most: int | None = None) -> list[int]:
         """Return run `i` and the runs that differ from it only in their defence: `most` in all, in order."""
         others = [j for j in self._same_setting[self._without(i, DEFENCE)] if j != i]
-        return sorted([i, *others[: most - 1]])
+        return sorted([i, *(others if most is None else others[: most - 1])])
 
     def settings(self) -> list[list[int]]:
         """Return the runs in groups that differ only in their defence and seed.
@@ -137,10 +141,13 @@ class ComparedRuns:
 
     def _label(self, i: int) -> str:
         parts = [self.defence(i), self.attack(i)]
-        for key, value in self.other_details(i):
-            name = last_part(key)
-            parts.append(str(value) if name == "name" else f"{_words(name)} {value}")
+        parts += [self._detail(key, value) for key, value in self.other_details(i)]
         return " · ".join(parts)
+
+    @staticmethod
+    def _detail(key: str, value: object) -> str:
+        name = last_part(key)
+        return str(value) if name == "name" else f"{_words(name)} {value}"
 
     def _without(self, i: int, sections: Sequence[str]) -> str:
         """Return the spec of run `i` as text, without these sections."""

@@ -11,7 +11,7 @@ from statistics import fmean
 
 from flanders.checks import InputError
 from flanders.report.tables import latex, markdown
-from flanders.results.labels import varying
+from flanders.results.labels import relative_counts, varying
 from flanders.results.spec_keys import (
     ATTACK_KEYS,
     DEFENCE,
@@ -20,11 +20,9 @@ from flanders.results.spec_keys import (
     aggregator_name,
     attack_fraction,
     attack_name,
-    client_counts,
     filter_name,
     flat_spec,
     is_live,
-    last_part,
     section_of,
 )
 from flanders.results.summary import RunSummary, read_summaries
@@ -33,8 +31,6 @@ from flanders.results.tree import Table
 Cells = dict[tuple[str, ...], dict[str, list[float]]]
 """Row -> defence -> the accuracy of each seed."""
 LEGEND = "Accuracy after the last round: mean over seeds [lowest, highest seed]; `-`: no run is done."
-COUNT_WORDS = {"keep": "m-b", "num_malicious": "b"}
-"""Parameters that are usually chosen from the number of malicious clients, and how a spec writes that."""
 
 
 def crosstable(results: Path, format_: str) -> str:
@@ -44,7 +40,7 @@ def crosstable(results: Path, format_: str) -> str:
     ]
     if not done:
         raise InputError(f"{results} has no run that is done. `flanders resume {results}` goes on with it.")
-    flats = _relative([flat_spec(s.spec) for s in done])
+    flats = relative_counts([flat_spec(s.spec) for s in done])
     setting_keys = [k for k in varying(flats) if k not in (*ATTACK_KEYS, SEED) and section_of(k) not in DEFENCE]
     rows = [
         (*(_text(flat.get(key)) for key in setting_keys), attack_name(s.spec), f"{attack_fraction(s.spec):g}")
@@ -69,21 +65,6 @@ def _defence_details(rows: Sequence[tuple[str, ...]], flats: Sequence[Table]) ->
         groups[row, flat[SEED]].append(flat)
     differ = dict.fromkeys(key for group in groups.values() for key in varying(group))
     return [key for key in differ if section_of(key) in DEFENCE and key not in DEFENCE_KEYS]
-
-
-def _relative(flats: Sequence[Table]) -> list[Table]:
-    """Write `m-b` and `b` for the parameters that follow the number of malicious clients in all runs."""
-
-    def follows(key: str, flat: Table) -> bool:
-        m, b = client_counts(flat)
-        return bool(flat[key] == {"keep": m - b, "num_malicious": b}[last_part(key)])
-
-    counts = [[key for key in flat if last_part(key) in COUNT_WORDS] for flat in flats]
-    fixed = {(k, flat[k]) for flat, keys in zip(flats, counts, strict=True) for k in keys if not follows(k, flat)}
-    return [
-        {**flat, **{k: COUNT_WORDS[last_part(k)] for k in keys if (k, flat[k]) not in fixed}}
-        for flat, keys in zip(flats, counts, strict=True)
-    ]
 
 
 def _defence(s: RunSummary, flat: Mapping[str, object], keys: Sequence[str]) -> str:

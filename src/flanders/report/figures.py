@@ -8,7 +8,7 @@ from flanders.checks import check_choice
 from flanders.extras import needing
 from flanders.files import file_name, writing
 from flanders.report.compared_runs import ComparedRuns
-from flanders.report.run_data import read_results
+from flanders.report.run_reading import MOST_ROWS, read_results
 from flanders.results.spec_keys import SEED, last_part
 
 FORMATS = ("pdf", "svg", "png")
@@ -38,7 +38,7 @@ def write_figures(results: Path, folder: Path, format: str = "pdf") -> list[Path
     check_choice("write_figures", "format", format, FORMATS)
     with needing("report"):
         from flanders.report import plots
-    compared = ComparedRuns(read_results(Path(results)))
+    compared = ComparedRuns(read_results(Path(results), MOST_ROWS))
     settings = compared.settings() or [[]]
     written: list[Path] = []
     with writing(Path(folder)):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html as markup
 import json
 from datetime import datetime
@@ -9,10 +11,24 @@ from importlib.resources import files
 from pathlib import Path
 
 from flanders.files import check_target, write_atomically, writing
-from flanders.report.payload import PageData, build_payload
-from flanders.report.run_data import read_results
+from flanders.report.client_cells import PageData
+from flanders.report.payload import build_payload
+from flanders.report.run_reading import MOST_ROWS, read_results
 
-SCRIPTS = ("page.js", "lines.js", "heatmap.js", "distributions.js", "bars.js", "table.js", "main.js")
+SCRIPTS = (
+    "page.js",
+    "cells.js",
+    "overview.js",
+    "lines.js",
+    "rounds.js",
+    "clients.js",
+    "heatmap.js",
+    "distributions.js",
+    "bars.js",
+    "table.js",
+    "main.js",
+)
+"""The scripts of the page, in the order in which they build on each other. `static.js` or `live.js` starts them."""
 
 
 def write_html(results: Path, html: Path) -> None:
@@ -27,26 +43,51 @@ def write_html(results: Path, html: Path) -> None:
         results file is never replaced.
     """
     check_target(Path(html))
-    page = render_page(build_payload(read_results(Path(results))), Path(results).name)
+    page = render_page(build_payload(read_results(Path(results), MOST_ROWS)), Path(results).name)
     with writing(Path(html).parent, str(html)):
         write_atomically(html, page)
 
 
 def render_page(payload: PageData, source: str) -> str:
-    """Put the data, the style and the scripts into the page."""
-    assets = files("flanders.report") / "assets"
+    """Put the data, the style and the scripts into the page.
+
+    The page allows exactly this style and this script, by their hashes, and nothing else.
+    """
+    style, script = "\n" + stylesheet(), "\n" + scripts("static.js")
+    policy = (
+        f"default-src 'none'; style-src '{_hash_of(style)}'; script-src '{_hash_of(script)}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
     written = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M")
-    parts = {
-        "SOURCE": markup.escape(source),
-        "SUMMARY": markup.escape(payload["summary"]),
-        "WRITTEN": written,
-        "STYLE": (assets / "report.css").read_text(encoding="utf-8"),
-        "SCRIPT": "\n".join((assets / name).read_text(encoding="utf-8") for name in SCRIPTS),
-        "DATA": script_json(payload),
-    }
-    template = (assets / "report.html").read_text(encoding="utf-8")
-    pieces = template.split("{{")
+    return fill_template(
+        {
+            "POLICY": f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n',
+            "KIND": "report",
+            "SOURCE": markup.escape(source),
+            "SUMMARY": markup.escape(payload["summary"]),
+            "STYLE": f"<style>{style}</style>",
+            "FOOTER": f"Written {written} from {markup.escape(source)}. This file loads nothing and sends nothing.",
+            "DATA": script_json({**payload, "name": source, "live": False}),
+            "SCRIPT": f"<script>{script}</script>",
+        }
+    )
+
+
+def fill_template(parts: dict[str, str]) -> str:
+    """Return the page with these parts in the places of their names."""
+    pieces = _asset("report.html").split("{{")
     return pieces[0] + "".join(parts[name] + rest for name, _, rest in (p.partition("}}") for p in pieces[1:]))
+
+
+def stylesheet() -> str:
+    """Return the style of the page."""
+    return _asset("report.css")
+
+
+def scripts(last: str) -> str:
+    """Return all scripts of the page as one, with `last` at the end."""
+    body = "\n".join(_asset(name) for name in (*SCRIPTS, last))
+    return f'"use strict";\n(() => {{\n{body}\n}})();\n'
 
 
 def script_json(value: object) -> str:
@@ -59,3 +100,11 @@ def script_json(value: object) -> str:
     """
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _hash_of(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _asset(name: str) -> str:
+    return (files("flanders.report") / "assets" / name).read_text(encoding="utf-8")

@@ -178,10 +178,14 @@ def _heatmap(ax: Axes, run: RunData | None) -> None:
     columns, rows = _spaced(run.rounds.tolist()), _spaced(range(chosen.size))
     ax.set_xticks(columns, [str(run.rounds[t]) for t in columns])
     ax.set_yticks(rows, [str(run.clients[chosen[i]]) for i in rows])
-    ax.set(xlabel="Round", ylabel="Client" if chosen.size == total else f"Client ({chosen.size} of {total:,})")
+    ax.set(xlabel="Round", ylabel=_client_axis(chosen.size, run.totals.clients))
     bar = ax.figure.colorbar(image, ax=ax, pad=0.02, fraction=0.05, aspect=30)
     bar.set_label("Anomaly score")
     _legend(ax, "outside upper center", ncols=4, markerscale=1.8, handletextpad=0.1)
+
+
+def _client_axis(shown: int, total: int) -> str:
+    return "Client" if shown == total else f"Client ({shown} of {total:,})"
 
 
 def _legend(ax: Axes, place: Any, **style: Any) -> None:

@@ -1,24 +1,19 @@
-"""The runs of a results file, read into arrays. Only this module of the report knows how results are stored."""
+"""One run as arrays: its rounds, and what happened to its clients in each of them."""
 
 from __future__ import annotations
 
-import json
-import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flanders.arrays import FloatMatrix, FloatVector, IntVector
-from flanders.checks import InputError
+from flanders.alarms import Alarm
+from flanders.arrays import BoolVector, FloatMatrix, FloatVector, IntVector
 from flanders.record import PHASES, Fate
 from flanders.results.confusion import Confusion
-from flanders.results.record_columns import CLIENT_COLUMNS, ROUND_COLUMNS, Value
-from flanders.results.schema import reading
+from flanders.results.record_columns import ROUND_COLUMNS
 from flanders.results.tree import Table
 from flanders.round import ClientId
 
@@ -38,14 +33,6 @@ class TextMatrix:
     codes: NDArray[np.int64]
     """`(C, T)`: which text. It is 0 where a client did not take part."""
 
-    @classmethod
-    def of(cls, texts: Sequence[Value], at: tuple[list[int], list[int]], shape: tuple[int, int]) -> TextMatrix:
-        """Put texts into a matrix at these rows and columns."""
-        place = {"": 0}
-        codes = np.zeros(shape, dtype=np.int64)
-        codes[at] = [place.setdefault(str(text), len(place)) for text in texts]
-        return cls(tuple(place), codes)
-
     def is_(self, word: str) -> BoolMatrix:
         """Return where the text is this one."""
         found: BoolMatrix = self.codes == (self.words.index(word) if word in self.words else -1)
@@ -53,11 +40,32 @@ class TextMatrix:
 
 
 @dataclass(frozen=True, eq=False)
+class Totals:
+    """What is known of all clients of a run together, also of those that have no row in the matrices."""
+
+    clients: int = 0
+    """How many clients took part in any round."""
+    fates: Mapping[Fate, IntVector] = field(default_factory=dict)
+    """Fate -> how many clients had it in each round. Fates that did not occur are left out."""
+    detection: Confusion = field(default_factory=Confusion)
+    """Malicious and honest clients, kept and not, counted over all rounds; zeros if the truth is not known."""
+    truth: bool = True
+    """Whether it is known who is malicious. Nobody knows in a live federation."""
+    attacked: bool = False
+    """Whether any client is known to have sent poison."""
+    judged: bool = False
+    """Whether a filter judged the clients. A filter that gives all the same score and drops nobody did not."""
+    alarms: tuple[Alarm, ...] = ()
+    """What a person should look at, round by round."""
+
+
+@dataclass(frozen=True, eq=False)
 class RunData:
-    """One run: its T finished rounds, and what happened to each of its C clients in each of them.
+    """One run: its T finished rounds, and what happened to each of C clients in each of them.
 
     Vectors have one value per round. Matrices are `(C, T)`: a row per client, a column per round. A client that
-    took no part in a round is not `present` there, and the other matrices say nothing about it.
+    took no part in a round is not `present` there, and the other matrices say nothing about it. If a run has very
+    many clients, only some of them have a row. `totals` count all of them.
     """
 
     id: str
@@ -76,7 +84,10 @@ class RunData:
     notes: Mapping[int, str] = field(default_factory=dict)
     """Round number -> what was out of the ordinary."""
     message: str = ""
-    """Why the run failed, if it did."""
+    """Why the run failed, or why it could not be read."""
+    totals: Totals = field(default_factory=Totals)
+    spread: BoolVector | None = None
+    """Which of the rows are spread evenly over all clients; None if every client has a row."""
 
     @property
     def accuracy(self) -> FloatVector:
@@ -135,84 +146,27 @@ class RunData:
         return self.texts["fate"].is_(fate)
 
     @cached_property
-    def fates(self) -> dict[Fate, int]:
-        """How often each fate occurred, all rounds together. Fates that did not occur are left out."""
-        counts = {fate: int(np.count_nonzero(self.having(fate))) for fate in Fate}
-        return {fate: count for fate, count in counts.items() if count}
+    def not_kept(self) -> IntVector:
+        """In how many rounds each client was not kept."""
+        count: IntVector = np.count_nonzero(self.present & ~self.kept, axis=1)
+        return count
 
-    @cached_property
+    @property
+    def fates(self) -> dict[Fate, int]:
+        """How often each fate occurred, all rounds and clients together. Fates that did not occur are left out."""
+        return {fate: int(counts.sum()) for fate, counts in self.totals.fates.items()}
+
+    @property
     def truth(self) -> bool:
         """Whether it is known who is malicious. Nobody knows in a live federation."""
-        return not np.any(self.answers["malicious"][self.present] == UNKNOWN)
+        return self.totals.truth
 
-    @cached_property
+    @property
     def detection(self) -> Confusion:
         """Malicious and honest clients, kept and not, counted over all rounds; zeros if the truth is not known."""
-        known = self.present & self.truth
-        return Confusion.of(self.malicious[known], self.kept[known])
+        return self.totals.detection
 
-    @cached_property
+    @property
     def judged(self) -> bool:
-        """Whether a filter judged the clients. A filter that gives all the same score and drops nobody did not."""
-        scores = self.score[np.isfinite(self.score)]
-        return scores.size > 0 and bool(np.any(scores != scores[0]) or np.any(self.having(Fate.DROPPED)))
-
-
-def read_results(path: Path) -> list[RunData]:
-    """Read all runs of a results file, in the order in which they were added.
-
-    A run may still be writing to the file. All that is read is from one moment.
-    """
-    path = Path(path)
-    if path.is_dir():
-        raise InputError(f"{path} is a folder. Name the results file in it.")
-    with reading(path) as connection:
-        connection.execute("BEGIN")
-        runs = connection.execute("SELECT id, spec, status, error FROM run ORDER BY position").fetchall()
-        return [_read_run(connection, *run) for run in runs]
-
-
-def _read_run(connection: sqlite3.Connection, id_: str, spec: str, status: str, error: str | None) -> RunData:
-    rounds = _read_columns(connection, "round", ["number", "note", *MEASURES], id_)
-    names = ["round", *(column.name for column in CLIENT_COLUMNS)]
-    cells = _read_columns(connection, "client", names, id_)
-    clients = sorted(set(cells["client"]), key=lambda client: (isinstance(client, str), client))
-    row_of = {client: i for i, client in enumerate(clients)}
-    column_of = {number: i for i, number in enumerate(rounds["number"])}
-    shape = len(clients), len(rounds["number"])
-    at = [row_of[client] for client in cells["client"]], [column_of[number] for number in cells["round"]]
-    numbers, answers, texts = dict[str, FloatMatrix](), dict[str, NDArray[np.uint8]](), dict[str, TextMatrix]()
-    for column in CLIENT_COLUMNS:
-        values = cells[column.name]
-        if column.name == "client":
-            continue
-        if column.kind == "string":
-            texts[column.name] = TextMatrix.of(values, at, shape)
-        elif column.kind == "bool":
-            answers[column.name] = np.full(shape, UNKNOWN, dtype=np.uint8)
-            answers[column.name][at] = [UNKNOWN if value is None else int(value) for value in values]
-        else:
-            numbers[column.name] = np.full(shape, np.nan)
-            numbers[column.name][at] = np.array(values, dtype=float)
-    return RunData(
-        id=id_,
-        spec=json.loads(spec),
-        status=status,
-        message=error or "",
-        rounds=np.array(rounds["number"], dtype=np.int64),
-        measures={name: np.array(rounds[name], dtype=float) for name in MEASURES},
-        notes={number: note for number, note in zip(rounds["number"], rounds["note"], strict=True) if note},
-        clients=tuple(clients),
-        numbers=numbers,
-        answers=answers,
-        texts=texts,
-    )
-
-
-def _read_columns(
-    connection: sqlite3.Connection, table: str, names: Sequence[str], id_: str
-) -> dict[str, list[Any]]:
-    """Return the columns of a table for one run, by name. Rows are in the order of the first column."""
-    query = f"SELECT {', '.join(names)} FROM {table} WHERE run = ? ORDER BY {names[0]}"
-    rows = connection.execute(query, (id_,)).fetchall()
-    return {name: [row[i] for row in rows] for i, name in enumerate(names)}
+        """Whether a filter judged the clients; see `Totals`."""
+        return self.totals.judged

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from flanders.results.spec_keys import LABEL_KEYS, flat_spec, label, owners_of
+from flanders.results.spec_keys import LABEL_KEYS, client_counts, flat_spec, label, last_part, owners_of
 from flanders.results.tree import Table
+
+COUNT_WORDS = {"keep": "m-b", "num_malicious": "b"}
+"""Parameters that are usually chosen from the number of malicious clients, and how a spec writes that."""
 
 
 def varying(flats: Sequence[Mapping[str, object]]) -> list[str]:
@@ -51,3 +54,20 @@ def labels(specs: Sequence[Table]) -> list[str]:
         words = [f"{key}={value}" for key, value in apart.items() if value is not None]
         found.append(", ".join([label(spec), *words]))
     return found
+
+
+def relative_counts(flats: Sequence[Table]) -> list[Table]:
+    """Write `m-b` and `b` for the parameters that follow the number of malicious clients in all runs."""
+
+    def follows(key: str, flat: Table) -> bool:
+        if "federation.num_clients" not in flat:  # a live federation, which nobody knows the attackers of
+            return False
+        m, b = client_counts(flat)
+        return bool(flat[key] == {"keep": m - b, "num_malicious": b}[last_part(key)])
+
+    counts = [[key for key in flat if last_part(key) in COUNT_WORDS] for flat in flats]
+    fixed = {(k, flat[k]) for flat, keys in zip(flats, counts, strict=True) for k in keys if not follows(k, flat)}
+    return [
+        {**flat, **{k: COUNT_WORDS[last_part(k)] for k in keys if (k, flat[k]) not in fixed}}
+        for flat, keys in zip(flats, counts, strict=True)
+    ]

@@ -33,6 +33,7 @@ COLUMN_TYPES: dict[object, tuple[str, str]] = {
     int: ("INTEGER NOT NULL", "int64"),
     float: ("REAL", "float64"),  # NULL stands for NaN
     str: ("TEXT NOT NULL", "string"),
+    bool: ("INTEGER NOT NULL", "bool"),
     bool | None: ("INTEGER", "bool"),
     Fate: ("TEXT NOT NULL", "string"),
     ClientId: ("NOT NULL", "string"),  # SQLite keeps numbers as numbers and names as text

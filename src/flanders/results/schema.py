@@ -16,7 +16,7 @@ from flanders.checks import InputError
 from flanders.results.record_columns import CLIENT_COLUMNS, ROUND_COLUMNS, Column
 from flanders.results.sound_rows import hide_unsound_rows, printable
 
-FORMAT = 3
+FORMAT = 4
 """The version of the tables. A file of another version is refused."""
 APPLICATION = 0x464C4452
 """The letters FLDR, by which SQLite and the command `file` recognise a results file."""

@@ -11,7 +11,17 @@ from flanders.results.confusion import Confusion
 from flanders.results.run import Options
 from flanders.simulation.attacker import Attacker, Received, Turn
 from flanders.simulation.metrics import auc, confusion, summary
-from flanders.simulation.poisoning import DATA_POISONS, Backdoor, DataPoison, Dba, LabelFlip
+from flanders.simulation.poisoning import (
+    DATA_POISONS,
+    Backdoor,
+    BlendedBackdoor,
+    DataPoison,
+    Dba,
+    LabelFlip,
+    LabelPairs,
+    RandomLabels,
+    TargetedFlip,
+)
 from flanders.simulation.setting import Data, Federation, Setting, Threat
 from flanders.simulation.simulation import Simulation
 from flanders.simulation.training.options import Training
@@ -22,6 +32,7 @@ __all__ = [
     "DATA_POISONS",
     "Attacker",
     "Backdoor",
+    "BlendedBackdoor",
     "ClientTrainer",
     "Confusion",
     "Data",
@@ -29,11 +40,14 @@ __all__ = [
     "Dba",
     "Federation",
     "LabelFlip",
+    "LabelPairs",
     "Options",
+    "RandomLabels",
     "Received",
     "RoundRecord",
     "Setting",
     "Simulation",
+    "TargetedFlip",
     "Threat",
     "Trained",
     "Trainer",

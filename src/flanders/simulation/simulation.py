@@ -127,7 +127,10 @@ class Simulation:
         records = zip(outcome.clients, received.malicious.tolist(), strict=True)
         with_truth = tuple(replace(record, malicious=truth) for record, truth in records)
         note = "; ".join(note for note in (outcome.note, *aggregation.notes) if note)
-        return RoundRecord(number, with_truth, note, accuracy, loss, attack_success, clock.seconds)
+        stayed = outcome.stayed or bool(aggregation.notes)
+        return RoundRecord(
+            number, with_truth, note, accuracy, loss, attack_success, clock.seconds, stayed, outcome.widening
+        )
 
     def state_dict(self) -> dict[str, object]:
         """Return all that is needed to continue with the same results. `flanders.state.save_state` can save it."""

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from flanders.report.run_data import RunData, read_results
+from flanders.report.run_data import RunData
+from flanders.report.run_reading import read_results
 from flanders.results.confusion import Confusion, area_under_curve
 from flanders.results.spec_keys import attack_fraction, attack_name, attack_start, dataset_name, filter_name
 from flanders.studies.grid_studies import GridStudy

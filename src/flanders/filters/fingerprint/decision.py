@@ -95,7 +95,13 @@ def score_by_answers(known: Signatures, round_: Round, number: int, max_false_po
     reasons = [reasons_in_words(*client) for client in zip(off, away, away > limit, strict=True)]
     for row, where in layers_in_words(known, round_, answers, scores > limit).items():
         reasons[row] += f"; {where}" if where else ""
-    return Scores(round_.clients, scores, chance, scores > limit, tuple(reasons), evidence=answers)
+    wider = widening(known)
+    return Scores(round_.clients, scores, chance, scores > limit, tuple(reasons), evidence=answers, widening=wider)
+
+
+def widening(known: Signatures) -> float:
+    """Return how many times as wide as usual the limits are. They get wider with each round that kept nobody."""
+    return float(WIDENING ** min(known.failures, MOST_FAILURES))
 
 
 def usual_answers(known: Signatures, limit: float) -> tuple[FloatVector, FloatVector]:
@@ -111,7 +117,7 @@ def usual_answers(known: Signatures, limit: float) -> tuple[FloatVector, FloatVe
     least, most = (WEIGHTS[FINGERPRINT] * (middle[FINGERPRINT] - low) / limit for low in (CLEAR, STRANGE))
     spread[FINGERPRINT] = np.clip(spread[FINGERPRINT], least, most)
     spread = np.maximum(spread, unsure * LEAST_SPREAD)
-    wider = spread * WIDENING ** min(known.failures, MOST_FAILURES)
+    wider = spread * widening(known)
     wider[LENGTHS] = np.maximum(spread[LENGTHS], np.minimum(wider[LENGTHS], SPREAD_OF_LENGTHS[1]))
     return middle, wider
 

@@ -52,6 +52,9 @@ class FlandersState:
 class Flanders(Filter[FlandersState]):
     r"""Drop the clients whose models are far from a forecast of them.
 
+    .. math:: \hat X_t = \sum_{i=1}^{w} A_i X_{t-i} B_i^\top, \quad
+              \text{score}_c = \|\theta_c - \hat\theta_c\|^2
+
     The filter arranges the local models of a round in a matrix. It forecasts this matrix from those of the last
     `window` rounds by the matrix autoregressive model MAR(`order`). A client's score is the distance of its model
     to the forecast. A client that was in none of the last `order` rounds is scored by its distance to the global

@@ -170,8 +170,14 @@ class FlowerSimulation:
             replace(by_client[client], malicious=malicious)
             for client, malicious in zip(received.clients.tolist(), received.malicious.tolist(), strict=True)
         )
-        seconds = {**decided.seconds, **seconds}
-        return RoundRecord(decided.number, clients, decided.note, accuracy, loss, attack_success, seconds)
+        return replace(
+            decided,
+            clients=clients,
+            accuracy=accuracy,
+            loss=loss,
+            attack_success=attack_success,
+            seconds={**decided.seconds, **seconds},
+        )
 
     def state_dict(self) -> dict[str, object]:
         """Return all that is needed to continue bit for bit, fit for `flanders.state.save_state`."""

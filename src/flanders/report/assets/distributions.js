@@ -2,17 +2,18 @@
 // downwards. If nobody knows who is malicious: kept upwards, dropped downwards.
 
 function chooseRound(t) {
-  const T = runs[state.run].rounds.length;
+  const T = clientsOf(report.runs[state.run]).T || 0;
   state.round = t === null ? null : Math.min(T - 1, Math.max(0, t));
   drawScores();
 }
 
 function drawScores() {
-  const run = runs[state.run], box = $("scores"), c = clientsOf(run), T = run.rounds.length;
+  const run = report.runs[state.run], box = $("scores"), c = clientsOf(run), T = c.T || 0;
   const slider = $("round"), one = state.round !== null;
   $("scores-round").hidden = true;
   $("scores-lede").textContent = "";
-  if (!T) return box.replaceChildren(empty("This run has no finished round yet."));
+  $("scores-title").textContent = run.truth ? "Honest and malicious scores" : "Scores of kept and dropped clients";
+  if (!run.rounds.length) return box.replaceChildren(empty("This run has no finished round yet."));
   if (!run.judged) return box.replaceChildren(empty("No filter judged the clients of this run, so there are no scores to compare."));
   if (!c.shown) return box.replaceChildren(empty("The clients of this run were left out to keep the page small."));
   if (!c.score) return box.replaceChildren(empty("No client of this run has a score."));
@@ -23,10 +24,10 @@ function drawScores() {
   $("scores-round").classList.toggle("all", !one);
   $("all-rounds").setAttribute("aria-pressed", String(!one));
   $("round-name").textContent = one ? `round ${run.rounds[state.round]}` : "";
-  $("scores-title").textContent = run.truth ? "Honest and malicious scores" : "Scores of kept and dropped clients";
   const groups = { honest: [], malicious: [] };
   const isBad = (k) => (run.truth ? c.malicious(k) : c.fate(k) !== KEPT);
   for (let row = 0; row < c.shown; row += 1) {
+    if (c.spreadOnly && !c.spreadOnly.has(row)) continue; // the others are not like all clients
     for (let t = one ? state.round : 0; t < (one ? state.round + 1 : T); t += 1) {
       const k = row * T + t;
       if (c.fate(k) && Number.isFinite(c.score[k])) groups[isBad(k) ? "malicious" : "honest"].push(c.score[k]);
@@ -35,7 +36,7 @@ function drawScores() {
   const cuts = (one ? [run.threshold[state.round]] : run.threshold).filter(known).sort((a, b) => a - b);
   $("scores-lede").textContent = scoreWords(one, cuts, c.shown < c.total);
   if (!groups.honest.length && !groups.malicious.length) {
-    return box.replaceChildren(empty(`Nobody was scored in round ${run.rounds[state.round]}${run.notes[run.rounds[state.round]] ? ": " + run.notes[run.rounds[state.round]] : ""}.`));
+    return box.replaceChildren(empty(`Nobody was scored in round ${run.rounds[state.round]}${run.notes[run.rounds[state.round]] ? ": " + clean(run.notes[run.rounds[state.round]]) : ""}.`));
   }
   return box.replaceChildren(mirror(groups, cuts, c.scale, Math.max(260, box.clientWidth), one, run.truth));
 }
@@ -45,7 +46,7 @@ function scoreWords(one, cuts, sampled) {
   if (!cuts.length) parts.push(one ? "No client with a score was kept." : "No client with a score was kept in any round.");
   else if (one) parts.push(`The line is the threshold, the largest score that was kept: ${figure(cuts[0])}.`);
   else parts.push("The threshold of a round is the largest score that was kept. The line is the median threshold, the band its range.");
-  if (sampled) parts.push("From the clients shown above.");
+  if (sampled) parts.push("From a sample of the clients, spread evenly over all.");
   return parts.join(" ");
 }
 
@@ -75,9 +76,8 @@ function mirror(groups, cuts, x, width, one, truth) {
       if (!share) return;
       const h = Math.max(1, py(share));
       const bar = svg("rect", { x: left + i * wide + 0.5, width: Math.max(1, wide - 1), y: sign < 0 ? middle - h : middle, height: h, rx: 1, fill: `var(--${name})` });
-      bar.addEventListener("pointermove", (event) => tip(event, el("b", { text: `${percent(share)} of ${plural(groups[name].length, `${words[name]} score`)}` }),
-        el("div", {}, el("span", { text: `score ${figure(x.at(i / bins))} to ${figure(x.at((i + 1) / bins))}` }))));
-      bar.addEventListener("pointerleave", () => tip(null));
+      pointing(bar, (event) => tip(event, el("b", { text: `${percent(share)} of ${plural(groups[name].length, `${words[name]} score`)}` }),
+        el("div", {}, el("span", { text: `score ${figure(x.at(i / bins))} to ${figure(x.at((i + 1) / bins))}` }))), () => tip(null));
       chart.append(bar);
     });
   }
@@ -90,8 +90,8 @@ function mirror(groups, cuts, x, width, one, truth) {
       svg("text", { x: at, y: top - 8, "text-anchor": anchor, class: "strong", text: "threshold" }));
   }
   chart.append(
-    svg("text", { x: width - right, y: top + 10, "text-anchor": "end", class: "halo", style: "fill:var(--honest);font-weight:600", text: `${words.honest} (${groups.honest.length.toLocaleString("en")})` }),
-    svg("text", { x: width - right, y: height - bottom - 6, "text-anchor": "end", class: "halo", style: "fill:var(--malicious);font-weight:600", text: `${words.malicious} (${groups.malicious.length.toLocaleString("en")})` }));
+    svg("text", { x: width - right, y: top + 10, "text-anchor": "end", class: "halo group honest", text: `${words.honest} (${groups.honest.length.toLocaleString("en")})` }),
+    svg("text", { x: width - right, y: height - bottom - 6, "text-anchor": "end", class: "halo group malicious", text: `${words.malicious} (${groups.malicious.length.toLocaleString("en")})` }));
   let edge = -Infinity;
   for (const t of x.ticks(width < 420 ? 4 : 6)) {
     if (px(t) - edge < 38) continue;

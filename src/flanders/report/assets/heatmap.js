@@ -5,113 +5,121 @@ const VIRIDIS = ["#440154", "#482475", "#414487", "#355f8d", "#2a788e", "#21918c
   .map((hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16)));
 const MISSED = "#ff5a36", WRONGED = "#ff9de1";
 const UNUSED = [REFUSED, BANNED, SILENT];
-const FIELD_NAMES = { probability: "probability of malice" };
-const heat = { order: "id", marks: "all", cursor: null, dark: false, fills: {} };
+const MOST_DRAWN = 60000; // more cells than this are drawn as an image, without marks in the cells
+const heat = { order: "dropped", marks: "all", cursor: null, dark: false, fills: {} };
 
 function viridis(t) {
   const at = Math.min(0.99999, Math.max(0, t)) * (VIRIDIS.length - 1), i = Math.floor(at), part = at - i;
   return VIRIDIS[i].map((a, k) => Math.round(a + part * (VIRIDIS[i + 1][k] - a)));
 }
-
-// Long names of clients often begin alike, so that their ends tell more.
-function shortName(id) {
-  const name = String(id);
-  return name.length > 6 ? `…${name.slice(-5)}` : name;
-}
+const rgbOf = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
 
 function rowsInOrder(run) {
-  const c = clientsOf(run), T = run.rounds.length;
-  const rows = Array.from({ length: c.shown }, (_, i) => i);
-  if (heat.order === "id") return rows;
-  const key = rows.map((row) => {
-    const own = Array.from({ length: T }, (_, t) => row * T + t).filter((k) => c.fate(k));
-    if (heat.order === "malicious") return own.filter((k) => c.malicious(k)).length;
-    if (heat.order === "dropped") return own.filter((k) => c.fate(k) === DROPPED).length;
-    const scores = c.score ? own.map((k) => c.score[k]).filter(Number.isFinite).sort((a, b) => a - b) : [];
+  const c = clientsOf(run), stats = statsOf(run), rows = stats.filter((s) => s.rounds).map((s) => s.row);
+  const median = (row) => {
+    const scores = c.score ? [...c.score.subarray(row * c.T, (row + 1) * c.T)].filter(Number.isFinite).sort((a, b) => a - b) : [];
     return scores.length ? scores[scores.length >> 1] : -Infinity;
-  });
-  return rows.sort((a, b) => key[b] - key[a] || a - b);
+  };
+  const key = stats.map((s) => (heat.order === "malicious" ? s.bad : heat.order === "dropped" ? s.notKept : heat.order === "score" ? median(s.row) : 0));
+  return rows.sort((a, b) => key[b] - key[a] || byId(c.ids[a], c.ids[b]));
 }
 
 function drawHeat() {
-  const run = runs[state.run], box = $("heat"), c = clientsOf(run), T = run.rounds.length;
-  const say = (text) => { box.replaceChildren(empty(text)); $("heat-legend").replaceChildren(); $("heat-lede").textContent = ""; $("heat-readout").textContent = ""; };
-  if (!T) return say("This run has no finished round yet.");
-  if (!c.total) return say("No client took part in a finished round.");
-  if (!c.shown) return say(`The ${c.total.toLocaleString("en")} clients of this run were left out to keep the page small. The results file has them.`);
-  $("heat-lede").textContent = (run.judged ? "Brighter is more abnormal." : "No filter judged the clients of this run.")
-    + (c.shown < c.total ? ` ${c.shown.toLocaleString("en")} of ${c.total.toLocaleString("en")} clients, evenly spread.` : "");
+  const run = report.runs[state.run], box = $("heat"), c = clientsOf(run), T = c.T;
+  $("heat-card").hidden = !run.rounds.length || !c.total || !c.shown;
+  if ($("heat-card").hidden) return;
+  $("heat-order").querySelector("option[value=malicious]").hidden = !run.truth;
+  $("heat-marks").querySelector("option[value=mistakes]").hidden = !run.truth;
+  $("heat-lede").textContent = (run.judged ? "The colour is the anomaly score: brighter is more abnormal." : "No filter judged the clients of this run.")
+    + (c.shown < c.total ? ` ${count(c.shown)} of ${count(c.total)} clients: ${c.spread ? "one half spread evenly over all, the other those most often not kept" : "the first that came"}.` : "");
   heat.dark = matchMedia("(prefers-color-scheme: dark)").matches;
   heat.fills = Object.fromEntries(["none", ...UNUSED].map((name) => [name, css(`--${name}`)]));
-  const rows = rowsInOrder(run), scored = run.judged && c.scale;
-  const left = 44, right = 4, head = 24;
-  const cw = Math.max(4, Math.min(48, (box.clientWidth - left - right) / T));
-  const ch = Math.max(4, Math.min(24, Math.floor(800 / c.shown)));
-  const width = Math.floor(left + T * cw + right), height = c.shown * ch + 6;
+  const rows = rowsInOrder(run), scored = run.judged && c.scale, names = shortNames(c), font = "11px system-ui, sans-serif";
+  const probe = document.createElement("canvas").getContext("2d");
+  probe.font = font;
+  const longest = rows.reduce((most, row) => (names[row].length > most.length ? names[row] : most), "");
+  const left = Math.max(44, Math.min(box.clientWidth * 0.42, Math.ceil(probe.measureText(longest).width) + 12)), right = 4, head = 24;
+  const many = c.cells > MOST_DRAWN;
+  const cw = Math.max(many ? 2 : 4, Math.min(48, (box.clientWidth - left - right) / T));
+  const ch = Math.max(many ? 2 : 4, Math.min(24, Math.floor(800 / rows.length)));
+  const width = Math.floor(left + T * cw + right), height = rows.length * ch + 6;
   const ratio = width * height * devicePixelRatio ** 2 > 16e6 ? 1 : devicePixelRatio;
   const axis = canvas(width, head, ratio, { class: "rounds", "aria-hidden": "true" });
   const cells = canvas(width, height, ratio, { class: "cells", tabindex: "0", role: "img", "aria-describedby": "heat-readout",
-    "aria-label": `Anomaly scores of ${plural(c.shown, "client")} in ${plural(T, "round")}. Arrow keys move from cell to cell.` });
+    "aria-label": `Anomaly scores of ${plural(rows.length, "client")} in ${plural(T, "round")}. Arrow keys move from cell to cell, Enter opens the client.` });
   const pen = cells.getContext("2d");
   pen.scale(ratio, ratio);
   const ink = css("--soft"), gaps = [cw >= 6 ? 1 : 0, ch >= 12 ? 1 : 0];
-  pen.font = "11px system-ui, sans-serif";
+  if (many) drawPixels(pen, c, rows, scored, left, cw, ch);
+  pen.font = font;
   pen.textAlign = "right";
   pen.textBaseline = "middle";
   const every = Math.max(1, Math.ceil(16 / ch));
   rows.forEach((row, i) => {
     pen.fillStyle = ink;
-    if (i % (every > 1 && every <= 5 ? 5 : every) === 0) pen.fillText(shortName(c.ids[row]), left - 7, i * ch + ch / 2 + 1);
-    for (let t = 0; t < T; t += 1) {
+    if (i % (every > 1 && every <= 5 ? 5 : every) === 0) pen.fillText(names[row], left - 7, Math.max(6, i * ch + ch / 2 + 1), left - 8);
+    for (let t = 0; t < T && !many; t += 1) {
       const x = Math.round(left + t * cw), w = Math.round(left + (t + 1) * cw) - x;
       drawCell(pen, c, row * T + t, x, i * ch, w - gaps[0], ch - gaps[1], scored);
     }
   });
   const top = axis.getContext("2d");
   top.scale(ratio, ratio);
-  top.font = pen.font;
+  top.font = font;
   top.fillStyle = ink;
   top.textBaseline = "middle";
   top.textAlign = "left";
   top.fillText("round", 0, head / 2);
   top.textAlign = "center";
   const step = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000].find((s) => s * cw >= 26) || 1000;
-  run.rounds.forEach((round, t) => { if (round % step === 0 || (t === 0 && step < 5)) top.fillText(round, left + (t + 0.5) * cw, head / 2); });
-  const mark = el("div", { "aria-hidden": "true", hidden: true });
-  Object.assign(mark.style, { position: "absolute", pointerEvents: "none", outline: "2px solid var(--ink)", outlineOffset: "0px", borderRadius: "1px" });
+  c.rounds.forEach((round, t) => { if (round % step === 0 || (t === 0 && step < 5)) top.fillText(round, left + (t + 0.5) * cw, head / 2); });
+  const map = el("div", { class: "map" }, axis, cells);
+  const begin = run.start === null ? -1 : c.rounds.findIndex((round) => round >= run.start);
+  if (begin > 0) {
+    const line = el("div", { class: "begin", "aria-hidden": "true", title: `attack from round ${run.start}` });
+    Object.assign(line.style, { left: `${Math.round(left + begin * cw) - 1}px`, height: `${head + height}px` });
+    map.append(line);
+  }
+  const mark = el("div", { class: "mark", "aria-hidden": "true", hidden: true });
+  map.append(mark);
   const point = (i, t) => {
     mark.hidden = false;
     Object.assign(mark.style, { left: `${left + t * cw - 1}px`, top: `${head + i * ch - 1}px`, width: `${cw + 1}px`, height: `${ch + 1}px` });
     heat.cursor = [i, t];
-    return cellFacts(run, c, rows[i] * T + t, rows[i], t);
+    return { title: `Client ${fullName(c, rows[i])}, round ${c.rounds[t]}`, facts: factsOf(run, c, rows[i] * T + t, rows[i], t) };
   };
   const find = (event) => {
     const place = cells.getBoundingClientRect();
     const t = Math.floor((event.clientX - place.left - left) / cw), i = Math.floor((event.clientY - place.top) / ch);
     return t >= 0 && t < T && i >= 0 && i < rows.length ? [i, t] : null;
   };
-  cells.addEventListener("pointermove", (event) => {
+  const readOut = ({ title, facts }) => $("heat-readout").replaceChildren(el("b", { text: title }), `: ${facts.map(([name, value]) => `${name} ${value}`.trim()).join(", ")}. `,
+    el("a", { href: routeOf(run, c.ids[rows[heat.cursor[0]]]), text: "Its history" }));
+  pointing(cells, (event) => {
     const at = find(event);
     if (!at) { mark.hidden = true; return tip(null); }
-    const facts = point(...at);
-    return tip(event, el("b", { text: facts[0] }), ...facts.slice(1).map(([name, value]) => el("div", {}, el("span", { text: name }), el("span", { text: value }))));
+    const { title, facts } = point(...at);
+    return tip(event, el("b", { text: title }), ...facts.map(([name, value]) => el("div", {}, el("span", { text: name }), el("span", { text: value }))));
+  }, () => { tip(null); });
+  cells.addEventListener("click", (event) => {
+    const at = find(event);
+    if (!at) return;
+    readOut(point(...at));
+    if (scored) chooseRound(at[1]);
   });
-  cells.addEventListener("pointerleave", () => { mark.hidden = true; tip(null); });
-  cells.addEventListener("click", (event) => { const at = find(event); if (at && scored) chooseRound(at[1]); });
-  cells.addEventListener("blur", () => { mark.hidden = true; });
   cells.addEventListener("keydown", (event) => {
+    const [i, t] = heat.cursor || [0, -1];
+    if (event.key === "Enter" && heat.cursor) location.hash = routeOf(run, c.ids[rows[i]]);
     const move = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
     if (!move) return;
     event.preventDefault();
-    const [i, t] = heat.cursor || [0, -1];
-    const facts = point(Math.min(rows.length - 1, Math.max(0, i + move[0])), Math.min(T - 1, Math.max(0, t + move[1])));
-    $("heat-readout").textContent = [facts[0], ...facts.slice(1).map(([name, value]) => `${name} ${value}`)].join(", ");
+    readOut(point(Math.min(rows.length - 1, Math.max(0, i + move[0])), Math.min(T - 1, Math.max(0, t + move[1]))));
     mark.scrollIntoView({ block: "nearest", inline: "nearest" });
   });
   heat.cursor = null;
-  $("heat-readout").textContent = scored ? "Point at a cell to read it, choose one to see its round below; arrow keys move from cell to cell." : "";
-  box.replaceChildren(el("div", { class: "map" }, axis, cells, mark));
-  drawHeatLegend(run, c, scored);
+  $("heat-readout").textContent = "Point at a cell to read it. Choose one to keep it here and to see its round below.";
+  box.replaceChildren(map);
+  drawHeatLegend(run, c, scored, many);
 }
 
 function canvas(width, height, ratio, attributes) {
@@ -119,6 +127,35 @@ function canvas(width, height, ratio, attributes) {
   made.style.width = `${width}px`;
   made.style.height = `${height}px`;
   return made;
+}
+
+// Very many cells: a pixel each, enlarged.
+function drawPixels(pen, c, rows, scored, left, cw, ch) {
+  const T = c.T, image = new ImageData(T, rows.length), pixels = new Uint32Array(image.data.buffer);
+  const packed = ([r, g, b]) => ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0; // the order of bytes in an image
+  const shades = Array.from({ length: 256 }, (_, i) => packed(viridis(i / 255)));
+  const fate = c.fields.fate.values, bad = c.fields.malicious.values, words = c.fields.fate.words;
+  const plain = words.map((word) => packed(rgbOf(heat.fills[word] || heat.fills.none)));
+  const mark = heat.marks !== "none" && c.truth && scored, kept = words.indexOf(KEPT), dropped = words.indexOf(DROPPED);
+  const missed = packed(rgbOf(MISSED)), wronged = packed(rgbOf(WRONGED));
+  rows.forEach((row, i) => {
+    for (let t = 0, k = row * T, at = i * T; t < T; t += 1, k += 1, at += 1) {
+      const code = fate[k];
+      if (!code) continue;
+      if (mark && bad[k] === YES && code === kept) pixels[at] = missed;
+      else if (mark && bad[k] !== YES && code === dropped) pixels[at] = wronged;
+      else {
+        const score = scored ? c.score[k] : NaN;
+        pixels[at] = Number.isNaN(score) ? plain[code] : shades[Math.round(255 * Math.min(1, Math.max(0, c.scale(score))))];
+      }
+    }
+  });
+  const small = document.createElement("canvas");
+  small.width = T;
+  small.height = rows.length;
+  small.getContext("2d").putImageData(image, 0, 0);
+  pen.imageSmoothingEnabled = false;
+  pen.drawImage(small, left, 0, T * cw, rows.length * ch);
 }
 
 function drawCell(pen, c, k, x, y, w, h, scored) {
@@ -152,19 +189,7 @@ function drawCell(pen, c, k, x, y, w, h, scored) {
   }
 }
 
-function cellFacts(run, c, k, row, t) {
-  const name = `Client ${c.ids[row]}, round ${run.rounds[t]}`;
-  if (!c.fate(k)) return [name, ["not selected", ""]];
-  const facts = [name];
-  for (const [key, field] of Object.entries(c.fields)) {
-    const text = field && fieldText(key, field, k);
-    if (text) facts.push([FIELD_NAMES[key] || key.replaceAll("_", " "), text]);
-  }
-  if (known(run.threshold[t])) facts.push(["threshold", figure(run.threshold[t])]);
-  return facts;
-}
-
-function drawHeatLegend(run, c, scored) {
+function drawHeatLegend(run, c, scored, many) {
   const items = [];
   if (scored) {
     const strip = canvas(140, 12, devicePixelRatio, { role: "img", "aria-label": "Colour scale, dark is normal and bright is abnormal" });
@@ -177,25 +202,27 @@ function drawHeatLegend(run, c, scored) {
     pen.scale(devicePixelRatio, devicePixelRatio);
     const marks = heat.marks;
     heat.marks = "all";
-    drawCell(pen, { fate: () => fate, malicious: () => malicious, score: [score], scale: (x) => x, truth: run.truth }, 0, 0, 0, 22, 14, scored);
+    const one = { fate: () => fate, malicious: () => malicious, score: [score], scale: (x) => x, truth: run.truth };
+    if (many && !Number.isNaN(score) && run.truth && malicious === (fate === KEPT)) { pen.fillStyle = malicious ? MISSED : WRONGED; pen.fillRect(0, 0, 22, 14); } else drawCell(pen, one, 0, 0, 0, 22, 14, scored);
     heat.marks = marks;
     items.push(el("span", { class: "item" }, cell, el("span", { text })));
   };
-  const any = (test) => { for (let k = 0; k < c.cells; k += 1) if (c.fate(k) && test(k)) return true; return false; };
+  const seen = c.seen, any = (fate, bad) => (bad === undefined ? seen.has(`${fate} 0`) || seen.has(`${fate} 1`) : seen.has(`${fate} ${Number(bad)}`));
   const fill = (score) => (scored ? score : NaN);
   if (run.truth) {
-    example(KEPT, false, fill(0.25), "honest, kept");
-    if (any((k) => c.malicious(k) && c.fate(k) === DROPPED)) example(DROPPED, true, fill(0.85), "malicious, dropped");
-    if (any((k) => c.malicious(k) && c.fate(k) === KEPT)) example(KEPT, true, fill(0.45), "malicious, kept (missed)");
-    if (any((k) => !c.malicious(k) && c.fate(k) === DROPPED)) example(DROPPED, false, fill(0.55), "honest, dropped (wronged)");
-  } else {
+    if (!many) example(KEPT, false, fill(0.25), "honest, kept");
+    if (!many && any(DROPPED, true)) example(DROPPED, true, fill(0.85), "malicious, dropped");
+    if (any(KEPT, true)) example(KEPT, true, fill(0.45), "malicious, kept (missed)");
+    if (any(DROPPED, false)) example(DROPPED, false, fill(0.55), "honest, dropped (wronged)");
+  } else if (!many) {
     example(KEPT, false, fill(0.25), "kept");
-    if (any((k) => c.fate(k) === DROPPED)) example(DROPPED, false, fill(0.85), "dropped");
+    if (any(DROPPED)) example(DROPPED, false, fill(0.85), "dropped");
   }
-  if (any((k) => c.fate(k) === REFUSED)) example(REFUSED, false, NaN, "refused: the reply could not be used");
-  if (any((k) => c.fate(k) === BANNED)) example(BANNED, false, NaN, "banned: no longer asked");
-  if (any((k) => c.fate(k) === SILENT)) example(SILENT, false, NaN, "silent: asked, no reply");
-  if (scored && any((k) => Number.isNaN(c.score[k]) && !UNUSED.includes(c.fate(k)))) example(KEPT, false, NaN, "no score");
-  if (c.fields.fate.values.includes(0)) items.push(el("span", { text: "blank: not selected" }));
+  if (any(REFUSED)) example(REFUSED, false, NaN, "refused: the reply could not be used");
+  if (any(BANNED)) example(BANNED, false, NaN, "banned: no longer asked");
+  if (any(SILENT)) example(SILENT, false, NaN, "silent: asked, no reply");
+  if (scored && seen.has("no score")) example(KEPT, false, NaN, "no score");
+  if (run.start !== null && c.rounds.indexOf(run.start) > 0) items.push(el("span", { class: "item" }, el("span", { class: "begin-key" }), el("span", { text: `attack from round ${run.start}` })));
+  if (seen.has("absent")) items.push(el("span", { text: "blank: not selected" }));
   $("heat-legend").replaceChildren(...items);
 }

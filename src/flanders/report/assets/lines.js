@@ -7,7 +7,7 @@ const METRICS = {
 };
 
 function drawChoice() {
-  const has = Object.keys(METRICS).filter((m) => runs.some((run) => run[m].some(known)));
+  const has = Object.keys(METRICS).filter((m) => report.runs.some((run) => run[m].some(known)));
   if (!has.includes(state.metric)) state.metric = "accuracy";
   $("lines-choice").hidden = has.length < 2;
   $("lines-choice").replaceChildren(...has.map((m) => el("button", {
@@ -18,27 +18,25 @@ function drawChoice() {
 
 // Every line to draw: the compared runs in their colours, then their attack-free twin if it is not among them.
 function linesToDraw() {
-  const lines = state.compare.map((i, n) => ({ run: runs[i], i, stroke: color(n), dash: DASHES[n % 8], chosen: i === state.run }));
-  const twin = runs[state.run].twin;
-  if (twin !== null && !state.compare.includes(twin)) lines.push({ run: runs[twin], i: twin, stroke: "var(--free)", dash: "1 5", free: true });
+  const lines = state.compare.map((i, n) => ({ run: report.runs[i], i, stroke: color(n), dash: DASHES[n % 8], chosen: i === state.run }));
+  const twin = report.runs[state.run].twin;
+  if (twin !== null && !state.compare.includes(twin)) lines.push({ run: report.runs[twin], i: twin, stroke: "var(--free)", dash: "1 5", free: true });
   return lines.map((line) => ({ ...line, values: line.run[state.metric] }));
 }
 
 function drawLines() {
   const metric = METRICS[state.metric], box = $("lines"), lines = linesToDraw();
-  const twin = runs[state.run].twin;
+  const run = report.runs[state.run];
   $("lines-title").textContent = metric.title;
-  $("lines-lede").textContent = twin === null ? "No attack-free run of this data and model is in these results."
-    : state.run === twin ? "This run is the attack-free one."
-    : `On the server's test data. ${state.compare.includes(twin) ? "Attack-free: " + runs[twin].label + "." : "The dotted line is the same setting without an attack."}`;
+  $("lines-lede").textContent = [comparedWords(run), twinWords(run)].filter(Boolean).join(" ");
   const drawn = lines.filter((line) => line.values.some(known));
   if (!drawn.length) {
-    box.replaceChildren(empty(`No finished round has a ${metric.name.toLowerCase()} yet.`));
+    box.replaceChildren(empty(run.live ? "No accuracy was measured. The server measures one if it has test data." : `No finished round has a ${metric.name.toLowerCase()} yet.`));
     $("lines-legend").replaceChildren();
     return;
   }
   const width = Math.max(280, box.clientWidth), height = width < 520 ? 260 : 340;
-  const left = 46, right = 12, top = 10, bottom = 36;
+  const left = 46, right = 12, top = 24, bottom = 36;
   const values = drawn.flatMap((line) => line.values.filter(known));
   const rounds = drawn.flatMap((line) => line.run.rounds);
   const first = Math.min(...bounds(rounds)), last = Math.max(...bounds(rounds));
@@ -56,6 +54,7 @@ function drawLines() {
     chart.append(svg("text", { x: x(t), y: height - bottom + 18, "text-anchor": "middle", text: t }));
   }
   chart.append(svg("text", { x: width - right, y: height - 2, "text-anchor": "end", text: "round" }));
+  markStart(chart, run, x, top, height - bottom, first, last, width - right);
   const order = [...drawn].sort((a, b) => (a.chosen ? 1 : 0) - (b.chosen ? 1 : 0));
   for (const line of order) {
     let path = "", pen = "M";
@@ -76,9 +75,7 @@ function drawLines() {
   const show = (round, event) => {
     cursor.setAttribute("x1", x(round)); cursor.setAttribute("x2", x(round)); cursor.setAttribute("visibility", "visible");
     tip(event, el("b", { text: `Round ${round}` }), ...drawn.map((line) => {
-      const swatch = el("span", { class: "swatch" });
-      swatch.style.background = line.stroke;
-      return el("div", {}, swatch, el("span", { text: line.free ? "attack-free" : line.run.label }),
+      return el("div", {}, swatch(line.stroke), el("span", { text: line.free ? "attack-free" : lineName(line) }),
         el("span", { text: metric.format(line.values[line.run.rounds.indexOf(round)]) }));
     }));
   };
@@ -88,8 +85,7 @@ function drawLines() {
     return Math.round(first + Math.min(1, Math.max(0, at)) * (last - first));
   };
   let keyed = last;
-  chart.addEventListener("pointermove", (event) => show(nearest(event), event));
-  chart.addEventListener("pointerleave", hide);
+  pointing(chart, (event) => show(nearest(event), event), hide);
   chart.addEventListener("blur", hide);
   chart.addEventListener("keydown", (event) => {
     const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
@@ -105,15 +101,34 @@ function drawLines() {
       x1: 2, x2: 28, y1: 5, y2: 5, stroke: line.stroke, "stroke-width": line.chosen ? 3.5 : 2, "stroke-linecap": "round",
       "stroke-dasharray": line.free ? "1 5" : line.chosen ? null : line.dash,
     })),
-    el(line.chosen ? "b" : "span", { text: line.free ? `attack-free: ${line.run.label}` : line.run.label }))));
+    el(line.chosen ? "b" : "span", { text: line.free ? `attack-free: ${clean(line.run.label)}` : lineName(line) }))));
 }
 
-function bounds(values) {
-  let low = Infinity, high = -Infinity;
-  for (const x of values) { if (x < low) low = x; if (x > high) high = x; }
-  return [low, high];
+// A line is called by what tells it apart: by its defence, if all lines are of one setting.
+function lineName(line) {
+  const run = report.runs[state.run], alike = state.compare.every((i) => run.siblings.includes(i));
+  return clean(alike ? line.run.defence : line.run.label);
+}
+function comparedWords(run) {
+  const missing = run.siblings.filter((i) => !state.compare.includes(i)).length;
+  if (run.siblings.length < 2) return "";
+  return missing ? `${count(run.siblings.length - missing)} of the ${count(run.siblings.length)} defences of this setting are drawn. Tick others in the table of all runs below.`
+    : `All ${count(run.siblings.length)} defences of this setting.`;
+}
+function twinWords(run) {
+  if (run.live) return "";
+  if (run.twin === null) return "No attack-free run of this data and model is in these results.";
+  if (report.runs[run.twin] === run) return "This run is the attack-free one.";
+  return state.compare.includes(run.twin) ? `Attack-free: ${clean(report.runs[run.twin].label)}.` : "The dotted line is the same setting without an attack.";
+}
+// A mark at the first round with an attack.
+function markStart(chart, run, x, top, bottom, first, last, right) {
+  if (run.start === null || run.start > last || run.start < first) return;
+  const at = run.start === first ? x(first) : (x(run.start - 1) + x(run.start)) / 2, flip = at > right - 110;
+  chart.append(svg("line", { class: "start", x1: at, x2: at, y1: top - 14, y2: bottom }),
+    svg("text", { class: "start-name halo", x: at + (flip ? -5 : 5), y: top - 5, "text-anchor": flip ? "end" : "start", text: `attack from round ${run.start}` }));
 }
 const describe = (lines, metric) => `${metric.title}. ` + lines.map((line) => {
   const seen = line.values.filter(known);
-  return `${line.run.label}: from ${metric.format(seen[0])} to ${metric.format(seen[seen.length - 1])}`;
+  return `${clean(line.run.label)}: from ${metric.format(seen[0])} to ${metric.format(seen[seen.length - 1])}`;
 }).join("; ");

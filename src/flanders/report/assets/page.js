@@ -1,10 +1,13 @@
 // What every part of the page uses: the data, elements, numbers as text, scales, the tooltip.
 
 const report = JSON.parse(document.getElementById("data").textContent);
-const runs = report.runs;
-const state = { run: report.start, compare: [], touched: false, metric: "accuracy", round: null };
+const state = { view: "overview", run: 0, client: null, compare: [], touched: false, metric: "accuracy", round: null };
 const KEPT = "kept", DROPPED = "dropped", REFUSED = "refused", BANNED = "banned", SILENT = "silent";
-const NO = 0, YES = 1; // an answer that is neither is not known
+const FATES = [KEPT, DROPPED, REFUSED, BANNED, SILENT];
+const FATE_WORDS = {
+  [KEPT]: "its model was averaged", [DROPPED]: "the filter left its model out", [REFUSED]: "its reply could not be used",
+  [BANNED]: "the server did not ask it", [SILENT]: "it was asked and did not reply",
+};
 
 const $ = (id) => document.getElementById(id);
 
@@ -15,15 +18,24 @@ function build(node, attributes, children) {
     else if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else node.setAttribute(name, value === true ? "" : value);
   }
-  for (const child of children.flat()) if (child !== null && child !== undefined) node.append(child);
+  for (const child of children.flat()) if (child !== null && child !== undefined && child !== false) node.append(child);
   return node;
 }
 const el = (tag, attributes, ...children) => build(document.createElement(tag), attributes, children);
 const svg = (tag, attributes, ...children) =>
   build(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 const empty = (text) => el("p", { class: "empty", text });
-
 const known = (x) => typeof x === "number" && Number.isFinite(x);
+
+// Clients choose their ids and texts. Characters that are invisible or change the direction of text are replaced, so
+// that two names that look alike are alike.
+const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb]/g;
+const clean = (text) => String(text).replace(HIDDEN, "\ufffd");
+function nameOf(id, most = 80) {
+  const name = clean(id);
+  return name.length > most ? `${name.slice(0, most - 20)}…${name.slice(-19)}` : name;
+}
+const byId = (a, b) => (typeof a === typeof b ? (typeof a === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true })) : typeof a === "number" ? -1 : 1);
 
 function percent(x, digits = 1) {
   if (!known(x)) return "–";
@@ -45,41 +57,19 @@ function seconds(x) {
   if (x < 120) return `${Number(x.toPrecision(3))} s`;
   return x < 7200 ? `${(x / 60).toFixed(1)} min` : `${(x / 3600).toFixed(1)} h`;
 }
-const plural = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
-
-function unpack(text, Kind) {
-  if (!text) return null;
-  const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
-  return new Kind(bytes.buffer);
-}
-// The records of a run's clients, decoded once. Every field of a record is a matrix, row = client, column = round,
-// and k counts its cells row by row.
-function clientsOf(run) {
-  const c = run.clients;
-  if (c.shown && !c.decoded) {
-    for (const field of Object.values(c.fields)) if (field) field.values = unpack(field.data, arrayKind(field));
-    const fate = c.fields.fate, malicious = c.fields.malicious.values;
-    c.cells = fate.values.length;
-    c.fate = (k) => fate.words[fate.values[k]]; // empty: the client took no part in the round
-    c.malicious = (k) => malicious[k] === YES;
-    c.score = c.fields.score ? c.fields.score.values : null;
-    c.scale = c.score ? scoreScale(c.score) : null;
-    c.truth = run.truth;
-    c.decoded = true;
+const count = (n) => n.toLocaleString("en");
+const plural = (n, noun) => `${count(n)} ${noun}${n === 1 ? "" : "s"}`;
+const few = () => (innerWidth < 560 ? 8 : 20); // rows of a table before a button shows more
+const unfinished = (run) => run.status !== "done";
+// Rounds as text: 3–7, 9.
+function spans(numbers) {
+  const parts = [];
+  for (const n of numbers) {
+    const last = parts[parts.length - 1];
+    if (last && n === last[1] + 1) last[1] = n; else parts.push([n, n]);
   }
-  return c;
-}
-function arrayKind(field) {
-  if (field.kind === "number") return Float32Array;
-  return field.kind === "answer" ? Uint8Array : { 1: Uint8Array, 2: Uint16Array, 4: Uint32Array }[field.bytes];
-}
-// One field of a record in words; null if there is nothing to say.
-function fieldText(name, field, k) {
-  const value = field.values[k];
-  if (field.kind === "text") return field.words[value] || null;
-  if (field.kind === "answer") return value === YES ? "yes" : value === NO ? "no" : "not known";
-  if (!Number.isFinite(value)) return null;
-  return name === "probability" ? percent(value) : figure(value);
+  const words = parts.slice(0, 6).map(([a, b]) => (a === b ? `${a}` : b === a + 1 ? `${a}, ${b}` : `${a}–${b}`));
+  return `${numbers.length === 1 ? "round" : "rounds"} ${words.join(", ")}${parts.length > 6 ? " and more" : ""}`;
 }
 
 // A scale from values to 0..1. Scores get a logarithmic scale if they are positive and vary widely.
@@ -98,6 +88,7 @@ function scoreScale(values) {
     if (x < low) low = x;
     if (x > 0) { positive += 1; if (x < least) least = x; }
   }
+  if (!finite) return null;
   const log = positive > 0.9 * finite && low >= 0 && high / least > 20;
   return scale(log ? least : low, high, log);
 }
@@ -116,18 +107,45 @@ function ticks(low, high, log, n) {
   return found.filter((x) => x >= low * (1 - 1e-9) - (log ? 0 : 1e-12) && x <= high * (1 + 1e-9) + (log ? 0 : 1e-12));
 }
 const wholeTicks = (low, high, n) => [...new Set(ticks(low, high, false, n).map(Math.round))].filter((x) => x >= low && x <= high);
+function bounds(values) {
+  let low = Infinity, high = -Infinity;
+  for (const x of values) { if (x < low) low = x; if (x > high) high = x; }
+  return [low, high];
+}
 
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const DASHES = ["", "9 4", "3 4", "12 4 3 4", "6 3", "1 4", "14 5", "2 2"];
 const color = (i) => `var(--s${i % 8})`;
+function swatch(shade) {
+  const made = el("span", { class: "swatch" });
+  made.style.background = shade;
+  return made;
+}
 
 function tip(event, ...content) {
   const box = $("tip");
   if (!event) { box.hidden = true; return; }
   box.replaceChildren(...content);
   box.hidden = false;
+  tip.at = scrollY;
   const { innerWidth: w, innerHeight: h } = window, { offsetWidth: bw, offsetHeight: bh } = box;
   const x = event.clientX + 16 + bw > w ? event.clientX - bw - 16 : event.clientX + 16;
   const y = event.clientY + 16 + bh > h ? event.clientY - bh - 12 : event.clientY + 16;
   box.style.transform = `translate(${Math.max(8, Math.min(x, w - bw - 8))}px, ${Math.max(8, y)}px)`;
 }
+// Shows something while a mouse points at a node, or from a tap on until the next tap elsewhere.
+function pointing(node, show, hide) {
+  node.addEventListener("pointermove", (event) => { if (event.pointerType !== "touch") show(event); });
+  node.addEventListener("pointerleave", (event) => { if (event.pointerType !== "touch") hide(); });
+  node.addEventListener("click", (event) => {
+    show(event);
+    if (event.pointerType !== "touch") return;
+    const away = (other) => {
+      if (node.contains(other.target)) return;
+      document.removeEventListener("pointerdown", away);
+      hide();
+    };
+    document.addEventListener("pointerdown", away);
+  });
+}
+addEventListener("scroll", () => { if (Math.abs(scrollY - tip.at) > 40) tip(null); }, { passive: true });

@@ -1,11 +1,12 @@
 // The table of all runs. It can be sorted by any column and searched by any words.
 
-const table = { key: null, down: false, words: [] };
+const table = { key: null, down: false, words: [], most: few() };
 const FORMATS = { percent, number: figure, text: (x) => (x === null || x === undefined ? "–" : String(x)) };
 
 function cellText(run, column) {
   const value = run.cells[column.key];
-  return column.kind === "text" ? FORMATS.text(value) : FORMATS[column.kind](value);
+  if (column.kind === "text") return clean(FORMATS.text(value));
+  return FORMATS[column.kind](value) + (column.key === "final" && known(value) && unfinished(run) ? " so far" : "");
 }
 
 function drawHead() {
@@ -30,9 +31,9 @@ function sortBy(key, kind) {
 }
 
 function sortedRuns() {
-  const order = runs.map((_, i) => i);
+  const order = report.runs.map((_, i) => i);
   if (table.key === null) return order;
-  const value = (i) => (table.key === "label" ? runs[i].label : runs[i].cells[table.key]);
+  const value = (i) => (table.key === "label" ? report.runs[i].label : report.runs[i].cells[table.key]);
   const gone = (x) => x === null || x === undefined;
   return order.sort((i, j) => {
     const a = value(i), b = value(j);
@@ -44,21 +45,19 @@ function sortedRuns() {
 
 function drawBody() {
   const text = (run) => [run.id, run.label, ...report.columns.map((c) => cellText(run, c))].join(" ").toLowerCase();
-  const shown = sortedRuns().filter((i) => table.words.every((word) => text(runs[i]).includes(word)));
-  $("matches").textContent = shown.length === runs.length ? plural(runs.length, "run") : `${shown.length.toLocaleString("en")} of ${plural(runs.length, "run")}`;
-  const rows = shown.map((i) => el("tr", { class: i === state.run ? "chosen" : null, "data-run": i },
+  const shown = sortedRuns().filter((i) => table.words.every((word) => text(report.runs[i]).includes(word)));
+  $("matches").textContent = shown.length === report.runs.length ? plural(report.runs.length, "run") : `${shown.length.toLocaleString("en")} of ${plural(report.runs.length, "run")}`;
+  const most = shown.length <= table.most + 5 ? shown.length : table.most;
+  $("runs-more").hidden = most === shown.length;
+  $("runs-more").textContent = `Show all ${plural(shown.length, "run")}`;
+  const rows = shown.slice(0, most).map((i) => el("tr", { class: state.view === "run" && i === state.run ? "chosen" : null, "data-run": i },
     el("td", { class: "tick" }, el("input", {
-      type: "checkbox", "aria-label": `Compare ${runs[i].label}`, checked: state.compare.includes(i),
+      type: "checkbox", "aria-label": `Compare ${report.runs[i].label}`, checked: state.compare.includes(i),
       onchange: (event) => compareRun(i, event.target.checked),
     })),
-    el("td", { class: "name" }, el("button", { type: "button", text: runs[i].label, onclick: () => { chooseRun(i); $("report").scrollIntoView(); } })),
+    el("td", { class: "name" }, el("a", { href: routeOf(report.runs[i]), text: clean(report.runs[i].label) })),
     ...report.columns.map((c) => el("td", { class: c.kind === "text" ? null : "figure" },
-      c.key === "status" ? el("span", { class: `state ${runs[i].status}`, text: runs[i].status, title: runs[i].message || null }) : cellText(runs[i], c)))));
+      c.key === "status" ? el("span", { class: `state ${report.runs[i].status}`, text: report.runs[i].status, title: clean(report.runs[i].message) || null }) : cellText(report.runs[i], c)))));
   const none = el("tr", {}, el("td", { colspan: report.columns.length + 2 }, empty("No run matches these words.")));
   document.querySelector("#runs tbody").replaceChildren(...(rows.length ? rows : [none]));
 }
-
-$("filter").addEventListener("input", (event) => {
-  table.words = event.target.value.toLowerCase().split(/\s+/).filter(Boolean);
-  drawBody();
-});

@@ -1,0 +1,74 @@
+"""LASA: each layer is averaged over the clients that are normal in that layer."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import array_api_compat
+import numpy as np
+
+from flanders.aggregators.aggregator import Aggregator
+from flanders.arrays import Array, BoolVector, FloatVector
+from flanders.checks import check_number
+from flanders.linalg.products import clip_factors, squared_norms
+from flanders.linalg.sparse import row_limits, sparse_move, sparse_statistics
+from flanders.round import Round
+
+
+@dataclass(frozen=True)
+class Lasa(Aggregator):
+    r"""Average each tensor over the clients whose length and signs are normal in that tensor (LASA).
+
+    .. math:: g_l \leftarrow g_l + \frac{1}{|N_l|} \sum_{c \in N_l} \tilde u_{cl}, \quad
+              N_l \text{: the clients that are normal in tensor } l
+
+    Each displacement is clipped to the median length, and its smallest parameters are set to zero, `sparsity` of
+    them. In each tensor a client is normal if its length, and its share of positive among all signs, are closer to
+    the median than `length_bound` and `sign_bound` standard deviations. The clients that are normal in both are
+    averaged, or all clients if nobody is. A round that does not name its layers is one tensor. The authors' code
+    keeps one parameter less of each client.
+
+    Examples
+    --------
+    >>> Lasa(sparsity=0.5)(np.array([[4.0, 1.0], [4.0, 1.0], [4.0, 1.0]]))
+    array([4., 0.])
+
+    References
+    ----------
+    Xu et al., "Achieving Byzantine-resilient federated learning via layer-adaptive sparsified model aggregation",
+    WACV 2025.
+    """
+
+    sparsity: float = 0.3
+    length_bound: float = 2.0
+    sign_bound: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_number("Lasa", "sparsity", self.sparsity, 0, 1)
+        check_number("Lasa", "length_bound", self.length_bound, 0)
+        check_number("Lasa", "sign_bound", self.sign_bound, 0)
+
+    def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
+        """Return the global model with each tensor moved by its own average."""
+        updates, g = round_.updates, round_.global_model
+        d = g.shape[0]
+        sizes = [size for size in round_.layers.values() if size] or [d]
+        lengths = np.sqrt(squared_norms(updates, g))
+        factors = clip_factors(lengths, float(np.median(lengths)))
+        limits = row_limits(updates, g, int(self.sparsity * d))
+        parts = []
+        for start, stop in itertools.pairwise(np.cumsum([0, *sizes]).tolist()):
+            rows, at = updates[:, start:stop], g[start:stop]
+            length, signs = sparse_statistics(rows, at, limits)
+            normal = near_the_median(factors * length, self.length_bound) & near_the_median(signs, self.sign_bound)
+            share = normal / normal.sum() if normal.any() else np.full(normal.size, 1 / normal.size)
+            parts.append(sparse_move(at, share * factors, rows, limits))
+        return array_api_compat.array_namespace(g).concat(parts)
+
+
+def near_the_median(values: FloatVector, bound: float) -> BoolVector:
+    """Tell which values are closer to the median than `bound` standard deviations; all if they are equal."""
+    away, spread = np.abs(values - np.median(values)), float(np.std(values))
+    near: BoolVector = (away < bound * spread) | (away <= 1e-9 * np.abs(values).max(initial=0.0))
+    return near

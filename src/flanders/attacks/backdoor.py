@@ -1,0 +1,132 @@
+"""Attacks that carry a backdoor from poisoned data into the model: model replacement, Neurotoxin."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import array_api_compat
+import numpy as np
+
+from flanders.arrays import Array, copied, like
+from flanders.attacks.attack import Attack, View
+from flanders.checks import check_number
+from flanders.linalg.products import squared_norms
+from flanders.linalg.selection import largest_entries
+from flanders.state import saveable
+
+
+@dataclass(frozen=True)
+class ModelReplacement(Attack):
+    r"""Scale each client's own step up, so that the average becomes what the attacker has trained.
+
+    .. math:: x_c = g + \gamma (\theta_c - g), \qquad
+              \gamma = \min\left(\frac{m}{b}, \frac{S}{\|\theta_c - g\|}\right)
+
+    It is meant for clients with a `data_poison`, of any kind. With a `bound`, it is the paper's train-and-scale:
+    the attacker knows the length S that a detector accepts.
+
+    Parameters
+    ----------
+    boost
+        The factor in place of m / b.
+    bound
+        The longest step S; None for no bound.
+
+    Examples
+    --------
+    >>> view = View(own=np.array([[3.0, 1.0]]), global_model=np.array([1.0, 1.0]), num_clients=4)
+    >>> ModelReplacement()(view), ModelReplacement(bound=1.0)(view)
+    (array([[9., 1.]]), array([[2., 1.]]))
+
+    References
+    ----------
+    Bagdasaryan et al., "How to backdoor federated learning", AISTATS 2020.
+    """
+
+    boost: float | None = None
+    bound: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.boost is not None:
+            check_number("ModelReplacement", "boost", self.boost, 0)
+        if self.bound is not None:
+            check_number("ModelReplacement", "bound", self.bound, 0)
+
+    def craft(self, view: View, rng: np.random.Generator) -> Array:
+        """Return the scaled models."""
+        factors = np.full(view.num_malicious, view.num_clients / view.num_malicious)
+        if self.boost is not None:
+            factors[:] = self.boost
+        if self.bound is not None:
+            lengths = np.sqrt(squared_norms(view.own, view.global_model))
+            factors = np.minimum(factors, np.divide(self.bound, lengths, out=factors.copy(), where=lengths > 0))
+        g = view.global_model[None, :]
+        return g + like(factors, view.own)[:, None] * (view.own - g)
+
+
+@saveable
+@dataclass(frozen=True, eq=False)
+class SeenModel:
+    """The global model of the last round, and where its last step was largest."""
+
+    model: Array
+    busy: Array = None
+
+
+@dataclass(frozen=True)
+class Neurotoxin(Attack):
+    r"""Poison only the parameters that honest clients hardly change, so that they do not undo it.
+
+    .. math:: x_{cj} = \begin{cases} g_j & |g_j^{(t)} - g_j^{(t-1)}| \text{ is among the largest} \\
+              \theta_{cj} & \text{otherwise} \end{cases}
+
+    The step of each client is set to zero in the `share` of parameters in which the last step of the global model
+    was largest. It is meant for clients with a `data_poison`. In the first round there is no last step, and the
+    trained models are sent. The paper projects every gradient of local training in this way. Here the finished step
+    is projected.
+
+    Parameters
+    ----------
+    share
+        The share of parameters that are left alone. The paper's best value is 0.05.
+
+    Examples
+    --------
+    >>> toxin = Neurotoxin(share=0.5)
+    >>> before = View(own=np.ones((1, 2)), global_model=np.zeros(2), num_clients=4)
+    >>> memory = toxin.remember(before, toxin(before))
+    >>> toxin(View(np.array([[9.0, 9.0]]), np.array([5.0, 0.1]), 4, memory=memory))
+    array([[5., 9.]])
+
+    References
+    ----------
+    Zhang et al., "Neurotoxin: durable backdoors in federated learning", ICML 2022.
+    """
+
+    share: float = 0.05
+
+    def __post_init__(self) -> None:
+        check_number("Neurotoxin", "share", self.share, 0, 1)
+
+    def craft(self, view: View, rng: np.random.Generator) -> Array:
+        """Return the models without the steps in busy parameters."""
+        busy = self._busy(view)
+        if busy is None:
+            return copied(view.own)
+        xp = array_api_compat.array_namespace(view.own)
+        return xp.where(busy[None, :], view.global_model[None, :], view.own)
+
+    def remember(self, view: View, sent: Array) -> SeenModel:
+        """Keep the global model."""
+        return SeenModel(copied(view.global_model), self._busy(view))
+
+    def _busy(self, view: View) -> Array:
+        """Return where the last step of the global model was largest; None if it has not been seen to move."""
+        seen = view.memory
+        if seen is None:
+            return None
+        xp = array_api_compat.array_namespace(view.own)
+        step = view.global_model - seen.model
+        if not bool(xp.any(step != 0)):
+            return seen.busy
+        return largest_entries(step, round(self.share * step.shape[0]))

@@ -1,0 +1,130 @@
+"""PoisonedFL: the same direction in every round, which the honest clients cannot undo."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from dataclasses import dataclass
+
+import array_api_compat
+import numpy as np
+
+from flanders.arrays import Array, copied, like, to_numpy
+from flanders.attacks.attack import Attack, View
+from flanders.attacks.crafting import copies, norm
+from flanders.checks import check_number
+from flanders.state import saveable
+
+SURE = 2.326
+"""Standard deviations that a normal variable exceeds with a chance of 1%."""
+SHRINK, SMALLEST = 0.7, 0.5
+"""By how much the strength shrinks where the attack has no effect, and the least that it shrinks to."""
+
+
+@saveable
+@dataclass(frozen=True, eq=False)
+class Campaign:
+    """What PoisonedFL keeps from round to round."""
+
+    signs: Array
+    """The direction: a sign for each parameter."""
+    model: Array
+    """The last global model."""
+    sent: Array
+    """The last malicious step; zeros if none was sent."""
+    tested: Array
+    """The global model at the last test."""
+    strength: float
+    rounds: int = 0
+    """Rounds since the last test."""
+
+
+@dataclass(frozen=True)
+class PoisonedFL(Attack):
+    r"""Push every parameter in the same random direction in all rounds, as strongly as the last global step allows.
+
+    .. math:: x = g + \lambda\, v \odot s, \qquad \lambda = c \|\Delta\|, \qquad
+              v = \frac{|\Delta - \|\Delta\| k / \|k\||}{\|\Delta - \|\Delta\| k / \|k\|\|}
+
+    with fixed random signs s, the last step :math:`\Delta` of the global model and the last malicious step k. The
+    attacker needs no honest model. Every `period` rounds it counts the parameters that have moved in the direction
+    of s. If they are no more than chance would give, with a confidence of 99%, the strength c is multiplied by 0.7,
+    down to 0.5. In its first round the attacker has seen no step, and sends its honest models.
+
+    Parameters
+    ----------
+    strength
+        The factor c at the start. The paper uses 8.
+    period
+        The rounds between two tests. The paper uses 50.
+
+    Examples
+    --------
+    >>> attack = PoisonedFL(strength=2.0)
+    >>> first = View(own=np.array([[0.5, 0.5]]), global_model=np.zeros(2), num_clients=4)
+    >>> memory = attack.remember(first, attack(first))
+    >>> second = View(np.array([[0.5, 0.5]]), np.array([3.0, 4.0]), 4, memory=memory)
+    >>> np.abs(attack(second) - second.global_model)
+    array([[6., 8.]])
+
+    References
+    ----------
+    Xie, Fang and Gong, "Model poisoning attacks to federated learning via multi-round consistency", CVPR 2025.
+    """
+
+    strength: float = 8.0
+    period: int = 50
+
+    def __post_init__(self) -> None:
+        check_number("PoisonedFL", "strength", self.strength, 0)
+        check_number("PoisonedFL", "period", self.period, 1, whole=True)
+
+    def rests(self, view: View) -> bool:
+        """Tell whether no step of the global model has been seen yet."""
+        return view.memory is None
+
+    def craft(self, view: View, rng: np.random.Generator) -> Array:
+        """Return b copies of the pushed model."""
+        if view.memory is None:
+            return copied(view.own)
+        return copies(view.global_model + self._step(view), view.num_malicious)
+
+    def remember(self, view: View, sent: Array) -> Campaign:
+        """Keep the direction, the global model, and what was sent. Test the effect when it is time."""
+        g, past = view.global_model, view.memory
+        xp = array_api_compat.array_namespace(g)
+        if past is None:
+            drawn = np.random.default_rng(seed_of(g)).integers(0, 2, size=g.shape[0])
+            return Campaign(like(2.0 * drawn - 1.0, g), copied(g), xp.zeros_like(g), copied(g), self.strength)
+        strength, rounds, tested = self._strength(view), past.rounds + 1, past.tested
+        if rounds == self.period:
+            rounds, tested = 0, copied(g)
+        return Campaign(past.signs, copied(g), sent[0, :] - g, tested, strength, rounds)
+
+    def _step(self, view: View) -> Array:
+        past = view.memory
+        xp = array_api_compat.array_namespace(view.global_model)
+        last = view.global_model - past.model
+        length, before = norm(last), norm(past.sent)
+        rest = xp.abs(last - past.sent * (length / before if before > 0 else 0.0))
+        size = norm(rest)
+        return self._strength(view) * length / (size if size > 0 else 1.0) * rest * past.signs
+
+    def _strength(self, view: View) -> float:
+        """Return the strength of this round, tested if it is time."""
+        past = view.memory
+        if past.rounds + 1 < self.period:
+            return float(past.strength)
+        xp = array_api_compat.array_namespace(view.global_model)
+        moved = view.global_model - past.tested
+        d = view.global_model.shape[0]
+        aligned = int(xp.count_nonzero(xp.sign(moved) == past.signs))
+        smaller = past.strength * SHRINK
+        return (
+            smaller if aligned < d / 2 + SURE * math.sqrt(d) / 2 and smaller >= SMALLEST else float(past.strength)
+        )
+
+
+def seed_of(model: Array) -> int:
+    """Return a seed that follows from the first numbers of a model, so that it is the same for all who know it."""
+    return zlib.crc32(to_numpy(model[: min(64, model.shape[0])]).tobytes())

@@ -1,0 +1,65 @@
+"""Taking part without training: free riders."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from flanders.arrays import Array, copied, normals_like
+from flanders.attacks.attack import Attack, View
+from flanders.attacks.crafting import norm
+from flanders.checks import check_number
+from flanders.state import saveable
+
+
+@saveable
+@dataclass(frozen=True, eq=False)
+class LastGlobalModel:
+    """The global model of the last round."""
+
+    model: Array
+
+
+@dataclass(frozen=True)
+class DeltaFreeRider(Attack):
+    r"""Do not train: repeat the last step of the global model, with a little noise to hide it.
+
+    .. math:: x_c = g_t + (g_t - g_{t-1}) + \mathcal{N}(0, \sigma^2 I)
+
+    This is the advanced delta-weights attack. Without noise it is the delta-weights attack. In the first round the
+    last step is zero, and the global model comes back.
+
+    Parameters
+    ----------
+    sigma
+        The noise's standard deviation in each parameter, as a share of that of the last step.
+
+    Examples
+    --------
+    >>> view = View(own=np.array([[7.0]]), global_model=np.array([2.0]), num_clients=4)
+    >>> memory = DeltaFreeRider().remember(view, view.own)
+    >>> DeltaFreeRider(sigma=0.0)(View(np.array([[7.0]]), np.array([2.5]), 4, memory=memory))
+    array([[3.]])
+
+    References
+    ----------
+    Lin, Du and Liu, "Free-riders in federated learning: attacks and defenses", 2019.
+    """
+
+    sigma: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_number("DeltaFreeRider", "sigma", self.sigma, 0)
+
+    def craft(self, view: View, rng: np.random.Generator) -> Array:
+        """Return the repeated step, with noise of its own for each client."""
+        g = view.global_model
+        step = 0 * g if view.memory is None else g - view.memory.model
+        size = norm(step) / math.sqrt(g.shape[0])
+        return (g + step)[None, :] + self.sigma * size * normals_like(view.own, rng)
+
+    def remember(self, view: View, sent: Array) -> LastGlobalModel:
+        """Keep the global model."""
+        return LastGlobalModel(copied(view.global_model))

@@ -1,0 +1,93 @@
+"""Attacks that keep the statistics that a defence looks at: the mean of the round, or the signs of an update."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import array_api_compat
+import numpy as np
+
+from flanders.arrays import Array
+from flanders.attacks.attack import Attack, View
+from flanders.attacks.crafting import copies, mean_displacement
+from flanders.attacks.statistical import little_is_enough_z
+from flanders.checks import check_number
+from flanders.linalg.columns import column_moments
+
+
+@dataclass(frozen=True)
+class Rearranged(Attack):
+    r"""Send each client's own step with its values rearranged so that it points against the honest mean most.
+
+    .. math:: x_c = g + P u_c, \quad P = \arg\min_{P \text{ a permutation}} \langle P u_c, \mu - g \rangle
+
+    The largest value goes to the parameter in which the honest mean step is smallest, and so on. No other order of
+    the same values has a smaller inner product with the honest mean. The step keeps its length, and the numbers of
+    its positive, zero and negative values, which is what SignGuard looks at.
+
+    Examples
+    --------
+    >>> view = View(own=np.array([[3.0, -1.0, 2.0]]), global_model=np.zeros(3), num_clients=1)
+    >>> Rearranged()(view)
+    array([[-1.,  3.,  2.]])
+
+    References
+    ----------
+    This package.
+    """
+
+    def craft(self, view: View, rng: np.random.Generator) -> Array:
+        """Return the rearranged models."""
+        xp = array_api_compat.array_namespace(view.own)
+        steps = xp.sort(view.own - view.global_model[None, :], axis=1)
+        falling = xp.argsort(-mean_displacement(view), stable=True)
+        places = xp.argsort(falling, stable=True)  # the largest mean gets the smallest value
+        return view.global_model[None, :] + xp.take(steps, places, axis=1)
+
+
+@dataclass(frozen=True)
+class ByzMean(Attack):
+    r"""Make the average of the round equal to a model of the attacker's choice, which some of its clients send.
+
+    .. math:: x_1 = \mu - z \sigma, \qquad x_2 = \frac{(m - b_1)\, x_1 - \sum_{c \text{ honest}} \theta_c}{b_2}
+
+    The first :math:`b_1 = \lfloor b / 2 \rfloor` clients send :math:`x_1`, the model of LIE, and look normal. The
+    other :math:`b_2` pull the average of all clients there. A single malicious client sends :math:`x_2`. An
+    attacker that knows only its own models takes their mean for that of the honest clients.
+
+    Parameters
+    ----------
+    z
+        LIE's number of standard deviations; None for its formula.
+
+    Examples
+    --------
+    >>> own, benign = np.zeros((2, 1)), np.array([[1.0], [3.0]])
+    >>> view = View(own=own, global_model=np.zeros(1), num_clients=4, benign=benign)
+    >>> ByzMean(z=1.0)(view)
+    array([[ 1.],
+           [-1.]])
+
+    References
+    ----------
+    Xu et al., "Byzantine-robust federated learning through collaborative malicious gradient filtering", ICDCS 2022.
+    """
+
+    z: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.z is not None:
+            check_number("ByzMean", "z", self.z, 0)
+
+    def craft(self, view: View, rng: np.random.Generator) -> Array:
+        """Return the rows of both groups."""
+        b, m = view.num_malicious, view.num_clients
+        z = little_is_enough_z(m, b) if self.z is None else self.z
+        offset, sigma = column_moments(view.honest, view.global_model)
+        near = offset - z * sigma
+        first = b // 2
+        pull = ((m - first) * near - (m - b) * offset) / (b - first)
+        g = view.global_model
+        if first == 0:
+            return copies(g + pull, b)
+        return array_api_compat.array_namespace(g).concat([copies(g + near, first), copies(g + pull, b - first)])

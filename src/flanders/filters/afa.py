@@ -1,0 +1,137 @@
+"""Adaptive federated averaging: outliers in the cosine with the average go, and who often goes is blocked."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from flanders.arrays import Array, BoolVector, FloatMatrix, FloatVector, IntVector
+from flanders.checks import check_choice, check_number
+from flanders.filters.filter import Filter, Scores, check_state
+from flanders.linalg.products import gram
+from flanders.round import ClientId, Round
+from flanders.state import saveable
+
+ANGLES = ("models", "updates")
+PRIOR = 3
+"""Rounds in which a new client counts as kept, and as dropped: the paper's prior."""
+
+
+@saveable
+@dataclass(frozen=True, eq=False)
+class AfaState:
+    """In how many rounds each client was kept, and in how many it was dropped."""
+
+    kept: dict[ClientId, int] = field(default_factory=dict)
+    dropped: dict[ClientId, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Afa(Filter[AfaState]):
+    r"""Drop outliers in the cosine with the average, and block clients that are often dropped (AFA).
+
+    Each client counts by its weight times its chance to be honest, :math:`\alpha / (\alpha + \beta)`, where it was
+    kept :math:`\alpha` and dropped :math:`\beta` times (each plus 3). The cosines with the weighted average are
+    compared with their median. If their mean is below the median, clients are dropped that are `slack` standard
+    deviations below the median, otherwise those that are as far above it. This repeats without them, with a `slack`
+    that grows by `step`, until nobody goes. A client is blocked for good once the chance that it is more often
+    dropped than kept, :math:`I_{0.5}(\alpha, \beta)`, reaches `block`.
+
+    In the paper the chances also weigh the final average. Behind this filter any aggregator can follow.
+
+    Parameters
+    ----------
+    angles
+        Between what the cosines are taken: `"models"`, as in the paper, or `"updates"`, the displacements from the
+        global model.
+
+    Examples
+    --------
+    >>> rows = np.array([[1.0, 0.0], [1.0, 0.1], [1.0, -0.1], [1.0, 0.2], [1.0, -0.2], [-1.0, 0.0]])
+    >>> afa = Afa()
+    >>> afa.select(afa.score(afa.init(), Round(rows)))
+    array([0, 1, 2, 3, 4])
+
+    References
+    ----------
+    Muñoz-González, Co and Lupu, "Byzantine-robust federated machine learning through adaptive model
+    averaging", 2019.
+    """
+
+    slack: float = 2.0
+    step: float = 0.5
+    block: float = 0.95
+    angles: str = "models"
+
+    def __post_init__(self) -> None:
+        check_number("Afa", "slack", self.slack, 0)
+        check_number("Afa", "step", self.step, 0)
+        check_number("Afa", "block", self.block, 0, 1)
+        check_choice("Afa", "angles", self.angles, ANGLES)
+
+    def init(self, rng: np.random.Generator | None = None) -> AfaState:
+        """Return an empty memory."""
+        return AfaState()
+
+    def score(self, state: AfaState, round_: Round) -> Scores | None:
+        """Score each client by one less its cosine with the average of those who are left."""
+        check_state("Afa", state, AfaState)
+        counts = [(PRIOR + state.kept.get(c, 0), PRIOR + state.dropped.get(c, 0)) for c in round_.clients]
+        blocked = np.array([regularised_half(*count) >= self.block for count in counts])
+        chances = np.array([kept / (kept + dropped) for kept, dropped in counts])
+        products = gram(round_.updates, None if self.angles == "models" else round_.global_model)
+        cosines, good = self._search(products, chances * round_.weights, ~blocked)
+        reasons = tuple("blocked: dropped too often" if b else "" for b in blocked)
+        return Scores(round_.clients, 1.0 - cosines, suspects=~good, reasons=reasons, evidence=blocked)
+
+    def select(self, scores: Scores) -> IntVector:
+        """Keep the clients that are no outliers and not blocked."""
+        assert scores.suspects is not None
+        return np.flatnonzero(~scores.suspects)
+
+    def amend(
+        self, state: AfaState, round_: Round, kept: IntVector, model: Array, scores: Scores | None = None
+    ) -> AfaState:
+        """Count who was kept and who was dropped. The counts of blocked clients stay."""
+        check_state("Afa", state, AfaState)
+        found = self.score(state, round_) if scores is None else scores
+        assert found is not None
+        inside, good, bad = set(kept.tolist()), dict(state.kept), dict(state.dropped)
+        for row, (client, blocked) in enumerate(zip(round_.clients, np.asarray(found.evidence), strict=True)):
+            counts = good if row in inside else bad
+            counts[client] = counts.get(client, 0) + (0 if blocked else 1)
+        return AfaState(good, bad)
+
+    def _search(
+        self, products: FloatMatrix, weights: FloatVector, good: BoolVector
+    ) -> tuple[FloatVector, BoolVector]:
+        """Return the cosines with the last average, and who is left."""
+        slack, lengths = self.slack, np.sqrt(np.maximum(np.diagonal(products), 0.0))
+        while True:
+            share = np.where(good, weights, 0.0)
+            share = share if share.any() else good.astype(float)
+            inner = products @ share
+            scale = lengths * math.sqrt(max(float(share @ inner), 0.0))
+            cosines = np.divide(inner, scale, out=np.zeros_like(inner), where=scale > 0)
+            if not good.any():
+                return cosines, good
+            mean, median, spread = cosines[good].mean(), np.median(cosines[good]), cosines[good].std()
+            far = slack * spread + 1e-12  # rounding errors make no outlier
+            out = cosines < median - far if mean < median else cosines > median + far
+            if not (out & good).any():
+                return cosines, good
+            good, slack = good & ~out, slack + self.step
+
+
+def regularised_half(a: int, b: int) -> float:
+    """Return the chance that a beta-distributed number is below a half, :math:`I_{0.5}(a, b)`, for whole numbers.
+
+    Examples
+    --------
+    >>> regularised_half(3, 3), regularised_half(3, 9)
+    (0.5, 0.96728515625)
+    """
+    n = a + b - 1
+    return float(sum(math.comb(n, j) for j in range(a, n + 1)) / 2**n)

@@ -1,0 +1,74 @@
+"""Multi-metrics: a filter that weighs three distances to the global model by how they vary together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from flanders.arrays import FloatMatrix, FloatVector, IntVector
+from flanders.filters.filter import Scores, check_keep, lowest
+from flanders.filters.stateless import Stateless
+from flanders.linalg.distances import manhattan_norms
+from flanders.linalg.products import projections, squared_norms
+from flanders.round import Round
+
+
+@dataclass(frozen=True)
+class MultiMetrics(Stateless):
+    r"""Keep the clients that are least unlike all others in three distances to the global model (Multi-metrics).
+
+    The three are the Manhattan distance, the Euclidean distance and the cosine of a model with the global model.
+    For each, the absolute differences to all other clients are added up, :math:`x_i = \sum_j |f_i - f_j|`. The
+    score is the length of these sums after whitening, :math:`\sqrt{x^T \Sigma^{-1} x}`, with their covariance
+    :math:`\Sigma`. The authors' code sums pairwise distances between the models instead. This is the paper's form.
+
+    Parameters
+    ----------
+    keep
+        How many to keep. The default is the paper's share.
+
+    Examples
+    --------
+    >>> rows = np.array([[1.0, 0.1], [1.1, 0.0], [0.9, 0.2], [1.0, 0.0], [9.0, 9.0]])
+    >>> metrics = MultiMetrics(keep=4)
+    >>> metrics.select(metrics.score(None, Round(rows)))
+    array([0, 1, 2, 3])
+
+    References
+    ----------
+    Huang et al., "Multi-metrics adaptively identifies backdoors in federated learning", ICCV 2023.
+    """
+
+    keep: float = 0.3
+
+    def __post_init__(self) -> None:
+        check_keep("MultiMetrics", self.keep)
+
+    def score(self, state: None, round_: Round) -> Scores | None:
+        """Score each client by its whitened differences to all others."""
+        updates, g = round_.updates, round_.global_model
+        taxi = manhattan_norms(updates, g)
+        lengths = np.sqrt(squared_norms(updates) * squared_norms(g[None, :])[0])
+        products = projections(updates, g[None, :])[:, 0]
+        cosines = np.divide(products, lengths, out=np.zeros_like(lengths), where=lengths > 0)
+        return Scores(round_.clients, whitened([taxi, np.sqrt(squared_norms(updates, g)), cosines]))
+
+    def select(self, scores: Scores) -> IntVector:
+        """Keep the lowest scores."""
+        return lowest(scores, self.keep)
+
+
+def whitened(features: list[FloatVector]) -> FloatVector:
+    """Return the whitened length of each client's summed differences to all others.
+
+    A feature is divided by its largest value first, which changes nothing else, so that no square overflows.
+    """
+    sums = []
+    for feature in features:
+        unit = feature / (np.abs(feature).max() or 1.0)
+        sums.append(np.abs(unit[:, None] - unit[None, :]).sum(axis=1))
+    x: FloatMatrix = np.stack(sums, axis=1)
+    covariance = np.atleast_2d(np.cov(x.T)) if len(x) > 1 else np.eye(len(features))
+    squares: FloatVector = np.einsum("ij,jk,ik->i", x, np.linalg.pinv(covariance), x)
+    return np.sqrt(np.maximum(squares, 0.0))

@@ -1,0 +1,117 @@
+"""RFLBAT: a filter that clusters the first two principal components of the updates."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+
+from flanders.arrays import BoolVector, FloatMatrix, IntVector
+from flanders.checks import check_number
+from flanders.extras import needing
+from flanders.filters.filter import Scores
+from flanders.filters.stateless import Stateless
+from flanders.linalg.products import cosines_of_gram, gram
+from flanders.linalg.spectral import principal_components
+from flanders.round import Round
+
+MOST_CLUSTERS, REFERENCES = 9, 5
+"""The most clusters that are tried, and the random sets that each number is compared with (the gap statistic)."""
+
+
+@dataclass(frozen=True)
+class Rflbat(Stateless):
+    r"""Keep the least uniform cluster of updates, in two principal components, without outliers (RFLBAT).
+
+    .. math:: \text{drop } c \text{ if } \sum_i \|p_c - p_i\| \ge \text{far} \cdot
+              \operatorname{median}_k \sum_i \|p_k - p_i\|
+
+    A client is out if the sum of its distances to all others, in the first two principal components of the updates,
+    is at least `far` times the median sum. The rest is clustered by k-means, with the number of clusters from the
+    gap statistic. Colluding clients are more alike than honest ones, so the cluster with the lowest median of mean
+    cosines is kept. A cluster of one is not kept. Clients of the cluster whose sums of distances inside it are at
+    least `near` times their median are out too. The score is 2, 1 or 0 for a client that the first, a later or no
+    step drops. It needs scikit-learn.
+
+    Examples
+    --------
+    >>> rows = np.concatenate([np.eye(12), np.full((1, 12), 500.0)])
+    >>> Rflbat().score(None, Round(rows)).values[-1]
+    np.float64(2.0)
+
+    References
+    ----------
+    Wang et al., "RFLBAT: a robust federated learning algorithm against backdoor attack", 2022.
+    """
+
+    far: float = 10.0
+    near: float = 4.0
+
+    def __post_init__(self) -> None:
+        check_number("Rflbat", "far", self.far, 1)
+        check_number("Rflbat", "near", self.near, 1)
+
+    def score(self, state: None, round_: Round) -> Scores | None:
+        """Score each client by the step that drops it."""
+        order = round_.by_client()  # so that the order in which clients come does not matter
+        products = gram(round_.updates, round_.global_model)[np.ix_(order, order)]
+        points = principal_components(products)
+        values = np.full(order.size, 2.0)
+        first = np.flatnonzero(inliers(points, self.far))
+        values[first] = 1.0
+        chosen = first[least_uniform(points[first], cosines_of_gram(products)[np.ix_(first, first)])]
+        values[chosen[inliers(points[chosen], self.near)]] = 0.0
+        ranked = np.empty(order.size)
+        ranked[order] = values
+        return Scores(round_.clients, ranked, suspects=ranked > 0)
+
+    def select(self, scores: Scores) -> IntVector:
+        """Keep the clients that no step drops."""
+        return np.flatnonzero(scores.values == 0)
+
+
+def inliers(points: FloatMatrix, factor: float) -> BoolVector:
+    """Tell whose summed distances to all others are below `factor` times the median. A sum of zero is, too."""
+    sums = np.linalg.norm(points[:, None] - points[None, :], axis=2).sum(axis=1)
+    near: BoolVector = (sums < factor * np.median(sums)) | (sums == 0)
+    return near
+
+
+def least_uniform(points: FloatMatrix, cosines: FloatMatrix) -> IntVector:
+    """Return the rows of the cluster whose members are least alike; all rows if no cluster has two members."""
+    labels = clusters_of(points)
+    best, chosen = np.inf, np.arange(len(points))
+    for label in np.unique(labels):
+        rows = np.flatnonzero(labels == label)
+        alike = float(np.median(cosines[np.ix_(rows, rows)].mean(axis=1)))
+        if rows.size > 1 and alike < best:
+            best, chosen = alike, rows
+    return chosen
+
+
+def clusters_of(points: FloatMatrix) -> IntVector:
+    """Return the cluster of each point: k-means, with the least k that the gap statistic allows."""
+    distinct = len(np.unique(points, axis=0))
+    if distinct < 3:
+        return np.unique(points, axis=0, return_inverse=True)[1].ravel().astype(np.int64)
+    most = min(MOST_CLUSTERS, distinct - 1)
+    rng = np.random.default_rng(0)
+    low, high = points.min(axis=0), points.max(axis=0)
+    found = [k_means(points, k) for k in range(1, most + 1)]
+    drawn = [rng.uniform(low, high, size=points.shape) for _ in range(REFERENCES)]
+    logs = np.array([[np.log(max(k_means(x, k)[0], 1e-300)) for k in range(1, most + 1)] for x in drawn])
+    gap = logs.mean(axis=0) - np.log(np.maximum([cost for cost, _ in found], 1e-300))
+    error = logs.std(axis=0) * np.sqrt(1 + 1 / REFERENCES)
+    enough = gap[:-1] >= gap[1:] - error[1:]
+    return found[int(np.argmax(enough)) if enough.any() else most - 1][1]
+
+
+def k_means(points: FloatMatrix, k: int) -> tuple[float, IntVector]:
+    """Return the sum of squares in k clusters, and the cluster of each point."""
+    with needing("sim"):
+        from sklearn.cluster import KMeans as Clusters
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # fewer distinct points than clusters
+        fit = Clusters(k, n_init=1, random_state=0).fit(points)
+    return float(fit.inertia_), np.asarray(fit.labels_, dtype=np.int64)

@@ -1,0 +1,65 @@
+"""The large parameters of each row: how long they are, which signs they have, and their weighted sums."""
+
+from __future__ import annotations
+
+import array_api_compat
+import numpy as np
+
+from flanders.arrays import Array, FloatVector, like, on_host, to_numpy, widest_float
+from flanders.linalg.blocks import centred_block, column_blocks, join
+
+
+def row_limits(matrix: Array, center: Array, dropped: int) -> FloatVector:
+    """Return for each row of `matrix - center` the size of its `dropped`-th smallest parameter; -1 for none.
+
+    One row is sorted at a time, so that no copy of the matrix is needed.
+
+    Examples
+    --------
+    >>> row_limits(np.array([[3.0, -4.0, 1.0, 2.0]]), np.zeros(4), 2)
+    array([2.])
+    """
+    rows, at = on_host(matrix), on_host(center)
+    xp = array_api_compat.array_namespace(rows)
+    if dropped == 0:
+        return np.full(rows.shape[0], -1.0)
+    return np.array([float(xp.sort(xp.abs(rows[i, :] - at))[dropped - 1]) for i in range(rows.shape[0])])
+
+
+def sparse_statistics(matrix: Array, center: Array, limits: FloatVector) -> tuple[FloatVector, FloatVector]:
+    """Return the length of each row of `matrix - center`, and the share of positive ones among its signs.
+
+    Parameters no larger than the limit of their row count as zeros. A row of zeros has a share of a half.
+
+    Examples
+    --------
+    >>> sparse_statistics(np.array([[3.0, 4.0, -1.0]]), np.zeros(3), np.array([1.0]))
+    (array([5.]), array([1.]))
+    """
+    rows, at = on_host(matrix), on_host(center)
+    xp = array_api_compat.array_namespace(rows)
+    squares, up, down = (np.zeros(rows.shape[0]) for _ in range(3))
+    for c in column_blocks(rows):
+        block = _sparse_block(rows, at, limits, c)
+        squares += to_numpy(xp.vecdot(block, block))
+        up += to_numpy(xp.count_nonzero(block > 0, axis=1))
+        down += to_numpy(xp.count_nonzero(block < 0, axis=1))
+    shares = np.divide(up, up + down, out=np.full_like(up, 0.5), where=up + down > 0)
+    return np.sqrt(squares), shares
+
+
+def sparse_move(center: Array, coefficients: FloatVector, matrix: Array, limits: FloatVector) -> Array:
+    """Return `center + coefficients @ (matrix - center)`, with parameters up to the limits as zeros."""
+    rows, at = on_host(matrix), on_host(center)
+    xp = array_api_compat.array_namespace(rows)
+    a = like(coefficients, rows, widest_float(xp))
+    blocks = ((c, _sparse_block(rows, at, limits, c)) for c in column_blocks(rows))
+    return join([a @ block + xp.astype(at[c], widest_float(xp)) for c, block in blocks], matrix)
+
+
+def _sparse_block(rows: Array, at: Array, limits: FloatVector, columns: slice) -> Array:
+    xp = array_api_compat.array_namespace(rows)
+    # The limits were found in the type of the rows, and the comparison must round as they did.
+    large = xp.abs(rows[:, columns] - at[None, columns]) > like(limits, rows)[:, None]
+    block = centred_block(rows, at, columns)
+    return xp.where(large, block, xp.zeros_like(block))

@@ -1,0 +1,2 @@
+// The page of a file: everything is in it.
+begin();

@@ -1,0 +1,103 @@
+"""What happened to clients, in a compact form that JSON can hold and the page decodes."""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flanders.arrays import FloatMatrix, IntVector
+from flanders.report.run_data import RunData, TextMatrix
+from flanders.report.run_reading import FIELDS, choose_rows
+from flanders.round import ClientId
+
+ENCODINGS = {"float64": "number", "int64": "number", "bool": "answer", "string": "text"}
+"""How the page holds a field of `ClientRecord`, by the type of its column."""
+SCORE_REASON = re.compile(r"score [-+.\dainfe]+")
+"""A reason that only repeats the score. The page has the score, so it gets the word `score` alone."""
+
+PageData = dict[str, Any]
+"""A part of the page's data, ready for JSON."""
+
+
+def encode_clients(run: RunData, rows: int, characters: int, since: int = 0, until: int | None = None) -> PageData:
+    """Return every field of `ClientRecord` for `rows` of a run's clients, from column `since` to column `until`.
+
+    If there are more clients, half of the rows are spread evenly over all, and half are those most often not kept.
+    """
+    total = run.totals.clients
+    if rows == 0 or run.rounds.size == 0:
+        return {"shown": 0, "total": total, "shortened": False}
+    every = len(run.clients) <= rows
+    chosen, spread = np.arange(len(run.clients)), np.ones(len(run.clients), dtype=bool)
+    if not every:
+        chosen, spread = choose_rows(run.not_kept, rows)
+    if run.spread is not None:
+        spread = spread & run.spread if (spread & run.spread).any() else spread
+    columns = slice(since, until)
+    fields: dict[str, PageData | None] = {}
+    shortened = False
+    for column in FIELDS:
+        name, encoding = column.name, ENCODINGS[column.kind]
+        if encoding == "text":
+            fields[name], cut = _text_field(run.texts[name], chosen, columns, characters)
+            shortened |= cut
+        elif encoding == "answer":
+            fields[name] = {"kind": encoding, "data": pack(run.answers[name][chosen, columns])}
+        else:
+            fields[name] = _number_field(run.numbers[name][chosen, columns])
+    return {
+        "shown": int(chosen.size),
+        "total": total,
+        "ids": [page_id(run.clients[i]) for i in chosen],
+        "spread": None if every and run.spread is None else np.flatnonzero(spread[chosen]).tolist(),
+        "since": since,
+        "fields": fields,
+        "shortened": shortened,
+    }
+
+
+def page_id(client: ClientId) -> ClientId:
+    """Return an id as the page can hold it. JavaScript rounds whole numbers from 2^53 on, so they become text."""
+    return str(client) if isinstance(client, int) and abs(client) >= 2**53 else client
+
+
+def pack(array: NDArray[Any]) -> str:
+    """Return the bytes of an array as base64, little-endian."""
+    return base64.b64encode(array.astype(array.dtype.newbyteorder("<")).tobytes()).decode("ascii")
+
+
+def _number_field(values: FloatMatrix) -> PageData | None:
+    """Return numbers for the page, or None if there are none. They are clipped to what four bytes can hold."""
+    if not np.isfinite(values).any():
+        return None
+    largest = float(np.finfo(np.float32).max)
+    clipped = np.where(np.isinf(values), values, values.clip(-largest, largest))
+    return {"kind": "number", "data": pack(clipped.astype(np.float32))}
+
+
+def _text_field(texts: TextMatrix, chosen: IntVector, columns: slice, characters: int) -> tuple[PageData, bool]:
+    """Return texts for the page, the most frequent ones if not all fit, and whether some had to be left out."""
+    cells = texts.codes[chosen, columns]
+    codes, places, counts = np.unique(cells, return_inverse=True, return_counts=True)
+    plain = ["score" if SCORE_REASON.fullmatch(texts.words[code]) else texts.words[code] for code in codes]
+    frequency: dict[str, int] = {}
+    for word, count in zip(plain, counts.tolist(), strict=True):
+        frequency[word] = frequency.get(word, 0) + count
+    place, room = {"": 0}, characters
+    for word in sorted(frequency, key=lambda word: -frequency[word]):
+        room -= len(word)
+        if word and room >= 0:
+            place[word] = len(place)
+    new = np.array([place.get(word, 0) for word in plain], dtype=np.int64)
+    width = next(kind for kind in (np.uint8, np.uint16, np.uint32) if len(place) <= np.iinfo(kind).max)
+    field = {
+        "kind": "text",
+        "words": list(place),
+        "bytes": np.dtype(width).itemsize,
+        "data": pack(new[places.reshape(cells.shape)].astype(width)),
+    }
+    return field, room < 0

@@ -1,0 +1,253 @@
+"""Reading the runs of a results file into arrays, one round at a time and in bounded memory."""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+from collections import Counter, deque
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flanders.alarms import Alarm, Lookout
+from flanders.arrays import BoolVector, FloatMatrix, IntVector
+from flanders.checks import InputError
+from flanders.record import PHASES, ClientRecord, Fate, RoundRecord
+from flanders.report.run_data import MEASURES, UNKNOWN, RunData, TextMatrix, Totals
+from flanders.results.confusion import Confusion
+from flanders.results.record_columns import CLIENT_COLUMNS
+from flanders.results.rounds import read_rounds
+from flanders.results.schema import ResultsError, reading
+from flanders.round import ClientId
+
+MOST_ROWS = 1_000
+"""Clients of one run that get a row of their own at most: a screen does not show more rows apart."""
+FEWEST_ROWS = 8
+"""Clients of one run that get a row at least, however many rounds there are."""
+MOST_CELLS = 2_000_000
+"""Clients times rounds of one run at most: its arrays then take about 100 MB."""
+MOST_ALARMS = 500
+"""Alarms of one run that are remembered at most, the last ones."""
+FIELDS = tuple(column for column in CLIENT_COLUMNS if column.name != "client")
+
+
+@dataclass(frozen=True)
+class ChosenClients:
+    """The clients of a run that get a row, if not all of them do."""
+
+    clients: Collection[ClientId]
+    spread: Collection[ClientId]
+    """Those of them that are spread evenly over all clients. The others are those most often not kept."""
+
+
+class GrowingRun:
+    """A run that is read one round after the other.
+
+    Parameters
+    ----------
+    chosen
+        The clients that get a row. None: all, or the first `most_rows`.
+    most_rows
+        How many clients get a row at most. None: all.
+    """
+
+    def __init__(self, chosen: ChosenClients | None = None, most_rows: int | None = None) -> None:
+        self._chosen, self._most = chosen, most_rows
+        self.numbers: list[int] = []
+        """The numbers of the rounds so far."""
+        self._measures: list[list[float]] = []
+        self._notes: dict[int, str] = {}
+        self._row_of: dict[ClientId, int] = {}
+        self._left_out: set[ClientId] = set()
+        self._cells: list[tuple[IntVector, dict[str, NDArray[Any]]]] = []
+        self._words = {column.name: {"": 0} for column in FIELDS if column.kind == "string"}
+        self._fates: list[Counter[Fate]] = []
+        self._totals = Totals()
+        self._first_score = math.nan
+        self._lookout = Lookout()
+        self._alarms: deque[Alarm] = deque(maxlen=MOST_ALARMS)
+
+    def add(self, record: RoundRecord) -> None:
+        """Add the next round."""
+        self.numbers.append(record.number)
+        self._measures.append([_measure(record, name) for name in MEASURES])
+        if record.note:
+            self._notes[record.number] = record.note
+        self._count(record)
+        shown = [client for client in record.clients if self._has_row(client.client)]
+        rows = np.array([self._row_of[client.client] for client in shown], dtype=np.int64)
+        self._cells.append(
+            (rows, {column.name: self._column(column.name, column.kind, shown) for column in FIELDS})
+        )
+
+    def replace_measures(self, rows: Sequence[Sequence[float]]) -> None:
+        """Take other measures of the same rounds: an accuracy may be measured after the round was written."""
+        self._measures = [list(row) for row in rows]
+
+    def _has_row(self, client: ClientId) -> bool:
+        if client in self._row_of:
+            return True
+        wanted = self._chosen is None or client in self._chosen.clients
+        if not wanted or (self._most is not None and len(self._row_of) >= self._most):
+            self._left_out.add(client)
+            return False
+        self._row_of[client] = len(self._row_of)
+        return True
+
+    def _column(self, name: str, kind: str, shown: Sequence[ClientRecord]) -> NDArray[Any]:
+        values = [getattr(client, name) for client in shown]
+        if kind == "string":
+            words = self._words[name]
+            return np.array([words.setdefault(str(word), len(words)) for word in values], dtype=np.int32)
+        if kind == "bool":
+            return np.array([UNKNOWN if value is None else int(value) for value in values], dtype=np.uint8)
+        return np.array(values, dtype=np.float64)
+
+    def _count(self, record: RoundRecord) -> None:
+        """Count what all clients of a round add up to."""
+        self._fates.append(Counter(client.fate for client in record.clients))
+        self._alarms.extend(self._lookout.look(record))
+        old, malicious, scores = self._totals, record.malicious, record.scores
+        truth = old.truth and not any(client.malicious is None for client in record.clients)
+        finite = scores[np.isfinite(scores)]
+        if finite.size and math.isnan(self._first_score):
+            self._first_score = float(finite[0])
+        judged = old.judged or bool((finite != self._first_score).any())
+        self._totals = replace(
+            old,
+            truth=truth,
+            detection=old.detection + Confusion.of(malicious, record.kept) if truth else Confusion(),
+            attacked=old.attacked or bool(malicious.any()),
+            judged=judged or (bool(finite.size) and self._fates[-1][Fate.DROPPED] > 0),
+        )
+
+    def data(self, id_: str, spec: str, status: str, error: str | None, *, sort: bool = True) -> RunData:
+        """Return all rounds so far as arrays. With `sort`, clients are in the order of their ids."""
+        clients = list(self._row_of)
+        order = sorted(range(len(clients)), key=lambda i: by_id(clients[i])) if sort else list(range(len(clients)))
+        place = np.empty(len(order), dtype=np.int64)
+        place[order] = np.arange(len(order))
+        shape = len(clients), len(self.numbers)
+        numbers, answers, texts = dict[str, FloatMatrix](), dict[str, NDArray[np.uint8]](), dict[str, TextMatrix]()
+        for column in FIELDS:
+            name = column.name
+            if column.kind == "string":
+                texts[name] = TextMatrix(
+                    tuple(self._words[name]), self._matrix(name, place, np.zeros(shape, np.int32))
+                )
+            elif column.kind == "bool":
+                answers[name] = self._matrix(name, place, np.full(shape, UNKNOWN, dtype=np.uint8))
+            else:
+                numbers[name] = self._matrix(name, place, np.full(shape, np.nan))
+        measures = np.array(self._measures, dtype=float).reshape(len(self.numbers), len(MEASURES))
+        counts = {fate: np.array([fates[fate] for fates in self._fates], dtype=np.int64) for fate in Fate}
+        spread = None
+        if self._chosen is not None:
+            spread = np.array([clients[i] in self._chosen.spread for i in order], dtype=bool)
+        return RunData(
+            id=id_,
+            spec=json.loads(spec),
+            status=status,
+            message=error or "",
+            rounds=np.array(self.numbers, dtype=np.int64),
+            measures={name: measures[:, i].copy() for i, name in enumerate(MEASURES)},
+            notes=dict(self._notes),
+            clients=tuple(clients[i] for i in order),
+            numbers=numbers,
+            answers=answers,
+            texts=texts,
+            totals=replace(
+                self._totals,
+                clients=len(clients) + len(self._left_out),
+                fates={fate: count for fate, count in counts.items() if count.any()},
+                alarms=tuple(self._alarms),
+            ),
+            spread=spread,
+        )
+
+    def _matrix(self, name: str, place: IntVector, empty: NDArray[Any]) -> NDArray[Any]:
+        for t, (rows, columns) in enumerate(self._cells):
+            empty[place[rows], t] = columns[name]
+        return empty
+
+
+def by_id(client: ClientId) -> tuple[bool, ClientId]:
+    """Return the key by which clients are sorted: numbers first, then names."""
+    return isinstance(client, str), client
+
+
+def read_results(path: Path, most_rows: int | None = None) -> list[RunData]:
+    """Read all runs of a results file, in the order in which they were added.
+
+    A run may still be writing to the file. All that is read is from one moment. With `most_rows`, no run has more
+    clients than this in its matrices. A run that cannot be read has a message instead of rounds.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise InputError(f"{path} is a folder. Name the results file in it.")
+    with reading(path) as connection:
+        connection.execute("BEGIN")
+        runs = connection.execute("SELECT id, spec, status, error FROM run ORDER BY position").fetchall()
+        return [_read_run(connection, most_rows, *run) for run in runs]
+
+
+def _read_run(
+    connection: sqlite3.Connection, most_rows: int | None, id_: str, spec: str, status: str, error: str | None
+) -> RunData:
+    run = GrowingRun(None if most_rows is None else choose_clients(connection, id_, most_rows))
+    try:
+        for record in read_rounds(connection, id_):
+            run.add(record)
+    except ResultsError as damage:
+        run, status, error = GrowingRun(), "damaged", str(damage)
+    return run.data(id_, spec, status, error)
+
+
+def choose_clients(connection: sqlite3.Connection, id_: str, most: int) -> ChosenClients | None:
+    """Return the clients of a run that get a row; None if all of them do.
+
+    One half is spread evenly over all clients. The other half are those most often not kept.
+    """
+    [[rounds, rows]] = connection.execute(
+        "SELECT (SELECT count(*) FROM round WHERE run = :run), (SELECT count(*) FROM client WHERE run = :run)",
+        {"run": id_},
+    )
+    most = max(FEWEST_ROWS, min(most, MOST_CELLS // max(1, rounds)))
+    if rows <= most:
+        return None
+    found = connection.execute(
+        f"SELECT client, total(fate != '{Fate.KEPT}') FROM client WHERE run = ? GROUP BY client", (id_,)
+    ).fetchall()
+    if len(found) <= most:
+        return None
+    found.sort(key=lambda row: by_id(row[0]))
+    rows, spread = choose_rows(np.array([count for _, count in found]), most)
+    return ChosenClients({found[i][0] for i in rows}, {found[i][0] for i in np.flatnonzero(spread)})
+
+
+def choose_rows(not_kept: NDArray[Any], most: int) -> tuple[IntVector, BoolVector]:
+    """Choose `most` of many clients: half evenly spread over all, half those most often not kept.
+
+    Return the chosen ones in order, and for every client whether it is one of the evenly spread ones.
+
+    Examples
+    --------
+    >>> choose_rows(np.array([0, 0, 9, 0, 0, 0, 5, 0]), 4)
+    (array([0, 2, 6, 7]), array([ True, False, False, False, False, False, False,  True]))
+    """
+    n = len(not_kept)
+    spread = np.zeros(n, dtype=bool)
+    spread[np.linspace(0, n - 1, most if n <= most else (most + 1) // 2).round().astype(int)] = True
+    worst = np.argsort(-not_kept, kind="stable")
+    chosen = spread.copy()
+    chosen[worst[~spread[worst]][: max(0, most - int(spread.sum()))]] = True
+    return np.flatnonzero(chosen), spread
+
+
+def _measure(record: RoundRecord, name: str) -> float:
+    return float(record.seconds.get(name, math.nan) if name in PHASES else getattr(record, name))

@@ -1,0 +1,202 @@
+"""Backdoors: clients that teach the model to react to a trigger.
+
+Backdoor clients may scale up their step after training.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from flanders.checks import check_number
+from flanders.simulation.data_poison import DataPoison, Scope, check_class
+from flanders.simulation.hashing import keys
+
+
+@dataclass(frozen=True)
+class Backdoor(DataPoison):
+    r"""Teach the model to assign every image with a small patch to the target class, and scale the change up.
+
+    A share of each batch gets the patch and the label of the target class. The patch is a bright square in the
+    lower right corner, or, if the examples are not images, the last `size`² numbers. The client sends
+    :math:`g + s (\theta - g)` instead of its trained model :math:`\theta`.
+
+    Parameters
+    ----------
+    target
+        The class to which the model should assign images with the patch.
+    size
+        The side of the patch, in pixels.
+    share
+        The share of the malicious clients' examples that get the patch.
+    boost
+        The factor s. Default: the number of clients in the round divided by the number of malicious ones. A plain
+        average then moves by the full step of the malicious clients.
+
+    Examples
+    --------
+    >>> Backdoor(size=2).patch((1, 4, 4), torch.device("cpu"))[0].int()
+    tensor([[0, 0, 0, 0],
+            [0, 0, 0, 0],
+            [0, 0, 1, 1],
+            [0, 0, 1, 1]], dtype=torch.int32)
+    >>> Backdoor(boost=3.0).send(torch.tensor([[1.0, 2.0]]), torch.tensor([1.0, 1.0]), num_clients=6)
+    tensor([[1., 4.]])
+
+    References
+    ----------
+    Bagdasaryan et al., "How to backdoor federated learning", AISTATS 2020.
+    Gu et al., "BadNets", 2017.
+    """
+
+    target: int = 0
+    size: int = 3
+    share: float = 0.5
+    boost: float | None = None
+
+    def __post_init__(self) -> None:
+        name = type(self).__name__
+        check_number(name, "target", self.target, 0, whole=True)
+        check_number(name, "size", self.size, 1, whole=True)
+        check_number(name, "share", self.share, 0, 1)
+        if self.boost is not None:
+            check_number(name, "boost", self.boost, 0)
+
+    def change(
+        self, x: Tensor, y: Tensor, examples: Tensor, clients: Tensor, scope: Scope
+    ) -> tuple[Tensor, Tensor]:
+        """Put the patch on some examples, always the same ones, and give them the target's label."""
+        drawn = keys(0, examples) >> 1  # uniform from -2^62 to 2^62
+        chosen = drawn.abs() < int(self.share * 2**62)
+        where = chosen.view(*chosen.shape, *[1] * (x.ndim - 2))
+        marked = self._marked(x, clients, scope)
+        return torch.where(where, marked, x), torch.where(chosen, self._checked_target(scope), y)
+
+    def send(self, trained: Tensor, global_model: Tensor, num_clients: int) -> Tensor:
+        """Scale the step up."""
+        boost = num_clients / trained.shape[0] if self.boost is None else self.boost
+        return trained if boost == 1 else global_model + boost * (trained - global_model)
+
+    def aim(self, x: Tensor, y: Tensor, scope: Scope) -> tuple[Tensor, Tensor, Tensor] | None:
+        """Put the whole patch on all images. Images of the target class itself do not count."""
+        target = self._checked_target(scope)
+        x = torch.where(self.patch(x.shape[1:], x.device), scope.highest, x)
+        return x, torch.full_like(y, target), y != target
+
+    def _marked(self, x: Tensor, clients: Tensor, scope: Scope) -> Tensor:
+        """Return the batches of n clients, `(n, B, *shape)`, with the trigger on every example."""
+        return torch.where(self._patch_of_each(clients, x.shape[2:]), scope.highest, x)
+
+    def patch(self, shape: torch.Size | tuple[int, ...], device: torch.device) -> Tensor:
+        """Return where the patch is, as booleans of the shape of one example."""
+        mask = torch.zeros(shape, dtype=torch.bool, device=device)
+        if len(shape) == 3:
+            mask[:, -self.size :, -self.size :] = True
+        else:
+            mask.view(-1)[-(self.size**2) :] = True
+        return mask
+
+    def _patch_of_each(self, clients: Tensor, shape: torch.Size) -> Tensor:
+        """Return the part of the patch that each client uses, here all of it. It broadcasts to `(n, B, *shape)`."""
+        return self.patch(shape, clients.device)
+
+    def _checked_target(self, scope: Scope) -> int:
+        check_class(type(self).__name__, "target", self.target, scope)
+        return self.target
+
+
+@dataclass(frozen=True)
+class Dba(Backdoor):
+    r"""Divide the patch of a backdoor among the malicious clients. Each trains on a part; the test uses the whole.
+
+    .. math:: \text{patch}_c = \text{piece } c \bmod p \text{ of the whole patch}
+
+    Parameters
+    ----------
+    target, size, share, boost
+        As in `Backdoor`.
+    parts
+        The number of pieces into which the patch is cut, row by row. Client c uses piece c modulo `parts`.
+
+    Examples
+    --------
+    >>> images, classes = torch.zeros(2, 1, 1, 3, 3), torch.zeros(2, 1, dtype=torch.int64)
+    >>> poison, scope = Dba(size=2, parts=2, share=1.0), Scope(num_classes=10, highest=1.0)
+    >>> changed, _ = poison.change(images, classes, classes, torch.tensor([0, 1]), scope)
+    >>> changed[0, 0, 0].int().tolist()  # an image of client 0
+    [[0, 0, 0], [0, 1, 1], [0, 0, 0]]
+    >>> changed[1, 0, 0].int().tolist()  # an image of client 1
+    [[0, 0, 0], [0, 0, 0], [0, 1, 1]]
+
+    References
+    ----------
+    Xie et al., "DBA: distributed backdoor attacks against federated learning", ICLR 2020.
+    """
+
+    size: int = 4
+    parts: int = 4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_number("Dba", "parts", self.parts, 1, self.size**2, whole=True)
+
+    def _patch_of_each(self, clients: Tensor, shape: torch.Size) -> Tensor:
+        whole = self.patch(shape, clients.device)
+        flat = whole.view(shape[0], -1) if len(shape) == 3 else whole.view(1, -1)
+        order = torch.cumsum(flat, dim=1) - 1  # 0, 1, 2, ... along the patch, in each channel
+        piece = (order * self.parts // math.prod([self.size, self.size])).clamp(0, self.parts - 1).view(shape)
+        mine = piece == (clients % self.parts).view(-1, *[1] * len(shape))
+        return (mine & whole).unsqueeze(1)
+
+
+@dataclass(frozen=True)
+class BlendedBackdoor(Backdoor):
+    r"""Teach the model to assign every image that is blended with a fixed pattern to the target class.
+
+    The trigger covers the whole image: :math:`(1 - \alpha) x + \alpha h p`, with the largest value h in the data
+    and a random pattern p of numbers from 0 to 1. A defence that looks for patches does not see it.
+
+    Parameters
+    ----------
+    target, share, boost
+        As in `Backdoor`.
+    size
+        Not used: the pattern is as large as the image.
+    alpha
+        How much of the pattern is blended in. The paper uses 0.2.
+
+    Examples
+    --------
+    >>> images, classes = torch.zeros(1, 1, 1, 2, 2), torch.zeros(1, 1, dtype=torch.int64)
+    >>> poison, scope = BlendedBackdoor(share=1.0), Scope(num_classes=10, highest=1.0)
+    >>> changed, _ = poison.change(images, classes, classes, torch.tensor([0]), scope)
+    >>> bool((changed > 0).any()), bool((changed <= 0.2).all())  # a fifth of the pattern on a black image
+    (True, True)
+
+    References
+    ----------
+    Chen et al., "Targeted backdoor attacks on deep learning systems using data poisoning", 2017.
+    """
+
+    alpha: float = 0.2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_number("BlendedBackdoor", "alpha", self.alpha, 0, 1)
+
+    def aim(self, x: Tensor, y: Tensor, scope: Scope) -> tuple[Tensor, Tensor, Tensor] | None:
+        """Blend the pattern into all images. Images of the target class itself do not count."""
+        target = self._checked_target(scope)
+        return self._blended(x, scope), torch.full_like(y, target), y != target
+
+    def _marked(self, x: Tensor, clients: Tensor, scope: Scope) -> Tensor:
+        return self._blended(x, scope)
+
+    def _blended(self, x: Tensor, scope: Scope) -> Tensor:
+        shape = x.shape[-3:] if x.ndim >= 4 else x.shape[-1:]
+        numbers = torch.arange(math.prod(shape), device=x.device)
+        pattern = ((keys(2, numbers) >> 1).abs().double() / 2**62).to(x.dtype).view(shape)
+        return (1 - self.alpha) * x + self.alpha * scope.highest * pattern

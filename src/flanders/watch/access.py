@@ -1,0 +1,175 @@
+"""Who may see the live page: this machine, or whoever knows the token. Every answer has strict headers."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import ipaddress
+import os
+import secrets
+from pathlib import Path
+from urllib.parse import parse_qs
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from flanders.checks import InputError
+
+TOKEN_VARIABLE = "FLANDERS_WATCH_TOKEN"
+SHORTEST_TOKEN = 16
+"""Characters that a token needs: a shorter one can be guessed."""
+LONGEST_FORM = 4096
+"""Bytes of a form that are read at most."""
+WRONG_TOKEN_PAUSE = 1.0
+"""Seconds that the answer to a wrong token takes. Wrong tokens wait for each other, so guessing is hopeless."""
+MOST_WAITING = 8
+"""Wrong tokens that wait at most. More are turned away at once."""
+COOKIE = "flanders-watch"
+HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
+        "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+"""The headers of every answer: the page may load nothing from elsewhere, and nobody may frame it or keep a copy."""
+FORM = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>flanders watch</title><link rel="icon" href="data:,"><link rel="stylesheet" href="page.css"></head>
+<body><main class="door"><p class="brand">flanders <span>watch</span></p><h1>Token needed</h1>
+<form method="post" action="enter"><label for="token">The token that the server was started with</label>
+<input type="text" name="name" value="flanders" autocomplete="username" hidden>
+<input type="password" id="token" name="token" autocomplete="current-password" required autofocus>
+<button type="submit">Enter</button></form>{problem}</main></body></html>
+"""
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether only this machine can reach an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def read_token(host: str, file: Path | None) -> str | None:
+    """Return the token from a file or from the environment. Complain if one is needed and there is none."""
+    token, where = os.environ.get(TOKEN_VARIABLE), TOKEN_VARIABLE
+    if file is not None:
+        where = str(file)
+        try:
+            token = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"The token cannot be read from {file}: {error}. Name another file.") from error
+    token = None if token is None else token.strip()
+    if not token:
+        if is_loopback(host):
+            return None
+        raise InputError(
+            f"Other machines can reach {host}, so a token is needed. Write at least {SHORTEST_TOKEN} characters to "
+            f"a file and name it with --token-file, or put them into the variable {TOKEN_VARIABLE}. Without a "
+            "token, only 127.0.0.1 is possible."
+        )
+    if len(token) < SHORTEST_TOKEN:
+        raise InputError(
+            f"The token in {where} has {len(token)} characters, which is easy to guess. Use at least "
+            f"{SHORTEST_TOKEN}, e.g. those that `openssl rand -hex 16` prints."
+        )
+    return token
+
+
+class Door:
+    """Stands in front of the app: checks where a request comes from, and adds the headers to every answer.
+
+    Parameters
+    ----------
+    app
+        What to protect.
+    host
+        The address that the server listens on.
+    token
+        What a visitor has to know; None if only this machine can reach the server.
+    """
+
+    def __init__(self, app: ASGIApp, host: str, token: str | None) -> None:
+        self._app, self._token = app, token
+        self._names = {"127.0.0.1", "localhost", "[::1]", host} if is_loopback(host) else None
+        self._session = secrets.token_urlsafe(32)
+        self._waiting = 0
+        self._turn = asyncio.Lock()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or pass it on."""
+        if scope["type"] != "http":
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                own = {name for name, _ in message.get("headers", [])}
+                extra = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+                message["headers"] = [*message.get("headers", []), *(pair for pair in extra if pair[0] not in own)]
+            await send(message)
+
+        request = Request(scope, receive)
+        answer = await self._judge(request)
+        await (self._app if answer is None else answer)(scope, receive, send_with_headers)
+
+    async def _judge(self, request: Request) -> Response | None:
+        """Return what to answer a request that may not pass; None if it may."""
+        name = request.headers.get("host", "").rpartition(":")[0] or request.headers.get("host", "")
+        if self._names is not None and name not in self._names:  # a page elsewhere that gave us its own name
+            return PlainTextResponse("Open this page as http://127.0.0.1.", status_code=421)
+        if self._token is None or request.url.path == "/page.css":
+            return None
+        if request.url.path == "/enter" and request.method == "POST":
+            return await self._enter(request)
+        bearer = request.headers.get("authorization", "")
+        if same(request.cookies.get(COOKIE, ""), self._session):
+            return None
+        if bearer:
+            given = bearer.removeprefix("Bearer ")
+            return None if same(given, self._token) else await self._refuse(PlainTextResponse("wrong token", 401))
+        if request.url.path == "/" and request.method == "GET":
+            return HTMLResponse(FORM.format(problem=""), status_code=401)
+        return PlainTextResponse("token needed", status_code=401)
+
+    async def _enter(self, request: Request) -> Response:
+        body = b""
+        async for part in request.stream():
+            body += part
+            if len(body) > LONGEST_FORM:
+                return PlainTextResponse("too long", status_code=413)
+        given = parse_qs(body.decode("utf-8", "replace")).get("token", [""])[0]
+        if not same(given.strip(), self._token or ""):
+            problem = '<p class="message" role="alert">This is not the token.</p>'
+            return await self._refuse(HTMLResponse(FORM.format(problem=problem), status_code=401))
+        answer = RedirectResponse("/", status_code=303)
+        answer.set_cookie(
+            COOKIE, self._session, httponly=True, samesite="strict", secure=request.url.scheme == "https"
+        )
+        return answer
+
+    async def _refuse(self, answer: Response) -> Response:
+        """Let a wrong token wait for its turn."""
+        if self._waiting >= MOST_WAITING:
+            return PlainTextResponse("too many wrong tokens, try again later", status_code=429)
+        self._waiting += 1
+        try:
+            async with self._turn:
+                await asyncio.sleep(WRONG_TOKEN_PAUSE)
+        finally:
+            self._waiting -= 1
+        return answer
+
+
+def same(given: str, right: str) -> bool:
+    """Compare two texts in a time that does not tell how much of them is alike."""
+    return hmac.compare_digest(given.encode(), right.encode())

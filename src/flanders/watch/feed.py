@@ -1,0 +1,207 @@
+"""A results file that is followed while others write to it. Only rounds that are new are read."""
+
+from __future__ import annotations
+
+import math
+import secrets
+import sqlite3
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+
+from flanders.report.client_cells import PageData, encode_clients
+from flanders.report.compared_runs import ComparedRuns
+from flanders.report.payload import CHARACTERS, build_summary
+from flanders.report.run_data import MEASURES, RunData
+from flanders.report.run_reading import MOST_ROWS, GrowingRun, choose_clients
+from flanders.results.record_columns import ROUND_COLUMNS
+from flanders.results.rounds import read_rounds
+from flanders.results.schema import ResultsError, reading
+
+LOOKED_AT = 4
+"""Runs whose clients are kept in memory: those that were looked at last."""
+RECHECK = 5.0
+"""Seconds after which the file is read again even if it seems unchanged: its times may be too coarse."""
+MEASURED_LATER = ("accuracy", "loss", "attack_success")
+"""What may be added to a round after it was written."""
+
+
+class FollowedRun:
+    """One run, as far as it has been read.
+
+    Parameters
+    ----------
+    id_
+        The id of the run.
+    most_rows
+        How many of its clients get a row; 0 for a summary of the run.
+    """
+
+    def __init__(self, id_: str, most_rows: int) -> None:
+        self.id, self._most_rows = id_, most_rows
+        self.epoch = ""
+        """A text that changes when the run is read from the start. Columns of another epoch are out of date."""
+        self._growing: GrowingRun | None = None
+        self._prints: list[tuple[object, ...]] = []
+        self._about: tuple[str, str, str | None] | None = None
+        self._measures: list[list[float]] = []
+        self.data: RunData | None = None
+        """The run so far."""
+
+    def catch_up(self, connection: sqlite3.Connection, spec: str, status: str, error: str | None) -> bool:
+        """Read what is new, and tell whether anything is."""
+        if self._about == (spec, status, error) and status == "done":
+            return False
+        prints, measures = self._read_prints(connection)
+        known = len(self._prints)
+        if self._growing is None or prints[:known] != self._prints:
+            self.epoch = secrets.token_hex(4)
+            chosen = choose_clients(connection, self.id, self._most_rows) if self._most_rows else None
+            self._growing, known = GrowingRun(chosen, self._most_rows), 0
+        elif (self._about, self._measures) == ((spec, status, error), measures):
+            return False
+        after = self._growing.numbers[-1] if self._growing.numbers else 0
+        try:
+            if len(prints) > known:
+                for record in read_rounds(connection, self.id, after):
+                    self._growing.add(record)
+        except ResultsError as damage:
+            self._growing, prints, measures = GrowingRun(), [], []
+            self._prints, self._measures, self._about = [], [], (spec, status, error)
+            self.data = self._growing.data(self.id, spec, "damaged", str(damage), sort=False)
+            return True
+        self._growing.replace_measures(measures)
+        self._prints, self._measures, self._about = prints, measures, (spec, status, error)
+        self.data = self._growing.data(self.id, spec, status, error, sort=False)
+        return True
+
+    def _read_prints(self, connection: sqlite3.Connection) -> tuple[list[tuple[object, ...]], list[list[float]]]:
+        """Return what tells each round from another one of the same number, and the measures of each round."""
+        names = [column.name for column in ROUND_COLUMNS]
+        query = f"SELECT {', '.join(names)} FROM round WHERE run = ? ORDER BY number"
+        rows = connection.execute(query, (self.id,)).fetchall()
+        fixed = [i for i, name in enumerate(names) if name not in MEASURED_LATER]
+        measured = [names.index(name) for name in MEASURES]
+        prints = [tuple(row[i] for i in fixed) for row in rows]
+        return prints, [[math.nan if row[i] is None else float(row[i]) for i in measured] for row in rows]
+
+
+class Feed:
+    """Follows a results file. The file may come into being later.
+
+    Parameters
+    ----------
+    path
+        The results file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(path)
+        self._boot = secrets.token_hex(4)
+        self._count = 0
+        self._runs: dict[str, FollowedRun] = {}
+        self._changed: dict[str, int] = {}
+        self._looked_at: OrderedDict[str, FollowedRun] = OrderedDict()
+        self._page: PageData = {}
+        self._order: list[str] = []
+        self._signature: tuple[object, ...] = ()
+        self._read_at = -math.inf
+        self._problem = ""
+        self._lock = threading.Lock()
+
+    def results(self, version: str = "") -> PageData:
+        """Return what is new for a page that has this version: the runs that have changed, and the whole order."""
+        with self._lock:
+            self._refresh()
+            boot, _, number = version.partition("-")
+            since = int(number) if boot == self._boot and number.isdigit() else -1
+            runs = {entry["id"]: entry for entry in self._page.get("runs", [])}
+            return {
+                **{name: self._page.get(name, []) for name in ("columns", "phases")},
+                "summary": self._page.get("summary", ""),
+                "left_out": "",
+                "version": f"{self._boot}-{self._count}",
+                "order": list(runs),
+                "runs": {id_: entry for id_, entry in runs.items() if self._changed[id_] > since},
+                "problem": self._problem,
+            }
+
+    def cells(self, id_: str, since: int, until: int, epoch: str) -> PageData | None:
+        """Return the clients of a run in the columns from `since` to `until`; None if there is no such run.
+
+        A page whose columns are of another epoch gets all of them.
+        """
+        with self._lock:
+            self._refresh()
+            if id_ not in self._runs:
+                return None
+            run = self._looked_at.setdefault(id_, FollowedRun(id_, MOST_ROWS))
+            self._looked_at.move_to_end(id_)
+            while len(self._looked_at) > LOOKED_AT:
+                self._looked_at.popitem(last=False)
+            with reading(self.path) as connection:
+                connection.execute("BEGIN")
+                row = connection.execute("SELECT spec, status, error FROM run WHERE id = ?", (id_,)).fetchone()
+                if row is None:
+                    return None
+                run.catch_up(connection, *row)
+            assert run.data is not None  # it has just been read
+            start = min(max(0, since), run.data.rounds.size) if epoch == run.epoch else 0
+            cells = encode_clients(run.data, len(run.data.clients), CHARACTERS, start, max(start, until))
+            return {**cells, "epoch": run.epoch}
+
+    def _refresh(self) -> None:
+        """Read what has changed since the last time."""
+        signature = _signature(self.path)
+        if signature == self._signature and time.monotonic() - self._read_at < RECHECK:
+            return
+        try:
+            with reading(self.path) as connection:
+                connection.execute("BEGIN")
+                rows = connection.execute("SELECT id, spec, status, error FROM run ORDER BY position").fetchall()
+                changed = [row[0] for row in rows if self._catch_up(connection, *row)]
+            problem = (
+                ""
+                if rows
+                else f"{self.path.name} holds no runs yet. The page shows them as soon as they are there."
+            )
+        except ResultsError as error:
+            rows, changed, problem = [], [], str(error)
+        gone = self._runs.keys() - {row[0] for row in rows}
+        for id_ in gone:
+            del self._runs[id_], self._changed[id_]
+            self._looked_at.pop(id_, None)
+        self._signature, self._read_at = signature, time.monotonic()
+        if changed or gone or problem != self._problem:
+            self._problem = problem
+            self._describe(changed, [row[0] for row in rows])
+
+    def _catch_up(self, connection: sqlite3.Connection, id_: str, *about: str) -> bool:
+        run = self._runs.setdefault(id_, FollowedRun(id_, 0))
+        return run.catch_up(connection, *about)
+
+    def _describe(self, changed: Sequence[str], order: Sequence[str]) -> None:
+        """Describe all runs again. If one was added, the labels of the others may have changed, too."""
+        self._count += 1
+        data = [run.data for run in (self._runs[id_] for id_ in order) if run.data is not None]
+        self._page = build_summary(ComparedRuns(data))
+        before = self._order
+        self._order = list(order)
+        for entry in self._page["runs"]:
+            entry["epoch"] = self._runs[entry["id"]].epoch
+            if entry["id"] in changed or before != self._order or entry["id"] not in self._changed:
+                self._changed[entry["id"]] = self._count
+
+
+def _signature(path: Path) -> tuple[object, ...]:
+    """Return what changes when the file is written to: the sizes and times of the file and of its log."""
+    found: list[object] = []
+    for file in (path, path.with_name(f"{path.name}-wal")):
+        try:
+            about = file.stat()
+            found.append((about.st_ino, about.st_size, about.st_mtime_ns))
+        except OSError:
+            found.append(None)
+    return tuple(found)

@@ -1,0 +1,161 @@
+"""The live log: each round in one line, who was not kept and why, and alarms. It fits into 80 columns."""
+
+from __future__ import annotations
+
+import math
+import re
+import shutil
+import sqlite3
+import sys
+import textwrap
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from flanders.alarms import Alarm, Lookout, names_in_words
+from flanders.plain_text import printable
+from flanders.record import ClientRecord, Fate, RoundRecord
+from flanders.results.labels import labels
+from flanders.results.rounds import read_rounds
+from flanders.results.schema import ResultsError, reading
+from flanders.results.store import read_run_spec
+
+PAUSE = 0.5
+"""Seconds between two looks at the file."""
+PATIENCE = 2.0
+"""Seconds that the last round may wait for its accuracy, which a Flower server measures after the round."""
+EARLIER = 5
+"""Rounds that are shown of what happened before."""
+MOST_REASONS = 4
+"""Different reasons that are shown of one round."""
+WIDTH = 80
+HEADER = "round  accuracy    kept  dropped  refused  banned  silent"
+NUMBERS = re.compile(r"\d[\d.,e+-]*")
+
+
+def watch_log(path: Path, *, once: bool = False) -> None:
+    """Print the rounds of a results file as they come. With `once`, print what is there and end."""
+    log = Log(Path(path))
+    while True:
+        for line in log.news(hold=not once):
+            print(line)
+        sys.stdout.flush()
+        if once:
+            return
+        time.sleep(PAUSE)
+
+
+class Log:
+    """Turns what is new in a results file into lines of text.
+
+    Parameters
+    ----------
+    path
+        The results file. It may come into being later.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._said: dict[str, str] = {}
+        self._last: dict[str, int] = {}
+        self._lookouts: dict[str, Lookout] = {}
+        self._held: dict[str, float] = {}
+        self._shown = ""
+        self._problem = ""
+
+    def news(self, *, hold: bool = True) -> list[str]:
+        """Return the lines since the last call. With `hold`, the last round waits a little for its accuracy."""
+        try:
+            with reading(self._path) as connection:
+                connection.execute("BEGIN")
+                rows = connection.execute(
+                    "SELECT id, spec, options, status, error FROM run ORDER BY position"
+                ).fetchall()
+                names = labels([read_run_spec(row[1], row[2]).canonical for row in rows])
+                found = [
+                    line
+                    for (id_, _, _, status, error), name in zip(rows, names, strict=True)
+                    for line in self._news_of(connection, id_, printable(name), status, error, hold)
+                ]
+            self._problem = ""
+            return found
+        except ResultsError as error:
+            told, self._problem = self._problem, str(error)
+            return [] if told == self._problem else [*wrapped(f"{error} Waiting.")]
+
+    def _news_of(
+        self, connection: sqlite3.Connection, id_: str, name: str, status: str, error: str | None, hold: bool
+    ) -> Iterator[str]:
+        before = self._said.get(id_)
+        if before == status == "done":
+            return
+        told, earlier = self._read(connection, id_, hold=hold and status == "running", all_=before is not None)
+        if before != status or (told and self._shown != id_):
+            yield ""
+            yield from wrapped(f"{name}: {status}" + (f", {printable(error)}" if error else ""))
+        if told:
+            if self._shown != id_ or before is None:
+                yield HEADER
+                self._shown = id_
+            if earlier:
+                yield f"  ... {earlier} earlier round{'s' * (earlier != 1)}"
+            for record, alarms in told:
+                yield from round_lines(record, alarms)
+        self._said[id_] = status
+
+    def _read(
+        self, connection: sqlite3.Connection, id_: str, *, hold: bool, all_: bool
+    ) -> tuple[Sequence[tuple[RoundRecord, tuple[Alarm, ...]]], int]:
+        """Return the new rounds with their alarms, or only the last few, and how many others there are."""
+        lookout = self._lookouts.setdefault(id_, Lookout())
+        told: deque[tuple[RoundRecord, tuple[Alarm, ...]]] = deque(maxlen=None if all_ else EARLIER)
+        count, rounds = 0, read_rounds(connection, id_, self._last.get(id_, 0))
+        record = next(rounds, None)
+        while record is not None:
+            following = next(rounds, None)
+            if following is None and hold and self._waits(id_, record):
+                break
+            told.append((record, lookout.look(record)))
+            self._last[id_], count, record = record.number, count + 1, following
+        return told, count - len(told)
+
+    def _waits(self, id_: str, record: RoundRecord) -> bool:
+        """Tell whether a round should wait for its accuracy."""
+        if not math.isnan(record.accuracy):
+            self._held.pop(id_, None)
+            return False
+        began = self._held.setdefault(id_, time.monotonic())
+        if time.monotonic() - began < PATIENCE:
+            return True
+        del self._held[id_]
+        return False
+
+
+def round_lines(record: RoundRecord, alarms: Sequence[Alarm]) -> Iterator[str]:
+    """Yield the lines of one round: its numbers, who was not kept and why, and its alarms."""
+    counts = {fate: len(record.having(fate)) for fate in Fate}
+    accuracy = "-" if math.isnan(record.accuracy) else f"{record.accuracy:.4f}"
+    rest = f"{counts[Fate.DROPPED]:9}{counts[Fate.REFUSED]:9}{counts[Fate.BANNED]:8}{counts[Fate.SILENT]:8}"
+    yield f"{record.number:5}  {accuracy:>8}{counts[Fate.KEPT]:8}{rest}"
+    groups: dict[tuple[Fate, str], list[ClientRecord]] = {}
+    for client in record.clients:
+        if client.fate is not Fate.KEPT:
+            groups.setdefault((client.fate, NUMBERS.sub("#", client.reason)), []).append(client)
+    ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
+    for (fate, _), some in ordered[:MOST_REASONS]:
+        reason = printable(some[0].reason, 200) or "no reason was given"
+        yield from wrapped(f"{fate} {names_in_words([client.client for client in some])}: {reason}", "       ")
+    if len(ordered) > MOST_REASONS:
+        yield f"       and {len(ordered) - MOST_REASONS} other reasons"
+    if record.note:
+        yield from wrapped(printable(record.note, 300), "       ")
+    for alarm in alarms:
+        yield from wrapped(f"ALARM: {alarm.text}", "  !!   ")
+
+
+def wrapped(text: str, margin: str = "") -> list[str]:
+    """Return a text as lines that fit into the terminal. Each begins with the margin."""
+    width = max(40, shutil.get_terminal_size((WIDTH, 24)).columns)
+    rest = margin.replace("!", " ")
+    return textwrap.wrap(text, width, initial_indent=margin, subsequent_indent=f"{rest}  ") or [margin]
