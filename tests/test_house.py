@@ -21,7 +21,7 @@ NEEDED = {"array_api_compat", "numpy"}
 """The packages that every installation has. All others come with an extra."""
 MOST_PARAMETERS = {"flanders.flower.strategy __init__": 13}
 """The front of the Flower wrapper has one parameter for each thing that an operator can switch on."""
-ONLY_READ = {"Finding", "Row", "RunSummary"}
+ONLY_READ = {"Finding", "Row", "RunData", "RunSummary"}
 """Records with many fields. The package makes them, users read them."""
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from flanders.cli import main
 from flanders.results.schema import ResultsError, reading
-from flanders.results.sound_rows import is_sound, printable
+from flanders.results.sound_rows import is_sound, readable_text
 from flanders.results.store import Store
 from results.test_store import spec
 from round_records import round_record
@@ -90,8 +90,8 @@ def test_no_text_of_the_file_controls_the_terminal(results, capsys):
 
 
 def test_texts_keep_their_lines_and_letters():
-    assert printable("Zürich\n\tλ".encode()) == "Zürich\n\tλ"
-    assert printable(b"\xff\x00") == "\ufffd?"
+    assert readable_text("Zürich\n\tλ".encode()) == "Zürich\n\tλ"
+    assert readable_text(b"\xff\x00") == "\ufffd?"
 
 
 @pytest.mark.parametrize(

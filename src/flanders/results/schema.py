@@ -14,7 +14,7 @@ from pathlib import Path
 
 from flanders.checks import InputError
 from flanders.results.record_columns import CLIENT_COLUMNS, ROUND_COLUMNS, Column
-from flanders.results.sound_rows import hide_unsound_rows, printable
+from flanders.results.sound_rows import hide_unsound_rows, readable_text
 
 FORMAT = 4
 """The version of the tables. A file of another version is refused."""
@@ -114,7 +114,7 @@ def _connect_for_reading(path: Path) -> sqlite3.Connection:
     log = path.with_name(f"{path.name}-wal")
     mode = "mode=rw" if writable else "mode=ro" if log.exists() else "mode=ro&immutable=1"
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, timeout=BUSY, isolation_level=None)
-    connection.text_factory = printable
+    connection.text_factory = readable_text
     try:
         _check_format(connection, path)
         hide_unsound_rows(connection, path)

@@ -53,12 +53,12 @@ def hide_unsound_rows(connection: sqlite3.Connection, path: Path) -> None:
         connection.execute(f"CREATE TEMP VIEW {table} AS SELECT * FROM main.{table} WHERE {condition}")
 
 
-def printable(text: bytes) -> str:
+def readable_text(text: bytes) -> str:
     r"""Return a text of the file without characters that control a terminal.
 
     Examples
     --------
-    >>> printable(b"out of\x1b[2J memory")
+    >>> readable_text(b"out of\x1b[2J memory")
     'out of?[2J memory'
     """
     found = text.decode(errors="replace")
