@@ -53,7 +53,7 @@ from typing import Any
 
 from flanders.catalog import ATTACKS
 from flanders.checks import InputError, did_you_mean
-from flanders.experiments.execution import OptionChanges, run_with_output_to_stderr
+from flanders.experiments.execution import OptionChanges, Workforce, run_with_output_to_stderr
 from flanders.experiments.experiment import Experiment
 from flanders.experiments.spec import resolve
 from flanders.paper.variants import merged, read_variant
@@ -223,7 +223,7 @@ def carry_out_benchmark(options: argparse.Namespace) -> int:
         changes: OptionChanges = {"device": options.device}
         if options.data_dir is not None:
             changes["data_dir"] = options.data_dir
-        code = run_with_output_to_stderr(options.out, specs, changes, options.jobs)
+        code = run_with_output_to_stderr(options.out, specs, changes, Workforce(options.jobs))
     outcomes = read_outcomes(options.out, specs)
     found = [row_of(*key, outcomes[run.id]) for key, run in runs.items() if run.id in outcomes]
     rows = with_yardsticks({row.key: row for row in [*known, *found]}.values())

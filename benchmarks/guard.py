@@ -39,7 +39,7 @@ from pathlib import Path
 from statistics import fmean
 
 from flanders.checks import InputError
-from flanders.experiments.execution import OptionChanges, run_with_output_to_stderr
+from flanders.experiments.execution import OptionChanges, Workforce, run_with_output_to_stderr
 from flanders.experiments.experiment import Experiment
 from flanders.experiments.spec import resolve
 from flanders.report.text import print_table
@@ -398,7 +398,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             changes: OptionChanges = {"device": options.device}
             if options.data_dir is not None:
                 changes["data_dir"] = options.data_dir.absolute()
-            code = run_with_output_to_stderr(options.out, [run for run, _ in asked.values()], changes, options.jobs)
+            code = run_with_output_to_stderr(
+                options.out, [run for run, _ in asked.values()], changes, Workforce(options.jobs)
+            )
             found = measured(options.out, asked)
         rows = {row.key: row for row in [*read_rows(options.csv), *found]}
         if found:

@@ -36,6 +36,7 @@ from flanders.aggregators import (
     ZenoPlusPlus,
 )
 from flanders.attacks import Attack, View
+from flanders.buffered import AsyncRounds
 from flanders.catalog import AGGREGATORS, ATTACKS, FILTERS, LOOKS, PREAGGREGATORS
 from flanders.checks import InputError
 from flanders.defense import Defense, Outcome, defend
@@ -70,6 +71,7 @@ from flanders.published.flanders import FlandersReference
 from flanders.published.fldetector import FLDetectorLagged
 from flanders.round import Round
 from flanders.state import load_state, save_state, state_from_bytes, state_to_bytes
+from flanders.streaming import ModelFile, StreamedDefense
 
 __version__ = "0.1.0"
 
@@ -83,6 +85,7 @@ __all__ = [
     "Aggregator",
     "Als",
     "Arc",
+    "AsyncRounds",
     "Attack",
     "Bucketing",
     "Bulyan",
@@ -119,6 +122,7 @@ __all__ = [
     "Median",
     "MinimumDiameter",
     "MinimumSpread",
+    "ModelFile",
     "MultiKrum",
     "MultiMetrics",
     "Nnm",
@@ -136,6 +140,7 @@ __all__ = [
     "Sketch",
     "SkyMask",
     "SparseFed",
+    "StreamedDefense",
     "TrimmedMean",
     "View",
     "Zeno",

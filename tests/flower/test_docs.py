@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from flanders.cli import main
-from flanders.flower.identity import AskedClient
-from flanders.flower.round_report import line_of
+from flanders.hosts.round_line import line_of
 from flanders.record import ClientRecord, Fate, RoundRecord
 from flower.federation import app, grid_of, model
 from pages import run_page
@@ -73,8 +72,7 @@ def test_the_guides_line_of_the_log_is_what_is_logged() -> None:
         ClientRecord(3390, Fate.REFUSED, reason="array 'fc.weight' is not finite"),
         ClientRecord(5507, Fate.BANNED, reason="until round 9"),
     ]
-    nodes = {client.client: AskedClient(client.client, client.client) for client in clients}
-    assert f"\nflanders: {line_of(RoundRecord(7, tuple(clients)), nodes)}\n" in GUIDE.read_text()
+    assert f"\nflanders: {line_of(RoundRecord(7, tuple(clients)))}\n" in GUIDE.read_text()
 
 
 def test_the_guide_names_the_metrics_that_there_are(namespace) -> None:

@@ -25,7 +25,7 @@ from flanders.results.schema import reading
 from flanders.watch.log import watch_log
 
 if TYPE_CHECKING:
-    from flanders.experiments.execution import OptionChanges
+    from flanders.experiments.execution import OptionChanges, Workforce
 
 
 def run(options: argparse.Namespace) -> int:
@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
         for each, name in zip(found, labels([each.canonical for each in found]), strict=True):
             print(f"{each.id}  {name}")
         return 0
-    return run_experiments(options.out, found, _changes(options), options.jobs)
+    return run_experiments(options.out, found, _changes(options), _workforce(options))
 
 
 def resume(options: argparse.Namespace) -> int:
@@ -47,7 +47,7 @@ def resume(options: argparse.Namespace) -> int:
     with needing("sim"):
         from flanders.experiments.execution import resume_experiments
 
-    return resume_experiments(options.results, _changes(options), options.jobs)
+    return resume_experiments(options.results, _changes(options), _workforce(options))
 
 
 def reproduce(options: argparse.Namespace) -> int:
@@ -60,7 +60,7 @@ def reproduce(options: argparse.Namespace) -> int:
     asked = reproduction.Reproduction.of(
         options.names, options.variant, options.seeds, reproduction.parse_where(limits), options.overrides
     )
-    changes = _changes(options)
+    changes, workforce = _changes(options), _workforce(options)
     if options.dry_run:
         reproduction.print_missing(asked, options.out)
         return 0
@@ -74,7 +74,7 @@ def reproduce(options: argparse.Namespace) -> int:
             from flanders.paper.figures import write_paper_figures
     code = 0
     if not options.table_only:
-        code = run_with_output_to_stderr(options.out, asked.runs(), changes, options.jobs)
+        code = run_with_output_to_stderr(options.out, asked.runs(), changes, workforce)
     compared = asked.compare(options.out)
     reproduction.print_compared(compared, asked.words, options.format)
     if options.tables:
@@ -99,7 +99,7 @@ def study(options: argparse.Namespace) -> int:
         attacks=() if options.attacks is None else options.attacks.split(","),
         overrides=[*rounds, *options.overrides],
         changes=_changes(options),
-        jobs=options.jobs,
+        workforce=_workforce(options),
         format=options.format,
     )
 
@@ -191,11 +191,17 @@ def audit(options: argparse.Namespace) -> int:
 
 def _changes(options: argparse.Namespace) -> OptionChanges:
     """Return the options that the command line sets for all runs."""
-    if options.jobs < 1:
-        raise InputError(f"--jobs must be at least 1. Got {options.jobs} instead.")
     changes: OptionChanges = {}
     if options.data_dir is not None:
         changes["data_dir"] = options.data_dir.absolute()
     if options.device is not None:
         changes["device"] = options.device
     return changes
+
+
+def _workforce(options: argparse.Namespace) -> Workforce:
+    """Return what the command line wants to carry out the runs."""
+    with needing("sim"):
+        from flanders.experiments.execution import Workforce
+
+    return Workforce(options.jobs, options.on == "ray", options.gpus_per_run)

@@ -207,6 +207,12 @@ def _options_of_runs(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="number of processes that work at the same time (default: %(default)s)",
     )
+    parser.add_argument(
+        "--on", choices=("ray",), metavar="ray", help="carry out the runs on the machines of a Ray cluster"
+    )
+    parser.add_argument(
+        "--gpus-per-run", type=float, metavar="N", help="with --on ray: GPUs for each run, e.g. 0.25 (default: 1)"
+    )
 
 
 def _results(parser: argparse.ArgumentParser) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypedDict
 
 from flanders.checks import InputError
+from flanders.experiments.cluster import connected, run_on_cluster
 from flanders.experiments.engine import Datasets, check, versions
 from flanders.experiments.experiment import Experiment
 from flanders.experiments.progress import watching
@@ -34,50 +36,82 @@ class OptionChanges(TypedDict, total=False):
     data_dir: Path
 
 
-def run_experiments(path: Path, experiments: Sequence[Experiment], changes: OptionChanges, jobs: int) -> int:
+@dataclass(frozen=True)
+class Workforce:
+    """What carries out the runs: processes of this machine, or a cluster."""
+
+    jobs: int = 1
+    """The number of processes that work at the same time."""
+    on_ray: bool = False
+    """Whether the machines of a Ray cluster carry out the runs."""
+    gpus_per_run: float | None = None
+    """On a cluster, the share of a GPU that each run gets; None for a whole one."""
+
+    def __post_init__(self) -> None:
+        if self.jobs < 1:
+            raise InputError(f"--jobs must be at least 1. Got {self.jobs} instead.")
+        if self.on_ray and self.jobs > 1:
+            raise InputError(f"--jobs {self.jobs} does not go with --on ray: Ray shares the runs out. Omit it.")
+        if self.gpus_per_run is not None:
+            if not self.on_ray:
+                raise InputError("--gpus-per-run is for runs on a cluster. Add --on ray, or omit it.")
+            if not 0 < self.gpus_per_run < math.inf:
+                raise InputError(f"--gpus-per-run must be above 0. Got {self.gpus_per_run} instead.")
+
+
+def run_experiments(
+    path: Path, experiments: Sequence[Experiment], changes: OptionChanges, workforce: Workforce
+) -> int:
     """Add runs to a results file, carry out those that are not done, and return the exit code."""
     asked = [each.with_options(_absolute(replace(each.options, **changes))) for each in experiments]
     datasets = Datasets()
     if not path.exists():  # if data are missing, do not leave an empty results file
         for each in asked:
-            check(each, datasets)
+            check(_as_checked_here(each, workforce), datasets)
     with Store(path) as store:
         ids = store.add([each.spec for each in asked], versions())
-    return _carry_on(path, ids, changes, jobs, datasets)
+    return _carry_on(path, ids, changes, workforce, datasets)
 
 
 def run_with_output_to_stderr(
-    path: Path, experiments: Sequence[Experiment], changes: OptionChanges, jobs: int
+    path: Path, experiments: Sequence[Experiment], changes: OptionChanges, workforce: Workforce
 ) -> int:
     """Do what `run_experiments` does, but print to the error stream. The caller prints tables of its own."""
     with contextlib.redirect_stdout(sys.stderr):
-        return run_experiments(path, experiments, changes, jobs)
+        return run_experiments(path, experiments, changes, workforce)
 
 
-def resume_experiments(path: Path, changes: OptionChanges, jobs: int) -> int:
+def resume_experiments(path: Path, changes: OptionChanges, workforce: Workforce) -> int:
     """Continue the runs of a results file that are not done, and return the exit code."""
     ids = [summary.id for summary in read_summaries(path)]
-    return _carry_on(path, ids, changes, jobs, Datasets())
+    return _carry_on(path, ids, changes, workforce, Datasets())
 
 
-def _carry_on(path: Path, ids: Sequence[str], changes: OptionChanges, jobs: int, datasets: Datasets) -> int:
+def _carry_on(
+    path: Path, ids: Sequence[str], changes: OptionChanges, workforce: Workforce, datasets: Datasets
+) -> int:
     with Store(path, create=False) as store:
         unfinished = [Experiment.of(spec) for spec, _ in store.unfinished(ids)]
-        left, refused = _startable(unfinished, changes, datasets)
-        if jobs > 1 and any(each.engine == FLOWER for each in left):
+        left, refused = _startable(unfinished, changes, workforce, datasets)
+        if (workforce.jobs > 1 or workforce.on_ray) and any(each.engine == FLOWER for each in left):
+            option = "--on ray" if workforce.on_ray else f"--jobs {workforce.jobs}"
             raise InputError(
-                f"--jobs {jobs} does not work with the Flower engine: each run uses all cores already. Omit it."
+                f"{option} does not work with the Flower engine: each run uses all cores already. Omit it."
             )
         for id_, problem in refused.items():
             store.refuse(id_, problem)
         store.retry([each.id for each in left], changes)
-    jobs = max(1, min(jobs, len(left)))
+    jobs = max(1, min(workforce.jobs, len(left)))
     names = dict(zip((each.id for each in left), labels([each.canonical for each in left]), strict=True))
     stop, died = Interrupt(), 0
     try:
         with stop.listening(), watching(len(ids), len(ids) - len(left), names) as notify:
             todo = [each.id for each in left]
-            died = run_grid(path, todo, notify, stop, jobs=jobs, datasets=datasets if jobs == 1 else None)
+            if workforce.on_ray:
+                with connected(workforce.gpus_per_run) as cluster:
+                    run_on_cluster(path, todo, notify, stop, cluster)
+            else:
+                died = run_grid(path, todo, notify, stop, jobs=jobs, datasets=datasets if jobs == 1 else None)
     except KeyboardInterrupt:  # the second Ctrl-C: only the current round is lost
         pass
     with Store(path, create=False) as store:
@@ -86,13 +120,13 @@ def _carry_on(path: Path, ids: Sequence[str], changes: OptionChanges, jobs: int,
 
 
 def _startable(
-    experiments: Sequence[Experiment], changes: OptionChanges, datasets: Datasets
+    experiments: Sequence[Experiment], changes: OptionChanges, workforce: Workforce, datasets: Datasets
 ) -> tuple[list[Experiment], dict[str, str]]:
     """Return the runs that can start, and what is wrong with the others, by id. Complain if none can start."""
     left, refused = [], dict[str, str]()
     for each in experiments:
         try:
-            check(each.with_options(replace(each.options, **changes)), datasets)
+            check(_as_checked_here(each.with_options(replace(each.options, **changes)), workforce), datasets)
             left.append(each)
         except InputError as error:
             refused[each.id] = f"{REFUSED}: {error}"
@@ -100,6 +134,13 @@ def _startable(
         id_, problem = next(iter(refused.items()))
         raise InputError(f"Run {id_}: {problem.removeprefix(f'{REFUSED}: ')}")
     return left, refused
+
+
+def _as_checked_here(experiment: Experiment, workforce: Workforce) -> Experiment:
+    """Return a run as this machine can check it: on a cluster, it may compute on a device that is missing here."""
+    if not workforce.on_ray:
+        return experiment
+    return experiment.with_options(replace(experiment.options, device="cpu"))
 
 
 def _absolute(options: Options) -> Options:

@@ -55,7 +55,7 @@ def work(path: Path, ids: Sequence[str], datasets: Datasets, notify: Notify, sto
             except ResultsError:
                 raise
             except Exception as error:
-                message = f"{type(error).__name__}: {error}{_line_of(error)}"
+                message = describe_error(error)
                 store.fail(run, message, traceback.format_exc())
                 notify(RunEnded(run, "failed", message))
             except BaseException:
@@ -86,7 +86,7 @@ def carry_out(store: Store, claimed: Claimed, datasets: Datasets, notify: Notify
                 elif last or pace.behind():
                     store.write_rounds(run, waiting, last=last)
                     waiting.clear()
-                notify(_summary(run, record))
+                notify(round_ended(run, record))
                 if last:
                     return "done"
                 if stopping:
@@ -143,6 +143,11 @@ def closing(records: Iterator[RoundRecord]) -> Iterator[Iterator[RoundRecord]]:
             records.close()
 
 
+def describe_error(error: Exception) -> str:
+    """Return an error in one line."""
+    return f"{type(error).__name__}: {error}{_line_of(error)}"
+
+
 def _line_of(error: Exception) -> str:
     """Return the file and line of an error: the last line of the user's own code, if there is one."""
     if isinstance(error, InputError):  # its message is complete
@@ -154,7 +159,8 @@ def _line_of(error: Exception) -> str:
     return f" (in {Path(last.filename).name}:{last.lineno})"
 
 
-def _summary(run: str, record: RoundRecord) -> RoundEnded:
+def round_ended(run: str, record: RoundRecord) -> RoundEnded:
+    """Return the event that a round has ended."""
     found = Confusion.of(record.malicious, record.kept)
     kept = found.missed + found.passed
     return RoundEnded(run, record.number, record.accuracy, kept, found.caught, found.missed)

@@ -18,6 +18,7 @@ from flanders.flower.model_arrays import BadReply, ModelArrays, Numbers, Vector,
 from flanders.flower.parameter_checks import check_function, check_part
 from flanders.flower.replies import array_record
 from flanders.flower.reply_metrics import align_records, check_metrics, claim_of
+from flanders.hosts.averages import average
 from flanders.round import Round
 
 ME = "AggregatorStrategy"
@@ -174,19 +175,3 @@ class AggregatorStrategy(FedAvg):
     def average(self, before: Numbers, several: Sequence[Numbers], weights: FloatVector) -> Numbers:
         """Return the new numbers of an array that is averaged."""
         return average(before, several, weights)
-
-
-def average(before: Numbers, several: Sequence[Numbers], weights: FloatVector) -> Numbers:
-    """Return the weighted average of arrays, in the type of `before`; integers are rounded.
-
-    It averages the changes since `before`, so that numbers that no client changed stay the same, bit for bit.
-
-    Examples
-    --------
-    >>> average(np.array([3]), [np.array([4]), np.array([8])], np.array([1.0, 3.0]))
-    array([7])
-    """
-    start = before.astype(np.float64)
-    changes = np.stack([numbers.astype(np.float64).ravel() for numbers in several]) - start.ravel()
-    mean = start + (weights / weights.sum() @ changes).reshape(start.shape)
-    return np.asarray(mean if before.dtype.kind == "f" else np.rint(mean), dtype=before.dtype)

@@ -91,6 +91,10 @@ class Bookkeeping:
         """The node of each client of the round, by the client's name."""
         return {one.client: one for one in [*self.asked, *self.banned]}
 
+    def label(self, client: ClientId) -> str:
+        """Return what the log calls a client of the round."""
+        return self.nodes[client].label
+
     def model_arrays(self, arrays: ArrayRecord, unscored: Callable[[str], bool]) -> ModelArrays:
         """Return the arrays of the global model as they were in the first round.
 

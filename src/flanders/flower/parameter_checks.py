@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
 from logging import WARNING
 
 from flwr.common.logger import log
 from flwr.serverapp.strategy import Strategy
 
 from flanders.checks import InputError, check_instance, check_number
-from flanders.record import ClientRecord, Fate
 
 LEGACY = "flanders.flower.legacy.FilteredLegacyStrategy"
 EXAMPLES = {
@@ -70,14 +68,4 @@ def warn_of_own_start(strategy: Strategy) -> None:
             WARNING,
             "flanders: `start` of %s itself is not called: FilteredStrategy carries out the rounds as Flower does",
             type(strategy).__name__,
-        )
-
-
-def check_refusals(number: int, failed: Iterable[ClientRecord]) -> None:
-    """Complain if all replies of a round are refused for the same reason, which is then not the clients' fault."""
-    reasons = [record.reason for record in failed if record.fate is Fate.REFUSED]
-    if len(reasons) > 1 and len(set(reasons)) == 1:
-        raise InputError(
-            f"All {len(reasons)} replies of round {number} are refused for the same reason: {reasons[0]}. "
-            "Nothing has been aggregated so far. Check what the ClientApp sends and what the strategy asks for."
         )

@@ -20,7 +20,8 @@ from flanders.checks import InputError
 from flanders.filters import Filter
 from flanders.flower.identity import AskedClient
 from flanders.flower.roster import newest_entries
-from flanders.flower.round_report import Details, Nodes, details_of, line_of
+from flanders.flower.round_report import Details, Nodes, details_of
+from flanders.hosts.round_line import line_of
 from flanders.record import Fate, RoundRecord
 from flanders.results.heartbeat import heartbeat
 from flanders.results.run import RunSpec
@@ -116,7 +117,7 @@ class Recorder:
         """Log a round and write it to the results file. With `alarm`, the log entry is a warning."""
         self.last, self.details[record.number] = record, details_of(record, nodes)
         odd = record.having(Fate.REFUSED, Fate.SILENT) or alarm
-        log(WARNING if odd else INFO, "flanders: %s", line_of(record, nodes))
+        log(WARNING if odd else INFO, "flanders: %s", line_of(record, lambda client: nodes[client].label))
         self.open()
         self._write(record)
 

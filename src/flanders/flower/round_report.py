@@ -1,19 +1,16 @@
-"""The record of a round as Flower's users read it: a line of the log, and the metrics in Flower's `Result`."""
+"""The record of a round as the metrics in Flower's `Result`."""
 
 from __future__ import annotations
 
-import math
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from flanders.flower.identity import AskedClient
-from flanders.record import ClientRecord, Fate, RoundRecord
+from flanders.record import Fate, RoundRecord
 from flanders.round import ClientId
 
 PREFIX = "flanders-"
 """The first letters of our metrics in `Result`."""
-MOST_NAMED = 20
-"""The most nodes of one fate that a line of the log names. The results file has all of them."""
 FATE_NUMBERS = {Fate.KEPT: 0, Fate.DROPPED: 1, Fate.REFUSED: 2, Fate.SILENT: 3, Fate.BANNED: 4}
 """The number of each fate in `Result`, which can hold nothing but numbers."""
 
@@ -23,20 +20,6 @@ Metric = int | float | list[int] | list[float]
 """What Flower's `MetricRecord` can hold."""
 Nodes = Mapping[ClientId, AskedClient]
 """The node of each client."""
-
-
-def line_of(record: RoundRecord, nodes: Nodes) -> str:
-    """Return a round in one line: how many clients were kept, and which were not and why."""
-    kept = len(record.having(Fate.KEPT))
-    replied = len(record.having(Fate.KEPT, Fate.DROPPED, Fate.REFUSED))
-    parts = [f"round {record.number}: kept {kept} of {replied} replies", *unused_of(record, nodes), record.note]
-    return "; ".join(part for part in parts if part)
-
-
-def unused_of(record: RoundRecord, nodes: Nodes) -> list[str]:
-    """Return the clients that were not kept and why, in words, one text for each fate."""
-    by_fate = {fate: record.having(fate) for fate in FATE_NUMBERS if fate is not Fate.KEPT}
-    return [f"{fate} {_several(some, nodes)}" for fate, some in by_fate.items() if some]
 
 
 def metrics_of(record: RoundRecord, nodes: Nodes, *, stayed: bool) -> dict[str, Metric]:
@@ -64,17 +47,3 @@ def details_of(record: RoundRecord, nodes: Nodes) -> Details:
         f"{PREFIX}scores": array("d", [client.score for client in record.clients]),
         f"{PREFIX}probabilities": array("d", [client.probability for client in record.clients]),
     }
-
-
-def _several(clients: Sequence[ClientRecord], nodes: Nodes) -> str:
-    more = f" and {len(clients) - MOST_NAMED} more" if len(clients) > MOST_NAMED else ""
-    return ", ".join(f"{nodes[c.client].label} [{_why(c)}]" for c in clients[:MOST_NAMED]) + more
-
-
-def _why(client: ClientRecord) -> str:
-    """Return why a client was not kept. For a dropped client the score comes first."""
-    if client.fate is not Fate.DROPPED or math.isnan(client.score):
-        return client.reason
-    chance = "" if math.isnan(client.probability) else f", p={client.probability:.2g}"
-    words = "" if client.reason.startswith("score ") else f": {client.reason}"  # the reason may be the score alone
-    return f"score {client.score:.3g}{chance}{words}"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import sys
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import astuple, dataclass, field, replace
 from logging import ERROR, INFO, WARNING
 from pathlib import Path
@@ -21,10 +19,8 @@ from flanders.defense import Defense, DefenseState
 from flanders.flower.bans import BanList
 from flanders.flower.model_arrays import ModelArray, ModelArrays
 from flanders.flower.roster import Roster
+from flanders.hosts.state_folder import locked_folder, make_folder
 from flanders.state import load_state, save_state, saveable
-
-if sys.platform != "win32":
-    import fcntl
 
 FILE = "flanders.npz"
 """The name of the file in the `state_dir`."""
@@ -112,7 +108,7 @@ class StateFolder:
         if self.path is None:
             return fresh
         if not self.path.exists():
-            _make_folder(self.path.parent)
+            make_folder(self.path.parent)
             return fresh
         self._seen = self._stamp()
         found = self._load(self.path, fresh.sketch)
@@ -160,25 +156,10 @@ class StateFolder:
             where = "done. Raise" if self.path is None else f"in {self.path}. Name another `state_dir`, or raise"
             log(WARNING, "flanders: nothing left to do: all %s rounds are %s `num_rounds`.", done, where)
 
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> AbstractContextManager[None]:
         """Keep other processes out of the folder, if the system can."""
-        if self.folder is None or sys.platform == "win32":
-            yield
-            return
-        handle = os.open(self.folder, os.O_RDONLY)
-        try:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise InputError(
-                    f"Another ServerApp is at work in `state_dir` {self.folder}. End it. {ELSEWHERE}"
-                ) from None
-            except OSError:  # some network file systems have no locks
-                pass
-            yield
-        finally:
-            os.close(handle)
+        message = f"Another ServerApp is at work in `state_dir` {self.folder}. End it. {ELSEWHERE}"
+        return locked_folder(self.folder, message)
 
     def save(self, memory: SavedMemory, arrays: ArrayRecord) -> None:
         """Save the memory and the global model, both or neither.
@@ -204,10 +185,3 @@ def saved_audit_head(folder: Path) -> Head:
     if not isinstance(found, SavedMemory) or not found.audit_head:
         raise InputError(f"{folder} holds no memory of an audit trail. Name the `state_dir` of the federation.")
     return Head.parse(found.audit_head)
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"`state_dir` {folder} cannot be made: {error.strerror or error}.") from error

@@ -32,7 +32,6 @@ from flanders.flower.parameter_checks import (
     check_optional_number,
     check_part,
     check_paths,
-    check_refusals,
     warn_of_own_start,
 )
 from flanders.flower.replies import Answer, SortedReplies, checked_replies, discard_arrays, read_arrays
@@ -41,11 +40,12 @@ from flanders.flower.reply_metrics import find_claims
 from flanders.flower.results_recorder import Recorder, live_spec
 from flanders.flower.round_audit import AuditPlace, RoundAudit
 from flanders.flower.round_matrix import ReusedMemory, RoundMatrix, SketchedMatrix, WholeMatrix
-from flanders.flower.round_report import unused_of
 from flanders.flower.round_weights import RoundWeights
 from flanders.flower.saved_memory import SavedMemory, StateFolder
 from flanders.flower.server_test import ServerTest
 from flanders.flower.weight_limits import DEFAULT_LIMITS, WeightLimits
+from flanders.hosts.refusals import check_refusals
+from flanders.hosts.round_line import unused_of
 from flanders.record import ClientRecord, Fate, RoundRecord
 from flanders.round import Evaluate, Round
 
@@ -259,7 +259,7 @@ class FilteredStrategy(Strategy):
         silenced = found.only(books.memory.roster.evaluators(found.usable))
         weights = RoundWeights(found.answers, claims, self.limits, found)
         weights.prepare(np.arange(len(found.answers)))
-        if odd := [*unused_of(failed, books.nodes), *found.notes, *found.alarms]:
+        if odd := [*unused_of(failed, books.label), *found.notes, *found.alarms]:
             log(WARNING, "flanders: evaluation of round %s: %s", number, "; ".join(odd))
         if silenced:
             log(INFO, "flanders: %s evaluations do not count, since training has not kept these clients", silenced)

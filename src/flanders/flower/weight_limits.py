@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +12,7 @@ from flwr.app import Message
 from flanders.arrays import BoolVector, FloatVector
 from flanders.checks import check_number
 from flanders.flower.reply_metrics import MOST_EXAMPLES, claim_of, set_claim
+from flanders.hosts.claims import capped_at_median
 
 FEWEST_KNOWN, LEAST_KNOWN = 3, 0.2
 """Newcomers are limited if at least this many clients, and this share of the round, are known.
@@ -55,14 +55,8 @@ class WeightLimits:
                 check_number("WeightLimits", name, getattr(self, name), low, high)
 
     def capped(self, claims: Sequence[float]) -> list[float]:
-        """Return the claims of a round, none larger than `times_median` allows.
-
-        Of two claims in the middle the lower one counts, so that one of two clients cannot raise the limit.
-        """
-        if self.times_median is None or not claims:
-            return list(claims)
-        most = self.times_median * statistics.median_low(claims)
-        return [min(claim, most) if most > 0 else claim for claim in claims]
+        """Return the claims of a round, none larger than `times_median` allows."""
+        return capped_at_median(claims, self.times_median)
 
     def cap_claims(self, messages: Sequence[Message], key: str) -> tuple[list[float], list[int]]:
         """Lower claims that are too large in the replies. Return all claims, and the places of the lowered ones."""

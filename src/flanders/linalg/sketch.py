@@ -86,3 +86,8 @@ class StreamedSketch:
             block = flat[first : first + STREAMED].astype(np.float64)
             drawn = rng.integers(0, 2 * self.width, size=block.size, dtype=np.uint32)
             add_to_buckets(total, block, drawn >> 1, 1.0 - 2.0 * (drawn & 1))
+
+    def draw(self, start: int, size: int) -> tuple[NDArray[np.integer], NDArray[np.floating]]:
+        """Return the buckets and the signs of a piece of this size that is added to several sketches."""
+        drawn = np.random.default_rng([self.secret, start]).integers(0, 2 * self.width, size=size, dtype=np.uint32)
+        return drawn >> 1, 1.0 - 2.0 * (drawn & 1)

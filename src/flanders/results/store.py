@@ -204,9 +204,9 @@ class Store:
     ) -> None:
         """Write rounds in one transaction.
 
-        `state` is the state after the last of these rounds. The run can be resumed from it. With `last`, the run is
-        done. A round that is already there is replaced, since a resumed run repeats the rounds after its last
-        checkpoint.
+        `state` is the state after the last of these rounds, or its bytes. The run can be resumed from it. With
+        `last`, the run is done. A round that is already there is replaced, since a resumed run repeats the rounds
+        after its last checkpoint.
         """
         with explained(self.path):
             pieces = [] if state is None else _pieces(state)
@@ -224,10 +224,13 @@ class Store:
 
     def read_checkpoint(self, id_: str, like: Array = None) -> Any:
         """Return the last state of a run; see `flanders.state.load_state` for `like`."""
+        return state_from_bytes(self.read_checkpoint_bytes(id_), like)
+
+    def read_checkpoint_bytes(self, id_: str) -> bytes:
+        """Return the last state of a run as it is stored."""
         with explained(self.path):
             query = "SELECT state FROM checkpoint WHERE run = ? ORDER BY part"
-            pieces = [piece for (piece,) in self._connection.execute(query, (id_,))]
-            return state_from_bytes(b"".join(pieces), like)
+            return b"".join(piece for (piece,) in self._connection.execute(query, (id_,)))
 
     def compact(self) -> None:
         """Return the space of old checkpoints to the disk, unless another process is writing."""
@@ -283,5 +286,5 @@ def _now() -> str:
 
 
 def _pieces(state: object) -> list[bytes]:
-    data = state_to_bytes(state)
+    data = state if isinstance(state, bytes) else state_to_bytes(state)
     return [data[start : start + PIECE] for start in range(0, len(data), PIECE)]

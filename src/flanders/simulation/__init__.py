@@ -24,6 +24,7 @@ from flanders.simulation.poisoning import (
 )
 from flanders.simulation.setting import Data, Federation, Setting, Threat
 from flanders.simulation.simulation import Simulation
+from flanders.simulation.stale_trainer import StaleTrainer
 from flanders.simulation.training.options import Training
 from flanders.simulation.training.trainer import ClientTrainer, Trained, Trainer
 from flanders.simulation.world import World
@@ -47,6 +48,7 @@ __all__ = [
     "RoundRecord",
     "Setting",
     "Simulation",
+    "StaleTrainer",
     "TargetedFlip",
     "Threat",
     "Trained",

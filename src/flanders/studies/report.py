@@ -13,7 +13,7 @@ import numpy as np
 
 from flanders.checks import InputError
 from flanders.experiments.engine import Datasets
-from flanders.experiments.execution import OptionChanges, run_with_output_to_stderr
+from flanders.experiments.execution import OptionChanges, Workforce, run_with_output_to_stderr
 from flanders.experiments.experiment import Experiment
 from flanders.files import check_target, write_atomically, writing
 from flanders.report.plots import save
@@ -75,6 +75,10 @@ def write_csv(path: Path, rows: Sequence[Row] | Sequence[Finding]) -> None:
         write_atomically(path, text.getvalue())
 
 
+HERE = Workforce()
+"""One process on this machine."""
+
+
 def conduct(
     name: str,
     out: Path,
@@ -84,14 +88,14 @@ def conduct(
     attacks: Sequence[str] = (),
     overrides: Sequence[str] = (),
     changes: OptionChanges,
-    jobs: int = 1,
+    workforce: Workforce = HERE,
     format: str = "png",
 ) -> int:
     """Carry out the runs of a study that are not done, write its table and figure, and return the exit code."""
     study = find(name)
     runs = runs_of(study, dataset=dataset, seeds=seeds, attacks=attacks, overrides=overrides)
-    if study is PREDICTABILITY and jobs > 1:
-        raise InputError("The predictability study carries out one run at a time. Leave out --jobs.")
+    if study is PREDICTABILITY and workforce != HERE:
+        raise InputError("The predictability study runs one at a time, here. Leave out --jobs and --on.")
     with writing(out):
         pass  # complain now if it cannot be written
     stem = out / (name if dataset == "digits" else f"{name}-{dataset}")
@@ -105,7 +109,7 @@ def conduct(
         code = 0
     else:
         results = out / "results.sqlite"
-        code = run_with_output_to_stderr(results, runs, changes, jobs)
+        code = run_with_output_to_stderr(results, runs, changes, workforce)
         rows = tabulate(results, study, [run.id for run in runs])
         write_csv(stem.with_suffix(".csv"), rows)
         save(along_axis(study, rows), stem.with_suffix(f".{format}"))

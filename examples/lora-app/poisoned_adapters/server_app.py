@@ -1,0 +1,34 @@
+"""The server: FedAvg of the adapters, with the filter around it."""
+
+from flwr.app import ArrayRecord, Context, MetricRecord
+from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.strategy import FedAvg
+
+from flanders.flower import FilteredStrategy
+from poisoned_adapters import task
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Carry out the rounds that the run config asks for."""
+    run = context.run_config
+    nodes = run["min-nodes"]
+    strategy = FedAvg(fraction_evaluate=0.0, min_train_nodes=nodes, min_available_nodes=nodes)
+    if run["protected"]:
+        strategy = FilteredStrategy(strategy)
+    strategy.start(
+        grid,
+        initial_arrays=ArrayRecord(task.adapters(task.make_model())),
+        num_rounds=run["num-server-rounds"],
+        evaluate_fn=evaluate,
+    )
+
+
+def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord:
+    """Test the global model on the server's own reviews."""
+    model = task.make_model()
+    model.load_state_dict(arrays.to_torch_state_dict(), strict=False)
+    accuracy, loss = task.test(model)
+    return MetricRecord({"accuracy": accuracy, "loss": loss})

@@ -1,0 +1,154 @@
+"""Buffered asynchronous rounds (FedBuff): the server does not wait for slow clients, so replies differ in age."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import array_api_compat
+
+from flanders.arrays import Array, copied, without_graph
+from flanders.checks import InputError, check_instance, check_number
+from flanders.defense import Defense, Outcome
+from flanders.round import ClientId, check_same_kind
+
+Discount = Callable[[int], float]
+"""From the age of a reply to the factor by which it counts less."""
+
+
+def root_discount(age: int) -> float:
+    """Return 1 / sqrt(1 + age), the discount of the FedBuff paper.
+
+    Examples
+    --------
+    >>> root_discount(0), root_discount(3)
+    (1.0, 0.5)
+    """
+    return float((1 + age) ** -0.5)
+
+
+@dataclass(frozen=True, eq=False)
+class BufferedReply:
+    """A reply that waits for the buffer to be full."""
+
+    step: Array
+    """`(d,)`: the model that the client sent, less the model that it had started from."""
+    weight: float
+    age: int
+    """How many rounds have ended since the client was given its model."""
+
+
+class AsyncRounds:
+    """Collect replies of different ages, and protect a round whenever the buffer is full.
+
+    A client that is given a model while others are still training may come back after several rounds. What counts
+    is its step: the model that it sends, less the model that it was given. In a round, each step is added to the
+    newest global model. So the filter compares steps, whatever their age. Old replies count less.
+
+    The server notes itself which model a client was given. A client cannot claim another age, reply without having
+    been asked, or reply twice.
+
+    Parameters
+    ----------
+    model
+        The initial global model, `(d,)`, an array of any library.
+    defense
+        Protects the rounds. Default: `Defense()`.
+    size
+        The number of replies that make a round.
+    max_age
+        Replies older than this many rounds are not used, and their start is forgotten. So at most `max_age + 1`
+        models are kept.
+    discount
+        From the age of a reply to the factor on its weight. Default: `1 / sqrt(1 + age)`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from flanders import KeepAll
+    >>> rounds = AsyncRounds(np.zeros(3), Defense(KeepAll()), size=2)
+    >>> for client in "abc":
+    ...     model = rounds.begin(client)
+    >>> rounds.add("a", np.ones(3)) is None
+    True
+    >>> rounds.add("b", np.ones(3)).kept
+    array([0, 1])
+    >>> rounds.add("c", 2 * np.ones(3)), rounds.waiting["c"].age
+    (None, 1)
+
+    References
+    ----------
+    Nguyen et al., "Federated learning with buffered asynchronous aggregation", AISTATS 2022.
+    """
+
+    def __init__(
+        self,
+        model: Array,
+        defense: Defense | None = None,
+        *,
+        size: int = 10,
+        max_age: int = 20,
+        discount: Discount = root_discount,
+    ) -> None:
+        check_number("AsyncRounds", "size", size, 1, whole=True)
+        check_number("AsyncRounds", "max_age", max_age, 0, whole=True)
+        self.defense = Defense() if defense is None else defense
+        check_instance("AsyncRounds", "defense", self.defense, Defense, "Defense()")
+        if not array_api_compat.is_array_api_obj(model) or model.ndim != 1:
+            raise InputError("The `model` parameter of AsyncRounds must be a flat model, an array of shape (d,).")
+        self.size, self.max_age, self.discount = size, max_age, discount
+        self.number = 0
+        """The number of rounds that have ended."""
+        self.waiting: dict[ClientId, BufferedReply] = {}
+        """The replies that wait for the buffer to be full."""
+        self._models: dict[int, Array] = {0: copied(model)}
+        self._given: dict[ClientId, int] = {}
+
+    @property
+    def model(self) -> Array:
+        """The newest global model."""
+        return self._models[self.number]
+
+    def begin(self, client: ClientId) -> Array:
+        """Return the model to send to a client, and note that the client has it."""
+        self._given[client] = self.number
+        return copied(self.model)
+
+    def add(self, client: ClientId, update: Array, weight: float = 1.0, **more: Any) -> Outcome | None:
+        """Take the reply of a client. If it fills the buffer, protect a round and return what happened.
+
+        `update` is the model that the client has trained. `more` goes to `Defense`, e.g. `layers=`. A reply that is
+        too old is not used. The reply of a client that was not asked is an error: check this before you call.
+        """
+        if client not in self._given:
+            raise InputError(
+                f"Client {client!r} has replied, but it was not given a model, or has replied already. Call "
+                "`begin` when you send a model to a client, and ignore replies that nobody asked for."
+            )
+        if tuple(getattr(update, "shape", ())) != tuple(self.model.shape):
+            raise InputError(
+                f"Client {client!r} has sent an array of shape {getattr(update, 'shape', None)}, but the model has "
+                f"{tuple(self.model.shape)}. Ignore its reply."
+            )
+        given = self._given.pop(client)
+        age = self.number - given
+        if age > self.max_age:
+            return None
+        step = check_same_kind(without_graph(update), "update", self.model[None, :]) - self._models[given]
+        self.waiting[client] = BufferedReply(step, weight * self.discount(age), age)
+        return self._round(**more) if len(self.waiting) >= self.size else None
+
+    def _round(self, **more: Any) -> Outcome:
+        """Protect a round of the replies that wait."""
+        xp = array_api_compat.array_namespace(self.model)
+        replies, self.waiting = self.waiting, {}
+        updates = xp.stack([self.model + reply.step for reply in replies.values()])
+        weights = [reply.weight for reply in replies.values()]
+        outcome = self.defense(updates, replies, weights, global_model=self.model, **more)
+        self.number += 1
+        self._models[self.number] = copied(outcome.model)
+        needed = {given for given in self._given.values() if self.number - given <= self.max_age} | {self.number}
+        self._models = {number: model for number, model in self._models.items() if number in needed}
+        self._given = {client: given for client, given in self._given.items() if given in needed}
+        return outcome

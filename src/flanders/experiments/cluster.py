@@ -1,0 +1,222 @@
+"""A grid of runs on the machines of a Ray cluster. Ray decides which run goes where.
+
+Each run is a task of Ray that sends its rounds back. This process alone writes the results file. If a machine is
+lost, its runs start again elsewhere, after their last checkpoint.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flanders.checks import InputError
+from flanders.experiments.engine import versions
+from flanders.experiments.events import Notify, RunEnded, RunStarted
+from flanders.experiments.experiment import Experiment
+from flanders.experiments.remote_run import Batch, Failure, rounds_elsewhere
+from flanders.experiments.runner import Stop, round_ended
+from flanders.extras import needing
+from flanders.results.claims import HEARTBEAT
+from flanders.results.spec_keys import label
+from flanders.results.store import Claimed, ClaimLost, Store
+
+if TYPE_CHECKING:
+    from ray import ObjectRefGenerator
+
+WAIT = 1.0
+"""Seconds between two checks for a request to stop."""
+AHEAD = 2
+"""How many runs are handed to Ray for each place in the cluster. With two, no place waits for this process."""
+MOST_LOSSES = 5
+"""A run is marked as failed after this many lost machines or processes. It may be what ends them."""
+QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+"""Environment variables that stop Ray from reporting to its makers, and from warning about later versions."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A connection to a Ray cluster.
+
+    Parameters
+    ----------
+    gpus_per_run
+        The share of a GPU that each run gets. Several runs share a GPU if it is below 1. None: a whole GPU if the
+        cluster has any.
+    """
+
+    gpus_per_run: float | None = None
+
+    def places(self, cpus: int) -> int:
+        """Return how many runs with this many CPUs the cluster can carry out at once."""
+        share, by_cpu = self.gpus("auto"), int(resource("CPU") // cpus)
+        return max(1, min(by_cpu, int(resource("GPU") / share)) if share else by_cpu)
+
+    def gpus(self, device: str) -> float:
+        """Return the share of a GPU that a run gets if it computes on this device."""
+        if device == "cpu" or not resource("GPU"):
+            return 0.0
+        return 1.0 if self.gpus_per_run is None else self.gpus_per_run
+
+    def submit(self, claimed: Claimed, state: bytes | None) -> ObjectRefGenerator:
+        """Hand a run to Ray. What it returns yields the rounds as they end."""
+        import ray
+
+        options = claimed.spec.options
+        task: Any = ray.remote(rounds_elsewhere).options(
+            num_cpus=options.threads or 1,
+            num_gpus=self.gpus(options.device),
+            num_returns="streaming",
+            max_retries=0,  # this process submits it again, from its last checkpoint
+            name=f"flanders {claimed.spec.id}",
+        )
+        submitted: ObjectRefGenerator = task.remote(claimed.spec, state, versions())
+        return submitted
+
+
+def resource(name: str) -> float:
+    """Return how much of a resource all machines of the cluster have together."""
+    import ray
+
+    found: Callable[[], dict[str, float]] = ray.cluster_resources
+    return found().get(name, 0.0)
+
+
+@contextlib.contextmanager
+def connected(gpus_per_run: float | None = None) -> Iterator[Cluster]:
+    """Connect to the Ray cluster that runs on this machine or that RAY_ADDRESS names."""
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
+    with needing("cluster"):
+        import ray
+    joined = not ray.is_initialized()
+    if joined:
+        try:
+            ray.init(address="auto", log_to_driver=False, logging_level=logging.ERROR)
+        except ConnectionError as error:
+            raise InputError(
+                "--on ray needs a Ray cluster, and there is none. Start one with `ray start --head` on one machine "
+                "and `ray start --address=...` on the others, or name one in the variable RAY_ADDRESS."
+            ) from error
+    try:
+        yield Cluster(gpus_per_run)
+    finally:
+        if joined:
+            ray.shutdown()
+
+
+class ClusterGrid:
+    """The runs of a grid that Ray is carrying out.
+
+    Parameters
+    ----------
+    store
+        The results file. Only this object writes to it.
+    cluster
+        The cluster.
+    notify
+        Is told what happens.
+    """
+
+    def __init__(self, store: Store, cluster: Cluster, notify: Notify) -> None:
+        self.store, self.cluster, self.notify = store, cluster, notify
+        self._running: dict[ObjectRefGenerator, Claimed] = {}
+        self._losses: dict[str, int] = {}
+        self._beat = time.monotonic()
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def add(self, claimed: Claimed) -> None:
+        """Hand a run to Ray."""
+        run = claimed.spec.id
+        experiment = Experiment.of(claimed.spec)
+        rounds = experiment.setting.federation.rounds
+        state = self.store.read_checkpoint_bytes(run) if claimed.checkpoint else None
+        self.notify(RunStarted(run, label(claimed.spec.canonical), rounds, claimed.checkpoint))
+        self._running[self.cluster.submit(claimed, state)] = claimed
+
+    def collect(self) -> None:
+        """Write what has arrived, or wait a moment for it."""
+        import ray
+
+        ready, _ = ray.wait(list(self._running), timeout=WAIT, fetch_local=False)
+        for task in [task for task in self._running if task in ready]:
+            claimed = self._running[task]
+            try:
+                found: Batch | Failure = ray.get(next(task))
+            except StopIteration:
+                self._lose(task, "its rounds ended too early")
+                continue
+            except ray.exceptions.RayError as error:  # a process or a machine was lost
+                self._lose(task, type(error).__name__)
+                continue
+            try:
+                self._write(task, claimed.spec.id, found)
+            except ClaimLost as error:
+                self._end(task, "lost", str(error))
+        if time.monotonic() - self._beat > HEARTBEAT:
+            for claimed in self._running.values():
+                self.store.beat(claimed.spec.id)
+            self._beat = time.monotonic()
+
+    def cancel(self) -> None:
+        """Stop all runs. They can be resumed after their last checkpoint."""
+        import ray
+
+        for task, claimed in list(self._running.items()):
+            with contextlib.suppress(ray.exceptions.RayError, TypeError):
+                ray.cancel(task)
+            self.store.release(claimed.spec.id)
+            self._end(task, "stopped")
+
+    def _write(self, task: ObjectRefGenerator, run: str, found: Batch | Failure) -> None:
+        if isinstance(found, Failure):
+            self.store.fail(run, found.message, found.traceback)
+            self._end(task, "failed", found.message)
+            return
+        self.store.write_rounds(run, found.records, state=found.state, last=found.last)
+        for record in found.records:
+            self.notify(round_ended(run, record))
+        if found.last:
+            self._end(task, "done")
+
+    def _lose(self, task: ObjectRefGenerator, why: str) -> None:
+        """Give back a run whose machine or process was lost, so that it is carried out again."""
+        run = self._running[task].spec.id
+        self._losses[run] = self._losses.get(run, 0) + 1
+        if self._losses[run] < MOST_LOSSES:
+            self.store.release(run)
+            self._end(task, "lost", f"its machine or process was lost ({why}); it starts again elsewhere")
+        else:
+            message = f"its machine or process was lost {MOST_LOSSES} times ({why}): it may need more memory"
+            self.store.fail(run, message, "")
+            self._end(task, "failed", message)
+
+    def _end(self, task: ObjectRefGenerator, status: str, error: str = "") -> None:
+        self.notify(RunEnded(self._running.pop(task).spec.id, status, error))
+
+
+def run_on_cluster(path: Path, ids: Sequence[str], notify: Notify, stop: Stop, cluster: Cluster) -> None:
+    """Carry out runs on a cluster, until none is left or until `stop()`."""
+    with Store(path, create=False) as store:
+        grid = ClusterGrid(store, cluster, notify)
+        try:
+            fill(grid, lambda: store.claim(ids, 1), stop)
+        finally:
+            grid.cancel()
+
+
+def fill(grid: ClusterGrid, claim: Callable[[], Claimed | None], stop: Stop) -> None:
+    """Keep the cluster busy until no run is left."""
+    while not stop():
+        while len(grid) < AHEAD * grid.cluster.places(1) and (claimed := claim()) is not None:
+            grid.add(claimed)
+        if not len(grid):
+            return
+        grid.collect()

@@ -1,0 +1,26 @@
+"""The average of arrays that filters do not see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from flanders.arrays import FloatVector
+from flanders.hosts.model_arrays import Numbers
+
+
+def average(before: Numbers, several: Sequence[Numbers], weights: FloatVector) -> Numbers:
+    """Return the weighted average of arrays, in the type of `before`; integers are rounded.
+
+    It averages the changes since `before`, so that numbers that no client changed stay the same, bit for bit.
+
+    Examples
+    --------
+    >>> average(np.array([3]), [np.array([4]), np.array([8])], np.array([1.0, 3.0]))
+    array([7])
+    """
+    start = before.astype(np.float64)
+    changes = np.stack([numbers.astype(np.float64).ravel() for numbers in several]) - start.ravel()
+    mean = start + (weights / weights.sum() @ changes).reshape(start.shape)
+    return np.asarray(mean if before.dtype.kind == "f" else np.rint(mean), dtype=before.dtype)

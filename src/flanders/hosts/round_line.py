@@ -1,0 +1,44 @@
+"""The record of a round in one line of a log."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from flanders.record import ClientRecord, Fate, RoundRecord
+from flanders.round import ClientId
+
+MOST_NAMED = 20
+"""The most clients of one fate that a line names."""
+
+Label = Callable[[ClientId], str]
+"""Returns what a line calls a client."""
+
+
+def line_of(record: RoundRecord, label: Label = str) -> str:
+    """Return a round in one line: how many clients were kept, and which were not and why."""
+    kept = len(record.having(Fate.KEPT))
+    replied = len(record.having(Fate.KEPT, Fate.DROPPED, Fate.REFUSED))
+    parts = [f"round {record.number}: kept {kept} of {replied} replies", *unused_of(record, label), record.note]
+    return "; ".join(part for part in parts if part)
+
+
+def unused_of(record: RoundRecord, label: Label = str) -> list[str]:
+    """Return the clients that were not kept and why, in words, one text for each fate."""
+    unused = (Fate.DROPPED, Fate.REFUSED, Fate.SILENT, Fate.BANNED)
+    by_fate = {fate: record.having(fate) for fate in unused}
+    return [f"{fate} {_several(some, label)}" for fate, some in by_fate.items() if some]
+
+
+def _several(clients: Sequence[ClientRecord], label: Label) -> str:
+    more = f" and {len(clients) - MOST_NAMED} more" if len(clients) > MOST_NAMED else ""
+    return ", ".join(f"{label(c.client)} [{_why(c)}]" for c in clients[:MOST_NAMED]) + more
+
+
+def _why(client: ClientRecord) -> str:
+    """Return why a client was not kept. For a dropped client the score comes first."""
+    if client.fate is not Fate.DROPPED or math.isnan(client.score):
+        return client.reason
+    chance = "" if math.isnan(client.probability) else f", p={client.probability:.2g}"
+    words = "" if client.reason.startswith("score ") else f": {client.reason}"  # the reason may be the score alone
+    return f"score {client.score:.3g}{chance}{words}"

@@ -1,0 +1,277 @@
+"""An aggregator for NVFLARE's recipes that protects each round with a `Defense`."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from nvflare.apis.dxo import from_shareable
+from nvflare.apis.event_type import EventType
+from nvflare.apis.fl_constant import ReservedKey
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.shareable import Shareable
+from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
+from nvflare.app_common.abstract.model import ModelLearnableKey
+from nvflare.app_common.aggregators.model_aggregator import ModelAggregator
+from nvflare.app_common.app_constant import AppConstants
+from nvflare.app_common.app_event_type import AppEventType
+from nvflare.app_common.utils.fl_model_utils import FLModelUtils
+
+from flanders.aggregators import Aggregator
+from flanders.arrays import Array, FloatVector
+from flanders.checks import InputError, check_number
+from flanders.defense import Defense, Outcome
+from flanders.filters import Filter
+from flanders.hosts.averages import average
+from flanders.hosts.claims import MOST_EXAMPLES
+from flanders.hosts.refusals import check_refusals
+from flanders.hosts.round_line import line_of
+from flanders.hosts.state_folder import locked_folder, make_folder
+from flanders.nvflare.received import NO_NAME, ReceivedReplies, StartModel, UsableReply, mean_metrics
+from flanders.nvflare.saved_defense import ELSEWHERE, recall_defense, save_defense
+from flanders.record import ClientRecord, Fate, RoundRecord
+from flanders.round import ClientId, Evaluate, Round
+
+EvaluateParams = Callable[[Mapping[str, Array]], FloatVector | float]
+"""Turns a model, as arrays by name, into its losses on the server's own examples."""
+STAYS = "the global model stays"
+
+
+class FilteredAggregator(ModelAggregator):
+    """Let a filter drop suspicious replies before the rest is aggregated.
+
+    Replies are checked one by one. A client whose reply cannot be used is left out of the round. The other replies
+    go through the same `flanders.Defense` as everywhere else.
+
+    NVFLARE writes the parameters into the configuration of the job and builds the object again on the server. So
+    each parameter must be a plain value, or an object of an importable class that keeps its own parameters under
+    their names. All filters and aggregators of this package do.
+
+    Parameters
+    ----------
+    filter
+        Decides which clients to keep. Default: `Guard()`, which needs no number of attackers.
+    aggregator
+        Turns the kept models into one. Default: the average, weighted by the number of steps as NVFLARE does.
+    fallback
+        The aggregator for rounds in which the filter cannot judge yet, usually only the first. Default:
+        `aggregator`.
+    evaluate
+        An object that is called with a model, as arrays by name, and returns its losses on examples of the server.
+        Filters that can use it decide better, above all where most clients are malicious.
+    state_dir
+        A folder on the server for the filter's memory, saved after each round. A later job with the same folder
+        goes on with this memory.
+    max_steps
+        Refuse replies that claim more steps than this. A client that claims more counts for more.
+    times_median
+        A client counts for at most this many times the median of the round, whatever it claims. None: no limit.
+    seed
+        Makes the randomness of the filter repeatable. Leave it out in production: an attacker can evade what it can
+        predict.
+
+    Examples
+    --------
+    >>> from flanders import Flanders, Median
+    >>> protected = FilteredAggregator()
+    >>> protected = FilteredAggregator(Flanders(keep=0.8), Median(), state_dir="/var/lib/flanders")
+    """
+
+    def __init__(
+        self,
+        filter: Filter[Any] | None = None,
+        aggregator: Aggregator | None = None,
+        fallback: Aggregator | None = None,
+        evaluate: EvaluateParams | None = None,
+        state_dir: str | None = None,
+        max_steps: float | None = None,
+        times_median: float | None = 3.0,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__()
+        me = type(self).__name__
+        if max_steps is not None:
+            check_number(me, "max_steps", max_steps, 0, MOST_EXAMPLES)
+        if times_median is not None:
+            check_number(me, "times_median", times_median, 1)
+        if seed is not None:
+            check_number(me, "seed", seed, 0, whole=True)
+        if state_dir is not None and not (isinstance(state_dir, str) and state_dir):
+            raise InputError(f"The `state_dir` parameter of {me} must be a path as a string. Got {state_dir!r}.")
+        if evaluate is not None and not callable(evaluate):
+            raise InputError(f"The `evaluate` parameter of {me} must be a function. Got {evaluate!r} instead.")
+        self.defense = Defense(filter, aggregator, fallback=fallback, seed=seed)
+        """The filter, with what it remembers."""
+        # NVFLARE reads the parameters back from attributes with these names.
+        self.filter, self.aggregator, self.fallback, self.evaluate = filter, aggregator, fallback, evaluate
+        self.state_dir, self.max_steps, self.times_median, self.seed = state_dir, max_steps, times_median, seed
+        self.rounds = 0
+        """The number of rounds that are done, those of earlier jobs included."""
+        self.last_round: RoundRecord | None = None
+        """The record of the last round; None before the first."""
+        self._open = contextlib.ExitStack()
+        self._recalled = self._aggregated = False
+        self._sent: Mapping[str, Array] | None = None
+        self._lock = threading.Lock()
+        self._start: StartModel | None = None
+        self._replies = ReceivedReplies()
+
+    def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
+        """Note the model that is sent to the clients, and leave the state folder at the end of the job."""
+        super().handle_event(event_type, fl_ctx)
+        if event_type == AppEventType.BEFORE_TRAIN_TASK:
+            self._sent = _params_in(fl_ctx.get_prop(AppConstants.TRAIN_SHAREABLE))
+        elif event_type == EventType.END_RUN:
+            self._open.close()
+
+    def reset_stats(self) -> None:
+        """Begin a round."""
+        with self._lock:
+            self._start, self._replies = None, ReceivedReplies()
+
+    def accept(self, shareable: Shareable, fl_ctx: FLContext) -> bool:
+        """Take the reply of a client from a workflow that works with Shareables."""
+        self.fl_ctx = fl_ctx
+        client = shareable.get_peer_prop(ReservedKey.IDENTITY_NAME, NO_NAME)  # the reply itself could name anyone
+        try:
+            reply = FLModelUtils.from_shareable(shareable, fl_ctx)
+        except Exception as error:  # a client may send anything, so that any error is possible
+            reply = FLModel(params=type(error).__name__)
+        return self._accept(client, reply)
+
+    def accept_model(self, model: FLModel) -> None:
+        """Check the reply of a client, and keep it for the end of the round if it can be used."""
+        self._accept((model.meta or {}).get("client_name", NO_NAME), model)
+
+    def _accept(self, client: ClientId, reply: FLModel) -> bool:
+        with self._lock:
+            if self._start is None:
+                self._start = self._begin()
+            return self._replies.add(client, reply, self._start, self.max_steps)
+
+    def aggregate_model(self) -> FLModel:
+        """Let the defense choose among the replies of the round, and return the new global model."""
+        with self._lock:
+            start, found = self._start or self._begin(), self._replies
+            found.sort()
+            found.cap_weights(self.times_median)
+            if found.usable:
+                new, judged, note = self._defend(start, found)
+            else:
+                if not self._aggregated:
+                    check_refusals(self.rounds + 1, found.refused.values())
+                new, judged, note = None, (), f"no reply can be used: {STAYS}"
+            kept = [found.usable[record.client] for record in judged if record.kept]
+            clients = sorted((*judged, *found.refused.values()), key=lambda record: str(record.client))
+            self._finish(RoundRecord(self.rounds + 1, tuple(clients), note), start)
+            params = start.params if new is None else new
+            self._aggregated = self._aggregated or new is not None
+            return FLModel(params_type=ParamsType.FULL, params=dict(params), metrics=mean_metrics(kept))
+
+    def _begin(self) -> StartModel:
+        """Return the model that the clients of the round started from. Read the saved memory in the first round."""
+        given = self._sent or _global_model(self.fl_ctx)
+        if not given:
+            raise InputError(
+                "FilteredAggregator needs the global model that the round starts from, but the workflow has none. "
+                "Give the recipe an initial model or a persistor."
+            )
+        start = StartModel(given)
+        if not self._recalled:
+            start.arrays.check_all(start.numbers, "The initial model")
+            if self.state_dir is not None:
+                folder = Path(self.state_dir)
+                make_folder(folder)
+                message = f"Another job is at work in `state_dir` {folder}. End it. {ELSEWHERE}"
+                self._open.enter_context(locked_folder(folder, message))
+                self.rounds = recall_defense(folder, self.defense, start.arrays)
+                if self.rounds:
+                    self.info(f"flanders: going on with what {self.rounds} rounds taught, saved in {folder}")
+            self._recalled = True
+        return start
+
+    def _defend(
+        self, start: StartModel, found: ReceivedReplies
+    ) -> tuple[dict[str, Array] | None, tuple[ClientRecord, ...], str]:
+        """Return the new params, or None if the old ones stay, what happened to each client, and a note."""
+        replies = list(found.usable.values())
+        matrix = np.empty((len(replies), start.arrays.size), dtype=start.float_type)
+        for row, reply in zip(matrix, replies, strict=True):
+            row[:] = reply.row
+        weights = np.array([reply.weight for reply in replies])
+        clients = tuple(found.usable)
+        round_ = Round(matrix, clients, weights, start.row, None, start.arrays.layers, self._losses(start))
+        try:
+            outcome = self.defense.step(round_)
+        except InputError as error:  # most likely there are too few clients for the filter or the aggregator
+            reason = "this round could not be judged"
+            records = tuple(ClientRecord(client, Fate.DROPPED, reason=reason) for client in clients)
+            return None, records, f"{error} {STAYS}"
+        if not outcome.kept.size:
+            return None, outcome.clients, outcome.note
+        if not np.isfinite(outcome.model).all():
+            return None, outcome.clients, f"the aggregate was not finite: {STAYS}"
+        return new_params(outcome, start, replies), outcome.clients, outcome.note
+
+    def _losses(self, start: StartModel) -> Evaluate | None:
+        """Return the function from a flat model to its losses; None if the server has no examples.
+
+        A model on which the test fails has an infinite loss, so that no client can end the job by what it sends.
+        """
+        test = self.evaluate
+        if test is None:
+            return None
+
+        def evaluate(vector: Array) -> FloatVector | float:
+            try:
+                losses = np.asarray(test(start.params_of(np.asarray(vector), {})), dtype=np.float64)
+            except Exception as error:  # the test is the user's own code, so that any error is possible
+                self.warning(f"flanders: `evaluate` failed on an average of some replies ({error})")
+                return math.inf
+            return np.atleast_1d(losses)
+
+        return evaluate
+
+    def _finish(self, record: RoundRecord, start: StartModel) -> None:
+        """Log a round and save the memory after it."""
+        self.rounds, self.last_round = record.number, record
+        odd = record.having(Fate.REFUSED) or not record.having(Fate.KEPT)
+        (self.warning if odd else self.info)(f"flanders: {line_of(record)}")
+        if self.state_dir is None:
+            return
+        try:
+            save_defense(Path(self.state_dir), self.defense, self.rounds, start.arrays)
+        except OSError as error:
+            self.error(f"flanders: the memory cannot be saved in {self.state_dir} ({error})")
+
+
+def new_params(outcome: Outcome, start: StartModel, replies: Sequence[UsableReply]) -> dict[str, Array]:
+    """Return the new global model as arrays by name. Arrays that filters do not see are averaged."""
+    kept = [replies[row] for row in outcome.kept]
+    weights = np.array([reply.weight for reply in kept])
+    unscored = {
+        place.name: average(start.numbers[place.name], [r.unscored[place.name] for r in kept], weights)
+        for place in start.arrays.arrays
+        if not place.scored
+    }
+    return start.params_of(outcome.model, unscored)
+
+
+def _params_in(shareable: object) -> Mapping[str, Array] | None:
+    """Return the arrays of a model that the server sends to clients; None if it sends something else."""
+    try:
+        data = from_shareable(shareable).data
+    except (TypeError, ValueError):
+        return None
+    return data if isinstance(data, Mapping) else None
+
+
+def _global_model(fl_ctx: FLContext | None) -> Mapping[str, Array] | None:
+    """Return the global model that the workflow has left in its context; None if there is none."""
+    learnable = None if fl_ctx is None else fl_ctx.get_prop(AppConstants.GLOBAL_MODEL)
+    return None if learnable is None else learnable.get(ModelLearnableKey.WEIGHTS)

@@ -1,0 +1,56 @@
+"""The memory of a `FilteredAggregator` that survives its job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from flanders.checks import InputError
+from flanders.defense import Defense, DefenseState
+from flanders.hosts.model_arrays import HostArrays
+from flanders.state import load_state, save_state, saveable
+
+FILE = "flanders-nvflare.npz"
+"""The name of the file in the `state_dir`."""
+FORMAT = 1
+"""The version of the file. A file of another version is refused."""
+ELSEWHERE = "To start afresh, name another `state_dir`."
+
+
+@saveable
+@dataclass(frozen=True, eq=False)
+class SavedDefense:
+    """What is saved after each round."""
+
+    defense: DefenseState
+    rounds: int
+    """The number of rounds that are done."""
+    arrays: tuple[tuple[str, tuple[int, ...]], ...]
+    """The name and the shape of each array of the model."""
+    format: int = FORMAT
+
+
+def save_defense(folder: Path, defense: Defense, rounds: int, arrays: HostArrays) -> None:
+    """Write the memory of a defense to a folder."""
+    forms = tuple((array.name, array.shape) for array in arrays.arrays)
+    save_state(folder / FILE, SavedDefense(defense.memory, rounds, forms))
+
+
+def recall_defense(folder: Path, defense: Defense, arrays: HostArrays) -> int:
+    """Give a defense the memory in a folder, and return the number of rounds that it holds: 0 if there is none."""
+    path = folder / FILE
+    if not path.exists():
+        return 0
+    try:
+        found = load_state(path)
+    except InputError as error:
+        raise InputError(f"{error} {ELSEWHERE}") from error
+    if not isinstance(found, SavedDefense) or found.format != FORMAT:
+        raise InputError(f"{path} was not saved by this version of FilteredAggregator. {ELSEWHERE}")
+    if found.arrays != tuple((array.name, array.shape) for array in arrays.arrays):
+        raise InputError(f"{path} was saved for a model with other arrays. {ELSEWHERE}")
+    try:
+        defense.memory = found.defense
+    except InputError as error:
+        raise InputError(f"{path}: {error} {ELSEWHERE}") from error
+    return found.rounds

@@ -1,0 +1,245 @@
+"""Rounds of models that are too large for memory: the filter sees sketches, and models are aggregated in pieces."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from flanders.aggregators import Aggregator, FedAvg, MeanAroundMedian, Median, TrimmedMean
+from flanders.arrays import FloatMatrix, FloatVector, IntVector
+from flanders.checks import InputError, check_number
+from flanders.defense import Defense, DefenseState, Outcome
+from flanders.filters import Filter
+from flanders.linalg.sketch import STREAMED, StreamedSketch, add_to_buckets
+from flanders.round import ClientId, Round
+from flanders.state import load_state, save_state, saveable
+
+BY_COLUMN = (FedAvg, Median, TrimmedMean, MeanAroundMedian)
+"""The aggregators that treat each parameter by itself, so that they can work on pieces of models."""
+PIECE = 2**24
+"""The most numbers of all models together that are aggregated at a time: 64 MB in float32."""
+
+Piece = NDArray[np.floating]
+
+
+class ModelPieces(Protocol):
+    """A flat model that is read and written in pieces, such as an array of NumPy, a memmap, or a `ModelFile`."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of parameters, `(d,)`."""
+
+    def __getitem__(self, columns: slice, /) -> Piece: ...
+
+    def __setitem__(self, columns: slice, numbers: Piece, /) -> None: ...
+
+
+class ModelFile:
+    """A flat model in a file of raw numbers. Only the pieces that are asked for are in memory.
+
+    Parameters
+    ----------
+    path
+        The file. It is made if it is missing.
+    size
+        The number of parameters.
+    dtype
+        The type of the numbers.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> model = ModelFile(tempfile.mkdtemp() + "/model.bin", 5)
+    >>> model[1:3] = np.array([7, 8])
+    >>> model[:4]
+    array([0., 7., 8., 0.], dtype=float32)
+    """
+
+    def __init__(self, path: str | os.PathLike[str], size: int, dtype: DTypeLike = np.float32) -> None:
+        self.path, self.shape, self.dtype = Path(path), (size,), np.dtype(dtype)
+        check_number("ModelFile", "size", size, 1, whole=True)
+        expected = size * self.dtype.itemsize
+        if not self.path.exists():
+            with open(self.path, "wb") as file:
+                file.truncate(expected)
+        if self.path.stat().st_size != expected:
+            raise InputError(
+                f"{path} has {self.path.stat().st_size:,} bytes, but {size:,} numbers of type {self.dtype} take "
+                f"{expected:,}. Name another file, or give the size with which it was written."
+            )
+
+    def __getitem__(self, columns: slice) -> Piece:
+        first, last, _ = columns.indices(self.shape[0])
+        with open(self.path, "rb") as file:
+            file.seek(first * self.dtype.itemsize)
+            return np.fromfile(file, dtype=self.dtype, count=max(0, last - first))
+
+    def __setitem__(self, columns: slice, numbers: Piece) -> None:
+        first, _, _ = columns.indices(self.shape[0])
+        with open(self.path, "r+b") as file:
+            file.seek(first * self.dtype.itemsize)
+            np.asarray(numbers, dtype=self.dtype).tofile(file)
+
+
+@saveable
+@dataclass(frozen=True, eq=False)
+class StreamedState:
+    """Everything that a `StreamedDefense` remembers."""
+
+    defense: DefenseState
+    width: int
+    secret: int
+
+
+class StreamedDefense:
+    """A `Defense` for models that are too large for memory.
+
+    The filter sees a secret sketch of each model: `width` sums of randomly signed parameters, from which it can
+    tell lengths and angles. Each model is read twice, in pieces: once for its sketch, and once more if it is
+    aggregated. So the memory depends on `width` and on the number of clients, not on the size of the model.
+
+    Parameters
+    ----------
+    filter
+        Decides which clients to keep. Default: `Guard()`.
+    aggregator
+        Turns the kept models into one. It must treat each parameter by itself: `FedAvg()`, `Median()`,
+        `TrimmedMean(...)` or `MeanAroundMedian(...)`. Default: `FedAvg()`.
+    width
+        The number of sums. Angles are off by about 1 / sqrt(width).
+    seed
+        Makes the sketch and the filter's randomness repeatable. Leave it out in production: an attacker can evade
+        what it can predict.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> models = rng.normal(size=10_000) + 0.5 * rng.normal(size=(20, 10_000))
+    >>> models[:4] *= -1
+    >>> new = np.empty(10_000)
+    >>> StreamedDefense(seed=0)(list(models), new, global_model=np.zeros(10_000)).dropped
+    (0, 1, 2, 3)
+    >>> bool(np.allclose(new, models[4:].mean(axis=0)))
+    True
+    """
+
+    def __init__(
+        self,
+        filter: Filter[Any] | None = None,
+        aggregator: Aggregator | None = None,
+        *,
+        width: int = 4096,
+        seed: int | None = None,
+    ) -> None:
+        check_number("StreamedDefense", "width", width, 2, whole=True)
+        self.defense = Defense(filter, aggregator, seed=seed)
+        if not isinstance(self.defense.aggregator, BY_COLUMN):
+            known = ", ".join(kind.__name__ for kind in BY_COLUMN)
+            raise InputError(
+                f"The `aggregator` parameter of StreamedDefense must treat each parameter by itself ({known}): "
+                f"models are aggregated in pieces. Got {self.defense.aggregator!r} instead."
+            )
+        secret = secrets.randbits(63) if seed is None else int(np.random.default_rng([seed, 1]).integers(2**63))
+        self.sketch = StreamedSketch(width, secret)
+
+    def __call__(
+        self,
+        updates: Sequence[ModelPieces],
+        out: ModelPieces,
+        clients: Iterable[ClientId] | None = None,
+        weights: Iterable[float] | None = None,
+        *,
+        global_model: ModelPieces,
+    ) -> Outcome:
+        """Protect one round and write the new global model to `out`, which may be `global_model` itself.
+
+        `updates` are the models of the clients. See `Round` for `clients` and `weights`. The `model` of the outcome
+        is the sketch of the new global model.
+        """
+        size = global_model.shape[0]
+        for name, model in (("out", out), *((f"updates[{i}]", update) for i, update in enumerate(updates))):
+            if tuple(model.shape) != (size,):
+                raise InputError(f"`{name}` has shape {tuple(model.shape)}, but the global model has ({size},).")
+        rows, before = self._sketches(updates, global_model)
+        names = () if clients is None else tuple(clients)
+        round_ = Round(rows, names, weights, before)
+
+        def aggregate(kept: IntVector) -> FloatVector:
+            some = [updates[row] for row in kept]
+            return before + self._aggregate(some, round_.weights[kept], global_model, out)
+
+        outcome = self.defense.step(round_, aggregate)
+        if not outcome.kept.size and out is not global_model:
+            for columns in pieces_of(size, PIECE):
+                out[columns] = global_model[columns]
+        return replace(outcome, state=None)
+
+    def _sketches(
+        self, updates: Sequence[ModelPieces], global_model: ModelPieces
+    ) -> tuple[FloatMatrix, FloatVector]:
+        """Return the sketch of each model and of the global model. A model that is not finite has NaN."""
+        rows, before = np.zeros((len(updates), self.sketch.width)), np.zeros(self.sketch.width)
+        for columns in pieces_of(global_model.shape[0], STREAMED):
+            start = np.asarray(global_model[columns], dtype=np.float64)
+            buckets, signs = self.sketch.draw(columns.start, start.size)
+            add_to_buckets(before, start, buckets, signs)
+            for row, update in zip(rows, updates, strict=True):
+                if np.isnan(row[0]):
+                    continue
+                step = np.asarray(update[columns], dtype=np.float64) - start
+                if step.shape != start.shape or not np.isfinite(step).all():
+                    row[:] = np.nan
+                else:
+                    add_to_buckets(row, step, buckets, signs)
+        return rows + before, before
+
+    def _aggregate(
+        self, kept: Sequence[ModelPieces], weights: FloatVector, global_model: ModelPieces, out: ModelPieces
+    ) -> FloatVector:
+        """Write the aggregate of these models to `out`, and return the sketch of its distance from the old one."""
+        moved = np.zeros(self.sketch.width)
+        # The pieces start at multiples of STREAMED, since the sketch follows from where a piece starts.
+        for whole in pieces_of(global_model.shape[0], STREAMED):
+            start = np.array(global_model[whole])  # a copy, since `out` may be the same model
+            new = np.empty(start.size, dtype=np.float64)
+            for part in pieces_of(start.size, max(1, PIECE // len(kept))):
+                columns = slice(whole.start + part.start, whole.start + part.stop)
+                block = np.stack([np.asarray(model[columns]) for model in kept]).astype(start.dtype, copy=False)
+                new[part] = self.defense.aggregator(block, weights, global_model=start[part])
+            out[whole] = new.astype(start.dtype, copy=False)
+            add_to_buckets(moved, new - start, *self.sketch.draw(whole.start, start.size))
+        return moved
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything that is remembered to a file."""
+        save_state(path, StreamedState(self.defense.memory, self.sketch.width, self.sketch.secret))
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Continue from the memory in a file that `save` wrote."""
+        found = load_state(path)
+        if not isinstance(found, StreamedState) or found.width != self.sketch.width:
+            raise InputError(
+                f"{path} does not hold the memory of a StreamedDefense(width={self.sketch.width}). Load a file "
+                "that its `save` wrote, with the same width."
+            )
+        self.defense.memory = found.defense
+        self.sketch = StreamedSketch(found.width, found.secret)
+
+
+def pieces_of(size: int, most: int) -> Iterator[slice]:
+    """Yield slices of at most `most` numbers that together cover `size` numbers.
+
+    Examples
+    --------
+    >>> list(pieces_of(5, 2))
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    for first in range(0, size, most):
+        yield slice(first, min(size, first + most))

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from flanders import AsyncRounds, Defense, KeepAll
+from flanders.checks import InputError
+from libraries import LIBRARIES
+
+
+def test_steps_of_different_ages_are_added_to_the_newest_model() -> None:
+    rounds = AsyncRounds(np.zeros(2), Defense(KeepAll()), size=2, discount=lambda age: 1.0 / (1 + age))
+    for client in ("a", "b", "slow"):
+        assert (rounds.begin(client) == 0).all()
+    assert rounds.add("a", np.array([1.0, 0.0])) is None
+    rounds.add("b", np.array([3.0, 0.0]))
+    np.testing.assert_array_equal(rounds.model, [2.0, 0.0])
+    np.testing.assert_array_equal(rounds.begin("c"), [2.0, 0.0])
+    assert rounds.add("slow", np.array([0.0, 6.0])) is None
+    assert rounds.waiting["slow"].age == 1
+    rounds.add("c", np.array([2.0, 0.0]))  # it has not moved
+    np.testing.assert_allclose(rounds.model, [2.0, 6.0 * 0.5 / 1.5])
+
+
+def crowd(d=400, m=24, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=d), 0.7 * rng.normal(size=(m, d))
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_attackers_are_dropped_whatever_the_age_of_replies(library) -> None:
+    """Every third client is slow: its replies are two rounds old."""
+    asarray, (target, own) = LIBRARIES[library], crowd()
+    rng, d, m = np.random.default_rng(1), 400, 24
+    rounds = AsyncRounds(asarray(np.zeros(d)), Defense(seed=0), size=12)
+    wronged = caught = missed = 0
+    held: dict[int, tuple[int, np.ndarray]] = {}
+    for moment in range(120):
+        for client in rng.permutation(m)[:6].tolist():
+            if client not in held:
+                held[client] = (moment, np.asarray(rounds.begin(client)))
+                continue
+            if client % 3 == 0 and moment - held[client][0] < 6:
+                continue
+            start = held.pop(client)[1]
+            step = 0.95**rounds.number * (target + own[client]) + 0.2 * rng.normal(size=d)
+            update = start - step if client < 6 else start + step
+            outcome = rounds.add(client, asarray(update))
+            if outcome is not None:
+                bad = {c.client for c in outcome.clients if c.client < 6}
+                caught += len(bad & set(outcome.dropped))
+                missed += len(bad - set(outcome.dropped))
+                wronged += len(set(outcome.dropped) - bad)
+    assert rounds.number > 5
+    assert caught > 9 * missed
+    assert wronged <= 0.05 * 12 * rounds.number
+    model = np.asarray(rounds.model)
+    assert model @ target > 0.9 * np.linalg.norm(model) * np.linalg.norm(target)
+
+
+def test_replies_that_are_too_old_or_that_nobody_asked_for_are_not_used() -> None:
+    rounds = AsyncRounds(np.zeros(3), Defense(KeepAll()), size=1, max_age=1)
+    rounds.begin("old")
+    for number in range(3):
+        rounds.begin(number)
+        assert rounds.add(number, np.ones(3)) is not None
+    assert len(rounds._models) == 1  # the start of a client that is too late is forgotten
+    with pytest.raises(InputError, match="'old' has replied, but it was not given a model"):
+        rounds.add("old", np.ones(3))
+    with pytest.raises(InputError, match="or has replied already"):
+        rounds.add(2, np.ones(3))
+    rounds.begin("short")
+    with pytest.raises(InputError, match=r"'short' has sent an array of shape \(2,\)"):
+        rounds.add("short", np.ones(2))
+
+
+def test_a_reply_that_is_not_finite_does_not_stop_the_round() -> None:
+    rounds = AsyncRounds(np.zeros(3), Defense(KeepAll()), size=2)
+    for client in "ab":
+        rounds.begin(client)
+    rounds.add("a", np.array([np.nan, 0, 0]))
+    outcome = rounds.add("b", np.ones(3))
+    assert outcome.unusable == ("a",)
+    np.testing.assert_array_equal(rounds.model, np.ones(3))
+
+
+def test_models_are_kept_only_while_a_client_trains_from_them() -> None:
+    rounds = AsyncRounds(np.zeros(3), Defense(KeepAll()), size=1, max_age=50)
+    rounds.begin("slow")
+    for number in range(30):
+        rounds.begin(number)
+        rounds.add(number, np.ones(3) * number)
+    assert len(rounds._models) == 2
+    assert rounds.add("slow", np.ones(3)).kept.size == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"size": 0}, "The `size` parameter of AsyncRounds"),
+        ({"max_age": -1}, "The `max_age` parameter of AsyncRounds"),
+        ({"defense": KeepAll()}, "The `defense` parameter of AsyncRounds must be a Defense"),
+    ],
+)
+def test_wrong_parameters_are_named(arguments, message) -> None:
+    with pytest.raises(InputError, match=message):
+        AsyncRounds(np.zeros(3), **arguments)
+    with pytest.raises(InputError, match="must be a flat model"):
+        AsyncRounds(np.zeros((3, 1)))
