@@ -3,7 +3,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 CORES := $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
 
-.PHONY: demo help test lint slow browser bench docs clean
+.PHONY: demo help test lint slow browser bench docs fuzz soak hard lock sbom audit clean
+
+SECONDS ?= 300
 
 demo: $(VENV)/demo.done  ## A poisoned federation, with and without the filter
 	@mkdir -p demo
@@ -31,6 +33,26 @@ browser: $(VENV)/browser.done  ## Chromium for the tests of the report, if it ca
 bench: $(VENV)/dev.done  ## Speed and memory next to other libraries
 	$(BIN)/python benchmarks/core.py
 
+fuzz: $(VENV)/dev.done  ## Hostile input for everything that takes input, for SECONDS (300)
+	$(BIN)/python -m hardening.fuzz --seconds $(SECONDS)
+
+soak: $(VENV)/dev.done  ## A thousand rounds, ten thousand clients, a server that is killed every fifty rounds
+	$(BIN)/python -m hardening.soak
+
+hard: $(VENV)/dev.done  ## Hostile input, faults, kills, and other libraries on the same bad input: one table
+	$(BIN)/python -m hardening.hard
+
+lock: $(VENV)/release.done  ## Pin everything that development needs, with hashes
+	$(BIN)/uv pip compile pyproject.toml --extra dev --constraint constraints.txt --universal --generate-hashes \
+		--upgrade --no-emit-index-url --no-header --quiet --output-file requirements-dev.lock
+
+sbom: $(VENV)/release.done  ## A list of all parts for a release, in CycloneDX format: dist/sbom.json
+	@mkdir -p dist
+	$(BIN)/cyclonedx-py requirements requirements-dev.lock --pyproject pyproject.toml --of JSON -o dist/sbom.json
+
+audit: $(VENV)/release.done  ## Known weaknesses of pinned packages; asks the network
+	$(BIN)/pip-audit --require-hashes --disable-pip --requirement requirements-dev.lock
+
 docs: $(VENV)/docs.done  ## The documentation site, in the folder site/; a warning or a broken link is an error
 	rm -rf site docs/reference docs/repository
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -c docs/site docs site
@@ -48,6 +70,10 @@ $(VENV)/demo.done: $(BIN)/python pyproject.toml constraints.txt
 $(VENV)/dev.done: $(BIN)/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
 	@touch $@ $(VENV)/demo.done
+
+$(VENV)/release.done: $(BIN)/python pyproject.toml
+	$(BIN)/python -m pip install --quiet "cyclonedx-bom>=5" "pip-audit>=2.7" "uv>=0.5"
+	@touch $@
 
 $(VENV)/docs.done: $(BIN)/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[docs]"

@@ -19,6 +19,8 @@ TREES = {name: ast.parse(text) for name, text in TEXTS.items()}
 CLASSES = {node.name: node for tree in TREES.values() for node in tree.body if isinstance(node, ast.ClassDef)}
 NEEDED = {"array_api_compat", "numpy"}
 """The packages that every installation has. All others come with an extra."""
+MOST_PARAMETERS = {"flanders.flower.strategy __init__": 13}
+"""The front of the Flower wrapper has one parameter for each thing that an operator can switch on."""
 ONLY_READ = {"Finding", "Row", "RunData", "RunSummary"}
 """Records with many fields. The package makes them, users read them."""
 
@@ -34,13 +36,15 @@ def test_no_two_classes_or_public_functions_have_the_same_name():
 
 def test_constructors_and_functions_have_at_most_twelve_parameters():
     functions = {
-        f"{module}:{node.lineno} {node.name}": parameters(node)
+        f"{module} {node.name}": parameters(node)
         for module, tree in TREES.items()
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef)
     }
     classes = {name: fields(name) for name in CLASSES if name not in ONLY_READ}
-    assert [name for name, taken in (functions | classes).items() if len(taken) > 12] == []
+    assert [
+        name for name, taken in (functions | classes).items() if len(taken) > MOST_PARAMETERS.get(name, 12)
+    ] == []
 
 
 def parameters(function):
@@ -131,7 +135,7 @@ def packages_behind(target):
 def test_tests_are_in_a_tree_like_that_of_the_package():
     rooms = {path.parent.relative_to(SOURCE / "flanders").as_posix() for path in MODULES.values()}
     folders = {path.parent.relative_to(ROOT / "tests").as_posix() for path in ROOT.glob("tests/**/test_*.py")}
-    assert folders - rooms == {"benchmarks", "conformance"}
+    assert folders - rooms == {"benchmarks", "conformance", "hardening"}
 
 
 def test_every_benchmark_has_a_test():

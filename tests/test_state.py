@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 
@@ -95,7 +96,7 @@ def test_an_array_of_objects_cannot_be_saved(tmp_path):
     ("tree", "says"),
     [
         ([1, 2], "has the format None"),
-        ({"format": module.FORMAT}, "holds a memory that this version cannot read .*'state'"),
+        ({"format": module.FORMAT}, "holds a memory that this version cannot read .*'digest'"),
         ({"format": module.FORMAT, "state": {}}, "holds a memory that this version cannot read"),
         ({"format": module.FORMAT, "state": {"type": "Gone", "fields": {}}}, "Gone.*start with an empty memory"),
         (
@@ -107,9 +108,32 @@ def test_an_array_of_objects_cannot_be_saved(tmp_path):
     ids=str,
 )
 def test_a_file_of_another_version_says_what_it_lacks(tmp_path, tree, says):
+    if "state" in tree:
+        tree = {**tree, "digest": hashlib.sha256(json.dumps(tree["state"]).encode()).hexdigest()}
     text = np.frombuffer(json.dumps(tree).encode(), dtype=np.uint8)
     np.savez(tmp_path / "s.npz", tree=text)
     with pytest.raises(InputError, match=says):
+        load_state(tmp_path / "s.npz")
+
+
+@pytest.mark.parametrize("part", ["a number", "the tree"])
+def test_a_file_that_was_changed_after_it_was_saved_is_refused(tmp_path, part):
+    path = tmp_path / "s.npz"
+    save_state(path, {"x": np.arange(4.0), "n": 1})
+    with np.load(path) as archive:
+        tree, numbers = bytes(archive["tree"]), archive["a0"]
+    if part == "a number":
+        numbers[2] = 7.0
+    else:
+        tree = tree.replace(b'["n", 1]', b'["n", 2]')
+    np.savez(path, tree=np.frombuffer(tree, np.uint8), a0=numbers)
+    with pytest.raises(InputError, match="was changed after it was saved"):
+        load_state(path)
+
+
+def test_a_file_that_unpacks_to_more_than_its_size_is_refused(tmp_path):
+    np.savez_compressed(tmp_path / "s.npz", tree=np.zeros(10**6, np.uint8))
+    with pytest.raises(InputError, match=r"unpacks to 1,000,\d\d\d"):
         load_state(tmp_path / "s.npz")
 
 

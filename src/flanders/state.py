@@ -1,16 +1,18 @@
 """The memory of a filter or an attack, written to a file and read back bit for bit.
 
-The file is a NumPy `.npz` archive: the arrays, and their arrangement as JSON. Reading it executes nothing.
+The file is a NumPy `.npz` archive: the arrays, and their arrangement as JSON. Reading it executes nothing. A digest
+of everything is in it, so that a file that was changed after it was saved is refused.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import io
 import json
 import os
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, BinaryIO, TypeVar
 
 import array_api_compat
@@ -21,7 +23,7 @@ from flanders.arrays import Array, to_numpy
 from flanders.checks import InputError
 from flanders.files import atomic
 
-FORMAT = "flanders-state-1"
+FORMAT = "flanders-state-2"
 C = TypeVar("C", bound=type)
 _TYPES: dict[str, type] = {}
 
@@ -67,7 +69,8 @@ def state_from_bytes(data: bytes, like: Array = None) -> Any:
 
 def _write(file: BinaryIO, state: object) -> None:
     arrays: list[NDArray[Any]] = []
-    tree = {"format": FORMAT, "state": _encode(state, arrays)}
+    encoded = _encode(state, arrays)
+    tree = {"format": FORMAT, "digest": _digest(encoded, arrays), "state": encoded}
     text = np.frombuffer(json.dumps(tree).encode(), dtype=np.uint8)
     save: Callable[..., None] = np.savez
     save(file, tree=text, **{f"a{i}": array for i, array in enumerate(arrays)})
@@ -76,21 +79,48 @@ def _write(file: BinaryIO, state: object) -> None:
 def _read(file: BinaryIO, name: str, like: Array) -> Any:
     """Return the state in an open file. Messages call the file `name`."""
     try:
+        _check_size(file)
         with np.load(file, allow_pickle=False) as archive:
             tree = json.loads(bytes(archive["tree"]))
             arrays = {key: archive[key] for key in archive.files if key != "tree"}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    except Exception as error:  # a broken archive raises almost anything
         raise _unreadable(name, error) from error
     found = tree.get("format") if isinstance(tree, dict) else None
     if found != FORMAT:
         raise InputError(f"{name} has the format {found!r}; this version reads {FORMAT!r}.")
     try:
+        several = [arrays[f"a{i}"] for i in range(len(arrays))]
+        if tree["digest"] != _digest(tree["state"], several):
+            raise InputError(f"{name} was changed after it was saved. Restore it from a copy.")
         return _decode(tree["state"], arrays, like)
-    except (AttributeError, KeyError, TypeError) as error:
+    except InputError:
+        raise
+    except Exception as error:  # a file that is not ours may be wrong in any way
         raise InputError(
             f"{name} holds a memory that this version cannot read ({type(error).__name__}: {error}). Load it with "
             "the version that wrote it, or start with an empty memory."
         ) from error
+
+
+def _digest(encoded: object, arrays: Iterable[NDArray[Any]]) -> str:
+    """Return the SHA-256 of a state. It shows changes by accident, not those of somebody who computes it anew."""
+    digest = hashlib.sha256(json.dumps(encoded).encode())
+    for array in arrays:
+        digest.update(f"{array.dtype.str}{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
+
+
+def _check_size(file: BinaryIO) -> None:
+    """Complain if an archive unpacks to more than its own size. `save_state` compresses nothing."""
+    start = file.tell()
+    size = file.seek(0, io.SEEK_END)
+    file.seek(start)
+    with zipfile.ZipFile(file) as archive:
+        unpacked = sum(member.file_size for member in archive.infolist())
+    file.seek(start)
+    if unpacked > size:
+        raise InputError(f"it has {size:,} bytes and unpacks to {unpacked:,}")
 
 
 def _unreadable(name: str, error: Exception) -> InputError:

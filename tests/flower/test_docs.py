@@ -57,6 +57,13 @@ def test_every_block_runs_as_it_stands(namespace, tmp_path, capsys) -> None:
     assert main(["report", "results.sqlite"]) == 0
 
 
+def test_every_block_about_the_audit_trail_runs_as_it_stands(namespace, tmp_path) -> None:
+    for block in re.findall(r"```python\n(.*?)```", (GUIDE.parent / "audit.md").read_text(), re.DOTALL):
+        exec(compile(block, "audit.md", "exec"), namespace)
+        namespace["strategy"].start(namespace["grid"], namespace["initial_arrays"], num_rounds=2)
+    assert main(["audit", "verify", "audit.jsonl", "--state", "state"]) == 0
+
+
 def test_the_guides_line_of_the_log_is_what_is_logged() -> None:
     why = "3.1 times its usual length (30.5 sd), not its own fingerprint (9.2 sd)"
     clients = [ClientRecord(node, Fate.KEPT) for node in range(6)]

@@ -25,7 +25,7 @@ def spec(seed=0):
     return RunSpec(
         {
             "data": {"dataset": {"name": "digits"}},
-            "federation": {"rounds": 3, "seed": seed},
+            "federation": {"num_clients": 4, "rounds": 3, "seed": seed},
             "threat": {"attack": None, "data_poison": None, "fraction": 0.0},
             "filter": {"name": "keep-all"},
             "aggregator": {"name": "fedavg", "preaggregators": []},

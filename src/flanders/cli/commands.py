@@ -12,8 +12,10 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from flanders.audit import Head, verify_trail
 from flanders.checks import InputError
 from flanders.choices import KINDS
+from flanders.cli.audit import heads_in_logs, print_check
 from flanders.cli.listing import print_listing
 from flanders.extras import needing
 from flanders.report import text, write_figures, write_html
@@ -193,6 +195,19 @@ def plot(options: argparse.Namespace) -> int:
             file=sys.stderr,
         )
     return 0
+
+
+def audit(options: argparse.Namespace) -> int:
+    """Find out whether an audit trail was changed."""
+    heads = [*map(Head.parse, options.heads), *heads_in_logs(options.logs)]
+    if options.state is not None:
+        with needing("flower"):
+            from flanders.flower.saved_memory import saved_audit_head
+
+        heads.append(saved_audit_head(options.state))
+    check = verify_trail(options.trail, heads)
+    print_check(check, options.trail, heads)
+    return 0 if check.intact else 1
 
 
 def _changes(options: argparse.Namespace) -> OptionChanges:

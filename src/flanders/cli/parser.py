@@ -109,6 +109,7 @@ def make_parser() -> Parser:
     _report(add("report", commands.report, "Write a report: one HTML file that opens in a browser, also offline."))
     _watch(add("watch", commands.watch, "Show a results file while it is written: a live page, or a log."))
     _plot(add("plot", commands.plot, "Write the figures of the report as files, e.g. for a paper."))
+    _audit(add("audit", commands.audit, "Find out whether the audit trail of a federation was changed."))
     return parser
 
 
@@ -313,3 +314,14 @@ def _plot(parser: argparse.ArgumentParser) -> None:
     text = f"only this figure: {', '.join(FIGURE_NAMES)} (may be repeated)"
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help=text)
     _where(parser)
+
+
+def _audit(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", choices=("verify",), metavar="verify", help="check every entry of the trail")
+    parser.add_argument("trail", type=Path, metavar="FILE", help="the file that `audit=` of FilteredStrategy names")
+    text = "an entry that the trail must hold, as the server has logged it, e.g. 12:3fa9... (may be repeated)"
+    parser.add_argument("--head", action="append", default=[], metavar="HEAD", dest="heads", help=text)
+    text = "the server's log: the trail must hold every `audit head` in it (may be repeated)"
+    parser.add_argument("--log", action="append", default=[], type=Path, metavar="FILE", dest="logs", help=text)
+    text = "the server's `state_dir`: the trail must hold the entry that the saved memory names"
+    parser.add_argument("--state", type=Path, metavar="DIR", help=text)

@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 from flanders.checks import InputError
 from flanders.extras import MissingExtra
 
+LARGEST_FILE = 2**29
+"""The most bytes of a file, decompressed. The largest one of the datasets here has a third of it."""
 Labelled = tuple[list[NDArray[np.uint8]], NDArray[np.generic]]
 """Byte images (n, C, H, W) in pieces, and their classes."""
 
@@ -85,10 +87,15 @@ def find_files(
 def read_bytes(path: Path) -> bytes:
     """Return the content of a file, decompressed if it ends in .gz."""
     try:
-        content = path.read_bytes()
-        return gzip.decompress(content) if path.suffix == ".gz" else content
+        with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
+            content = file.read(LARGEST_FILE + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path} cannot be read ({error}). Get the file again.") from error
+    if len(content) > LARGEST_FILE:
+        raise InputError(
+            f"{path} holds more than {LARGEST_FILE:,} bytes, more than any dataset here. Get it again."
+        )
+    return content
 
 
 def check_md5(path: Path, content: bytes, expected: str, known: Mapping[str, str] = {}) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from flanders.checks import InputError
 from flanders.results.tree import Table
 
+TOO_MUCH = "its tables or lists are nested too deeply, or a number has too many digits"
 LARGEST = 100_000
 """The most runs that one spec may have. A spec with more is assumed to be a mistake."""
 
@@ -36,6 +37,8 @@ def read_toml(path: Path) -> Table:
         raise InputError(f"{path} is not a TOML file: it is not UTF-8 text.") from error
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path} is not valid TOML: {error}.") from error
+    except (RecursionError, ValueError) as error:
+        raise InputError(f"{path} is not a spec: {TOO_MUCH}.") from error
 
 
 def expand(tree: Table, place: str = "spec") -> list[Table]:
@@ -101,7 +104,9 @@ def parse_override(text: str) -> tuple[list[str], object]:
         raise InputError(f"--set needs key=value, e.g. --set federation.rounds=3. Got {text!r}.")
     try:
         return path, tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError as error:
+    except RecursionError as error:
+        raise InputError(f"--set {key[:60]}: {TOO_MUCH}.") from error
+    except ValueError as error:
         if re.fullmatch(r"\s*[A-Za-z][\w.-]*\s*", value):
             return path, value.strip()
         raise InputError(

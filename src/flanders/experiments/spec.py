@@ -129,9 +129,9 @@ def _data(table: Table, where: str) -> Table:
     for key, value in table.items():
         if key in parts:
             continue
-        has = [part for part, chosen in parts.items() if key in _parameters(f"{part}s", chosen["name"])]
+        has = [part for part, chosen in parts.items() if key in _parameters(f"{part}s", chosen.get("name"))]
         if len(has) != 1:
-            names = " nor ".join(repr(chosen["name"]) for chosen in parts.values())
+            names = " nor ".join(repr(chosen.get("name")) for chosen in parts.values())
             what = (
                 f"neither {names} has such a parameter" if not has else "both the dataset and the partition have it"
             )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from flwr.app import ArrayRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result
 
+from flanders.audit import Head
 from flanders.checks import InputError
 from flanders.defense import Defense
 from flanders.flower.bans import Ban
@@ -16,6 +18,7 @@ from flanders.flower.identity import AskedClient, Identify, asked_clients
 from flanders.flower.model_arrays import ModelArrays
 from flanders.flower.replies import SortedReplies
 from flanders.flower.results_recorder import Recorder
+from flanders.flower.round_audit import RoundAudit
 from flanders.flower.round_report import metrics_of
 from flanders.flower.saved_memory import ELSEWHERE, SavedMemory, StateFolder
 from flanders.record import ClientRecord, Fate, RoundRecord
@@ -33,6 +36,7 @@ class Bookkeeping:
     """What is saved after each round."""
     folder: StateFolder
     recorder: Recorder
+    audit: RoundAudit
     ban: Ban | None
     arrays: ArrayRecord
     """The global model after the last round."""
@@ -55,6 +59,7 @@ class Bookkeeping:
 
     def ask(self, messages: Iterable[Message], grid: Grid, identify: Identify, number: int) -> list[Message]:
         """Return the messages to clients that are not banned, and remember these clients."""
+        self.open_audit()
         messages, self.asked, self.banned = list(messages), [], []
         sent = []
         for message, one in zip(
@@ -68,6 +73,18 @@ class Bookkeeping:
         roster = self.memory.roster.having_asked((one.node, one.client) for one in [*self.asked, *self.banned])
         self.memory = replace(self.memory, roster=roster)
         return sent
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Keep other processes out of the results file and the audit trail while the rounds are carried out."""
+        with self.recorder.running(), contextlib.closing(self.audit):
+            self.open_audit()
+            yield
+
+    def open_audit(self) -> None:
+        """Continue the audit trail, or begin it, if there is one."""
+        head = self.memory.audit_head
+        self.audit.open(self.memory.run, self.memory.rounds, Head.parse(head) if head else None)
 
     @property
     def nodes(self) -> dict[ClientId, AskedClient]:
@@ -152,10 +169,13 @@ class Bookkeeping:
             bans = bans.after_round(self.ban, record.number, [client.client for client in bad], kept)
         roster = self.memory.roster.after_round(record)
         self.memory = replace(self.memory, rounds=record.number, bans=bans, roster=roster, defense=defense.memory)
+        before, nodes, stayed = self.arrays, self.nodes, new is None
         if new is not None:
             self.arrays = new.copy()  # the caller may change the record that it gets
+        # The trail comes first: if the server is killed between the two, the trail has the round twice, never not.
+        if head := self.audit.write(record, nodes, before, self.arrays):
+            self.memory = replace(self.memory, audit_head=str(head))
         self.folder.save(self.memory, self.arrays)
-        nodes, stayed = self.nodes, new is None
         record = replace(record, stayed=stayed)
         self.recorder.tell(record, nodes, alarm=alarm or stayed)
         return MetricRecord(metrics_of(record, nodes, stayed=stayed))
@@ -174,6 +194,7 @@ class Bookkeeping:
             setattr(result, name, {number + done: record for number, record in getattr(result, name).items()})
         for number, details in self.recorder.details.items():
             if number in result.train_metrics_clientapp:
-                result.train_metrics_clientapp[number].update(details)
+                lists = {name: numbers.tolist() for name, numbers in details.items()}
+                result.train_metrics_clientapp[number].update(lists)
         self.recorder.details.clear()
         return result

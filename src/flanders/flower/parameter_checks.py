@@ -48,10 +48,11 @@ def check_optional_number(
         check_number(caller, name, value, low, high, whole=whole)
 
 
-def check_path(caller: str, name: str, value: object) -> None:
-    """Complain unless a parameter is a path, or None."""
-    if value is not None and not (isinstance(value, str | os.PathLike) and os.fspath(value)):
-        raise _wrong(caller, name, "a path that is not empty", value)
+def check_paths(caller: str, **paths: object) -> None:
+    """Complain unless each of these parameters is a path, or None."""
+    for name, value in paths.items():
+        if value is not None and not (isinstance(value, str | os.PathLike) and os.fspath(value)):
+            raise _wrong(caller, name, "a path that is not empty", value)
 
 
 def _wrong(caller: str, name: str, expected: str, value: object) -> InputError:

@@ -21,7 +21,7 @@ from flanders.checks import InputError
 from flanders.filters import Filter
 from flanders.flower.identity import AskedClient
 from flanders.flower.roster import newest_entries
-from flanders.flower.round_report import Nodes, details_of
+from flanders.flower.round_report import Details, Nodes, details_of
 from flanders.hosts.round_line import line_of
 from flanders.record import Fate, RoundRecord
 from flanders.results.heartbeat import heartbeat
@@ -73,7 +73,7 @@ class Recorder:
         self.results, self.spec, self._callbacks = results, RunSpec(spec), callbacks
         self.last: RoundRecord | None = None
         """The last round."""
-        self.details: dict[int, dict[str, list[int] | list[float]]] = {}
+        self.details: dict[int, Details] = {}
         """The numbers of each client in the rounds since the last start."""
         self._store: Store | None = None
         self._known: dict[ClientId, int] = {}

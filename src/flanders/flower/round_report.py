@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,8 @@ PREFIX = "flanders-"
 FATE_NUMBERS = {Fate.KEPT: 0, Fate.DROPPED: 1, Fate.REFUSED: 2, Fate.SILENT: 3, Fate.BANNED: 4}
 """The number of each fate in `Result`, which can hold nothing but numbers."""
 
+Details = dict[str, "array[int] | array[float]"]
+"""The numbers of each client of a round, by the name of the metric."""
 Metric = int | float | list[int] | list[float]
 """What Flower's `MetricRecord` can hold."""
 Nodes = Mapping[ClientId, AskedClient]
@@ -60,11 +63,14 @@ def metrics_of(record: RoundRecord, nodes: Nodes, *, stayed: bool) -> dict[str, 
     }
 
 
-def details_of(record: RoundRecord, nodes: Nodes) -> dict[str, list[int] | list[float]]:
-    """Return the node, the fate, the score and the probability of each client, as lists of the same length."""
+def details_of(record: RoundRecord, nodes: Nodes) -> Details:
+    """Return the node, the fate, the score and the probability of each client, as arrays of the same length.
+
+    The details of all rounds are kept until the federation ends. An array takes a fifth of the memory of a list.
+    """
     return {
-        f"{PREFIX}nodes": [nodes[client.client].node for client in record.clients],
-        f"{PREFIX}fates": [FATE_NUMBERS[client.fate] for client in record.clients],
-        f"{PREFIX}scores": [client.score for client in record.clients],
-        f"{PREFIX}probabilities": [client.probability for client in record.clients],
+        f"{PREFIX}nodes": array("Q", [nodes[client.client].node for client in record.clients]),
+        f"{PREFIX}fates": array("b", [FATE_NUMBERS[client.fate] for client in record.clients]),
+        f"{PREFIX}scores": array("d", [client.score for client in record.clients]),
+        f"{PREFIX}probabilities": array("d", [client.probability for client in record.clients]),
     }

@@ -13,6 +13,7 @@ from flwr.app import Array, ArrayRecord
 from flwr.common.logger import log
 from numpy.typing import NDArray
 
+from flanders.audit import Head
 from flanders.checks import InputError
 from flanders.defense import Defense, DefenseState
 from flanders.flower.bans import BanList
@@ -51,6 +52,8 @@ class SavedMemory:
     """The global model after the last round; empty while it is not in a file."""
     worked: tuple[str, ...] = ()
     """What has worked at least once of `strategy`, `fallback`, `evaluation` and `filter`."""
+    audit_head: str = ""
+    """The last entry of the audit trail; empty if there is no trail."""
     format: int = FORMAT
 
     @property
@@ -174,3 +177,11 @@ class StateFolder:
             self._seen = self._stamp()
         except OSError as error:
             log(ERROR, "%s cannot be written (%s): a restart would go back to an earlier round", self.path, error)
+
+
+def saved_audit_head(folder: Path) -> Head:
+    """Return the last entry of the audit trail that the memory in a folder knows of."""
+    found = load_state(folder / FILE)
+    if not isinstance(found, SavedMemory) or not found.audit_head:
+        raise InputError(f"{folder} holds no memory of an audit trail. Name the `state_dir` of the federation.")
+    return Head.parse(found.audit_head)

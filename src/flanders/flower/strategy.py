@@ -33,12 +33,13 @@ from flanders.flower.parameter_checks import (
     check_function,
     check_optional_number,
     check_part,
-    check_path,
+    check_paths,
 )
 from flanders.flower.replies import Answer, SortedReplies, checked_replies, discard_arrays, read_arrays
 from flanders.flower.replies_on_disk import RepliesOnDisk
 from flanders.flower.reply_metrics import find_claims
 from flanders.flower.results_recorder import Recorder, live_spec
+from flanders.flower.round_audit import AuditPlace, RoundAudit
 from flanders.flower.round_matrix import ReusedMemory, RoundMatrix, SketchedMatrix, WholeMatrix
 from flanders.flower.round_report import filter_line
 from flanders.flower.round_weights import RoundWeights
@@ -72,6 +73,8 @@ class FilteredStrategy(Strategy):
         starts with the folder of an earlier one continues after its last round.
     results
         A results file for `flanders show` and `flanders report`.
+    audit
+        A file for the audit trail: every decision, in a form that shows later changes (`flanders audit verify`).
     ban
         When to stop asking clients that are dropped too often, and for how long. Default: never.
     fallback
@@ -110,6 +113,7 @@ class FilteredStrategy(Strategy):
         *,
         state_dir: str | os.PathLike[str] | None = None,
         results: str | os.PathLike[str] | None = None,
+        audit: AuditPlace = None,
         ban: Ban | None = None,
         fallback: Strategy | None = None,
         sketch: int | None = None,
@@ -127,8 +131,7 @@ class FilteredStrategy(Strategy):
         check_optional_number(ME, "sketch", sketch, 2, whole=True)
         check_optional_number(ME, "seed", seed, 0, whole=True)
         check_part(ME, "limits", limits, WeightLimits)
-        check_path(ME, "state_dir", state_dir)
-        check_path(ME, "results", results)
+        check_paths(ME, state_dir=state_dir, results=results)
         check_function(ME, "unscored", unscored)
         check_function(ME, "identify", identify)
         self.strategy, self.fallback, self.sketch, self.unscored = strategy, fallback, sketch, unscored
@@ -142,7 +145,8 @@ class FilteredStrategy(Strategy):
         spec = live_spec(memory.run, strategy, filter, fallback, sketch)
         recorder = Recorder(None if results is None else Path(results), spec, Callbacks(ME, callbacks))
         arrays, memory = memory.record, replace(memory, model={})  # do not keep a second copy of the model
-        self._books = Bookkeeping(memory, folder, recorder, ban, arrays, done_before=memory.rounds)
+        trail = RoundAudit(ME, audit, spec)
+        self._books = Bookkeeping(memory, folder, recorder, trail, ban, arrays, done_before=memory.rounds)
         self._claims = find_claims(strategy)
         self.server_test = ServerTest()
         """What the server knows of models by itself, which filters can use."""
@@ -183,6 +187,7 @@ class FilteredStrategy(Strategy):
         """Check the replies, let the filter choose among them, and let the strategy aggregate the chosen ones."""
         books, began, replies = self._books, time.perf_counter(), list(replies)
         number = server_round + books.done_before
+        books.audit.receive(replies, books.asked)
         found = checked_replies(replies, books.asked, self._claims, self.limits.max_examples)
         model = books.model_arrays(books.arrays, self.unscored)
         matrix = self._matrix(model, len(found.answers))
@@ -194,17 +199,12 @@ class FilteredStrategy(Strategy):
             if not books.memory.has_aggregated:
                 check_refusals(number, found.failed.values())
             found.notes.append(f"no reply can be used: {STAYS}")
-        seconds = {
-            "train": began - self._sent_at,
-            "filter": time.perf_counter() - began - aggregation.seconds,
-            "aggregate": aggregation.seconds,
-        }
+        spent = time.perf_counter() - began - aggregation.seconds
+        seconds = {"train": began - self._sent_at, "filter": spent, "aggregate": aggregation.seconds}
         record = books.record(number, judged, found, seconds)
         told = books.finish_round(record, aggregation.arrays, self.defense, alarm=bool(found.alarms))
         discard_arrays(replies)
-        metrics = MetricRecord() if aggregation.metrics is None else aggregation.metrics
-        metrics.update(told)
-        return aggregation.arrays, metrics
+        return aggregation.arrays, MetricRecord({**(aggregation.metrics or {}), **told})
 
     def _defend(
         self, answers: Sequence[Answer], aggregation: StrategyAggregation, found: SortedReplies
@@ -316,7 +316,7 @@ class FilteredStrategy(Strategy):
             own, left = None, max(0, num_rounds - done)
             if evaluate_fn is not None:
                 own = self.server_test = ServerTest(evaluate_fn, done, books.recorder.add_evaluation)
-            with books.recorder.running(), self._grid(grid) as grid:
+            with books.running(), self._grid(grid) as grid:
                 start = start_of(self, self.strategy)
                 result = start(grid, initial_arrays, left, timeout, train_config, evaluate_config, own)
         return books.completed(result, initial_arrays)
@@ -325,11 +325,10 @@ class FilteredStrategy(Strategy):
         self, aggregation: StrategyAggregation
     ) -> tuple[Vector | None, Mapping[str, int], Evaluate | None]:
         """Return the server's own step, the sizes of the layers, and the server's test of flat models."""
-        layers = aggregation.matrix.layers
         if self.sketch is not None:  # a filter that sees a sketch can use neither step nor test
-            return None, layers, None
+            return None, aggregation.matrix.layers, None
         known = aggregation.number, aggregation.model, self._books.arrays
-        return self.server_test.step(*known), layers, self.server_test.of_models(*known)
+        return self.server_test.step(*known), aggregation.matrix.layers, self.server_test.of_models(*known)
 
     def _grid(self, grid: Grid) -> AbstractContextManager[Grid]:
         """Return the grid to use during the rounds. With a sketch it keeps replies on disk."""

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from flanders.checks import InputError
 from flanders.results.record_columns import CLIENT_COLUMNS, ROUND_COLUMNS, Column
+from flanders.results.sound_rows import hide_unsound_rows, readable_text
 
 FORMAT = 4
 """The version of the tables. A file of another version is refused."""
@@ -66,6 +67,10 @@ CREATE TABLE checkpoint (          -- the last state of each unfinished run, in 
 """
 
 
+NAMES = ("run", "round", "client", "checkpoint")
+"""The tables."""
+
+
 class ResultsError(InputError):
     """The results file cannot be used. Nothing that was in it is lost."""
 
@@ -109,9 +114,11 @@ def _connect_for_reading(path: Path) -> sqlite3.Connection:
     log = path.with_name(f"{path.name}-wal")
     mode = "mode=rw" if writable else "mode=ro" if log.exists() else "mode=ro&immutable=1"
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, timeout=BUSY, isolation_level=None)
+    connection.text_factory = readable_text
     try:
-        connection.execute("PRAGMA query_only=1")
         _check_format(connection, path)
+        hide_unsound_rows(connection, path)
+        connection.execute("PRAGMA query_only=1")
     except BaseException:
         connection.close()
         raise
@@ -134,6 +141,18 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     _check_format(connection, path)
 
 
+def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
+    """Complain if a table is missing, or if there is anything but tables: a view can take for ever to read."""
+    found = connection.execute(
+        "SELECT type, name FROM sqlite_master WHERE rootpage > 0 OR type != 'index'"
+    ).fetchall()
+    odd = [name for type_, name in found if type_ not in ("table", "index")]
+    missing = [name for name in NAMES if ("table", name) not in found]
+    if odd or missing:
+        what = f"the tables {missing} are missing" if missing else f"it has {len(odd)} views or triggers"
+        raise ResultsError(f"{path} is not a results file that flanders wrote: {what}. Name another file.")
+
+
 def _check_format(connection: sqlite3.Connection, path: Path) -> None:
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     version = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -146,6 +165,7 @@ def _check_format(connection: sqlite3.Connection, path: Path) -> None:
             f"{path} has the format {version}; this version of flanders reads {FORMAT}. Name another file, "
             "or use the version that wrote it."
         )
+    _check_tables(connection, path)
 
 
 @contextlib.contextmanager
@@ -167,7 +187,7 @@ def explained(path: Path) -> Iterator[None]:
     """Turn errors of SQLite and of the disk into messages that say what they mean and what to do."""
     try:
         yield
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the second one if a message is not text
         raise ResultsError(_explain(path, str(error))) from error
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):

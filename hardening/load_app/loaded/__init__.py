@@ -1,0 +1,1 @@
+"""A federation in which some clients do not behave."""

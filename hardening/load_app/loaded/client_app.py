@@ -1,0 +1,38 @@
+"""The client. What it does follows from the number of its node."""
+
+import os
+import time
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+
+app = ClientApp()
+LARGE = 20_000_000
+"""The numbers of an array that is too large: 80 MB."""
+
+
+@app.train()
+def train(message: Message, context: Context) -> Message:
+    """Train a little, or do something else."""
+    node, number = int(context.node_config["partition-id"]), message.content["config"]["server-round"]
+    rng = np.random.default_rng([node, number])
+    sent = message.content["arrays"]["w"].numpy()
+    arrays = {"w": Array((sent + 0.3 * (1 - sent) + 0.02 * rng.normal(size=sent.shape)).astype(np.float32))}
+    metrics: dict[str, float] = {"num-examples": 50 + node, "loss": 0.5}
+    if node == 0:
+        os._exit(1)  # it crashes
+    elif node == 1:
+        time.sleep(10_000)  # it hangs
+    elif node == 2:
+        time.sleep(1.5 * context.run_config["timeout"])  # it is late: the round is over when it replies
+    elif node == 3:
+        arrays["w"] = Array(np.ones(LARGE, np.float32))  # too large
+    elif node == 4:
+        arrays["w"] = Array(np.full(sent.shape, np.nan, np.float32))
+    elif node == 5:
+        metrics = {"num-examples": float(2**53)}
+    reply = Message(RecordDict({"arrays": ArrayRecord(arrays), "metrics": MetricRecord(metrics)}), reply_to=message)
+    if node == 6:
+        reply.metadata.__dict__["_src_node_id"] = 12345  # it claims to be another node
+    return reply

@@ -1,0 +1,284 @@
+"""What this package, Flower, ByzFL and NVFLARE do when one of ten clients sends something bad.
+
+    python -m hardening.peers [--json FILE] [--markdown]
+
+One round, nine honest clients, one bad input; every input of `hardening.bad_inputs` in turn. A defence has survived
+if a model came out that is finite and near to the one that the nine honest clients alone would have made by plain
+averaging: not farther away than three times the farthest honest client. Flower's strategies and the wrapper get
+messages. `Defense`, the rules of ByzFL and the aggregator of NVFLARE get the decoded arrays, so that only inputs
+about arrays and weights are tried on them. Packages that are not installed are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import importlib.util
+import io
+import json
+import random
+import sys
+import types
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.serverapp.strategy import Bulyan, FedAvg, FedMedian, FedTrimmedAvg, Krum, MultiKrum, Strategy
+from numpy.typing import NDArray
+
+from flanders.defense import Defense
+from flanders.flower import FilteredStrategy
+from hardening.bad_inputs import CONTENTS, INPUTS
+from hardening.federation import LocalGrid, Reply, honest_content, honest_node, quiet, start_model, train
+
+CLIENTS = 10
+FIRST = 100
+FAR = 3.0
+"""A model that is farther from the honest one than this many times the farthest honest client was taken over."""
+Vector = NDArray[np.float64]
+Aggregate = Callable[[list[RecordDict]], dict[str, Any]]
+"""Turns the decoded replies into a model."""
+
+
+class Survival(StrEnum):
+    """What came of a bad input."""
+
+    SURVIVED = "survived"
+    ENDED = "run ended"
+    """An error ended the run."""
+    BROKEN = "not finite"
+    """The new global model is not finite, or its arrays have other shapes."""
+    TAKEN = "taken over"
+    """The new global model is far from what the honest clients made."""
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A defence, and what came of each bad input."""
+
+    name: str
+    found: Mapping[str, Survival]
+
+    def count(self, survival: Survival) -> int:
+        """Return how many inputs had this end."""
+        return Counter(self.found.values())[survival]
+
+
+def nodes(send: str | None) -> dict[int, Reply]:
+    """Return nine honest nodes and, if `send` names a bad input, one that sends it."""
+    found = {FIRST + client: honest_node(client) for client in range(1, CLIENTS)}
+    if send is not None:
+        found[FIRST] = lambda message: INPUTS[send](message, honest_content(message, 0))
+    return found
+
+
+def flat(arrays: Mapping[str, Any]) -> Vector:
+    """Return the numbers of a model as one vector, in the order of the model that training began with."""
+    parts = [
+        np.asarray(arrays[name], dtype=np.float64).reshape(first.shape).ravel() for name, first in start().items()
+    ]
+    return np.concatenate(parts)
+
+
+def start() -> dict[str, NDArray[Any]]:
+    """Return the global model as arrays."""
+    return {name: array.numpy() for name, array in start_model().items()}
+
+
+def numbers_of(record: ArrayRecord) -> dict[str, Any]:
+    """Return the arrays of a record."""
+    return {name: array.numpy() for name, array in record.items()}
+
+
+def honest_replies() -> list[RecordDict]:
+    """Return what the nine honest clients send in the first round."""
+    return [honest_content(first_message(FIRST + client), client) for client in range(1, CLIENTS)]
+
+
+def first_message(node: int) -> Message:
+    """Return the server's message to a node in the first round."""
+    LocalGrid({})
+    content = RecordDict({"arrays": start_model(), "config": ConfigRecord({"server-round": 1})})
+    return Message(content, node, "train")
+
+
+class Judge:
+    """Compares models with the one that honest clients make."""
+
+    def __init__(self) -> None:
+        rows = [flat(numbers_of(content.array_records["arrays"])) for content in honest_replies()]
+        self.model: Vector = np.mean(rows, axis=0)
+        self.farthest = max(float(np.linalg.norm(row - self.model)) for row in rows)
+
+    def judge(self, make: Callable[[], Mapping[str, Any] | None]) -> Survival:
+        """Return what came of an input. `make` returns the new model; None if the old one stays."""
+        with warnings.catch_warnings(), np.errstate(all="ignore"), contextlib.redirect_stderr(io.StringIO()):
+            warnings.simplefilter("ignore")
+            try:
+                made = make()
+            except Exception:
+                return Survival.ENDED
+            try:
+                found = flat(start() if made is None else made)
+                types_fit = flat({n: np.asarray(a).astype(start()[n].dtype) for n, a in (made or start()).items()})
+            except (ValueError, TypeError, KeyError):
+                return Survival.BROKEN
+            if not np.isfinite(found).all() or not np.isfinite(types_fit).all():
+                return Survival.BROKEN
+            far = made is not None and np.linalg.norm(found - self.model) > FAR * self.farthest
+            return Survival.TAKEN if far else Survival.SURVIVED
+
+
+def through_flower(make: Callable[[], Strategy], name: str) -> dict[str, Any] | None:
+    """Return the model after one round of a strategy with a bad input."""
+    random.seed(0)  # Flower asks the nodes in a random order, and some strategies take the first reply as the model
+    with quiet(), contextlib.redirect_stdout(io.StringIO()):
+        found = train(make(), LocalGrid(nodes(name)), 1, start_model())
+    return None if found is None else numbers_of(found)
+
+
+def through_arrays(aggregate: Aggregate, name: str) -> dict[str, Any]:
+    """Return the model that a function makes of the decoded replies, one of which is bad."""
+    bad = honest_content(first_message(FIRST), 0)
+    CONTENTS[name](bad)
+    return aggregate([bad, *honest_replies()])
+
+
+def strategies() -> dict[str, Callable[[], Strategy]]:
+    """Return the strategies that are compared."""
+    return {
+        "FilteredStrategy(FedAvg())": lambda: FilteredStrategy(FedAvg()),
+        "FilteredStrategy(FedMedian())": lambda: FilteredStrategy(FedMedian()),
+        "Flower FedAvg": FedAvg,
+        "Flower FedMedian": FedMedian,
+        "Flower FedTrimmedAvg": FedTrimmedAvg,
+        "Flower Krum": partial(Krum, num_malicious_nodes=1),
+        "Flower MultiKrum": partial(MultiKrum, num_malicious_nodes=1, num_nodes_to_select=8),
+        "Flower Bulyan": partial(Bulyan, num_malicious_nodes=1),
+    }
+
+
+def own_rules() -> dict[str, Aggregate]:
+    """Return this package's `Defense` on arrays."""
+
+    def aggregate(replies: list[RecordDict]) -> dict[str, Any]:
+        rows = np.stack([row_of(reply) for reply in replies])
+        weights: Any = [reply.metric_records["metrics"]["num-examples"] for reply in replies]
+        return unflat(np.asarray(Defense()(rows, weights=weights, global_model=flat(start())).model))
+
+    return {"Defense()": aggregate}
+
+
+def row_of(reply: RecordDict) -> NDArray[Any]:
+    """Return the arrays of a reply as one vector."""
+    return np.concatenate([array.ravel() for array in numbers_of(reply.array_records["arrays"]).values()])
+
+
+def unflat(vector: NDArray[Any]) -> dict[str, Any]:
+    """Return a vector as the arrays of a model."""
+    model, place = {}, 0
+    for name, first in start().items():
+        model[name] = vector[place : place + first.size].reshape(first.shape)
+        place += first.size
+    return model
+
+
+def byzfl_rules() -> dict[str, Aggregate]:
+    """Return the rules of ByzFL that are compared; none if it is not installed."""
+    spec = importlib.util.find_spec("byzfl")
+    if spec is None:
+        return {}
+    if "byzfl" not in sys.modules:  # its own start imports a training framework that is not needed here
+        package = types.ModuleType("byzfl")
+        package.__path__ = list(spec.submodule_search_locations or [])
+        sys.modules["byzfl"] = package
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        rules: Any = importlib.import_module("byzfl.aggregators.aggregators")
+    chosen = {
+        "Average": rules.Average(),
+        "Median": rules.Median(),
+        "TrMean": rules.TrMean(f=1),
+        "Krum": rules.Krum(f=1),
+        "MultiKrum": rules.MultiKrum(f=1),
+        "GeometricMedian": rules.GeometricMedian(),
+    }
+
+    def aggregate(rule: Any, replies: list[RecordDict]) -> dict[str, Any]:
+        return unflat(np.asarray(rule([row_of(reply) for reply in replies])))
+
+    return {f"ByzFL {name}": partial(aggregate, rule) for name, rule in chosen.items()}
+
+
+def nvflare_rules() -> dict[str, Aggregate]:
+    """Return the default aggregation of NVFLARE; nothing if it is not installed."""
+    if importlib.util.find_spec("nvflare") is None:
+        return {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        helper: Any = importlib.import_module("nvflare.app_common.aggregators.weighted_aggregation_helper")
+
+    def aggregate(replies: list[RecordDict]) -> dict[str, Any]:
+        total = helper.WeightedAggregationHelper()
+        for number, reply in enumerate(replies):
+            weight = reply.metric_records["metrics"]["num-examples"]
+            total.add(numbers_of(reply.array_records["arrays"]), weight, f"site-{number}", 1)
+        found: dict[str, Any] = total.get_result()
+        return found
+
+    return {"NVFLARE default": aggregate}
+
+
+def compare() -> list[Peer]:
+    """Try every bad input on every defence."""
+    judge = Judge()
+    found = [
+        Peer(who, {name: judge.judge(partial(through_flower, make, name)) for name in INPUTS})
+        for who, make in strategies().items()
+    ]
+    for who, aggregate in {**own_rules(), **byzfl_rules(), **nvflare_rules()}.items():
+        names = [name for name in CONTENTS if "metric" not in name and "loss" not in name]
+        found.append(Peer(who, {name: judge.judge(partial(through_arrays, aggregate, name)) for name in names}))
+    return found
+
+
+def summary(peers: list[Peer]) -> str:
+    """Return a table: how many inputs each defence has survived, and what happened in the other cases."""
+    lines = [
+        "| | inputs | survived | run ended | model not finite | model taken over |",
+        "|---|---|---|---|---|---|",
+    ]
+    for peer in peers:
+        counts = [len(peer.found), *(peer.count(each) for each in Survival)]
+        lines.append(f"| {peer.name} | {' | '.join(map(str, counts))} |")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Read the command line, compare, and print the table."""
+    parser = argparse.ArgumentParser(
+        prog="python -m hardening.peers", description="The same bad inputs, elsewhere."
+    )
+    parser.add_argument("--json", type=Path, help="also write the end of every input to this file")
+    options = parser.parse_args()
+    peers = compare()
+    print(summary(peers))
+    for peer in peers[:2]:
+        for name, end in peer.found.items():
+            if end is not Survival.SURVIVED:
+                print(f"{peer.name}, {name}: {end}")
+    if options.json is not None:
+        options.json.write_text(json.dumps({peer.name: peer.found for peer in peers}, indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,32 @@
+"""The command line, run in this process."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Sequence
+
+from flanders.cli import main
+
+CODES = (0, 1, 2)
+"""The exit codes that are documented."""
+
+
+class BadOutput(Exception):
+    """A command has printed what no terminal should get, or has ended with a code that means nothing."""
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """Run a command and return its exit code. Complain about control characters in what it prints."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code = main(list(arguments))
+        except SystemExit as error:  # argparse ends like this after --help
+            code = error.code if isinstance(error.code, int) else 2
+    printed = out.getvalue() + err.getvalue()
+    if code not in CODES:
+        raise BadOutput(f"exit code {code}: {printed[-200:]!r}")
+    if "\x1b" in printed or "\x07" in printed:
+        raise BadOutput(f"control characters in the output of {arguments[0]}")
+    return code

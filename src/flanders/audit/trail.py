@@ -1,0 +1,203 @@
+"""The file of an audit trail, while it is written."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from flanders.audit.entries import BadEntry, Head, TrailEntry, seal, unseal
+from flanders.audit.segments import first_entry, lines_of, segment_number, segments
+from flanders.checks import InputError, check_number
+from flanders.files import sync_folder
+
+if sys.platform != "win32":
+    import fcntl
+
+LARGEST_FILE = 64 * 2**20
+"""The bytes after which a new file begins. A round of 100 clients takes about 20,000 bytes."""
+MOST_FILES = 16
+"""The number of files that are kept. With the size above, a trail takes at most about 1 GiB."""
+
+ASIDE = "restore it from a copy, or move it away. A new trail then begins, which says that entries are missing."
+
+
+class AuditTrail:
+    """An append-only file in which each entry holds the hash of the one before.
+
+    Each entry is on the disk before `add` returns. A file that has become large is renamed to `PATH.1`, the next
+    one to `PATH.2` and so on, and the trail continues in a new file. The oldest files are removed. The trail itself
+    says which entries were removed.
+
+    Parameters
+    ----------
+    path
+        The file. It is made if it is missing.
+    max_bytes
+        The size after which a new file begins.
+    max_files
+        The number of files that are kept, the one that is being written included.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> trail = AuditTrail(Path(tempfile.mkdtemp()) / "audit.jsonl")
+    >>> trail.open({"run": "a", "after_round": 0})
+    []
+    >>> trail.add("round", {"run": "a", "round": 1}).entry
+    2
+    >>> trail.close()
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, max_bytes: int = LARGEST_FILE, max_files: int = MOST_FILES
+    ) -> None:
+        check_number("AuditTrail", "max_bytes", max_bytes, 1, whole=True)
+        check_number("AuditTrail", "max_files", max_files, 2, whole=True)
+        self.path, self.max_bytes, self.max_files = Path(path), max_bytes, max_files
+        self.head = Head()
+        """The last entry."""
+        self._file: int | None = None
+        self._size = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether entries can be added."""
+        return self._file is not None
+
+    def open(self, fields: Mapping[str, object], known: Head | None = None) -> list[TrailEntry]:
+        """Continue the trail, or begin one, with an entry of the kind `start`.
+
+        `known` is the last entry of which the caller knows from elsewhere. Return the entries that come after it.
+        Complain if the trail does not hold it, or if another process writes to the trail.
+        """
+        if self._file is not None:
+            return []
+        handle = self._locked()
+        try:
+            torn = self._cut_half_line(handle)
+            later = self._after(known)
+        except BaseException:
+            os.close(handle)
+            raise
+        self._file, self._size = handle, os.fstat(handle).st_size
+        extra: dict[str, object] = {"torn_bytes": torn} if torn else {}
+        if known is not None and known.entry and self.head == known and not self._size and not segments(self.path):
+            extra["missing_until"] = known.entry
+        self.add("start", {**fields, **extra})
+        return later
+
+    def add(self, kind: str, fields: Mapping[str, object]) -> Head:
+        """Add an entry, and return the new head. If an `OSError` is raised, the trail is as it was before."""
+        if self._file is None:
+            raise InputError("This audit trail is not open. Call `open` first.")
+        if self._size >= self.max_bytes:
+            self._rotate()
+        self._write(kind, fields)
+        return self.head
+
+    def close(self) -> None:
+        """Let other processes write to the trail."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _write(self, kind: str, fields: Mapping[str, object]) -> None:
+        assert self._file is not None
+        line, head = seal(self.head, kind, fields)
+        try:
+            rest = memoryview(line)
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+            os.fsync(self._file)
+        except OSError:  # most likely the disk is full
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file, self._size)
+            raise
+        self._size += len(line)
+        self.head = head
+
+    def _rotate(self) -> None:
+        """Continue in a new file, and remove the oldest files if there are too many."""
+        old = segments(self.path)
+        number = 1 + (segment_number(old[-1], self.path) if old else 0)
+        aside = self.path.with_name(f"{self.path.name}.{number}")
+        try:
+            os.rename(self.path, aside)
+            handle = self._locked()
+        except (OSError, InputError):  # no new file can be made, so the old one goes on
+            with contextlib.suppress(OSError):
+                os.rename(aside, self.path)
+            return
+        self.close()
+        self._file, self._size = handle, 0
+        kept = [*old, aside][-(self.max_files - 1) :]
+        self._write("rotation", {"oldest": first_entry(kept[0])})
+        for path in old:
+            if path not in kept:
+                path.unlink(missing_ok=True)
+        sync_folder(self.path.parent)
+
+    def _locked(self) -> int:
+        """Return the file, open for appending and locked against other processes, if the system can."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise InputError(
+                f"The audit trail {self.path} cannot be written: {error.strerror or error}. Choose another place."
+            ) from error
+        if sys.platform != "win32":
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(handle)
+                raise InputError(
+                    f"Another process writes to the audit trail {self.path}. End it, or name another file."
+                ) from None
+            except OSError:  # some network file systems have no locks
+                pass
+        return handle
+
+    def _cut_half_line(self, handle: int) -> int:
+        """Remove a last line that was not written to its end, and return its length."""
+        size = os.fstat(handle).st_size
+        whole = 0
+        for line in lines_of(self.path):
+            if not line.endswith(b"\n"):
+                break
+            whole += len(line)
+        if whole < size:
+            os.ftruncate(handle, whole)
+        return size - whole
+
+    def _after(self, known: Head | None) -> list[TrailEntry]:
+        """Find the last entry of the files, and return the entries after the known one."""
+        later: list[TrailEntry] = []
+        last: TrailEntry | None = None
+        seen = known is None or known == Head()
+        for path in [*segments(self.path)[-1:], self.path]:  # what is known is never older than the last two files
+            for line in lines_of(path):
+                try:
+                    last = unseal(line)
+                except BadEntry as error:
+                    place = "begins with" if last is None else f"has after entry {last.head.entry}"
+                    raise InputError(
+                        f"The audit trail {path} is damaged: it {place} a line that {error}. Look at it with "
+                        f"`flanders audit verify {self.path}`, then {ASIDE}"
+                    ) from error
+                if seen:
+                    later.append(last)
+                seen = seen or last.head == known
+        if last is None:
+            self.head = known or Head()
+            return []
+        self.head = last.head
+        if not seen:
+            raise InputError(
+                f"The audit trail {self.path} does not hold entry {known}, which was written to it: it was cut or "
+                f"rewritten, or it belongs to another federation. {ASIDE[0].upper()}{ASIDE[1:]}"
+            )
+        return [] if known is None else later

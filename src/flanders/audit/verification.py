@@ -1,0 +1,197 @@
+"""Whether an audit trail is as it was written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from flanders.audit.entries import BadEntry, Head, TrailEntry, unseal
+from flanders.audit.segments import lines_of, segments
+from flanders.checks import InputError
+
+IN_A_LOG = re.compile(r"audit head (\d{1,15}:[0-9a-f]{64})")
+"""How the server logs the head of the trail after each round."""
+MOST_BREACHES = 1000
+"""The most breaches that are listed. A file that is no trail at all may have one in each line."""
+
+
+@dataclass(frozen=True)
+class Breach:
+    """A place where a trail is not as it was written."""
+
+    file: Path
+    line: int
+    """The number of the line; 0 if it is about the whole file."""
+    words: str
+
+    def __str__(self) -> str:
+        return f"{self.file}{f', line {self.line}' if self.line else ''}: {self.words}"
+
+
+@dataclass
+class TrailCheck:
+    """What a check of a trail has found."""
+
+    breaches: list[Breach] = field(default_factory=list)
+    more_breaches: int = 0
+    """How many more there are than the list holds."""
+    notes: list[str] = field(default_factory=list)
+    """What is unusual and explained by the trail itself, such as entries that were removed by rotation."""
+    entries: int = 0
+    rounds: int = 0
+    first: int = 0
+    """The number of the oldest entry."""
+    head: Head = field(default_factory=Head)
+    """The last entry."""
+
+    @property
+    def intact(self) -> bool:
+        """Whether nothing was changed, as far as can be told."""
+        return not self.breaches
+
+
+def heads_in_log(text: str) -> list[Head]:
+    """Return the heads that a log of the server names."""
+    return [Head.parse(found) for found in IN_A_LOG.findall(text)]
+
+
+def verify_trail(path: Path, heads: Iterable[Head] = ()) -> TrailCheck:
+    """Read a trail from its oldest entry to its newest, and return what was changed in it.
+
+    `heads` are entries of which the caller knows from elsewhere that they were written. Without them, nobody can
+    tell a shorter trail, or one that was rewritten to its end, from a true one.
+    """
+    files = [*segments(path), path]
+    if not any(file.is_file() for file in files):
+        raise InputError(f"There is no audit trail at {path}.")
+    try:
+        return _Reading(heads).read(files)
+    except OSError as error:
+        raise InputError(f"The audit trail {path} cannot be read: {error.strerror or error}.") from error
+
+
+@dataclass
+class _Run:
+    """The rounds of one federation in a trail."""
+
+    last: int | None = None
+    """The last round; None if it is not known."""
+    model: str = ""
+    """The digest of the global model after it."""
+
+
+class _Reading:
+    """Reads a trail, one entry after the other."""
+
+    def __init__(self, heads: Iterable[Head]) -> None:
+        self.check = TrailCheck()
+        self.expected = {head for head in heads if head.entry}
+        self.numbers = {head.entry for head in self.expected}
+        self.oldest, self.runs = 1, dict[str, _Run]()
+        self.place = (Path(), 0)
+
+    def read(self, files: Sequence[Path]) -> TrailCheck:
+        found = self.check
+        for file in files:
+            for number, line in enumerate(lines_of(file), start=1):
+                self.place = file, number
+                if not line.endswith(b"\n"):
+                    self.breach(
+                        "the last line is not complete: the server was stopped while it wrote, or it was cut"
+                    )
+                    continue
+                try:
+                    entry = unseal(line)
+                except BadEntry as error:
+                    self.breach(f"the line {error}")
+                    continue
+                self.follow(entry)
+        self.place = files[-1], 0
+        if found.first > self.oldest:
+            self.breach(f"entries {self.oldest} to {found.first - 1} are missing at the start")
+        elif found.first > 1:
+            found.notes.append(f"entries 1 to {found.first - 1} were removed by rotation")
+        for head in sorted(self.expected, key=lambda head: head.entry):
+            if head.entry > found.head.entry:
+                self.breach(
+                    f"rolled back: entry {head.entry} was written, but the trail ends at {found.head.entry}"
+                )
+            elif head.entry >= found.first:
+                self.breach(f"rewritten: entry {head.entry} is not the one with the hash {head.hash}")
+        return found
+
+    def follow(self, entry: TrailEntry) -> None:
+        """Compare an entry with the ones before it."""
+        found, number = self.check, entry.head.entry
+        found.entries += 1
+        if not found.first:
+            found.first = number
+            if number == 1 and entry.previous != Head().hash:
+                self.breach("entry 1 does not begin a trail")
+        elif number != found.head.entry + 1:
+            last = found.head.entry
+            gap = f"{last + 1}" if number == last + 2 else f"{last + 1} to {number - 1}"
+            self.breach(
+                f"entry {number} follows entry {last}: " + (f"{gap} missing" if number > last else "out of order")
+            )
+        elif entry.previous != found.head.hash:
+            self.breach(f"entry {number} was not written after this entry {number - 1}: one of them was changed")
+        found.head = entry.head
+        self.expected.discard(entry.head)
+        try:
+            if entry.kind == "rotation":
+                self.oldest = max(self.oldest, int(entry.fields["oldest"]))
+            elif entry.kind == "start":
+                self.start(entry)
+            elif entry.kind == "round":
+                self.follow_round(entry)
+        except (KeyError, TypeError, ValueError, OverflowError):
+            self.breach(f"entry {number} does not hold what an entry of the kind {entry.kind!r} holds")
+
+    def start(self, entry: TrailEntry) -> None:
+        """Compare the round that a server continued after with the last one that the trail holds."""
+        name, after = str(entry.fields["run"]), int(entry.fields["after_round"])
+        run = self.runs.get(name)
+        if missing := entry.fields.get("missing_until"):
+            self.breach(
+                f"the server found no trail when it started, although {int(missing)} entries had been written"
+            )
+        if run is None or run.last is None:
+            self.runs[name] = _Run(after)
+            return
+        if after < run.last - 1:
+            self.breach(
+                f"the server went back from round {run.last} to round {after}: its saved memory was replaced by an "
+                "older one"
+            )
+        elif after == run.last - 1:
+            self.check.notes.append(
+                f"round {run.last} of run {name} is there twice: the server was stopped before it had saved it"
+            )
+        if after < run.last:
+            run.last, run.model = after, ""
+
+    def follow_round(self, entry: TrailEntry) -> None:
+        """Compare a round with the one before it."""
+        fields, self.check.rounds = entry.fields, self.check.rounds + 1
+        run, number = self.runs.setdefault(str(fields["run"]), _Run()), int(fields["round"])
+        unwritten = [int(each) for each in fields.get("unwritten", ())]
+        last = number - 1 if run.last is None else run.last
+        missing = (each for each in range(last + 1, number) if each not in unwritten)
+        if number <= last:
+            self.breach(f"round {number} comes after round {last}")
+        elif (first := next(missing, None)) is not None:
+            self.breach(f"round {first} has no entry")
+        if unwritten:
+            self.check.notes.append(f"rounds without an entry, since it could not be written: {unwritten}")
+        if run.model and fields["model_before"] != run.model and not unwritten:
+            self.breach(f"round {number} did not start from the global model that round {last} ended with")
+        run.last, run.model = number, str(fields["model_after"])
+
+    def breach(self, words: str) -> None:
+        if len(self.check.breaches) < MOST_BREACHES:
+            self.check.breaches.append(Breach(*self.place, words))
+        else:
+            self.check.more_breaches += 1

@@ -1,0 +1,45 @@
+"""The check of an audit trail, as the command line shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from flanders.audit import Head, TrailCheck
+from flanders.audit.verification import heads_in_log
+from flanders.checks import InputError
+
+BREACHES_SHOWN = 20
+"""The most breaches that are printed: about as many lines as fit on a screen."""
+
+
+def heads_in_logs(paths: Iterable[Path]) -> list[Head]:
+    """Return the heads that logs of the server name."""
+    found: list[Head] = []
+    for path in paths:
+        try:
+            heads = heads_in_log(path.read_text(errors="replace"))
+        except OSError as error:
+            raise InputError(f"The log {path} cannot be read: {error.strerror or error}.") from error
+        if not heads:
+            raise InputError(f"The log {path} names no `audit head`. Is it the log of a server with `audit=`?")
+        found += heads
+    return found
+
+
+def print_check(check: TrailCheck, path: Path, heads: Sequence[Head]) -> None:
+    """Print what a check of a trail has found."""
+    for breach in check.breaches[:BREACHES_SHOWN]:
+        print(breach)
+    more = len(check.breaches) + check.more_breaches - BREACHES_SHOWN
+    if more > 0:
+        print(f"... and {more} more")
+    for note in check.notes:
+        print(f"note: {note}")
+    what = f"{path}: {check.entries} entries, {check.rounds} rounds"
+    print(f"{what}, {'intact' if check.intact else 'NOT INTACT'}. Head: {check.head}")
+    if check.intact and not heads:
+        print(
+            "The file alone does not show whether entries were removed from its end, or whether all of it was "
+            "written anew. Compare it with --head, --log or --state."
+        )

@@ -1,0 +1,95 @@
+"""Rows of a results file that this package could have written. All others are left out when the file is read.
+
+A results file may come from somebody else. One row with an odd value must not keep a reader from all other runs,
+and no text in it may control the reader's terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sqlite3
+from collections.abc import Iterable
+from pathlib import Path
+
+from flanders.record import Fate
+from flanders.results import spec_keys
+from flanders.results.record_columns import CLIENT_COLUMNS, ROUND_COLUMNS, Column
+from flanders.results.tree import flatten
+
+log = logging.getLogger("flanders")
+TYPES = {
+    "string": ("text",),
+    "int64": ("integer",),
+    "float64": ("real", "integer", "null"),
+    "bool": ("integer", "null"),
+}
+"""The types that SQLite may have stored for each kind of column."""
+SOUND_RUN = """
+typeof(id) = 'text' AND typeof(position) = 'integer' AND typeof(created) = 'text'
+AND status IN ('pending', 'running', 'done', 'failed')
+AND typeof(finished) IN ('text', 'null') AND typeof(error) IN ('text', 'null')
+AND typeof(traceback) IN ('text', 'null') AND typeof(versions) IN ('text', 'null')
+AND rowid NOT IN (SELECT number FROM temp.unsound)
+"""
+LONGEST_SPEC = 2**20
+"""The most characters of a spec. The longest that this package writes has a few thousand."""
+
+
+def hide_unsound_rows(connection: sqlite3.Connection, path: Path) -> None:
+    """Put views in front of the tables that show only sound rows. Queries by the names of the tables use them."""
+    connection.execute("CREATE TEMP TABLE unsound (number)")
+    rows = connection.execute("SELECT rowid, spec FROM main.run")
+    unsound = [(number,) for number, spec in rows if not is_sound(spec)]
+    connection.executemany("INSERT INTO temp.unsound VALUES (?)", unsound)
+    if unsound:
+        log.error("%s: %s runs are left out: their specs are not what flanders writes", path, len(unsound))
+    conditions = {
+        "run": SOUND_RUN,
+        "round": _condition(ROUND_COLUMNS),
+        "client": f"(run, round) IN (SELECT run, number FROM temp.round) AND {_condition(CLIENT_COLUMNS)}",
+    }
+    for table, condition in conditions.items():
+        connection.execute(f"CREATE TEMP VIEW {table} AS SELECT * FROM main.{table} WHERE {condition}")
+
+
+def readable_text(text: bytes) -> str:
+    r"""Return a text of the file without characters that control a terminal.
+
+    Examples
+    --------
+    >>> readable_text(b"out of\x1b[2J memory")
+    'out of?[2J memory'
+    """
+    found = text.decode(errors="replace")
+    if found.isprintable():
+        return found
+    return "".join(letter if letter.isprintable() or letter in "\n\t" else "?" for letter in found)
+
+
+def is_sound(spec: object) -> bool:
+    """Tell whether the spec of a run can be used: everything that readers ask of it has an answer."""
+    if not isinstance(spec, str) or len(spec) > LONGEST_SPEC:
+        return False
+    try:
+        tree = json.loads(spec)
+        flat = spec_keys.flat_spec(tree)
+        spec_keys.label(tree)
+        spec_keys.attack_start(tree)
+        spec_keys.num_rounds(tree)
+        if not spec_keys.is_live(tree):
+            spec_keys.client_counts(flat)
+        return all(str(part).isprintable() for item in flatten(tree).items() for part in item)
+    except Exception:  # a spec that is not ours may be wrong in any way
+        return False
+
+
+def _condition(columns: Iterable[Column]) -> str:
+    """Return the condition under which all cells of a row have the types that this package writes."""
+    parts = []
+    for column in columns:
+        types = ("text", "integer") if column.name == "client" else TYPES[column.kind]
+        parts.append(f"typeof({column.name}) IN ({', '.join(map(repr, types))})")
+        if column.name == "fate":
+            parts.append(f"fate IN ({', '.join(repr(str(fate)) for fate in Fate)})")
+    return " AND ".join(parts)
