@@ -66,6 +66,7 @@ def test_every_attack_becomes_a_mod_or_says_where_it_runs_instead(name) -> None:
     start = batch_norm_model()
     honest, bad = Device(7, []), Device(7, [poisoned(name, seed=1)])
     for number in (1, 2, 3):
+        start["w"] = app.Array((start["w"].numpy() + 0.01 * np.arange(42).reshape(6, 7)).astype(np.float32))
         expected, found = ask(honest, start, number), ask(bad, start, number)
         assert list(found["arrays"]) == list(expected["arrays"])
         assert found["metrics"] == expected["metrics"]

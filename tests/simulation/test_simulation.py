@@ -262,8 +262,8 @@ def test_the_filter_is_told_the_names_of_the_layers():
 
 
 def test_in_the_first_round_the_fallback_aggregates():
-    robust = Simulation(attacked(Gauss(sigma=100.0), filter=Persistence(keep=0.7), fallback=Median(), rounds=1))
-    plain = Simulation(attacked(Gauss(sigma=100.0), filter=Persistence(keep=0.7), rounds=1))
+    robust = Simulation(attacked(Gauss(sigma=1.0), filter=Persistence(keep=0.7), fallback=Median(), rounds=1))
+    plain = Simulation(attacked(Gauss(sigma=1.0), filter=Persistence(keep=0.7), rounds=1))
     (first,), (second,) = robust.run(), plain.run()
     assert first.note == "no scores yet: everyone was aggregated"
     assert np.isnan(first.scores).all()

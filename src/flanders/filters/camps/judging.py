@@ -146,14 +146,16 @@ def wrong_camp(
         return (low if accepted[0] < accepted[1] else high), "the other camp was accepted in earlier rounds"
     risen, turned = ([measure(camp) for camp in (low, high)] for measure in (past.risen, past.turned))
     # A rise is measured from the lowest round of all, so it counts twice. To have less in common is a change, too.
-    risen = [2 * abs(value) for value in risen]
-    most = max((risen, turned), key=lambda pair: abs(pair[0] - pair[1]))
+    common = [2 * abs(value) for value in risen]
+    most = max((common, turned), key=lambda pair: abs(pair[0] - pair[1]))
     sizes = int(low.sum()), int(high.sum())
     changed = 0 if most[0] > most[1] else 1
     against = sizes[changed] > sum(sizes) / 2
     if min(sizes) >= FEW and abs(most[0] - most[1]) > (TURNED_MOST if against else TURNED):
-        words = "have more in common than accepted clients had" if most is risen else "have changed course"
-        return (low, high)[changed], f"they {words}, the other camp less so"
+        words = f"have {'more' if risen[changed] > 0 else 'less'} in common than accepted clients had"
+        if most is turned:
+            words = "have changed course"
+        return (low, high)[changed], f"they {words}, and the other camp has changed less"
     if not majority or abs(sizes[0] - sizes[1]) < math.sqrt(sum(sizes)):
         return None, LIKE_SIZE
     return (low if sizes[0] < sizes[1] else high), "they are the smaller camp"
