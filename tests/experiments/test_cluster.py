@@ -139,7 +139,7 @@ def test_a_lost_run_starts_again_and_a_failed_one_does_not(grid, tmp_path, fake_
         assert {status for _, status in store.unfinished()} == {"failed"}
     assert not plans
     assert [e.status for e in events if isinstance(e, RunEnded)] == ["lost", "failed", "done"]
-    assert [e.number for e in events if isinstance(e, RoundEnded)] == [1, 2, 3, 4]
+    assert [e.record.number for e in events if isinstance(e, RoundEnded)] == [1, 2, 3, 4]
 
 
 def test_a_run_that_ends_its_machine_each_time_fails(grid, tmp_path, fake_cluster) -> None:

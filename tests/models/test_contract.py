@@ -158,7 +158,7 @@ def test_batch_norm_does_as_pytorchs_does(training):
 def test_without_pytorch_the_package_names_the_extra():
     code = "import sys; sys.modules['torch'] = None; import flanders.data; import flanders.models"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "InputError" in done.stderr
+    assert "MissingExtra" in done.stderr
     assert "pip install 'flanders-fl[sim]'" in done.stderr
 
 

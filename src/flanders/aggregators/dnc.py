@@ -20,8 +20,9 @@ class DnC(Aggregator):
               K = \{c : \langle \theta_c^{(k)} - \mu^{(k)}, v^{(k)} \rangle^2 \le \text{cut}^{(k)}
               \text{ in every test } k\}
 
-    Each of the `iterations` tests looks at `sample` random parameters. It drops the `filtering_fraction * b`
-    models that are farthest out in the direction in which the models spread most. With `sample=None` there is one
+    Each of the `iterations` tests looks at `sample` random parameters. It drops the `filtering_fraction * b` models
+    (b is `num_malicious`) that are farthest out in the direction in which the models spread most. With
+    `sample=None` there is one
     test, and it looks at all parameters.
 
     Examples

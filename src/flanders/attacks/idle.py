@@ -28,13 +28,13 @@ class DeltaFreeRider(Attack):
 
     .. math:: x_c = g_t + (g_t - g_{t-1}) + \mathcal{N}(0, \sigma^2 I)
 
-    This is the advanced delta-weights attack. Without noise it is the delta-weights attack. In the first round the
-    last step is zero, and the global model comes back.
+    This is the advanced delta-weights attack. Without noise it is the delta-weights attack. In the first round
+    there is no last step, so the client sends the global model back unchanged.
 
     Parameters
     ----------
     sigma
-        The noise's standard deviation in each parameter, as a share of that of the last step.
+        The standard deviation of the noise in each parameter, as a share of the root mean square of the last step.
 
     Examples
     --------

@@ -86,7 +86,7 @@ def reproduce(options: argparse.Namespace) -> int:
     compared = asked.compare(options.out)
     reproduction.print_compared(compared, asked.words, options.format)
     if options.tables:
-        # The tables also have the cells that the folder already had.
+        # The tables also keep the cells that are already in the folder's CSV file.
         compared = reproduction.write_tables(options.tables, asked, options.out)
     if options.figures:
         write_paper_figures(asked, options.out, compared, options.figures)
@@ -221,7 +221,7 @@ def _changes(options: argparse.Namespace) -> OptionChanges:
 
 
 def _workforce(options: argparse.Namespace) -> Workforce:
-    """Return what the command line wants to carry out the runs."""
+    """Return the processes or the cluster that are to carry out the runs, as the command line says."""
     with needing("sim"):
         from flanders.experiments.execution import Workforce
 

@@ -15,7 +15,7 @@ MEAN, STD = 0.3055, 0.3761
 
 @dataclass(frozen=True)
 class Digits(Loader):
-    """Digits: 1,438 + 359 handwritten digits, 8 x 8, which come with scikit-learn.
+    """Digits: 1,438 training and 359 test images of handwritten digits, 8 x 8 pixels, which come with scikit-learn.
 
     A fifth of each class is the test set. It is always the same.
 

@@ -75,7 +75,7 @@ class StartModel:
             raise BadReply("a number is too large")
         steps = (reply.meta or {}).get(FLMetaKey.NUM_STEPS_CURRENT_ROUND)
         name = f"meta {FLMetaKey.NUM_STEPS_CURRENT_ROUND!r}"
-        weight = 1.0 if steps is None else check_weight(name, plain(steps), max_steps)
+        weight = 1.0 if steps is None else check_weight(name, plain_value(steps), max_steps)
         return UsableReply(row, unscored, weight, usable_metrics(reply.metrics))
 
     def params_of(self, row: Vector, unscored: Mapping[str, Numbers]) -> dict[str, Array]:
@@ -140,7 +140,7 @@ def as_given(numbers: Numbers, value: Array) -> Array:
     return numbers
 
 
-def plain(value: object) -> object:
+def plain_value(value: object) -> object:
     """Return a number of NumPy as a number of Python. Any other value is returned as it is."""
     return value.item() if isinstance(value, np.generic) else value
 
@@ -148,7 +148,7 @@ def plain(value: object) -> object:
 def usable_metrics(metrics: object) -> dict[str, float]:
     """Return the metrics of a reply that are finite numbers."""
     found = metrics.items() if isinstance(metrics, dict) else ()
-    numbers = {name: plain(value) for name, value in found if isinstance(name, str)}
+    numbers = {name: plain_value(value) for name, value in found if isinstance(name, str)}
     return {name: float(n) for name, n in numbers.items() if isinstance(n, int | float) and is_finite_number(n)}
 
 

@@ -22,12 +22,14 @@ PASSES = 4
 WITH_SERVER = 0.15
 """The server's step goes along with one of two camps if their median cosines with it differ by more than this.
 
-Attackers that shift honest updates were at most 0.07 above honest clients, and mostly far below them.
+For attackers that shift honest updates, this cosine was at most 0.07 above that of honest clients, and mostly far
+below it.
 """
 NEARLY_ALL = 0.9
-"""A trait that calls more than this share of a round wrong says nothing: the round has changed, not the clients.
+"""A trait that calls more than this share of a round wrong is ignored: something has then changed for all clients.
 
-In federations with even data clients have no mark of their own, for example.
+For example, if the data are even, no client has a fingerprint of its own, and that trait would call nearly
+everybody wrong.
 """
 
 
@@ -151,10 +153,10 @@ def judge_by_examples(
 
     `wrong` is the camp that the trait itself calls wrong, if it does. The losses of the two camps are compared:
 
-    - One camp clearly has the higher losses. It is wrong. There are three objections, and each of them saves the
-      camp. The trait calls the other camp wrong. Or the trait calls none wrong, and the round as a whole would have
-      higher losses without the camp. Or the trait calls none wrong, and the server's own step clearly goes along
-      with this camp and not with the other.
+    - One camp clearly has the higher losses. It is wrong, with three exceptions, in which neither camp is dropped:
+      the trait calls the other camp wrong; the trait calls none wrong, and without the camp the losses of the round
+      would clearly rise; the trait calls none wrong, and the server's own step clearly goes along with this camp
+      and not with the other.
     - The losses are about the same. Then the trait decides. If it does not tell, trusted clients and the past do,
       but never the majority: the server sees no harm in either camp.
     """
@@ -173,7 +175,10 @@ def judge_by_examples(
 
 
 def far_apart(camps: TwoCamps) -> bool:
-    """Tell whether the camps of a trait that needs a judge lie on both sides of its limits, if it has any."""
+    """Tell whether the camps lie far enough apart for the judge, on both sides of the limits of the trait.
+
+    Traits without a limit, and traits that tell by themselves which camp is wrong, always pass.
+    """
     trait = camps.trait
     if trait.wrong != UNKNOWN or trait.limit == np.inf:
         return True

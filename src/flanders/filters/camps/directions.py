@@ -8,12 +8,14 @@ One round may not show enough. So the cosines of each client are averaged over a
 
 .. math:: \bar x_c = \frac{\sum_t a_t^2\, x_{c,t}}{\sum_t a_t^2},
 
-where :math:`a_t` is the mean cosine of the clients that were kept in round t. Clients agree less and less as
-training goes on, and in the end their cosines are little but noise. With these weights late rounds do not hide what
+where :math:`a_t` is the mean cosine between two different clients that were kept in round t, or zero if it is
+negative. Clients agree less and less as
+training goes on, and in the end their cosines are almost only noise. With these weights late rounds do not hide
+what
 early rounds have shown.
 
 A client that was dropped the last time it took part has no say in where the middle is. Otherwise attackers that
-were found once could come back as soon as they have moved the middle.
+were dropped once could move the middle towards themselves and so be kept again.
 """
 
 from __future__ import annotations
@@ -30,11 +32,13 @@ from flanders.state import saveable
 STEPS = 30
 """Steps of Weiszfeld's algorithm: more steps do not visibly change the geometric median of unit vectors."""
 SETTLED = 1e-4
-"""The algorithm stops when the shares of the clients in the median change by less than this in a step."""
+"""The algorithm stops when the weights of the clients in the median change by less than this in a step, all changes
+added up."""
 LEAST_SHARE = 0.1
-"""If fewer than this share of a round was kept before, all clients have a say in where the middle is."""
+"""If less than this share of a round is left without the clients that were dropped the last time, those also have a
+say."""
 FEWEST = 4
-"""The middle is that of at least this many clients: that of fewer clients lies too close to each of them."""
+"""The same holds if fewer clients than this are left: a middle of so few lies too close to each of them."""
 ROUNDS_OF_CLIENTS = 10
 """At most this many rounds' worth of clients are remembered, since anybody may make up new client ids."""
 
@@ -120,12 +124,12 @@ def mean_cosine_within(cosines: FloatMatrix, rows: BoolVector) -> float:
 
 
 def along_main_direction(cosines: FloatMatrix) -> FloatVector:
-    """Return the cosine of each unit vector with the direction along which they differ most from zero.
+    """Return the cosine of each unit vector with the direction in which their squared projections sum to the most.
 
     This is the first principal direction, found by power iteration. Unlike the middle it does not vanish if two
     camps of about the same size point against each other.
     """
-    a = np.ones(len(cosines)) + 1e-3 * np.arange(len(cosines))  # not at right angles to it by a symmetry
+    a = np.ones(len(cosines)) + 1e-3 * np.arange(len(cosines))  # unequal: never orthogonal by symmetry
     for _ in range(STEPS):
         a = cosines @ a
         a /= max(float(np.linalg.norm(a)), 1e-300)

@@ -82,6 +82,7 @@ class GuardEvidence:
         """The names and cosines of the parts whose directions are compared: the first layers and the last layer."""
         if len(self.cosines) == 1:
             return self.parts.names, self.cosines
+            # Without the whole model, in reverse order: the first layers, then the last layer.
         return self.parts.names[:0:-1], self.cosines[:0:-1]
 
     @property
@@ -237,7 +238,8 @@ def pairs_and_votes(
 ) -> tuple[Pairs, FloatMatrix | None, FloatVector | None]:
     """Return the pairs with this round, the votes of the clients for each other, and the server's votes for them.
 
-    The votes are mean cosines over all rounds. They are None if too many clients are missing. The server's votes
+    The votes are mean cosines over all rounds. They are None in the first two rounds, if too many clients are
+    missing, and in federations with too many clients. The server's votes
     are None if it made no step of its own.
     """
     names: tuple[ClientId, ...] = round_.clients
@@ -253,7 +255,7 @@ def pairs_and_votes(
 
 
 def usual_mean_cosine(cosines: FloatMatrix) -> float:
-    """Return the mean cosine of most accepted clients.
+    """Return the mean cosine between the accepted clients of the larger part.
 
     Undetected attackers may be among them and differ from the others. So the clients are cut in two, and only the
     larger part counts.

@@ -7,8 +7,8 @@ the camps apart, the judge hears other witnesses (`wrong_camp`), in this order:
 1. the clients that the user trusts: the camp with fewer of them is wrong;
 2. the past: a camp is wrong if its clients are new and those of the other camp were accepted before. It is also
    wrong if it has changed clearly more than the other camp since its clients were accepted;
-3. the majority: the smaller camp is wrong, unless both are of about the same size. It is not heard if the server
-   has examples, since the server sees no harm in either camp.
+3. the majority: the smaller camp is wrong, unless both are of about the same size. The majority is not heard if the
+server has examples: their losses have then shown no harm in either camp.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from flanders.linalg.products import combine
 from flanders.round import Round
 
 WORSE = 1.75
-"""A camp is worse than another if its losses are higher by this many standard errors, which chance does in 4%."""
+"""A camp is worse than another if its losses are higher by more than this many standard errors. By chance alone
+this happens in 4% of the comparisons."""
 DRAWS = 3
 """How many random parts of the larger camp are compared with the smaller one: a single part may be an odd one."""
 MARGIN = 0.02
@@ -36,7 +37,8 @@ TURNED_MOST = 0.3
 FEW = 4
 """Camps of fewer clients are not judged by how they have changed: that says too little."""
 MOST = 0.5
-"""If one camp has a larger share of clients that were accepted before, by more than this, the other is wrong."""
+"""If the shares of clients that were accepted before differ by more than this, the camp with the lower share is
+wrong."""
 LARGEST_LOSS = 1e6
 """A loss that is not finite counts as this much, and so does a larger one."""
 LIKE_SIZE = "two camps of like size"
@@ -140,12 +142,13 @@ def wrong_camp(
     if past.trusted is not None:
         inside = [int((past.trusted & camp).sum()) for camp in (low, high)]
         if inside[0] != inside[1]:
-            return (low if inside[0] < inside[1] else high), "the trusted clients are in the other camp"
+            return (low if inside[0] < inside[1] else high), "more of the trusted clients are in the other camp"
     accepted = [past.accepted(camp) for camp in (low, high)]
     if abs(accepted[0] - accepted[1]) > MOST:
         return (low if accepted[0] < accepted[1] else high), "the other camp was accepted in earlier rounds"
     risen, turned = ([measure(camp) for camp in (low, high)] for measure in (past.risen, past.turned))
-    # A rise is measured from the lowest round of all, so it counts twice. To have less in common is a change, too.
+    # Mean cosines change less than cosines with the crowd do, so the change counts twice. It counts in both
+    # directions.
     common = [2 * abs(value) for value in risen]
     most = max((common, turned), key=lambda pair: abs(pair[0] - pair[1]))
     sizes = int(low.sum()), int(high.sum())

@@ -15,8 +15,9 @@ The cut with the most evidence is used. The entropy is the cost of naming each n
 every list would show two camps: a cut in the middle of one normal distribution already lowers the variance to 36%.
 
 Several numbers for each client are cut jointly, as points. The variances become covariance matrices S and W, and
-:math:`\log (s^2 / w^2)` becomes :math:`\log (\det S / \det W)`. Two camps may be one in each number alone and still
-lie apart: clients that agree with the others in one layer usually do so in another one, and attackers may not.
+:math:`\log (s^2 / w^2)` becomes :math:`\log (\det S / \det W)`. Two camps may overlap in every single number and
+still lie apart as points: a client that agrees with the others in one layer usually agrees in the other layers,
+too, but an attacker may not.
 """
 
 from __future__ import annotations
@@ -29,13 +30,15 @@ import numpy as np
 from flanders.arrays import BoolVector, FloatMatrix, FloatVector
 
 PER_CLIENT = 0.35
-"""The evidence, in nats for each client, that honest rounds reach: their numbers are not normally distributed.
+"""The evidence that is needed, in nats for each client. Honest rounds come close to it, since their numbers are not
+exactly normally distributed.
 
 In 64 honest settings of Fashion-MNIST, rounds of 37 and 100 clients reached up to 0.29 with one seed, and one
 setting reached more than 0.3 with another seed.
 """
 PER_CLIENT_OF_NATURE = 0.1
-"""The same if the numbers themselves tell which camp is wrong: honest rounds rarely lie on the wrong side."""
+"""The same for numbers that tell by themselves which camp is wrong. It is lower, since a camp of honest clients
+rarely lies on the wrong side."""
 PER_ROUND = 2.4
 """The evidence that a round needs in addition, in units of log(1 / rate).
 
@@ -57,7 +60,8 @@ class Split:
     low: BoolVector
     """Which numbers are in the lower part."""
     evidence: float
-    """The evidence for two camps, in nats: the logarithm of how much more likely two camps are than one."""
+    """The evidence for two camps, in nats: the logarithm of how much more likely the numbers are if there are two
+    camps, less the cost of naming the camps."""
 
 
 def split_in_two(values: FloatVector, floor: float, fewest: int = 1) -> Split | None:
@@ -68,7 +72,8 @@ def split_in_two(values: FloatVector, floor: float, fewest: int = 1) -> Split | 
     values
         The numbers. None of them may be NaN.
     floor
-        The smallest standard deviation of a camp. Its square is added to both variances, so that differences too
+        The smallest standard deviation of a camp. Its square is added to the variance of all numbers and to the
+        variance within the camps, so that differences too
         small to matter are not called camps.
     fewest
         The size of the smallest camp that is allowed.
@@ -131,7 +136,8 @@ def split_jointly(values: FloatMatrix, floor: float, fewest: int = 1) -> Split |
     if n < max(FEWEST, 2 * fewest):
         return None
     x = values - np.median(values, axis=0)
-    x_given_others = x @ np.linalg.inv(covariance(x, floor))  # each number less what the others say of it
+    # Up to scale, these are the numbers minus their linear predictions from the other numbers.
+    x_given_others = x @ np.linalg.inv(covariance(x, floor))
     best: Split | None = None
     for start in (*x.T, *x_given_others.T):
         cut = split_in_two(start / max(float(start.std()), 1e-300), LEAST_SPREAD, fewest)
@@ -165,8 +171,9 @@ def covariance_within(x: FloatMatrix, low: BoolVector, floor: float) -> FloatMat
 def joint_evidence(x: FloatMatrix, low: BoolVector, floor: float) -> float:
     """Return the evidence for two camps of points, in nats.
 
-    The means of the two camps differ in k numbers, and one of them is free: the place of the cut. For each of the
-    others half of log(n) is taken off, which is what the Bayesian information criterion takes off for a parameter.
+    The means of the two camps differ in k numbers. One of them is not charged, as in `split_in_two`. For each of
+    the other k - 1, log(n) / 2 is taken off, which is what the Bayesian information criterion takes off for a
+    parameter.
     """
     n, k = x.shape
     p = float(low.mean())
@@ -188,8 +195,8 @@ def evidence_needed(n: int, rate: float, *, natural: bool = False) -> float:
     """Return the evidence, in nats, that is needed to call n clients two camps.
 
     `rate` is the share of honest clients that may be dropped. `natural` says that the numbers themselves tell which
-    camp is wrong. Then each client needs less evidence: an honest round would have to lie on the wrong side by
-    chance.
+    camp is wrong. Then less evidence is needed for each client, since a camp of honest clients is on the wrong side
+    only by chance.
 
     Examples
     --------

@@ -1,9 +1,9 @@
-"""The traits by which clients are compared: a trait is one number for each client.
+"""The traits by which clients are compared: a trait is one number for each client, or several.
 
 Some traits compare the clients of a round with each other: their directions, their lengths, and their votes. A camp
 of clients can stand out by such a trait, but the trait does not tell which of two camps is wrong. Other traits
 compare each client with its own past. They also tell which camp is wrong: the one that is unlike its past. The
-trust of the server tells it, too.
+trait `trust of the server` also tells which camp is wrong: the less trusted one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from flanders.linalg.products import gram, lengths_of_gram, projections
 from flanders.round import ClientId, Round, last_layer_of
 
 LOW, CHANGED, UNKNOWN = "low", "changed", "unknown"
-"""Which camp of a trait is wrong: the lower one, the one farther from zero (no change), or a judge must say."""
+"""Which camp of a trait is wrong: the lower one (`LOW`); the one farther from zero, where zero means no change
+(`CHANGED`); or the trait does not tell, and a judge decides (`UNKNOWN`)."""
 STRANGE = 2.0
 """A fingerprint below this many standard deviations may be a stranger's."""
 TURNED_FAR = 0.3
@@ -33,9 +34,11 @@ TURNED_FAR = 0.3
 MANY_TIMES = np.log(2.0)
 """The length of an honest client's updates usually changes by less than this factor, as a logarithm."""
 LESS_NEW = np.log(0.2)
-"""In honest training the new share of an update does not fall to less than this factor of it, as a logarithm."""
+"""In honest training the new share of a client's updates does not fall below a fifth of its usual value. This is
+the logarithm of that fifth."""
 ALIKE = 0.02
-"""The smallest spread of cosines in a camp: two batches more or less of training make that much."""
+"""The smallest spread of cosines in a camp: two batches of training more or fewer change a cosine by about this
+much."""
 LENGTHS = 0.25
 """The smallest spread of log lengths in a camp: honest clients differ that much in steps and data."""
 MARKS = 0.5
@@ -54,8 +57,8 @@ AGAINST = -0.3
 """Camps point against each other if one has a median cosine with the main direction below this, and the other one
 a median above its negative.
 
-Honest clients with the same few classes may lie far along the main direction. But the others then do not lie on
-its other side: their median was at most 0.2.
+Honest clients with the same few classes may lie far along the main direction. But the other clients then hardly lie
+on the opposite side: there, their median was at most 0.2 away from zero.
 """
 FEWEST_AGAINST = 2
 """The smallest camp along the main direction: a single client may only hold unusual data."""
@@ -65,7 +68,7 @@ NEW = 0.25
 
 @dataclass(frozen=True, eq=False)
 class Trait:
-    """One number for each client, and what it means if these numbers form two camps."""
+    """One number for each client, or several, and what it means if these numbers form two camps."""
 
     name: str
     values: FloatVector | FloatMatrix
@@ -79,7 +82,7 @@ class Trait:
     fewest: int = 1
     """The size of the smallest camp."""
     limit: float = np.inf
-    """How far apart the medians of the camps must lie.
+    """Where the medians of the camps must lie before a camp is dropped.
 
     - `LOW`: the median of the lower camp must be below the limit.
     - `CHANGED`: the median of the changed camp must be at least this far from zero.
@@ -87,7 +90,7 @@ class Trait:
       means that there is no limit.
     """
     parts: tuple[str, ...] = ()
-    """What the first of k numbers are about, in words: parts of the model."""
+    """The part of the model that each of the k numbers is about, in words. There may be more names than numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,11 +155,15 @@ def direction_traits(
 ) -> list[Trait]:
     """Return how far each of these clients goes along with the others, in several ways.
 
-    The first three traits are cosines with a middle, jointly for the parts of the model (`names`, `cosines`): with
-    the middle of all these clients, with the middle of those that were not dropped the last time, and the average
-    of the latter over all rounds. If the server has made a step of its own, the cosines with it (`server`,
-    `(m, k)`) are looked at together with the first of these. The last trait looks for two camps that point against
-    each other in the last part.
+    The traits are, jointly for the parts of the model (`names`, `cosines`):
+
+    - the cosines with the middle of all these clients;
+    - the cosines with the middle of those that were not dropped the last time;
+    - the average of the latter over all rounds;
+    - if the server has made a step of its own: the first ones together with the cosines with it (`server`).
+
+    One more trait is the cosine with the main direction in the last part. It shows two camps that point against
+    each other.
     """
     words = ("away from the others", "too close to some others")
     accepted = known.middle_rows(clients, rows)
@@ -211,8 +218,10 @@ def own_traits(
 ) -> list[Trait]:
     """Return how each client compares with its own accepted past.
 
-    `answers` are those of the round's questions, `changes` the changes of the cosine with the crowd for each part
-    of the model, `novelty` the changes of novelty, and `names` the names of the parts.
+    `answers` are what `ask_questions` measured in this round, `changes` the changes of the cosine with the accepted
+    clients' mean direction for each part of the model, `novelty` the changes of novelty, and `names` the names of
+    the parts. The model and the last layer are looked at, since most of a model lies in the layers before the last
+    one.
     """
     values = answers.values
     marks = Trait(
@@ -224,8 +233,8 @@ def own_traits(
     traits = [marks, new, Trait("own length", values[:, LENGTH], LENGTHS, CHANGED, words, 1, MANY_TIMES)]
     for name, change in list(zip(names, changes, strict=False))[:2]:
         words = (
-            f"less along with the crowd in {name} than it used to be",
-            f"more along with the crowd in {name} than it used to be",
+            f"its direction in {name} agrees less with the accepted clients' than it used to",
+            f"its direction in {name} agrees more with the accepted clients' than it used to",
         )
         traits.append(Trait(f"own course in {name}", change, ALIKE, CHANGED, words, 1, TURNED_FAR))
     return traits

@@ -30,9 +30,10 @@ ROUNDS = 20
 NEARLY_ALL = 0.9
 """Clients vote only in rounds with at least this share of all clients that ever took part."""
 FIRST_ROUND = 3
-"""Clients vote from this round on: two rounds must show first that it is the same clients that take part."""
+"""Clients vote from this round on: the first two rounds show whether the same clients take part each time."""
 MOST = 40
-"""Nobody votes among more clients: camps of that size are found without votes, and pairs would need much memory."""
+"""If more clients than this have taken part, the server included, there is no vote: in larger federations camps are
+found without votes, and the pairs would need much memory."""
 
 
 def trust_by_votes(cosines: FloatMatrix, server: FloatVector | None = None) -> FloatVector:
@@ -87,16 +88,17 @@ class Pairs:
     """How many rounds it has seen."""
 
     def with_round(self, clients: tuple[ClientId, ...], cosines: FloatMatrix) -> Pairs:
-        """Return the means with one more round. Once there were too many clients, there are no means any more.
+        """Return the means with one more round. Once more than `MOST` clients have taken part, no means are kept
+        any more.
 
         The weight of a round is the square of its mean agreement. Clients agree less and less as training goes on,
-        and in the end their cosines are little but noise. With these weights late rounds do not hide what early
+        and in the end their cosines are almost only noise. With these weights late rounds do not hide what early
         rounds have shown.
         """
         known = set(self.clients)
         everyone = (*self.clients, *(client for client in clients if client not in known))
         if len(everyone) > MOST:
-            return Pairs(everyone[: MOST + 1])  # more clients than may vote, for good
+            return Pairs(everyone[: MOST + 1])  # one more than may vote: no vote in later rounds either
         k, old = len(everyone), len(self.clients)
         means, weights = np.zeros((k, k)), np.full((k, k), 1e-12)
         if self.means is not None and self.weights is not None:
@@ -111,8 +113,8 @@ class Pairs:
     def of(self, clients: tuple[ClientId, ...]) -> FloatMatrix | None:
         """Return the mean cosines of these clients; None if they do not vote.
 
-        They do not vote in the first rounds, nor if they are too few of all that ever took part. In that case two
-        clients have rarely met, and a mean over few rounds says little.
+        They do not vote in the first rounds, nor if fewer than nine tenths of all clients seen so far take part. In
+        that case two clients have rarely met, and a mean over few rounds says little.
         """
         row_of = {client: row for row, client in enumerate(self.clients)}
         if self.means is None or self.rounds < FIRST_ROUND or len(clients) < NEARLY_ALL * len(row_of):

@@ -1,4 +1,4 @@
-"""The server's own examples of a simulation, for the `FilteredStrategy` of the Flower engine."""
+"""Losses on the examples that the server of a simulation holds, for the `FilteredStrategy` of the Flower engine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from flanders.simulation.server import Losses
 
 @dataclass(frozen=True, eq=False)
 class HostLosses:
-    """The losses of models in main memory on the server's examples, and their gradient."""
+    """The losses on the server's examples, and their gradient, of models that are held in main memory."""
 
     _losses: Losses
     _device: torch.device
