@@ -16,6 +16,7 @@ PAGES = {
     "examples/flower-app/README.md": "flower-app.md",
     "examples/deployment/README.md": "deployment.md",
     "examples/nvflare/README.md": "nvflare-example.md",
+    "examples/lora-app/README.md": "lora-app.md",
     "benchmarks/README.md": "benchmark-scripts.md",
 }
 """Files of the repository, and the pages that show them. A file that is not there has no page."""

@@ -26,7 +26,7 @@ def pack(models: Sequence[Model], like: Model | None = None) -> Array:
     Parameters
     ----------
     models
-        One model for each client: `state_dict`s, or lists of arrays. Integers in them are packed as floats.
+        One model for each client: a `state_dict`, or a list of arrays. Integers in them are packed as floats.
     like
         A model that you trust, usually the global one. A client's model that has other arrays then becomes a row of
         NaN, which a `Defense` refuses, and the log says why. Without it, such a model is an error.
