@@ -71,7 +71,7 @@ def test_the_tables_of_the_tutorials_are_what_their_commands_print(tmp_path, mon
     Path("grid.toml").write_text(spec)
     assert main(["run", "grid.toml", "--jobs", "2"]) == 0
     capsys.readouterr()
-    assert main(["table", "results.sqlite"]) == 0
+    assert main(["table", "results.sqlite", "--format", "markdown"]) == 0
     printed, shown = numbers(capsys.readouterr().out), numbers(page)
     assert len(shown) == 3
     for attack, values in shown.items():

@@ -18,7 +18,7 @@ from flanders.linalg.neighbours import krum_scores, multi_krum_rows
 
 @dataclass(frozen=True)
 class Opt(Attack):
-    r"""Step against the honest direction, as far as Krum still picks a malicious model (Fang et al.).
+    r"""Step against the honest direction, but not so far that Krum stops picking a malicious model (Fang et al.).
 
     .. math:: x = g - \lambda\, s, \quad s = \operatorname{sign}(\mu - g)
 
@@ -58,7 +58,7 @@ class Opt(Attack):
         check_number("Opt", "tau", self.tau, 0)
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
-        """Return b copies of the model that Krum picks."""
+        """Return b copies of the crafted model, which Krum is meant to pick."""
         xp = array_api_compat.array_namespace(view.own)
         s = xp.sign(mean_displacement(view))
         line = Line.measure(view.honest, view.global_model, -s)

@@ -95,7 +95,7 @@ def conduct(
     study = find(name)
     runs = runs_of(study, dataset=dataset, seeds=seeds, attacks=attacks, overrides=overrides)
     if study is PREDICTABILITY and workforce != HERE:
-        raise InputError("The predictability study runs one at a time, here. Leave out --jobs and --on.")
+        raise InputError("The predictability study carries out its runs one by one. Leave out --jobs and --on.")
     with writing(out):
         pass  # complain now if it cannot be written
     stem = out / (name if dataset == "digits" else f"{name}-{dataset}")
@@ -122,7 +122,7 @@ def conduct(
 def _follow_clients(
     runs: Sequence[Experiment], folder: Path, changes: OptionChanges
 ) -> tuple[list[Finding], dict[str, Series]]:
-    """Measure all runs. Return the findings, and the series of each attack with the first seed."""
+    """Measure all runs. Return the findings of all runs and, for each attack, the series of its first run."""
     datasets, findings, first = Datasets(), [], dict[str, Series]()
     for place, run in enumerate(runs, start=1):
         series = measured(run.with_options(replace(run.options, **changes)), folder, datasets)

@@ -21,9 +21,10 @@ from flanders.results.rounds import read_rounds
 from flanders.results.schema import ResultsError, reading
 
 LOOKED_AT = 4
-"""Runs whose clients are kept in memory: those that were looked at last."""
+"""The number of runs whose clients are kept in memory. They are the runs that were looked at last."""
 RECHECK = 5.0
-"""Seconds after which the file is read again even if it seems unchanged: its times may be too coarse."""
+"""Seconds after which the file is read again even if it seems unchanged: its modification time may be too
+coarse."""
 MEASURED_LATER = ("accuracy", "loss", "attack_success")
 """What may be added to a round after it was written."""
 
@@ -36,13 +37,14 @@ class FollowedRun:
     id_
         The id of the run.
     most_rows
-        How many of its clients get a row; 0 for a summary of the run.
+        How many of its clients get a row on the page at most. With 0, only a summary of the run is read.
     """
 
     def __init__(self, id_: str, most_rows: int) -> None:
         self.id, self._most_rows = id_, most_rows
         self.epoch = ""
-        """A text that changes when the run is read from the start. Columns of another epoch are out of date."""
+        """A text that changes each time the run is read from the start again. Rounds that a page got in another
+        epoch are out of date."""
         self._growing: GrowingRun | None = None
         self._prints: list[tuple[object, ...]] = []
         self._about: tuple[str, str, str | None] | None = None
@@ -78,7 +80,7 @@ class FollowedRun:
         return True
 
     def _read_prints(self, connection: sqlite3.Connection) -> tuple[list[tuple[object, ...]], list[list[float]]]:
-        """Return what tells each round from another one of the same number, and the measures of each round."""
+        """Return, for each round, the values that never change once it is written, and its measures."""
         names = [column.name for column in ROUND_COLUMNS]
         query = f"SELECT {', '.join(names)} FROM round WHERE run = ? ORDER BY number"
         rows = connection.execute(query, (self.id,)).fetchall()
@@ -112,7 +114,7 @@ class Feed:
         self._lock = threading.Lock()
 
     def results(self, version: str = "") -> PageData:
-        """Return what is new for a page that has this version: the runs that have changed, and the whole order."""
+        """Return what a page with this version needs: the runs that have changed, and the order of all runs."""
         with self._lock:
             self._refresh()
             boot, _, number = version.partition("-")
@@ -131,7 +133,8 @@ class Feed:
     def cells(self, id_: str, since: int, until: int, epoch: str) -> PageData | None:
         """Return the clients of a run in the columns from `since` to `until`; None if there is no such run.
 
-        A page whose columns are of another epoch gets all of them.
+        If `epoch` is not the current epoch of the run, what the page has is out of date, and it gets everything up
+        to `until`.
         """
         with self._lock:
             self._refresh()

@@ -36,4 +36,4 @@ def test_too_few_values_are_not_split_in_two():
 
 
 def test_a_lower_rate_needs_more_evidence_and_a_natural_side_less():
-    assert evidence_needed(20, 0.001) > evidence_needed(20, 0.01) > evidence_needed(20, 0.01, natural=True)
+    assert evidence_needed(20, 0.001) > evidence_needed(20, 0.01) > evidence_needed(20, 0.01, 0.1)

@@ -100,7 +100,7 @@ def drop_camps(decision: Decision, traits_of: Callable[[BoolVector], list[Trait]
             cut = split_jointly(values[rows], trait.floor, trait.fewest)
             if cut is not None:
                 low, high = (np.isin(np.arange(len(decision.kept)), rows[part]) for part in (cut.low, ~cut.low))
-                need = evidence_needed(rows.size, decision.rate, natural=trait.wrong != UNKNOWN)
+                need = evidence_needed(rows.size, decision.rate, trait.per_client)
                 found.append(TwoCamps(trait, low, high, cut.evidence, need))
         found.sort(key=lambda camps: camps.needed - camps.evidence)
         if not any(drop_wrong_camp(decision, camps) for camps in found):

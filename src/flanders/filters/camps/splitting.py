@@ -39,6 +39,8 @@ setting reached more than 0.3 with another seed.
 PER_CLIENT_OF_NATURE = 0.1
 """The same for numbers that tell by themselves which camp is wrong. It is lower, since a camp of honest clients
 rarely lies on the wrong side."""
+PER_CLIENT_OF_VOTES = 0.2
+"""The same for votes, whose camps must also lie on both sides of limits; see `flanders.filters.camps.traits`."""
 PER_ROUND = 2.4
 """The evidence that a round needs in addition, in units of log(1 / rate).
 
@@ -191,16 +193,15 @@ def nearer_camp(x: FloatMatrix, low: BoolVector, floor: float) -> BoolVector:
     return np.asarray(x @ direction > middle)
 
 
-def evidence_needed(n: int, rate: float, *, natural: bool = False) -> float:
+def evidence_needed(n: int, rate: float, per_client: float = PER_CLIENT) -> float:
     """Return the evidence, in nats, that is needed to call n clients two camps.
 
-    `rate` is the share of honest clients that may be dropped. `natural` says that the numbers themselves tell which
-    camp is wrong. Then less evidence is needed for each client, since a camp of honest clients is on the wrong side
-    only by chance.
+    `rate` is the share of honest clients that may be dropped. `per_client` is the evidence for each client, which
+    depends on the trait.
 
     Examples
     --------
     >>> round(evidence_needed(100, 0.01), 1), round(evidence_needed(8, 0.01), 1)
     (46.1, 13.9)
     """
-    return (PER_CLIENT_OF_NATURE if natural else PER_CLIENT) * n + PER_ROUND * math.log(1.0 / max(rate, 1e-300))
+    return per_client * n + PER_ROUND * math.log(1.0 / max(rate, 1e-300))

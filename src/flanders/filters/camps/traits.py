@@ -19,6 +19,7 @@ from flanders.filters.camps.directions import (
     along_main_direction,
     weights_of_round,
 )
+from flanders.filters.camps.splitting import PER_CLIENT, PER_CLIENT_OF_NATURE, PER_CLIENT_OF_VOTES
 from flanders.filters.camps.votes import mean_agreement, trust_by_votes
 from flanders.filters.fingerprint.questions import FINGERPRINT, LENGTH, Answers
 from flanders.linalg.products import gram, lengths_of_gram, projections
@@ -89,8 +90,17 @@ class Trait:
     - `UNKNOWN`: the limit is negative. One median must be below it, the other one above its negative. Infinity
       means that there is no limit.
     """
+    votes: bool = False
+    """Whether the numbers come from votes."""
     parts: tuple[str, ...] = ()
     """The part of the model that each of the k numbers is about, in words. There may be more names than numbers."""
+
+    @property
+    def per_client(self) -> float:
+        """The evidence that two camps need for each client, in nats."""
+        if self.wrong != UNKNOWN:
+            return PER_CLIENT_OF_NATURE
+        return PER_CLIENT_OF_VOTES if self.votes else PER_CLIENT
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,7 +213,7 @@ def vote_traits(cosines: FloatMatrix, server: FloatVector | None, rows: BoolVect
     for name, wrong, trusted, words in found:
         values = np.full(len(rows), np.nan)
         values[rows] = trusted
-        traits.append(Trait(name, values, VOTES, wrong, words, FEWEST_VOTES, DISTRUSTED))
+        traits.append(Trait(name, values, VOTES, wrong, words, FEWEST_VOTES, DISTRUSTED, votes=True))
     return traits
 
 
@@ -233,8 +243,8 @@ def own_traits(
     traits = [marks, new, Trait("own length", values[:, LENGTH], LENGTHS, CHANGED, words, 1, MANY_TIMES)]
     for name, change in list(zip(names, changes, strict=False))[:2]:
         words = (
-            f"its direction in {name} agrees less with the accepted clients' than it used to",
-            f"its direction in {name} agrees more with the accepted clients' than it used to",
+            f"its direction in {name} agrees less with the directions of accepted clients than it used to",
+            f"its direction in {name} agrees more with the directions of accepted clients than it used to",
         )
         traits.append(Trait(f"own course in {name}", change, ALIKE, CHANGED, words, 1, TURNED_FAR))
     return traits

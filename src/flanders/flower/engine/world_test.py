@@ -17,7 +17,7 @@ from flanders.simulation.server import Losses
 
 @dataclass(frozen=True, eq=False)
 class HostLosses:
-    """The losses on the server's examples, and their gradient, of models that are held in main memory."""
+    """Computes the losses of a model on the server's examples, and the gradient of their mean, on NumPy arrays."""
 
     _losses: Losses
     _device: torch.device
