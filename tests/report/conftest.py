@@ -4,6 +4,7 @@ import copy
 
 import numpy as np
 import pytest
+from playwright.sync_api import Locator
 
 from flanders.record import PHASES
 from flanders.results.run import RunSpec
@@ -137,10 +138,24 @@ def write():
     return write_results
 
 
+DRAWN = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+"""Ends after the browser has handled what a click has changed in the address, and has drawn the page."""
+
+
 @pytest.fixture
-def open_page(browser):
+def open_page(browser, monkeypatch):
     """Opens a file at a width; returns the page and the list its errors and outside requests are added to."""
     contexts = []
+
+    def and_wait(act):
+        def done(locator, *arguments, **options):
+            act(locator, *arguments, **options)
+            locator.page.evaluate(DRAWN)
+
+        return done
+
+    for name in ("click", "check", "tap"):
+        monkeypatch.setattr(Locator, name, and_wait(getattr(Locator, name)))
 
     def open_(path, width, scheme="light", *, touch=False):
         context = browser.new_context(
