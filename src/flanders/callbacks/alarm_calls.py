@@ -116,7 +116,9 @@ class Webhook(AlarmCall):
         self._thread = threading.Thread(target=self._post, args=(message,), daemon=True)
         self._thread.start()
         self._thread.join(self.seconds)
-        if self._thread.is_alive():
+        if (
+            self._thread.is_alive() or self._problem == TimeoutError.__name__
+        ):  # whichever of the two limits ends first
             raise TimeoutError(f"{self._place} has not answered within {self.seconds:g} seconds")
         if self._problem:
             raise ConnectionError(f"{self._place} did not take the message: {self._problem}")
