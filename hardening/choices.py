@@ -120,7 +120,7 @@ class Choices:
 
 
 def nested(depth: int) -> list[object]:
-    """Return a list in a list in a list, so many times; not so many that JSON cannot write it."""
+    """Return lists nested in each other, to a random depth that JSON can still write."""
     found: list[object] = []
     for _ in range(depth):
         found = [found]

@@ -1,7 +1,7 @@
 """Try hostile input on everything that takes input from others, and count what comes of it.
 
     python -m hardening.fuzz [--seconds 60] [--only replies ...] [--seed 0]    # as many cases as fit into the time
-    python -m hardening.fuzz --cases 500                                       # so many cases for each target
+    python -m hardening.fuzz --cases 500                                       # 500 cases for each target
     python -m hardening.fuzz --only states --case 17                           # one case again, with its traceback
 
 Case n of a target is always the same input, for the same seed and the same code of the target. The inputs of the

@@ -63,7 +63,7 @@ def environment(folder: Path, port: int) -> dict[str, str]:
 
 
 def free_port(count: int) -> int:
-    """Return a port after which so many are most likely free."""
+    """Return a port that begins a range of ports that are most likely free."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         found: int = probe.getsockname()[1]
@@ -72,7 +72,7 @@ def free_port(count: int) -> int:
 
 @contextmanager
 def federation(folder: Path, nodes: int) -> Iterator[dict[str, str]]:
-    """Start a SuperLink with so many SuperNodes, and end all of them afterwards."""
+    """Start a SuperLink and its SuperNodes, and end all of them afterwards."""
     env = environment(folder, free_port(nodes + 1))
 
     def script(name: str, *arguments: str) -> None:

@@ -46,7 +46,7 @@ FIRST = 1000
 WARM = 200
 """The round after which memory has to be flat. By then every bounded table has been filled several times."""
 HOSTILE = 5
-"""Each so many clients, one is hostile."""
+"""One client in this many is hostile."""
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ def read_memory(server: subprocess.Popen[str], until: int) -> dict[int, int]:
 
 
 def run_with_kills(folder: Path, size: Size) -> int:
-    """Let servers carry out the rounds, kill each one after so many, and return how many were killed."""
+    """Let servers carry out the rounds, kill each one after some rounds, and return how many were killed."""
     rng, kills = np.random.default_rng(1), 0
     for until in [*range(size.kill_every, size.rounds, size.kill_every), size.rounds]:
         with start_server(folder, size) as server:

@@ -32,7 +32,7 @@ class Watched(Filter[Any]):
         return self.filter.score(state, round_)
 
     def select(self, scores: Scores) -> IntVector:
-        """Keep whom the filter keeps."""
+        """Keep the clients that the filter keeps."""
         return self.filter.select(scores)
 
     def amend(self, state: Any, round_: Round, kept: IntVector, model: Array, scores: Scores | None = None) -> Any:

@@ -156,3 +156,12 @@ def recalled(caller: Aggregator, memory: object, kind: type[M]) -> M:
             f"Got {type(memory).__name__} instead. Pass None in the first round."
         )
     return memory
+
+
+def check_root(caller: str, round_: Round) -> None:
+    """Complain if a round does not carry the server's own displacement."""
+    if round_.root is None:
+        raise InputError(
+            f"{caller} needs the server's own displacement, and this round carries none. "
+            "Train the global model on the server's trusted data and pass `root=trained - global_model`."
+        )

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flanders.aggregators.aggregator import Aggregator
+from flanders.aggregators.aggregator import Aggregator, check_root
 from flanders.arrays import Array, copied, rounding_of
-from flanders.checks import InputError, check_number
+from flanders.checks import check_number
 from flanders.linalg.geometric_median import geometric_median, weiszfeld
 from flanders.linalg.products import clip_factors, combine, gram, move, projections, squared_norms
 from flanders.round import Round
@@ -152,11 +152,7 @@ class FLTrust(Aggregator):
 
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
         """Return the global model moved by the trusted average."""
-        if round_.root is None:
-            raise InputError(
-                "FLTrust needs the server's own displacement, and this round carries none. "
-                "Train the global model on the server's trusted data and pass `root=trained - global_model`."
-            )
+        check_root("FLTrust", round_)
         g = round_.global_model
         own = squared_norms(round_.root[None, :])[0]
         norms = squared_norms(round_.updates, g)

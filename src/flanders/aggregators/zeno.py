@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flanders.aggregators.aggregator import Aggregator
+from flanders.aggregators.aggregator import Aggregator, check_root
 from flanders.arrays import Array, copied
-from flanders.checks import InputError, check_number
+from flanders.checks import check_number
 from flanders.linalg.products import move, projections, squared_norms
 from flanders.round import Round
 
@@ -64,11 +64,7 @@ class ZenoPlusPlus(Aggregator):
 
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
         """Return the global model moved by the average of the accepted displacements."""
-        if round_.root is None:
-            raise InputError(
-                "ZenoPlusPlus needs the server's own displacement, and this round carries none. "
-                "Train the global model on the server's trusted data and pass `root=trained - global_model`."
-            )
+        check_root("ZenoPlusPlus", round_)
         g = round_.global_model
         own = float(squared_norms(round_.root[None, :])[0])
         norms = squared_norms(round_.updates, g)
