@@ -9,8 +9,8 @@ import numpy as np
 
 from flanders.arrays import Array, IntVector, index_like, is_on_host, like, on_host, widest_float
 
-HOST_BLOCK = 400_000
-"""How many numbers a block on the CPU has. In float64 they take 3.2 MB, so a block stays in the cache."""
+HOST_BLOCK = 500_000
+"""How many numbers a block on the CPU has. In float64 they take 4 MB, so a block stays in the cache."""
 
 DEVICE_BLOCK = 2**22, 2**24
 """The fewest and the most numbers in a block on an accelerator, on which many small computations are slow."""
@@ -55,7 +55,7 @@ def centred_blocks(
             block[first : first + piece.shape[0], :] = piece[:, c]
             first += piece.shape[0]
         if center is not None:
-            block -= center[..., c]
+            block -= xp.astype(center[..., c], widest_float(xp), copy=False)  # NumPy is slow on mixed types
         yield block
 
 

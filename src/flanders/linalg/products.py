@@ -21,6 +21,8 @@ from flanders.arrays import (
 )
 from flanders.linalg.blocks import centred_blocks, column_blocks, join, join_columns
 
+LEAST_SINGLE = 1e-20
+"""Below this, a squared norm in float32 may lack squares that are too small for float32."""
 LARGEST_SQUARE = 1e300
 """A row with a larger squared norm cannot be used, since distances to it overflow. No row of float32 is so long."""
 
@@ -129,10 +131,26 @@ def squared_norms(matrix: Array, center: Array | None = None) -> FloatVector:
     return np.asarray(to_numpy(total), dtype=np.float64)
 
 
+def rough_squared_norms(matrix: Array, center: Array | None = None) -> FloatVector:
+    """Return `squared_norms` with the precision of the matrix: six digits for float32, in half the time.
+
+    If float32 is too narrow for one of the norms, all are computed in float64.
+    """
+    source, at = on_host(matrix), None if center is None else on_host(center)
+    xp = array_api_compat.array_namespace(source)
+    total: Array = 0.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        for columns in column_blocks(source):
+            block = source[:, columns] if at is None else source[:, columns] - at[None, columns]
+            total = total + xp.astype(xp.vecdot(block, block), widest_float(xp))
+        found = np.asarray(to_numpy(total), dtype=np.float64)
+        fits = source.dtype != xp.float32 or bool(np.all((found > LEAST_SINGLE) & (found < np.inf)))
+        return found if fits else squared_norms(matrix, center)
+
+
 def usable_rows(matrix: Array) -> NDArray[np.bool_]:
     """For each row, tell whether it is finite and not so large that squared distances overflow."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return squared_norms(matrix) < LARGEST_SQUARE  # false for NaN
+    return rough_squared_norms(matrix) < LARGEST_SQUARE  # false for NaN
 
 
 def clip_factors(lengths: FloatVector, radius: float) -> FloatVector:
@@ -180,6 +198,27 @@ def mean(matrix: Array, weights: FloatVector | None = None) -> Array:
     """Return the (weighted) average of the rows."""
     w = np.ones(matrix.shape[0]) if weights is None else weights
     return combine(w / w.sum(), matrix)
+
+
+def step_between(center: Array, coefficients: FloatVector, matrix: Array) -> Array:
+    """Return `move` for coefficients that are not negative and add up to at most 1.
+
+    The result lies between the center and the rows. So it keeps its digits without float64.
+    """
+    return (1.0 - float(coefficients.sum())) * center + combine(coefficients, matrix)
+
+
+def clipped_steps(matrix: Array, start: Array, shares: FloatVector, radius: float | None, iterations: int) -> Array:
+    r"""Return v after some steps :math:`v \leftarrow v + \sum_c p_c (x_c - v) \min(1, \tau / \|x_c - v\|)`.
+
+    The `shares` p add up to 1. `radius=None` takes the median distance to `start` for :math:`\tau`.
+    """
+    v = start
+    for _ in range(iterations):
+        lengths = np.sqrt(rough_squared_norms(matrix, v))
+        radius = float(np.median(lengths)) if radius is None else radius
+        v = step_between(v, shares * clip_factors(lengths, radius), matrix)
+    return v
 
 
 def move(center: Array, coefficients: FloatVector, matrix: Array) -> Array:
