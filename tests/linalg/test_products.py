@@ -35,6 +35,7 @@ WIDTHS = [1, 63, 64, 65, 128, 200, 1000]
 def _small_blocks(monkeypatch):
     """Blocks of the least width, 65 columns, so that small matrices are cut as large ones are."""
     monkeypatch.setattr(blocks, "HOST_BLOCK", 64)
+    monkeypatch.setattr(blocks, "WIDE", 64)
     monkeypatch.setattr(blocks, "DEVICE_BLOCK", (64, 64))
 
 

@@ -19,7 +19,7 @@ from flanders.arrays import (
     to_numpy,
     widest_float,
 )
-from flanders.linalg.blocks import centred_blocks, column_blocks, join, join_columns
+from flanders.linalg.blocks import centred_blocks, column_blocks, join, join_columns, product_blocks
 
 LEAST_SINGLE = 1e-20
 """Below this, a squared norm in float32 may lack squares that are too small for float32."""
@@ -40,10 +40,10 @@ def inner_products(pieces: Sequence[Array], center: Array | None = None, *, tail
     skipped = sum(piece.shape[0] for piece in pieces[:tail])
     with_old: Array = 0.0
     with_new: Array = 0.0
-    for rows in centred_blocks(pieces, None if center is None else on_host(center)):
+    for rows in centred_blocks(pieces, None if center is None else on_host(center), product_blocks(*pieces)):
         old, new = rows[:skipped, :], rows[skipped:, :]
-        with_old = with_old + new @ old.T
-        with_new = with_new + new @ new.T  # BLAS multiplies a matrix by its own transpose in half the time
+        with_old += new @ old.T
+        with_new += new @ new.T  # BLAS multiplies a matrix by its own transpose in half the time
     return np.hstack([to_numpy(with_old), to_numpy(with_new)]).astype(np.float64, copy=False)
 
 
@@ -69,12 +69,13 @@ def products_with(
     each, are taken as one matrix. The center is not subtracted from them.
     """
     matrix, directions = on_host(matrix), [on_host(piece) for piece in directions]
-    columns = list(column_blocks(matrix, *directions))
+    columns = product_blocks(matrix, *directions)
     totals: list[Array] = [0.0, 0.0, 0.0]
     blocks = centred_blocks([matrix], None if center is None else on_host(center), columns)
     for rows, others in zip(blocks, centred_blocks(directions, None, columns), strict=True):
-        found = rows @ rows.T, rows @ others.T, others[skip:, :] @ others[skip:, :].T
-        totals = [total + part for total, part in zip(totals, found, strict=True)]
+        last = others[skip:, :]
+        for number, (left, right) in enumerate(((rows, rows), (rows, others), (last, last))):
+            totals[number] += left @ right.T
     own, across, between = (np.asarray(to_numpy(total), dtype=np.float64) for total in totals)
     return (own + own.T) / 2, across, (between + between.T) / 2
 
