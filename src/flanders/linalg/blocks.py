@@ -13,7 +13,7 @@ HOST_BLOCK = 500_000
 """How many numbers a block on the CPU has. In float64 they take 4 MB, so a block stays in the cache."""
 
 WIDE = 1000
-"""The fewest columns in a block of a matrix product on the CPU. With fewer, adding up the results takes too long."""
+"""The fewest columns in a block of a product on the CPU. With fewer, adding up the results takes too long."""
 
 DEVICE_BLOCK = 2**22, 2**24
 """The fewest and the most numbers in a block on an accelerator, on which many small computations are slow."""
