@@ -187,7 +187,8 @@ class Guard(Filter[GuardState]):
         found = self.evidence_of(state, round_, scores)
         number = state.round_number + 1
         learnt = learn_round(state.signatures, round_, number, kept, found.answers)
-        courses = {client: course for client, course in state.courses.items() if client in set(learnt.clients)}
+        remembered = set(learnt.clients)
+        courses = {client: course for client, course in state.courses.items() if client in remembered}
         if kept.size and learnt.crowd is not None:
             headings = parts_of(round_, found.answers.products, learnt.crowd).headings
             now = np.array([*headings, found.answers.values[:, NOVELTY]])

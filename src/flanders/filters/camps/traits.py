@@ -171,7 +171,7 @@ def direction_traits(
     accepted = known.middle_rows(clients, rows)
     now = all_cosines_with_middle(cosines, accepted)
     found = {
-        "direction": all_cosines_with_middle(cosines, rows),
+        "direction": now if np.array_equal(accepted, rows) else all_cosines_with_middle(cosines, rows),
         "direction from the clients kept before": now,
         "direction in all rounds": known.averages(clients, now, weights_of_round(cosines, accepted)),
     }
