@@ -31,6 +31,10 @@ from flanders.results.store import ClaimLost, Store
 from flanders.results.tree import Table
 from flanders.round import ClientId
 
+ROUNDS_IN_DETAIL = 100
+"""The result of a federation has the numbers of each client of this many rounds, the last ones. More would make
+the memory grow for as long as the federation runs. The results file and the audit trail have all rounds."""
+
 
 def live_spec(
     run: str, strategy: Strategy, filter: Filter[Any], fallback: Strategy | None, sketch: int | None
@@ -74,7 +78,7 @@ class Recorder:
         self.last: RoundRecord | None = None
         """The last round."""
         self.details: dict[int, Details] = {}
-        """The numbers of each client in the rounds since the last start."""
+        """The numbers of each client in the last rounds since the last start."""
         self._store: Store | None = None
         self._known: dict[ClientId, int] = {}
         self._untold = False
@@ -125,6 +129,7 @@ class Recorder:
         """Log a round and write it to the results file. With `alarm`, the log entry is a warning."""
         self.settle()
         self.last, self.details[record.number], self._untold = record, details_of(record, nodes), True
+        self.details.pop(record.number - ROUNDS_IN_DETAIL, None)
         odd = record.having(Fate.DROPPED, Fate.REFUSED, Fate.SILENT) or alarm
         log(WARNING if odd else INFO, "flanders: %s", line_of(record, lambda client: nodes[client].label))
         self.open()
