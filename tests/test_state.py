@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
+import zipfile
+import zlib
 
 import numpy as np
 import pytest
@@ -151,3 +154,56 @@ def test_a_state_can_go_through_bytes(state, tmp_path):
 def test_a_state_file_is_for_its_owner_alone(state, tmp_path):
     save_state(tmp_path / "s.npz", state)
     assert (tmp_path / "s.npz").stat().st_mode & 0o077 == 0
+
+
+def rezipped(path, change):
+    """Take a state file apart, let `change` alter the archive's bytes or members, and put it together again."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    path.write_bytes(change(bytearray(buffer.getvalue())))
+
+
+def with_method(data, method):
+    place = data.rfind(b"PK\x01\x02")
+    data[place + 10] = method
+    return data
+
+
+def with_broken_stream(data):
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        info = archive.infolist()[0]
+    start = info.header_offset + 30 + len(info.filename)
+    data[start : start + 8] = b"\xff" * 8
+    return data
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (lambda data: with_method(data, 99), NotImplementedError),
+        (with_broken_stream, zlib.error),
+    ],
+    ids=["unknown compression", "broken stream"],
+)
+def test_whatever_a_broken_archive_raises_becomes_one_sentence(state, tmp_path, change, error, monkeypatch):
+    monkeypatch.setattr(module, "_check_size", lambda file: None)  # it would find some of these files first
+    save_state(tmp_path / "s.npz", state)
+    rezipped(tmp_path / "s.npz", change)
+    with pytest.raises(InputError, match="is not a readable state file") as caught:
+        load_state(tmp_path / "s.npz")
+    causes, cause = [], caught.value
+    while cause is not None:
+        causes.append(type(cause))
+        cause = cause.__cause__ or cause.__context__
+    assert error in causes
+
+
+def test_a_tree_of_a_hundred_thousand_levels_becomes_one_sentence(tmp_path):
+    for text in (b"[" * 100_000 + b"]" * 100_000, b'{"a":' * 100_000 + b"1" + b"}" * 100_000):
+        np.savez(tmp_path / "s.npz", tree=np.frombuffer(text, dtype=np.uint8))
+        with pytest.raises(InputError, match="is not a readable state file"):
+            load_state(tmp_path / "s.npz")

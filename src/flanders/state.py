@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from flanders.arrays import Array, to_numpy
 from flanders.checks import InputError
 from flanders.files import atomic
+from flanders.state_types import check_fields
 
 FORMAT = "flanders-state-2"
 C = TypeVar("C", bound=type)
@@ -93,8 +94,8 @@ def _read(file: BinaryIO, name: str, like: Array) -> Any:
         if tree["digest"] != _digest(tree["state"], several):
             raise InputError(f"{name} was changed after it was saved. Restore it from a copy.")
         return _decode(tree["state"], arrays, like)
-    except InputError:
-        raise
+    except InputError as error:
+        raise error if str(error).startswith(name) else InputError(f"{name}: {error}") from error
     except Exception as error:  # a file that is not ours may be wrong in any way
         raise InputError(
             f"{name} holds a memory that this version cannot read ({type(error).__name__}: {error}). Load it with "
@@ -172,4 +173,6 @@ def _decode(value: Any, arrays: dict[str, NDArray[Any]], like: Array) -> Any:
     if "dict" in value:
         return {_decode(k, arrays, like): _decode(v, arrays, like) for k, v in value["dict"]}
     fields = {name: _decode(v, arrays, like) for name, v in value["fields"].items()}
-    return _TYPES[value["type"]](**fields)
+    cls = _TYPES[value["type"]]
+    check_fields(cls, fields)
+    return cls(**fields)

@@ -15,7 +15,8 @@ from numpy.typing import DTypeLike, NDArray
 from flanders.aggregators import Aggregator, FedAvg, MeanAroundMedian, Median, TrimmedMean
 from flanders.arrays import FloatMatrix, FloatVector, IntVector
 from flanders.checks import InputError, check_number
-from flanders.defense import Defense, DefenseState
+from flanders.defense import Defense
+from flanders.defense_state import DefenseState
 from flanders.filters import Filter
 from flanders.linalg.sketch import STREAMED, StreamedSketch, add_to_buckets
 from flanders.outcome import Outcome
