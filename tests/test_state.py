@@ -112,7 +112,7 @@ def test_an_array_of_objects_cannot_be_saved(tmp_path):
 )
 def test_a_file_of_another_version_says_what_it_lacks(tmp_path, tree, says):
     if "state" in tree:
-        tree = {**tree, "digest": hashlib.sha256(json.dumps(tree["state"]).encode()).hexdigest()}
+        tree = {**tree, "digest": hashlib.sha256(json.dumps([tree["state"]]).encode()).hexdigest()}
     text = np.frombuffer(json.dumps(tree).encode(), dtype=np.uint8)
     np.savez(tmp_path / "s.npz", tree=text)
     with pytest.raises(InputError, match=says):
@@ -122,7 +122,7 @@ def test_a_file_of_another_version_says_what_it_lacks(tmp_path, tree, says):
 @pytest.mark.parametrize("part", ["a number", "the tree"])
 def test_a_file_that_was_changed_after_it_was_saved_is_refused(tmp_path, part):
     path = tmp_path / "s.npz"
-    save_state(path, {"x": np.arange(4.0), "n": 1})
+    save_state(path, {"x": np.arange(400.0), "n": 1})
     with np.load(path) as archive:
         tree, numbers = bytes(archive["tree"]), archive["a0"]
     if part == "a number":
@@ -207,3 +207,26 @@ def test_a_tree_of_a_hundred_thousand_levels_becomes_one_sentence(tmp_path):
         np.savez(tmp_path / "s.npz", tree=np.frombuffer(text, dtype=np.uint8))
         with pytest.raises(InputError, match="is not a readable state file"):
             load_state(tmp_path / "s.npz")
+
+
+def test_every_changed_byte_of_the_numbers_is_found(tmp_path):
+    numbers = np.arange(50.0)
+    save_state(tmp_path / "s.npz", {"a": numbers})
+    data = (tmp_path / "s.npz").read_bytes()
+    start = data.index(numbers.tobytes())
+    for place in range(start, start + numbers.nbytes, 7):
+        (tmp_path / "s.npz").write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+        with pytest.raises(InputError, match=r"s\.npz"):
+            load_state(tmp_path / "s.npz")
+
+
+@pytest.mark.parametrize(
+    "array",
+    [np.array(3.5), np.zeros((0, 3)), np.arange(12.0).reshape(3, 4).T, np.array([True]), np.arange(3, dtype=">i4")],
+)
+def test_arrays_of_all_forms_come_back(tmp_path, array):
+    save_state(tmp_path / "s.npz", {"a": array})
+    found = load_state(tmp_path / "s.npz")["a"]
+    assert found.dtype == array.dtype
+    assert found.shape == array.shape
+    np.testing.assert_array_equal(found, array)
