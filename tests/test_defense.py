@@ -396,3 +396,13 @@ def test_a_memory_that_does_not_fit_the_round_is_named(rng, tmp_path):
     defense.load(tmp_path / "state.npz")
     with pytest.raises(InputError, match=r"The memory in .*state\.npz does not fit this round"):
         defense(rng.normal(size=(6, 4)))
+
+
+def test_names_of_clients_do_not_control_the_terminal_or_fill_the_log(caplog, rng):
+    names = [f"\x1b[2J{i}" + "x" * 1000 for i in range(60)]
+    updates = rng.normal(size=(60, 4))
+    updates[10:] = np.nan
+    Defense(KeepAll())(updates, names)
+    assert "and 30 more" in caplog.text
+    assert "\x1b" not in caplog.text
+    assert len(caplog.text) < 3000

@@ -23,6 +23,7 @@ from flanders.filters.filter import checked_rows, checked_scores
 from flanders.filters.long_updates import too_long
 from flanders.linalg.products import usable_rows
 from flanders.outcome import Outcome
+from flanders.plain_text import printable
 from flanders.record import ClientRecord, Fate, RoundRecord
 from flanders.round import ClientId, Evaluate, Round, check_matrix, check_same_size
 from flanders.state import load_state, save_state
@@ -37,6 +38,8 @@ NUMERICAL = (np.linalg.LinAlgError, ArithmeticError)
 NO_SCORES = "no scores yet: everyone was aggregated"
 FIRST_LOOK = "too little is known yet: only clients that stand out from the rest are dropped"
 UNUSABLE = "values not finite, or too large"
+MOST_NAMED, LONGEST_NAME = 20, 80
+"""The most clients that a line of the log names, and the most characters of a name."""
 
 
 def defend(
@@ -104,8 +107,10 @@ def usable_clients(round_: Round) -> IntVector:
     """Return the rows without NaN, infinities, and numbers so large that squared distances would overflow."""
     fine = usable_rows(round_.updates)
     if not fine.all():
-        names = ", ".join(str(round_.clients[i]) for i in np.flatnonzero(~fine))
-        log.warning("left out before scoring, %s: clients %s", UNUSABLE, names)
+        bad = np.flatnonzero(~fine)
+        names = ", ".join(printable(round_.clients[i], LONGEST_NAME) for i in bad[:MOST_NAMED])
+        more = f" and {bad.size - MOST_NAMED} more" if bad.size > MOST_NAMED else ""
+        log.warning("left out before scoring, %s: clients %s%s", UNUSABLE, names, more)
     return np.flatnonzero(fine)
 
 

@@ -19,10 +19,11 @@ from flanders.callbacks import Callbacks, RunInfo
 from flanders.catalog import FILTERS
 from flanders.checks import InputError
 from flanders.filters import Filter
-from flanders.flower.identity import AskedClient
+from flanders.flower.identity import LONGEST_NAME, AskedClient
 from flanders.flower.roster import newest_entries
 from flanders.flower.round_report import Details, Nodes, details_of
 from flanders.hosts.round_line import line_of
+from flanders.plain_text import printable
 from flanders.record import Fate, RoundRecord
 from flanders.results.heartbeat import heartbeat
 from flanders.results.run import RunSpec
@@ -121,7 +122,7 @@ class Recorder:
         """Log the name of each new client that is not called by its node id."""
         for asked in everyone:
             if self._known.get(asked.client) != asked.node and str(asked.client) != str(asked.node):
-                log(INFO, "flanders: node %s is client %s", asked.label, asked.client)
+                log(INFO, "flanders: node %s is client %s", asked.label, printable(asked.client, LONGEST_NAME))
             self._known[asked.client] = asked.node
         self._known = newest_entries(self._known, {})
 
