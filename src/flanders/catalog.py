@@ -60,6 +60,8 @@ from flanders.attacks import (
     NoisyClones,
     OnOff,
     Opt,
+    OptimalIpm,
+    OptimalLie,
     OptTrimmedMean,
     OwnPull,
     PoisonedFL,
@@ -113,6 +115,7 @@ ATTACKS: Registry[Attack] = Registry.grouped(
             "rearranged": Rearranged,
         },
         "Against one aggregator": {"opt": Opt, "opt-trmean": OptTrimmedMean, "agr-tailored": AgrTailored},
+        "Against whatever the server does": {"optimal-lie": OptimalLie, "optimal-ipm": OptimalIpm},
         "Over many rounds": {
             "poisoned-fl": PoisonedFL,
             "slow-drift": SlowDrift,

@@ -196,6 +196,7 @@ def test_an_entry_describes_itself_in_one_sentence(name: str) -> None:
         ("agr-min-max", {"direction": "up"}),
         ("agr-min-sum", {"direction": "up"}),
         ("agr-tailored", {"target": "median"}),
+        ("optimal-ipm", {"evaluations": 0}),
         ("agr-tailored", {"direction": "up"}),
         ("kept-signature", {"z": -0.1}),
         ("noisy-clones", {"noise": -0.1}),

@@ -13,6 +13,7 @@ from flanders.attacks.mimicry import Mimic, Static
 from flanders.attacks.noise import Gauss, SignFlip
 from flanders.attacks.pull import BelowTheSplit, GrowingCamp, OwnPull
 from flanders.attacks.rearranging import ByzMean, Rearranged
+from flanders.attacks.searching import OptimalIpm, OptimalLie
 from flanders.attacks.statistical import Ipm, Lie
 
 __all__ = [
@@ -38,6 +39,8 @@ __all__ = [
     "OnOff",
     "Opt",
     "OptTrimmedMean",
+    "OptimalIpm",
+    "OptimalLie",
     "OwnPull",
     "PoisonedFL",
     "Rearranged",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +39,9 @@ class View:
         The columns of a row that the server's filter looks at. None if the attacker does not know them.
     last_layer
         The columns of the model's last layer, which every client knows.
+    respond
+        A function from rows `(b, d)` to the model `(d,)` that the server would make of the round if the attacker's
+        clients sent these rows. None if the attacker does not know the server.
     """
 
     own: Array
@@ -49,6 +53,7 @@ class View:
     memory: Any = None
     server_columns: IntVector | None = None
     last_layer: slice | None = None
+    respond: Callable[[Array], Array] | None = None
 
     def __post_init__(self) -> None:
         check_matrix(self.own)

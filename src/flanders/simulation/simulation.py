@@ -119,9 +119,9 @@ class Simulation:
                 poisoner=world.poisoner,
                 poisoned=turn.malicious,
             )
-        with clock.timing("attack"), one_blas_thread():
-            received = self.attacker.poison(turn, trained.updates, self.model, self.defense)
         weights = world.data.sizes[clients].astype(float)
+        with clock.timing("attack"), one_blas_thread():
+            received = self.attacker.poison(turn, trained.updates, self.model, self.defense, weights)
         root, evaluate = None, None
         if world.server is not None:
             evaluate = world.server.evaluate(self.buffers)

@@ -88,7 +88,9 @@ class FlowerSimulation:
         )
         strategy.strict = True
         strategy.server_test = WorldTest(self.world)
-        strategy.defense = Defense(setting.filter, streams=(streams["filter"], streams["aggregator"]))
+        strategy.defense = Defense(
+            setting.filter, setting.aggregator, streams=(streams["filter"], streams["aggregator"])
+        )
         for inner in (self._aggregation, self._fallback):
             if inner is not None:
                 inner.defense = strategy.defense
@@ -128,7 +130,8 @@ class FlowerSimulation:
             seed = world.seed_of_round(number)
             trained = self._trainer.train(self.model, self.buffers, clients, seed, poisoned=turn.malicious)
         with clock.timing("attack"), one_blas_thread():
-            received = self.attacker.poison(turn, trained.updates, self.model, self.defense)
+            weights = world.data.sizes[clients].astype(float)
+            received = self.attacker.poison(turn, trained.updates, self.model, self.defense, weights)
         self._tell_the_truth(received)
         grid = ReceivedGrid(received, trained.buffers, world.data.sizes[clients], world.layout)
         with one_blas_thread():
