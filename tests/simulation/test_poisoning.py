@@ -182,8 +182,9 @@ def test_a_targeted_flip_succeeds_on_its_class_and_leaves_the_others():
     assert last.accuracy > 0.7  # nine of ten classes are taught correctly
 
 
-def test_a_blended_pattern_is_the_same_on_every_image_and_in_the_test():
-    x, y, examples, clients = batch()
+@pytest.mark.parametrize("shape", [(1, 6, 6), (12, 5), (30,)], ids=["images", "text", "table"])
+def test_a_blended_pattern_is_the_same_on_every_example_and_in_the_test(shape):
+    x, y, examples, clients = batch(shape=shape)
     poison = BlendedBackdoor(share=1.0, alpha=0.25)
     marked = poison.change(x, y, examples, clients, SCOPE)[0]
     pattern = (marked - 0.75 * x) / 0.25
