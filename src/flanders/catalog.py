@@ -73,6 +73,7 @@ from flanders.attacks import (
 from flanders.filters import (
     Afa,
     Camps,
+    DeepSight,
     DistanceToGlobal,
     DnCFilter,
     Everything,
@@ -148,6 +149,7 @@ FILTERS: Registry[Filter[Any]] = Registry.grouped(
             "flame": FlameFilter,
             "signguard": SignGuard,
             "rflbat": Rflbat,
+            "deepsight": DeepSight,
             "multi-metrics": MultiMetrics,
             "dnc": DnCFilter,
             "kmeans": KMeans,

@@ -9,7 +9,7 @@ import pytest
 
 from flanders.checks import InputError
 from flanders.data import DATASETS, BreastCancer, Characters, Digits, Synthetic
-from flanders.data.grammar import ALPHABET, NAMES, in_words
+from flanders.data.grammar import ALPHABET, NAMES, spelled
 
 
 @pytest.mark.parametrize("name", ["digits", "synthetic", "breast-cancer"])
@@ -104,8 +104,8 @@ def test_each_author_is_a_client_with_favourite_words():
     ("number", "words"),
     [(2, "two"), (11, "eleven"), (20, "twenty"), (81, "eighty-one"), (901, "nine hundred and one")],
 )
-def test_numbers_are_written_in_words(number, words):
-    assert in_words(number) == words
+def test_numbers_are_written_spelled(number, words):
+    assert spelled(number) == words
 
 
 @pytest.mark.parametrize("parameters", [{"context": 0}, {"num_samples": 3, "authors": 5}, {"num_test": 0}])

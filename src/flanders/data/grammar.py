@@ -65,7 +65,7 @@ class Writer:
     def number(self) -> str:
         """Return a number from 2 to 999 in words. Small numbers are more frequent than large ones."""
         number = 2 + int(997 * self._rng.random() ** 4)
-        return in_words(number)
+        return spelled(number)
 
     def _word(self, words: Sequence[str]) -> str:
         if words not in self._likings:
@@ -74,12 +74,12 @@ class Writer:
         return words[int(np.searchsorted(self._likings[words], self._rng.random()))]
 
 
-def in_words(number: int) -> str:
+def spelled(number: int) -> str:
     """Return a number from 2 to 999 in words.
 
     Examples
     --------
-    >>> in_words(342), in_words(100)
+    >>> spelled(342), spelled(100)
     ('three hundred and forty-two', 'one hundred')
     """
     hundreds, rest = divmod(number, 100)

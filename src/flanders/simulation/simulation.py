@@ -127,7 +127,8 @@ class Simulation:
             evaluate = world.server.evaluate(self.buffers)
             root = world.server.step(self.model, self.buffers, world.seed_of_round(number))
         names = tuple(received.clients.tolist())
-        round_ = Round(received.updates, names, weights, self.model, root, world.layers, evaluate)
+        outputs = world.outputs(self.buffers)
+        round_ = Round(received.updates, names, weights, self.model, root, world.layers, evaluate, outputs)
         aggregation = Aggregation(self, round_, clock)
         with clock.timing("filter"), one_blas_thread():
             self._tell_the_oracle(received)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -14,9 +16,11 @@ from flanders.models import Layout, tensor_sizes
 from flanders.simulation.attacker import Attacker
 from flanders.simulation.evaluation import Evaluator
 from flanders.simulation.poisoning import Poisoner, Scope
+from flanders.simulation.probing import Outputs
 from flanders.simulation.server import ServerExamples, hold_out
 from flanders.simulation.setting import Setting
 from flanders.simulation.training.batches import ClientData
+from flanders.simulation.training.stacked_module import stacked
 from flanders.simulation.training.trainer import Trainer
 
 
@@ -57,8 +61,11 @@ class World:
             module = setting.model.build(data.input_shape, data.num_classes)
         self.module = module.to(self.device)
         """The model as a PyTorch module, with its initial parameters."""
+        self.input_shape = data.input_shape
+        """The shape of one example."""
         self.layout = Layout.of(self.module)
         """How the parameters lie in a flat vector."""
+        self._tried = stacked(self.module, training=False)
         self.layers = tensor_sizes(self.module)
         """The number of values in each parameter tensor, by name."""
         self.server = self._server_examples(x, y, own)
@@ -92,6 +99,10 @@ class World:
         """Return the attacker of the setting as it is before the first round, with random streams of its own."""
         threat, count = self.setting.threat, self.setting.federation.num_clients
         return Attacker(threat, count, self.setting.streams(), layers=self.layers)
+
+    def outputs(self, buffers: Mapping[str, Tensor]) -> Outputs:
+        """Return the function that tries models out on random inputs, with these buffers."""
+        return Outputs(self._tried, self.layout, self.input_shape, {name: b[None] for name, b in buffers.items()})
 
     def select_clients(self) -> IntVector:
         """Return the clients that the server selects for the next round, in rising order."""
