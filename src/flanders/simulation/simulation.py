@@ -139,14 +139,15 @@ class Simulation:
             self.buffers = averaged(self.buffers, trained.buffers, outcome.kept, round_.weights)
         self.model, self.round_number = outcome.model, number
         with clock.timing("evaluate"), exact(world.device, 0):
-            accuracy, loss, attack_success = world.evaluator.evaluate(self.model, self.buffers)
+            tested = world.evaluator.evaluate(self.model, self.buffers)
         records = zip(outcome.clients, received.malicious.tolist(), strict=True)
         with_truth = tuple(replace(record, malicious=truth) for record, truth in records)
         note = "; ".join(note for note in (outcome.note, *aggregation.notes) if note)
         stayed = outcome.stayed or bool(aggregation.notes)
-        return RoundRecord(
-            number, with_truth, note, accuracy, loss, attack_success, clock.seconds, stayed, outcome.widening
+        record = RoundRecord(
+            number, with_truth, note, seconds=clock.seconds, stayed=stayed, widening=outcome.widening
         )
+        return replace(record, **tested._asdict())
 
     def state_dict(self) -> dict[str, object]:
         """Return all that is needed to continue with the same results. `flanders.state.save_state` can save it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 import torch
@@ -75,8 +76,8 @@ class World:
         poison, scope = setting.threat.data_poison, Scope(data.num_classes, float(data.x_train.max()))
         self.poisoner = None if poison is None else Poisoner(poison, scope)
         """Changes the examples of malicious clients. None if their examples stay the same."""
-        aimed = None if poison is None else poison.aim(x_test, y_test, scope)
-        self.evaluator = Evaluator(self.module, x_test, y_test, aimed)
+        aim = None if poison is None else partial(poison.aim, x_test, y_test, scope)
+        self.evaluator = Evaluator(self.module, x_test, y_test, aim)
         """The server's test of the global model."""
 
     def _draw_seed(self, role: str) -> int:

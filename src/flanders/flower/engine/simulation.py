@@ -29,6 +29,7 @@ from flanders.flower.weight_limits import WeightLimits
 from flanders.record import RoundRecord
 from flanders.simulation import ClientTrainer, Received, Setting, World
 from flanders.simulation.clock import Clock
+from flanders.simulation.evaluation import Tested
 from flanders.simulation.resuming import restore, state_of
 from flanders.simulation.thread_limits import one_blas_thread
 from flanders.simulation.training.trainer import exact
@@ -138,8 +139,8 @@ class FlowerSimulation:
             self._protect(number, grid)
         self.round_number = number
         with clock.timing("evaluate"), exact(world.device, 0):
-            accuracy, loss, attack_success = world.evaluator.evaluate(self.model, self.buffers)
-        return self._record(received, accuracy, loss, attack_success, clock.seconds)
+            tested = world.evaluator.evaluate(self.model, self.buffers)
+        return self._record(received, tested, clock.seconds)
 
     def _tell_the_truth(self, received: Received) -> None:
         """Tell `Oracle` and an informed aggregator which clients are malicious. No other part learns it."""
@@ -161,9 +162,7 @@ class FlowerSimulation:
             self.model = layout.flatten(new)
             self.buffers = {name: new[name] for name in self.buffers}
 
-    def _record(
-        self, received: Received, accuracy: float, loss: float, attack_success: float, seconds: Mapping[str, float]
-    ) -> RoundRecord:
+    def _record(self, received: Received, tested: Tested, seconds: Mapping[str, float]) -> RoundRecord:
         """Return the strategy's record of the round, with the values that only a simulation knows added."""
         decided = self.strategy.last_round
         if decided is None:
@@ -173,14 +172,8 @@ class FlowerSimulation:
             replace(by_client[client], malicious=malicious)
             for client, malicious in zip(received.clients.tolist(), received.malicious.tolist(), strict=True)
         )
-        return replace(
-            decided,
-            clients=clients,
-            accuracy=accuracy,
-            loss=loss,
-            attack_success=attack_success,
-            seconds={**decided.seconds, **seconds},
-        )
+        told = replace(decided, clients=clients, seconds={**decided.seconds, **seconds})
+        return replace(told, **tested._asdict())
 
     def state_dict(self) -> dict[str, object]:
         """Return all that is needed to continue bit for bit, fit for `flanders.state.save_state`."""
