@@ -28,15 +28,15 @@ class RobustLearningRate(Aggregator):
 
     Parameters
     ----------
-    threshold
+    agreement
         The agreement :math:`\theta` that a parameter needs: a number of clients, or a fraction of the round. It has
-        to be larger than the number of malicious clients. The paper takes 4 of 10 clients where one is malicious.
+        to be larger than the number of malicious clients. The authors take 4 where one of 10 clients is malicious.
     weighted
         Whether clients count by their weights (the shares p), as in the paper, or all the same.
 
     Examples
     --------
-    >>> RobustLearningRate(threshold=3)(np.array([[1., 1.], [2., 2.], [3., -9.]]))
+    >>> RobustLearningRate(agreement=3)(np.array([[1., 1.], [2., 2.], [3., -9.]]))
     array([2., 2.])
 
     References
@@ -45,11 +45,11 @@ class RobustLearningRate(Aggregator):
     AAAI 2021.
     """
 
-    threshold: float = 0.4
+    agreement: float = 0.4
     weighted: bool = False
 
     def __post_init__(self) -> None:
-        check_number("RobustLearningRate", "threshold", self.threshold, 0)
+        check_number("RobustLearningRate", "agreement", self.agreement, 0)
 
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
         """Return the global model moved by the average, with the sign of each parameter's agreement."""
@@ -57,5 +57,5 @@ class RobustLearningRate(Aggregator):
         shares = round_.weights if self.weighted else np.ones(m)
         moved = move(g, shares / shares.sum(), round_.updates)
         xp = array_api_compat.array_namespace(g)
-        agreed = xp.abs(sign_sums(round_.updates, g)) >= resolve_count(self.threshold, m)
+        agreed = xp.abs(sign_sums(round_.updates, g)) >= resolve_count(self.agreement, m)
         return xp.where(agreed, moved, g - (moved - g))

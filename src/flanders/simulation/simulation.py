@@ -110,6 +110,8 @@ class Simulation:
         world, clock, number = self.world, Clock(self.world.device), self.round_number + 1
         clients = world.select_clients()
         turn = self.attacker.begin(number, clients)
+        with clock.timing("attack"):
+            world.learn(self.model, self.buffers, clients[turn.malicious])
         with clock.timing("train"):
             trained = self.trainer.train(
                 self.model,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -16,13 +17,14 @@ from flanders.data.partition import natural_rows
 from flanders.models import Layout, tensor_sizes
 from flanders.simulation.attacker import Attacker
 from flanders.simulation.evaluation import Evaluator
+from flanders.simulation.laboratory import Laboratory
 from flanders.simulation.poisoning import Poisoner, Scope
 from flanders.simulation.probing import Outputs
 from flanders.simulation.server import ServerExamples, hold_out
 from flanders.simulation.setting import Setting
 from flanders.simulation.training.batches import ClientData
 from flanders.simulation.training.stacked_module import stacked
-from flanders.simulation.training.trainer import Trainer
+from flanders.simulation.training.trainer import Trainer, exact
 
 
 class World:
@@ -73,11 +75,15 @@ class World:
         """The examples that the server holds. None if it holds none."""
         self.training_seed = self._draw_seed("training")
         """The seed from which `seed_of_round` makes the seeds of all rounds."""
-        poison, scope = setting.threat.data_poison, Scope(data.num_classes, float(data.x_train.max()))
+        poison = setting.threat.data_poison
+        scope = Scope(data.num_classes, float(data.x_train.max()), float(data.x_train.min()))
+        if poison is not None:
+            scope = replace(scope, learned=poison.prepare(x, y, scope))
         self.poisoner = None if poison is None else Poisoner(poison, scope)
         """Changes the examples of malicious clients. None if their examples stay the same."""
         aim = None if poison is None else partial(poison.aim, x_test, y_test, scope)
-        self.evaluator = Evaluator(self.module, x_test, y_test, aim)
+        moving = poison is not None and poison.learns
+        self.evaluator = Evaluator(self.module, x_test, y_test, aim, moving=moving)
         """The server's test of the global model."""
 
     def _draw_seed(self, role: str) -> int:
@@ -91,6 +97,27 @@ class World:
         training, rows = self.setting.training, torch.from_numpy(own).to(self.device)
         batches = training.epochs * -(-int(np.median(self.data.sizes)) // training.batch_size)
         return ServerExamples(self.module, x[rows], y[rows], training, batches)
+
+    def laboratory(self, model: Tensor, buffers: Mapping[str, Tensor], clients: IntVector) -> Laboratory:
+        """Return what an attacker with these clients can compute before a round."""
+        starts, sizes = self.data.starts[clients], self.data.sizes[clients]
+        places = np.concatenate([np.arange(start, start + size) for start, size in zip(starts, sizes, strict=True)])
+        examples = self.data.examples[torch.from_numpy(places).to(self.device)]
+        x, y = self.data.x[examples], self.data.y[examples]
+        own = {name: b[None] for name, b in buffers.items()}
+        return Laboratory(self._tried, self.layout, own, model, x, y, examples)
+
+    def learn(self, model: Tensor, buffers: Mapping[str, Tensor], clients: IntVector) -> None:
+        """Let the data poison learn from the global model with the examples of these malicious clients.
+
+        What it has learned stays in the same memory, since recorded steps of training read it from there.
+        """
+        if self.poisoner is None or not self.poisoner.poison.learns or clients.size == 0:
+            return
+        scope = self.poisoner.scope
+        assert scope.learned is not None
+        with exact(self.device, 0):
+            scope.learned.copy_(self.poisoner.poison.learn(self.laboratory(model, buffers, clients), scope))
 
     def make_trainer(self) -> Trainer:
         """Return the trainer that trains the clients in this process."""

@@ -60,6 +60,12 @@ class FlowerSimulation:
     """
 
     def __init__(self, setting: Setting, dataset: Dataset | None = None, *, runtime: Runtime = ray_runtime) -> None:
+        poison = setting.threat.data_poison
+        if poison is not None and poison.learns:
+            raise InputError(
+                f"The data poison {poison} learns in every round, which Flower's nodes cannot do. Run it in the "
+                "simulator (`--engine simulator`), or choose a poison that does not learn."
+            )
         self.setting = setting
         self.world = World(setting, dataset)
         """The data, the model and the test."""
