@@ -52,6 +52,7 @@ from flanders.attacks import (
     GrowingCamp,
     Ipm,
     KeptSignature,
+    LayerwisePoison,
     Lie,
     Mar,
     Mimic,
@@ -124,7 +125,11 @@ ATTACKS: Registry[Attack] = Registry.grouped(
             "static": Static,
             "growing-camp": GrowingCamp,
         },
-        "For backdoors, with a data poison": {"model-replacement": ModelReplacement, "neurotoxin": Neurotoxin},
+        "For backdoors, with a data poison": {
+            "model-replacement": ModelReplacement,
+            "neurotoxin": Neurotoxin,
+            "layerwise": LayerwisePoison,
+        },
         "Against the filters of this package": {
             "own-pull": OwnPull,
             "below-the-split": BelowTheSplit,

@@ -9,6 +9,7 @@ from flanders.attacks.disguise import KeptSignature, NoisyClones, OnOff, SlowDri
 from flanders.attacks.fang import Opt, OptTrimmedMean
 from flanders.attacks.forecasting import Mar
 from flanders.attacks.idle import DeltaFreeRider
+from flanders.attacks.layerwise import LayerwisePoison
 from flanders.attacks.mimicry import Mimic, Static
 from flanders.attacks.noise import Gauss, SignFlip
 from flanders.attacks.pull import BelowTheSplit, GrowingCamp, OwnPull
@@ -30,6 +31,7 @@ __all__ = [
     "GrowingCamp",
     "Ipm",
     "KeptSignature",
+    "LayerwisePoison",
     "Lie",
     "Mar",
     "Mimic",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,18 @@ import numpy as np
 from flanders.arrays import Array, IntVector, without_graph
 from flanders.checks import InputError, check_number
 from flanders.round import ClientId, check_clients, check_matrix, check_same_kind, check_vector
+
+
+@dataclass(frozen=True, eq=False)
+class Rehearsal:
+    """What the attacker has tried out before it sends anything, for attacks that carry a backdoor."""
+
+    clean: Array
+    """The models that its clients have trained on clean data, `(b, d)`."""
+    success: Callable[[Array], float]
+    """Turns a model `(d,)` into its attack success on examples of the attacker's own clients."""
+    layers: Mapping[str, int]
+    """The number of parameters of each tensor, by its name, in the order of a row."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +54,8 @@ class View:
     respond
         A function from rows `(b, d)` to the model `(d,)` that the server would make of the round if the attacker's
         clients sent these rows. None if the attacker does not know the server.
+    rehearsal
+        What the attacker has tried out; see `Attack.needs_rehearsal`. None if it has tried out nothing.
     """
 
     own: Array
@@ -54,6 +68,7 @@ class View:
     server_columns: IntVector | None = None
     last_layer: slice | None = None
     respond: Callable[[Array], Array] | None = None
+    rehearsal: Rehearsal | None = None
 
     def __post_init__(self) -> None:
         check_matrix(self.own)
@@ -118,6 +133,11 @@ class Attack(ABC):
 
     A new attack is a frozen dataclass with `craft`, and one line in the catalog.
     """
+
+    @property
+    def needs_rehearsal(self) -> bool:
+        """Whether it needs clean models of its clients, and a test of its backdoor (`View.rehearsal`)."""
+        return False
 
     @abstractmethod
     def craft(self, view: View, rng: np.random.Generator) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from flanders.arrays import BoolVector, FloatVector, IntVector
 from flanders.attacks import Attack, View
+from flanders.attacks.attack import Rehearsal
 from flanders.checks import InputError
 from flanders.defense import Defense
 from flanders.round import Round, last_layer_of
@@ -100,12 +101,13 @@ class Attacker:
         global_model: Tensor,
         defense: Defense | None = None,
         weights: FloatVector | None = None,
+        rehearsal: Rehearsal | None = None,
     ) -> Received:
         """Return what the server receives in place of the trained models `updates`. These are changed in place.
 
         An omniscient attacker gets from `defense` which parameters the filter looks at, and what the server would
         make of the round, in which the clients count by `weights`. The attacker also observes the rounds before it
-        attacks. In a round without a client of its own it sees nothing.
+        attacks. In a round without a client of its own it sees nothing. `rehearsal` is what it has tried out.
         """
         if not turn.controlled.any():
             return self._received(turn, updates, turn.malicious)
@@ -116,7 +118,7 @@ class Attacker:
             own = threat.data_poison.send(own, global_model, len(turn.clients))
         sent = own
         if threat.attack is not None:
-            view = self._view(turn, own, updates, global_model, defense, weights)
+            view = replace(self._view(turn, own, updates, global_model, defense, weights), rehearsal=rehearsal)
             if malicious.any():
                 sent = crafted(threat.attack, view, self._streams["attack"])
                 if threat.data_poison is None and threat.attack.rests(view):

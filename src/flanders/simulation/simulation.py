@@ -11,13 +11,14 @@ from torch import Tensor
 
 from flanders.aggregators import Aggregator
 from flanders.arrays import BoolVector, FloatVector, IntVector
+from flanders.attacks.attack import Rehearsal
 from flanders.callbacks import AnyCallback, Callbacks, RunInfo
 from flanders.data import Dataset
 from flanders.defense import Defense
 from flanders.filters import Oracle
 from flanders.record import RoundRecord
 from flanders.round import Round
-from flanders.simulation.attacker import Attacker, Received
+from flanders.simulation.attacker import Attacker, Received, Turn
 from flanders.simulation.clock import Clock
 from flanders.simulation.resuming import restore, state_of
 from flanders.simulation.setting import Setting
@@ -122,8 +123,10 @@ class Simulation:
                 poisoned=turn.malicious,
             )
         weights = world.data.sizes[clients].astype(float)
+        with clock.timing("attack"):
+            rehearsal = self._rehearse(turn)
         with clock.timing("attack"), one_blas_thread():
-            received = self.attacker.poison(turn, trained.updates, self.model, self.defense, weights)
+            received = self.attacker.poison(turn, trained.updates, self.model, self.defense, weights, rehearsal)
         root, evaluate = None, None
         if world.server is not None:
             evaluate = world.server.evaluate(self.buffers)
@@ -150,6 +153,18 @@ class Simulation:
             number, with_truth, note, seconds=clock.seconds, stayed=stayed, widening=outcome.widening
         )
         return replace(record, **tested._asdict())
+
+    def _rehearse(self, turn: Turn) -> Rehearsal | None:
+        """Return what the attacker tries out before it poisons a round, if its attack asks for that."""
+        attack, world, own = self.setting.threat.attack, self.world, turn.clients[turn.controlled]
+        if attack is None or not attack.needs_rehearsal or not turn.malicious.any():
+            return None
+        with exact(world.device, 0):
+            success = world.attack_test(self.model, self.buffers, own)
+        if success is None:
+            return None
+        clean = self.trainer.train(self.model, self.buffers, own, world.seed_of_round(turn.number))
+        return Rehearsal(clean.updates, success, world.layers)
 
     def state_dict(self) -> dict[str, object]:
         """Return all that is needed to continue with the same results. `flanders.state.save_state` can save it."""

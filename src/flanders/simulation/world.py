@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -118,6 +118,22 @@ class World:
         assert scope.learned is not None
         with exact(self.device, 0):
             scope.learned.copy_(self.poisoner.poison.learn(self.laboratory(model, buffers, clients), scope))
+
+    def attack_test(
+        self, model: Tensor, buffers: Mapping[str, Tensor], clients: IntVector
+    ) -> Callable[[Tensor], float] | None:
+        """Return a function from a model to its attack success on examples of these clients. None if none aims."""
+        lab = self.laboratory(model, buffers, clients)
+        aimed = None if self.poisoner is None else self.poisoner.poison.aim(lab.x, lab.y, self.poisoner.scope)
+        if aimed is None:
+            return None
+        shown, target, counts = aimed
+        shown, target = shown[counts], target[counts]
+
+        def success(tried: Tensor) -> float:
+            return float((lab.classes(shown, tried) == target).double().mean()) if len(target) else 0.0
+
+        return success
 
     def make_trainer(self) -> Trainer:
         """Return the trainer that trains the clients in this process."""

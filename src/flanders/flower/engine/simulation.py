@@ -66,6 +66,12 @@ class FlowerSimulation:
                 f"The data poison {poison} learns in every round, which Flower's nodes cannot do. Run it in the "
                 "simulator (`--engine simulator`), or choose a poison that does not learn."
             )
+        attack = setting.threat.attack
+        if attack is not None and attack.needs_rehearsal:
+            raise InputError(
+                f"The attack {attack} trains malicious clients twice, which Flower's nodes do not do. Run it in "
+                "the simulator (`--engine simulator`), or choose another attack."
+            )
         self.setting = setting
         self.world = World(setting, dataset)
         """The data, the model and the test."""
