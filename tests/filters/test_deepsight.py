@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from flanders import InputError, Round
+from flanders import Round
 from flanders.data import Iid
 from flanders.filters import DeepSight
-from flanders.filters.deepsight import few_classes, likelier, normalised_energies
+from flanders.filters.deepsight import few_classes, last_layer_steps, likelier, normalised_energies
 from flanders.simulation import Backdoor, Simulation, Training
 from settings import make_setting
 
@@ -76,10 +76,17 @@ def test_ratios_are_means_over_the_inputs_of_client_over_global_probability():
     np.testing.assert_allclose(likelier(round_, np.array([0]), 0, 2), [[0.5, 2.25]])
 
 
-def test_a_last_layer_without_biases_is_refused():
-    rows = np.random.default_rng(0).normal(size=(5, 17))
-    with pytest.raises(InputError, match=r"'head\.scale' has 5 values, and its layer has 17"):
-        kept(Round(rows, layers={"head.weight": 12, "head.scale": 5}))
+@pytest.mark.parametrize(
+    ("layers", "weights", "biases"),
+    [({"w": 12, "b": 3}, 12, 3), ({"body": 2, "w": 12, "b": 3}, 12, 3), ({"w": 12, "s": 5}, 0, 5), ({}, 0, 17)],
+)
+def test_the_last_layer_is_weights_and_biases_or_biases_alone(layers, weights, biases):
+    d = sum(layers.values()) or 17
+    rows, g = np.random.default_rng(0).normal(size=(5, d)), np.arange(float(d))
+    found = last_layer_steps(Round(rows, global_model=g, layers=layers), np.arange(5)[::-1])
+    steps = (rows - g)[::-1]
+    np.testing.assert_array_equal(found[0], steps[:, d - weights - biases : d - biases])
+    np.testing.assert_array_equal(found[1], steps[:, d - biases :])
 
 
 def test_the_simulator_tries_models_out_on_random_inputs():

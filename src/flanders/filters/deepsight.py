@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from flanders.arrays import BoolVector, FloatMatrix, IntVector, to_numpy
-from flanders.checks import InputError, check_number
+from flanders.checks import check_number
 from flanders.extras import needing
 from flanders.filters.filter import Scores
 from flanders.filters.stateless import Stateless
 from flanders.linalg.products import cosines_of_gram
 from flanders.linalg.selection import take_rows
-from flanders.round import Round, last_layer_of
+from flanders.round import Round
 
 SEEDS = (0, 1, 2)
 """The seeds of the random inputs: the paper compares models on three sets of them."""
@@ -43,9 +43,9 @@ class DeepSight(Stateless):
 
     The energies tell most of clients that train with SGD. Adam's steps are about as long for all classes.
 
-    A round without `outputs` is clustered by the first two alone. A round that does not name its layers is taken
-    for one layer of biases. The paper also clips the kept updates: put `norm-clipping` in front of the aggregator.
-    It needs scikit-learn.
+    A round without `outputs` is clustered by the first two alone. A last tensor that does not fit to the one before
+    it as biases to weights is taken for biases alone. So is a round that does not name its layers. The paper also
+    clips the kept updates: put `norm-clipping` in front of the aggregator. It needs scikit-learn.
 
     Parameters
     ----------
@@ -123,20 +123,16 @@ class DeepSight(Stateless):
 
 
 def last_layer_steps(round_: Round, order: IntVector) -> tuple[FloatMatrix, FloatMatrix]:
-    """Return how far each client moved the weights `(m, P * h)` and the biases `(m, P)` of the last layer."""
-    rows, g = round_.updates, round_.global_model
-    if not round_.layers:
-        steps = to_numpy(take_rows(rows, order)).astype(np.float64) - to_numpy(g).astype(np.float64)
-        return np.zeros((order.size, 0)), steps
-    last = last_layer_of(round_.layers, without_owner=2)
-    steps = to_numpy(take_rows(rows[:, last], order)).astype(np.float64) - to_numpy(g[last]).astype(np.float64)
-    classes = list(round_.layers.values())[-1]
-    if steps.shape[1] % classes:
-        raise InputError(
-            f"DeepSight needs a last layer of weights and biases. The last tensor {list(round_.layers)[-1]!r} has "
-            f"{classes} values, and its layer has {steps.shape[1]}. Choose another filter for this model."
-        )
-    return steps[:, :-classes], steps[:, -classes:]
+    """Return how far each client moved the weights `(m, P * h)` and the biases `(m, P)` of the last layer.
+
+    If the last tensor does not fit to the one before it as biases to weights, it is taken for biases alone.
+    """
+    *before, classes = list(round_.layers.values()) or [round_.global_model.shape[0]]
+    weights = before[-1] if before and classes and before[-1] % classes == 0 else 0
+    last = slice(round_.global_model.shape[0] - weights - classes, None)
+    rows, g = take_rows(round_.updates[:, last], order), round_.global_model[last]
+    steps: FloatMatrix = to_numpy(rows).astype(np.float64) - to_numpy(g).astype(np.float64)
+    return steps[:, :weights], steps[:, weights:]
 
 
 def normalised_energies(weights: FloatMatrix, biases: FloatMatrix) -> FloatMatrix:
