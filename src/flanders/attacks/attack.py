@@ -139,6 +139,19 @@ class Attack(ABC):
         """Whether it needs clean models of its clients, and a test of its backdoor (`View.rehearsal`)."""
         return False
 
+    @property
+    def freezes(self) -> bool:
+        """Whether malicious clients train with some parameters frozen; see `frozen`."""
+        return False
+
+    def frozen(self, memory: object, global_model: Array) -> Array | None:
+        """Return which parameters malicious clients do not train in the coming round, `(d,)`. None: they train all.
+
+        `memory` is what `remember` returned after the last round. The simulator asks this if the malicious clients
+        have a `data_poison`.
+        """
+        return None
+
     @abstractmethod
     def craft(self, view: View, rng: np.random.Generator) -> Array:
         """Return the malicious models, `(b, d)`, one for each of the attacker's clients."""

@@ -94,6 +94,13 @@ class Attacker:
         controlled = np.isin(clients, self._own)
         return Turn(number, clients, controlled, controlled & (number >= self.threat.start))
 
+    def frozen(self, turn: Turn, global_model: Tensor) -> Tensor | None:
+        """Return which parameters the malicious clients of a round do not train; None if they train all."""
+        if self.threat.attack is None or not turn.malicious.any():
+            return None
+        found: Tensor | None = self.threat.attack.frozen(self._memory, global_model)
+        return found
+
     def poison(
         self,
         turn: Turn,

@@ -77,6 +77,8 @@ class Poisoner:
 
     poison: DataPoison
     scope: Scope
+    frozen: Tensor | None = None
+    """Which parameters poisoned clients leave alone in training, `(d,)`. Its values may change between rounds."""
 
     def apply(
         self, x: Tensor, y: Tensor, examples: Tensor, clients: Tensor, poisoned: Tensor

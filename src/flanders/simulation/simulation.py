@@ -113,6 +113,7 @@ class Simulation:
         turn = self.attacker.begin(number, clients)
         with clock.timing("attack"):
             world.learn(self.model, self.buffers, clients[turn.malicious])
+            world.freeze(self.attacker.frozen(turn, self.model))
         with clock.timing("train"):
             trained = self.trainer.train(
                 self.model,

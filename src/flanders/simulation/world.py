@@ -79,7 +79,10 @@ class World:
         scope = Scope(data.num_classes, float(data.x_train.max()), float(data.x_train.min()))
         if poison is not None:
             scope = replace(scope, learned=poison.prepare(x, y, scope))
-        self.poisoner = None if poison is None else Poisoner(poison, scope)
+        attack, d = setting.threat.attack, self.layout.size
+        freezes = attack is not None and attack.freezes
+        frozen = torch.zeros(d, dtype=torch.bool, device=self.device) if freezes else None
+        self.poisoner = None if poison is None else Poisoner(poison, scope, frozen)
         """Changes the examples of malicious clients. None if their examples stay the same."""
         aim = None if poison is None else partial(poison.aim, x_test, y_test, scope)
         moving = poison is not None and poison.learns
@@ -118,6 +121,11 @@ class World:
         assert scope.learned is not None
         with exact(self.device, 0):
             scope.learned.copy_(self.poisoner.poison.learn(self.laboratory(model, buffers, clients), scope))
+
+    def freeze(self, parameters: Tensor | None) -> None:
+        """Set which parameters poisoned clients do not train in the next round. The mask keeps its memory."""
+        if self.poisoner is not None and self.poisoner.frozen is not None:
+            self.poisoner.frozen[:] = False if parameters is None else parameters
 
     def attack_test(
         self, model: Tensor, buffers: Mapping[str, Tensor], clients: IntVector
