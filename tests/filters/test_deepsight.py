@@ -7,7 +7,7 @@ import torch
 from flanders import Round
 from flanders.data import Iid
 from flanders.filters import DeepSight
-from flanders.filters.deepsight import few_classes, last_layer_steps, likelier, normalised_energies
+from flanders.filters.deepsight import cosine_rows, few_classes, last_layer_steps, likelier, normalised_energies
 from flanders.simulation import Backdoor, Simulation, Training
 from settings import make_setting
 
@@ -44,6 +44,16 @@ def test_suspects_have_half_as_many_large_energies_as_the_median_client():
     energies[1, :5] = 1e-4  # five classes
     energies[2, :4] = 1e-4  # six
     assert few_classes(energies).tolist() == [True, True, *[False] * 5]
+
+
+def test_one_huge_client_does_not_hide_the_others():
+    """Its squares are 1e280 times theirs."""
+    round_ = a_round()
+    rows = np.concatenate([round_.updates, [1e140 * round_.updates[0]]])
+    assert kept(Round(rows, layers=LAYERS)) == list(range(4, 14))
+    distances = cosine_rows(rows[:, 64:])
+    np.testing.assert_allclose(distances[:14, :14], cosine_rows(rows[:14, 64:]), atol=1e-12)
+    assert distances[0, 14] == pytest.approx(0, abs=1e-12)
 
 
 def test_clients_that_trained_on_one_class_are_dropped():

@@ -155,8 +155,8 @@ def few_classes(energies: FloatMatrix) -> BoolVector:
 
 def cosine_rows(steps: FloatMatrix) -> FloatMatrix:
     """Return the cosine distances between rows."""
-    largest = np.abs(steps).max(initial=0.0)
-    scaled = steps / largest if largest > 0 else steps
+    largest = np.abs(steps).max(axis=1, keepdims=True, initial=0.0)
+    scaled = np.divide(steps, largest, out=np.zeros_like(steps), where=largest > 0)  # no row drowns the others
     distances: FloatMatrix = np.maximum(1 - cosines_of_gram(scaled @ scaled.T), 0.0)
     np.fill_diagonal(distances, 0.0)
     return distances
