@@ -274,6 +274,24 @@ class Defense:
             self._aggregation = {**self._aggregation, name: memory}
         return model
 
+    def preview(self, round_: Round, rng: np.random.Generator) -> Array:
+        """Return the model that this object would make of a round. Nothing is remembered.
+
+        Random aggregators draw from `rng`. Attacks in the simulator use it: an omniscient attacker knows the
+        server's rule.
+        """
+        seen = round_.take(np.flatnonzero(usable_rows(round_.updates)))
+        try:
+            scores = checked_scores(self.filter, self.filter.score(self.state, seen), seen)
+        except NUMERICAL:
+            return copied(round_.global_model)
+        m = len(seen.clients)
+        kept = np.arange(m) if scores is None else checked_rows(self.filter, self.filter.select(scores), m)
+        if kept.size == 0:
+            return copied(round_.global_model)
+        memory = self._aggregation.get("+".join(names_of_parts(self.aggregator)))
+        return self.aggregator.step(memory, seen.take(kept), rng)[0]
+
     def _by(self, aggregator: Aggregator, round_: Round) -> Aggregate:
         return lambda rows: self.aggregate(aggregator, round_, rows)
 

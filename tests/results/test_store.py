@@ -322,6 +322,28 @@ def test_a_results_file_of_another_format_is_refused(opened, results):
         pass
 
 
+def older(path):
+    """Turn a results file into one of format 4, which has no source accuracy."""
+    connection = sqlite3.connect(path)
+    connection.execute("ALTER TABLE round DROP COLUMN source_accuracy")
+    connection.execute("PRAGMA user_version=4")
+    connection.close()
+
+
+def test_a_file_of_the_format_before_is_read_as_it_is_and_extended_by_writers(opened, ids, results):
+    opened.claim(ids)
+    opened.write_round(ids[0], record(1))
+    opened.close()
+    older(results)
+    assert read_summaries(results)[0].source_accuracy is None
+    assert rows(results, "PRAGMA user_version") == [(4,)]
+    with Store(results, create=False) as store_:
+        store_.write_round(ids[0], dataclasses.replace(record(2), source_accuracy=0.25))
+    assert rows(results, "PRAGMA user_version") == [(5,)]
+    assert rows(results, "SELECT number, source_accuracy FROM round") == [(1, None), (2, 0.25)]
+    assert read_summaries(results)[0].source_accuracy == 0.25
+
+
 def test_old_checkpoints_give_their_space_back(opened, ids, results):
     opened.claim(ids)
     opened.write_round(ids[0], record(1), state={"x": np.zeros(500_000)})

@@ -25,7 +25,7 @@ LOOKED_AT = 4
 RECHECK = 5.0
 """Seconds after which the file is read again even if it seems unchanged: its modification time may be too
 coarse."""
-MEASURED_LATER = ("accuracy", "loss", "attack_success")
+MEASURED_LATER = ("accuracy", "loss", "attack_success", "source_accuracy")
 """What may be added to a round after it was written."""
 
 
