@@ -108,7 +108,7 @@ def test_an_author_adds_a_row_with_commands_alone(tmp_path, monkeypatch, capsys)
 
     lines = {line["defence"]: line for line in csv.DictReader(io.StringIO(table))}
     rows = read_rows(home / "shorter-half.csv")
-    assert {"fedavg", "shorter-half"} <= set(lines)
+    assert {"fedavg", "guard", "shorter-half"} <= set(lines)
     worst = [
         min(r.accuracy for r in rows if r.cell.seed == seed and r.cell.case.attack != "none")
         for seed in (40, 41, 42)

@@ -68,6 +68,7 @@ def submit(options: argparse.Namespace) -> int:
     """Check a defence and its rows, or write the rows of finished runs."""
     with needing("sim"):
         from flanders.leaderboard.board_rows import measured_runs, read_rows, write_rows
+        from flanders.leaderboard.cells import KEYS, condition
         from flanders.leaderboard.submission import check_entrant, check_rows, packages_of
 
     if not options.check and not options.results:
@@ -85,8 +86,10 @@ def submit(options: argparse.Namespace) -> int:
             print(line, flush=True)
     if options.results:
         merged = {row.cell: row for row in (read_rows(options.out) if options.out.exists() else ())}
-        for path in options.results:
-            merged |= {row.cell: row for row in measured_runs(path, entrants, packages_of(entrants))}
+        packages = packages_of(entrants)
+        found = [row for path in options.results for row in measured_runs(path, entrants, packages)]
+        fits = [condition(where, KEYS, [row.cell for row in found]) for where in options.where]
+        merged |= {row.cell: row for row in found if all(fit(row.cell) for fit in fits)}
         if not merged:
             raise InputError("These files have no finished run of the leaderboard. Use `leaderboard run` first.")
         write_rows(options.out, merged.values())
@@ -134,6 +137,7 @@ def add_leaderboard(add: Add) -> None:
     sent.add_argument("--results", action="append", type=Path, default=[], metavar="FILE", help=text)
     text = "CSV file for the rows of --results; rows that are in it already stay"
     sent.add_argument("--out", type=Path, metavar="FILE", help=text)
+    _where(sent, "with --results: only runs with these values, e.g. start=1 (may be repeated)")
     sent.add_argument("--rows", type=Path, metavar="FILE", help="CSV file of rows to check")
 
 

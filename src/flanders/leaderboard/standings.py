@@ -47,10 +47,12 @@ class Standing:
     """The lowest score in any case."""
     worst_case: Case
     """The case with the lowest mean score."""
+    accuracy: Estimate
+    """The lowest accuracy in any case, whatever the attacker gets."""
     mean: Estimate
     """The mean score over all cases."""
     rank: Estimate | None
-    """The mean over all cases of the place among all ranked defences, 1 for the best. None for a reference."""
+    """The mean over all cases of the rank among all defences, 1 for the best. None for a reference."""
     holds: Estimate | None
     """The share of cases in which the score is near that of the oracle. None if the oracle was not run."""
     cost: Estimate
@@ -134,6 +136,7 @@ def _line(
         *who,
         worst=Estimate.of([min(score[seed]) for seed in seeds]),
         worst_case=min(cases, key=lambda case: fmean(at[seed][case].score for seed in seeds)),
+        accuracy=Estimate.of([min(at[seed][case].accuracy for case in cases) for seed in seeds]),
         mean=Estimate.of([fmean(score[seed]) for seed in seeds]),
         rank=None if ranks is None else Estimate.of(ranks),
         holds=holds,

@@ -16,22 +16,24 @@ from flanders.leaderboard.standings import NEAR, Estimate, Standing, Standings
 from flanders.report.tables import latex, markdown, text_table
 
 HEAD = (
+    "place",
     "defence",
     "told b",
-    "rank",
-    "worst case",
-    "worst under",
+    "mean rank",
     "mean",
-    "holds",
+    "worst case",
+    "worst accuracy",
     "honest cost",
     "dropped",
-    "ms a round",
+    "holds",
+    "ms",
+    "worst under",
 )
 LEGEND = (
-    "Means over seeds ± half the width of the 95% confidence interval. Rank: the mean place over all cases, 1 is "
-    f"the best. Holds: the share of cases with a score at most {NEAR:g} below the oracle's. Honest cost: the "
-    "accuracy lost if nobody attacks. Dropped: the share of clients that are dropped then. Rows without a rank are "
-    "there to compare."
+    "Means over seeds ± half the width of the 95% confidence interval. Mean rank: the mean over all cases of the "
+    "rank among the defences, 1 is the best. Holds: the share of cases with a score at most "
+    f"{NEAR:g} below the oracle's. Honest cost: the accuracy lost if nobody attacks. Dropped: the share of clients "
+    "that are dropped then. Rows without a place are there to compare."
 )
 
 
@@ -62,16 +64,19 @@ def rows_with(rows: Sequence[MeasuredRun], wheres: Sequence[str]) -> list[Measur
     ]
 
 
-def rendered(table: Standings, title: str, format_: str, width: int = 80) -> str:
-    """Return standings as `text`, `markdown`, `latex` or `csv`."""
+def rendered(table: Standings, title: str, format_: str, width: int = 80, legend: str = LEGEND) -> str:
+    """Return standings as `text`, `markdown`, `latex` or `csv`. The legend stands below the table."""
     if format_ == "csv":
         return _csv(table)
-    cells = [_cells(line) for line in table.lines]
-    note = f"{LEGEND} {_about(table)}"
+    places = {
+        line: str(place) for place, line in enumerate((x for x in table.lines if x.rank is not None), start=1)
+    }
+    cells = [[places.get(line, "-"), *_cells(line)] for line in table.lines]
+    note = f"{legend} {_about(table)}".strip()
     if format_ == "latex":
         return latex(title, HEAD, cells, note)
     if format_ == "text":
-        return text_table(title, HEAD, cells, note, 1, width)
+        return text_table(title, HEAD, cells, note, 3, width)
     return markdown(title, HEAD, cells, note)
 
 
@@ -89,23 +94,21 @@ def _cells(line: Standing) -> list[str]:
         line.name,
         "yes" if line.told else "no",
         _text(line.rank, 1),
-        _text(line.worst),
-        line.worst_case.name,
-        _text(line.mean),
-        "-" if line.holds is None else f"{line.holds.value:.0%}",
-        _text(line.cost),
+        *map(_text, (line.mean, line.worst, line.accuracy, line.cost)),
         f"{line.dropped.value:.1%}",
+        "-" if line.holds is None else f"{line.holds.value:.0%}",
         f"{line.milliseconds.value:.1f}",
+        line.worst_case.name,
     ]
 
 
-def _text(estimate: Estimate | None, digits: int = 3) -> str:
+def _text(estimate: Estimate | None, digits: int = 2) -> str:
     """Return an estimate in few digits.
 
     Examples
     --------
     >>> _text(Estimate(0.51234, 0.01)), _text(Estimate(-0.0001, math.nan)), _text(None)
-    ('0.512 ± 0.010', '0.000', '-')
+    ('0.51 ± 0.01', '0.00', '-')
     """
     if estimate is None:
         return "-"
@@ -114,7 +117,7 @@ def _text(estimate: Estimate | None, digits: int = 3) -> str:
 
 
 def _csv(table: Standings) -> str:
-    measures = ("rank", "worst", "mean", "holds", "cost", "dropped", "milliseconds")
+    measures = ("rank", "worst", "accuracy", "mean", "holds", "cost", "dropped", "milliseconds")
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     head: Sequence[str] = [name for key in measures for name in (key, f"{key}_ci")]
