@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from flanders.checks import InputError
@@ -50,3 +52,15 @@ def test_nobody_attacks_in_the_first_case():
 def test_an_unknown_data_set_is_told():
     with pytest.raises(InputError, match=r"no data set 'digit'\. Did you mean 'digits'"):
         PROTOCOL.spec("digit", Case(), 40)
+
+
+def test_the_page_says_what_the_protocol_says():
+    page = " ".join((Path(__file__).parents[2] / "docs" / "leaderboard.md").read_text().split())
+    shares = [f"{100 * fraction:g}" for fraction in PROTOCOL.fractions]
+    assert f"Version {PROTOCOL.version}." in page
+    assert f"| malicious clients | {', '.join(shares[:-1])} and {shares[-1]}% |" in page
+    assert f"| core attacks | {', '.join(f'`{name}`' for name in PROTOCOL.core)} |" in page
+    assert f"| all attacks | {len(PROTOCOL.attacks)}," in page
+    assert f"| clients | {PROTOCOL.federation['num_clients']}, all of them" in page
+    assert f"| rounds | {PROTOCOL.federation['rounds']} |" in page
+    assert f"one defence: {len(PROTOCOL.cases()) * len(PROTOCOL.seeds)} runs" in page
