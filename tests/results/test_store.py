@@ -206,6 +206,7 @@ def test_a_claim_lives_as_long_as_its_process_and_elsewhere_as_its_heartbeat(mon
         owner(pid=True, started=None),
         owner(machine=[]),
     ],
+    ids=range(10),  # the texts name this process, and each worker of the tests has another one
 )
 def test_a_claim_that_no_process_makes_is_nobodys(text):
     assert not claims.is_alive(text, None)

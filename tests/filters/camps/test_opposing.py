@@ -8,7 +8,7 @@ import pytest
 from filters.camps.federation import LAYERS, D, honest, towards_the_common, turned, world
 from flanders import Defense, Guard
 from flanders.filters.camps.averages import ClientAverages
-from flanders.filters.camps.opposing import FEWEST, cosines_with_rest, measure_opposition, opposing_rows
+from flanders.filters.camps.opposing import FEWEST, MOST, cosines_with_rest, measure_opposition, opposing_rows
 
 FIRST = slice(0, D - 80)
 
@@ -57,8 +57,9 @@ def test_the_server_finds_a_majority(b):
     assert found(turned(20, b, 1), server=world()[0]).tolist() == list(range(b))
 
 
-def test_fewer_clients_are_not_compared():
-    assert found(turned(FEWEST - 1, 1, 1)).size == 0
+@pytest.mark.parametrize("m", [FEWEST - 1, MOST + 1])
+def test_very_small_and_large_rounds_are_skipped(m):
+    assert found(turned(m, 1, 1)).size == 0
 
 
 def test_attackers_cannot_make_a_round_weigh_less():

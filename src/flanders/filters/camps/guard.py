@@ -232,12 +232,9 @@ class Guard(Filter[GuardState]):
             times = math.exp(min(float(longer[row]), 700.0))
             decision.drop(only, float(longer[row]) / LOUDEST, f"{times:.2g} times as long as expected")
         own = own_traits(answers, tuple(changes), novelty, parts.names)
-        turns = np.column_stack(changes[:2]) if changes else None
 
         def traits_of(rows: BoolVector) -> list[Trait]:
-            directions = direction_traits(
-                *found.looked_at, round_.clients, state.directions, rows, found.rooted, turns
-            )
+            directions = direction_traits(*found.looked_at, round_.clients, state.directions, rows, found.rooted)
             return [*own, *directions, length_trait(lengths)]
 
         drop_camps(decision, traits_of)
