@@ -23,7 +23,7 @@ with each other, which is more exact.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from flanders.arrays import BoolVector, FloatMatrix, FloatVector
 from flanders.filters.camps.averages import ClientAverages
 from flanders.filters.camps.directions import mean_cosine_within
 from flanders.round import ClientId
+from flanders.state import saveable
 
 AGAINST_CLIENTS = -0.15
 """A client with a lower average points against the others.
@@ -47,9 +48,9 @@ FAIR = 0.4
 
 With honest clients it was above this in nine of ten rounds, with a majority of attackers mostly below 0.3.
 """
-PRIOR = 0.01
+PRIOR = 0.003
 """Each average starts with a zero of this weight. A round weighs as much as the square of the mean cosine between
-its clients, so this is one round with a mean cosine of 0.1. A round with less in common is mostly noise, and does
+its clients, so this is one round with a mean cosine of 0.055. A round with less in common is mostly noise, and does
 not suffice to drop a client."""
 FEWEST = 5
 """Rounds with fewer clients are skipped: each client would be compared with at most three others."""
@@ -75,6 +76,32 @@ class Opposing:
     """For each opposing client, its average cosine with the others; zero for the other clients."""
     limits: FloatVector
     """For each opposing client, the limit that its average is below."""
+
+
+@saveable
+@dataclass(frozen=True, eq=False)
+class Opposition:
+    """What is remembered: how far each client went along with the sum of the others."""
+
+    averages: ClientAverages = field(default_factory=ClientAverages)
+    """The average cosines of each client: with the others and, if the server makes steps, with these as well."""
+    weights: tuple[float, ...] = ()
+    """The weights of the last round. The next round does not weigh more before its clients are decided on: clients
+    agree less and less as training goes on."""
+
+    def of(self, clients: tuple[ClientId, ...], numbers: FloatMatrix, weights: FloatVector) -> FloatMatrix:
+        """Return the average cosines with a round that is not decided yet."""
+        known = len(self.weights) == len(weights)
+        return self.averages.of(clients, numbers, np.minimum(weights, self.weights) if known else weights, PRIOR)
+
+    def after(
+        self, cosines: FloatMatrix, server: FloatVector | None, clients: tuple[ClientId, ...], kept: BoolVector
+    ) -> Opposition:
+        """Return what is remembered after a round of which these rows were kept."""
+        if kept.sum() < 2:
+            return self
+        numbers, weights = measure_opposition(cosines, server, kept, decided=True)
+        return Opposition(self.averages.with_round(clients, numbers, weights), tuple(weights.tolist()))
 
 
 def cosines_with_rest(
@@ -111,19 +138,20 @@ def cosines_with_rest(
 
 
 def measure_opposition(
-    cosines: FloatMatrix, server: FloatVector | None, rows: BoolVector
+    cosines: FloatMatrix, server: FloatVector | None, rows: BoolVector, *, decided: bool
 ) -> tuple[FloatMatrix, FloatVector]:
     """Return each client's cosine with the sum of the others, and the weight of the round.
 
     If the server made a step, there is a second column: the cosines with the sum that has the step in it. A weight
-    is the square of a mean cosine: of two clients, and of a client and the server. Only clients with a positive
-    cosine count for it. Otherwise attackers could make it small.
+    is the square of a mean cosine: of two clients, and of a client and the server. It is the mean over all these
+    rows once it is `decided` that they are kept. Before that it is the mean over clients with a positive cosine.
+    Otherwise attackers could make it small.
     """
     numbers = cosines_with_rest(cosines, rows)
-    found = [(numbers, mean_cosine_within(cosines, rows & (numbers > 0)))]
+    found = [(numbers, mean_cosine_within(cosines, rows & (decided | (numbers > 0))))]
     if server is not None:
         numbers = cosines_with_rest(cosines, rows, server, WEIGHT_OF_SERVER)
-        along = server[rows & (numbers > 0)]
+        along = server[rows & (decided | (numbers > 0))]
         found.append((numbers, float(along.mean()) if along.size else 0.0))
     return np.column_stack([numbers for numbers, _ in found]), np.array([max(0.0, mean) ** 2 for _, mean in found])
 
@@ -132,7 +160,7 @@ def opposing_rows(
     cosines: FloatMatrix,
     rows: BoolVector,
     clients: tuple[ClientId, ...],
-    known: ClientAverages,
+    known: Opposition,
     server: FloatVector | None = None,
 ) -> Opposing:
     """Return which of these rows point against the others.
@@ -149,8 +177,8 @@ def opposing_rows(
         if server is not None and column == 0 and not go_along(cosines, left, server):
             break
         while left.sum() >= FEWEST:
-            numbers, weights = measure_opposition(cosines, server, left)
-            values = known.of(clients, numbers, weights, PRIOR)[:, column]
+            numbers, weights = measure_opposition(cosines, server, left, decided=False)
+            values = known.of(clients, numbers, weights)[:, column]
             below = np.flatnonzero(left & (values < limit))
             if not below.size or (server is not None and left.sum() <= LEAST_LEFT * m):
                 break
