@@ -19,6 +19,8 @@ from flanders.round import ClientId
 
 PHASES = ("train", "attack", "filter", "aggregate", "evaluate")
 """The phases of a round, in their order. Time is recorded for each."""
+DEFENCE_PHASES = ("filter", "aggregate")
+"""The phases that are the work of a defence."""
 
 
 MOST_NAMED, LONGEST_NAME = 12, 20

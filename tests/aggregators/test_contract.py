@@ -403,6 +403,18 @@ def test_rows_that_no_aggregator_can_use_are_named_where_it_is_called_by_itself(
         make(name)(convert(rows))
 
 
+@pytest.mark.parametrize("name", [*AGGREGATORS, *PREAGGREGATORS])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_bad_rows_in_float32_are_named_too(name, bad, convert):
+    rows = numbers()["updates"].astype(np.float32)
+    rows[3, 5] = rows[9, 0] = bad
+    with pytest.raises(InputError, match=r"cannot be used: 3, 9\."):
+        make(name)(convert(rows))
+    if name in AGGREGATORS:
+        with pytest.raises(InputError, match=r"cannot be used: 3, 9\."):
+            make(name)(convert(rows), np.arange(M) != 3)
+
+
 @pytest.mark.parametrize("name", list(PREAGGREGATORS))
 def test_the_rows_of_a_pre_aggregator_share_no_memory_with_the_input(name):
     rows = np.ones((M, D))

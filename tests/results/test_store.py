@@ -188,6 +188,40 @@ def test_a_claim_lives_as_long_as_its_process_and_elsewhere_as_its_heartbeat(mon
     assert not claims.is_alive(owner(started="1"), now)  # the number of the process was given out again
     assert claims.is_alive(owner(machine="far away"), now - claims.LEASE / 2)
     assert not claims.is_alive(owner(machine="far away"), now - 2 * claims.LEASE)
+    assert claims.is_alive(owner(machine="far away"), now + claims.LEASE / 2)  # clocks differ
+    assert not claims.is_alive(owner(machine="far away"), now + 2 * claims.LEASE)  # nobody reports from the future
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        "7",
+        "[" * 10**5,
+        '{"machine": 1, "pid": 1}',
+        owner(pid=10**30, started=None),
+        owner(pid="../self", started=None),
+        owner(pid=-1, started=None),
+        owner(pid=True, started=None),
+        owner(machine=[]),
+    ],
+)
+def test_a_claim_that_no_process_makes_is_nobodys(text):
+    assert not claims.is_alive(text, None)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
+@pytest.mark.parametrize("name", ["run.csv", "round.csv", "client.csv"])
+def test_an_export_does_not_write_through_a_planted_link(opened, ids, results, tmp_path, name):
+    opened.claim(ids)
+    opened.write_round(ids[0], record(1))
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / name).symlink_to(tmp_path / "precious")
+    export_csv(results, tmp_path / "out")
+    assert (tmp_path / "precious").read_text() == "precious"
+    assert (tmp_path / "out" / name).read_text().startswith(("id,", "run,"))
 
 
 def test_the_claim_of_a_dead_process_is_taken_over_with_its_checkpoint(opened, ids):

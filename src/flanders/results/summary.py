@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from flanders.record import PHASES, Fate
+from flanders.record import DEFENCE_PHASES, PHASES, Fate
 from flanders.results.confusion import Confusion
 from flanders.results.schema import reading
 from flanders.results.tree import Table
@@ -23,11 +23,12 @@ UNUSABLE = f"total(fate IN ('{Fate.REFUSED}', '{Fate.SILENT}')) AS unusable"
 """SQL for the number of replies that could not be used."""
 _QUERY = f"""
 SELECT run.id, run.spec, run.status, run.error, run.created, run.finished,
-       a.rounds, a.best, a.last, a.success, a.source, a.seconds, b.unusable, b.caught, b.wronged, b.missed, b.passed
+       a.rounds, a.best, a.last, a.success, a.source, a.seconds, a.defending,
+       b.unusable, b.caught, b.wronged, b.missed, b.passed
 FROM run
 LEFT JOIN (
     SELECT run, count(*) AS rounds, max(CASE WHEN number >= :first THEN accuracy END) AS best,
-           total({" + ".join(PHASES)}) AS seconds,
+           total({" + ".join(PHASES)}) AS seconds, total({" + ".join(DEFENCE_PHASES)}) AS defending,
            (SELECT accuracy FROM round AS r WHERE r.run = round.run ORDER BY number DESC LIMIT 1) AS last,
            (SELECT attack_success FROM round AS r WHERE r.run = round.run ORDER BY number DESC LIMIT 1) AS success,
            (SELECT source_accuracy FROM round AS r WHERE r.run = round.run ORDER BY number DESC LIMIT 1) AS source
@@ -58,6 +59,9 @@ class RunSummary:
     final: float | None
     """The accuracy after the last round."""
     seconds: float
+    """The time of all rounds."""
+    defence_seconds: float
+    """The time that the filter and the aggregator took, over all rounds."""
     precision: float | None
     """The share of malicious clients among those that were not kept, over all rounds."""
     recall: float | None
@@ -93,6 +97,7 @@ def read_summaries(path: Path, ids: Sequence[str] | None = None, first_round: in
         success,
         source,
         seconds,
+        defending,
         unusable,
         *counts,
     ) in rows:
@@ -111,6 +116,7 @@ def read_summaries(path: Path, ids: Sequence[str] | None = None, first_round: in
                 best=best,
                 final=final,
                 seconds=seconds or 0.0,
+                defence_seconds=defending or 0.0,
                 precision=_number(clients.precision),
                 recall=_number(clients.recall),
                 false_positive_rate=_number(clients.false_positive_rate),
