@@ -22,6 +22,7 @@ from flanders.choices import KINDS
 from flanders.cli import main
 from flanders.cli.parser import make_parser
 from flanders.experiments.spec import parse_spec
+from flanders.leaderboard.entrants import parse_entrants
 
 ROOT = Path(__file__).parents[1]
 LANGUAGES = {"python", "toml", "sh", "json", "text"}
@@ -78,6 +79,8 @@ def check_toml(code: str) -> None:
         Path(name[1]).write_text(code)
     if "project" in values:  # of a package with parts of its own
         assert {group.removeprefix("flanders.") for group in values["project"]["entry-points"]} <= set(KINDS)
+    elif "defence" in values:  # of the leaderboard
+        assert parse_entrants(values, "page")
     else:
         assert parse_spec({"threat": THREAT, **values} if "filter" in values else values)
 

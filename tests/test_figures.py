@@ -8,6 +8,8 @@ import pytest
 
 import arrays
 import deciding
+import leaderboard
+from flanders.leaderboard.tabling import published_rows
 
 FIGURES = Path(__file__).parents[1] / "docs" / "figures"
 
@@ -32,3 +34,13 @@ def test_the_picture_of_the_arrays_is_of_the_code_on_its_page(tmp_path):
 def test_the_pictures_of_how_filters_decide_show_what_the_page_says(tmp_path):
     deciding.main(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {path.name for path in FIGURES.glob("deciding-*.svg")}
+
+
+def test_the_tables_of_the_leaderboard_are_those_of_its_rows(tmp_path):
+    page = leaderboard.PAGE.read_text()
+    assert leaderboard.with_tables(page, leaderboard.tables(published_rows())) == page
+    copy = tmp_path / "leaderboard.md"
+    copy.write_text(page)
+    leaderboard.main(tmp_path, copy)
+    assert copy.read_text() == page
+    assert (tmp_path / "leaderboard.svg").read_text() == (FIGURES / "leaderboard.svg").read_text()

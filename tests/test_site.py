@@ -70,6 +70,34 @@ def test_the_examples_of_a_page_run_after_its_first_lines(kind):
             run_python(text, dict(namespace), f"{kind}, {name}")
 
 
+def test_a_click_on_a_heading_sorts_the_leaderboard_and_a_second_one_turns_the_order():
+    head = "".join(f"<th>{name}</th>" for name in ("defence", "rank", "c", "d", "e", "f"))
+    rows = (("median", "10.5 ± 1.0"), ("guard", "9.2 ± 0.5"), ("oracle", "-"))
+    body = "".join(f"<tr><td>{name}</td><td>{rank}</td>{'<td>0</td>' * 4}</tr>" for name, rank in rows)
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    with sync_playwright() as playwright:
+        browser = launch(playwright)
+        if browser is None:
+            pytest.skip(MISSING)
+        page = browser.new_page()
+        page.set_content(f'<section id="the-leaderboard">{table}</section>')
+        page.add_script_tag(path=ROOT / "docs" / "site" / "static" / "sortable.js")
+
+        def order() -> list[str]:
+            return page.eval_on_selector_all("tbody tr", "rows => rows.map(row => row.cells[0].textContent)")
+
+        assert order() == ["median", "guard", "oracle"]
+        page.click("button:has-text('rank')")
+        assert order() == ["guard", "median", "oracle"]
+        assert page.get_attribute("th:nth-child(2)", "aria-sort") == "ascending"
+        page.click("button:has-text('rank')")
+        assert order() == ["oracle", "median", "guard"]
+        page.click("button:has-text('defence')")
+        assert order() == ["guard", "median", "oracle"]
+        assert page.get_attribute("th:nth-child(2)", "aria-sort") is None
+        browser.close()
+
+
 def test_the_page_of_the_command_line_has_every_command_and_option():
     page = api_pages.command_line_page()
     for command in make_parser().commands:
@@ -172,7 +200,7 @@ def test_the_site_works_in_a_browser_from_a_folder_and_without_a_network(site, s
         page, asked, errors = context.new_page(), [], []
         page.on("request", lambda request: asked.append(request.url))
         page.on("pageerror", lambda error: errors.append(str(error)))
-        for name in ("index", "deciding", "tutorials/flower", "reference/attacks", "detection"):
+        for name in ("index", "deciding", "tutorials/flower", "reference/attacks", "detection", "leaderboard"):
             page.goto((site / f"{name}.html").as_uri())
             assert page.evaluate("document.documentElement.scrollWidth") == 390, name
         page.goto((site / "reference" / "attacks.html").as_uri())

@@ -58,6 +58,7 @@ html_theme = "furo"
 html_title = "flanders"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_js_files = [("sortable.js", {"defer": "defer"})]
 html_show_sourcelink = False
 html_copy_source = False
 html_show_search_summary = False  # a browser does not let a page read other files of a folder

@@ -19,6 +19,8 @@ from flanders.round import ClientId
 
 PHASES = ("train", "attack", "filter", "aggregate", "evaluate")
 """The phases of a round, in their order. Time is recorded for each."""
+DEFENCE_PHASES = ("filter", "aggregate")
+"""The phases that are the work of a defence."""
 
 
 MOST_NAMED, LONGEST_NAME = 12, 20
@@ -102,6 +104,9 @@ class RoundRecord:
     """Whether the global model is still that of the last round."""
     widening: float = 1.0
     """How many times as wide as usual the filter's limits are. 1 if they are as usual."""
+    source_accuracy: float = math.nan
+    """The share of the test examples that the attack aims at which are still taken for their own class: all
+    triggered images, or the class whose labels are flipped. NaN if the attack has no target."""
 
     def having(self, *fates: Fate) -> list[ClientRecord]:
         """Return the records of the clients with one of these fates."""

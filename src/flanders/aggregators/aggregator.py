@@ -10,7 +10,7 @@ from typing import TypeVar
 import array_api_compat
 import numpy as np
 
-from flanders.arrays import Array, FloatVector, IntVector, copied
+from flanders.arrays import Array, FloatVector, IntVector, all_finite, copied
 from flanders.checks import InputError, resolve_count
 from flanders.linalg.products import mean, usable_rows
 from flanders.round import Round
@@ -135,6 +135,18 @@ def check_rows(caller: Aggregator | PreAggregator, round_: Round) -> None:
             f"{type(caller).__name__} needs finite rows whose squares do not overflow. These rows cannot be used: "
             f"{', '.join(map(str, bad))}. Leave them out, or let Defense aggregate the round: it drops them."
         )
+
+
+def check_model(aggregator: Aggregator, model: object, round_: Round) -> None:
+    """Complain unless an aggregator has returned a model of the right shape. Raise an ArithmeticError for NaN."""
+    d = round_.updates.shape[1]
+    found = tuple(getattr(model, "shape", ())) if array_api_compat.is_array_api_obj(model) else type(model).__name__
+    if found != (d,):
+        raise InputError(
+            f"{type(aggregator).__name__} must return one model, an array of shape ({d},). Got {found} instead."
+        )
+    if not all_finite(model):
+        raise FloatingPointError(f"{type(aggregator).__name__} returned a model that is not finite")
 
 
 def mean_of(round_: Round, rows: IntVector, *, weighted: bool) -> Array:

@@ -12,7 +12,8 @@ import sys
 from collections.abc import Sequence
 
 from flanders.checks import InputError
-from flanders.cli.parser import Command, make_parser
+from flanders.cli.leaderboard import Command
+from flanders.cli.parser import make_parser
 
 __all__ = ["main"]
 

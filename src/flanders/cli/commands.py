@@ -10,13 +10,13 @@ import contextlib
 import json
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from flanders.audit import Head, verify_trail
 from flanders.checks import InputError
 from flanders.choices import KINDS
 from flanders.cli.audit import heads_in_logs, print_check
 from flanders.cli.listing import print_listing
+from flanders.cli.run_options import option_changes, workforce_of
 from flanders.extras import needing
 from flanders.report import text, write_figures, write_html
 from flanders.report.crosstable import TableStyle, crosstable
@@ -27,9 +27,6 @@ from flanders.watch.log import watch_log
 
 MOST_NAMED = 10
 """The most files that a command names one by one."""
-
-if TYPE_CHECKING:
-    from flanders.experiments.execution import OptionChanges, Workforce
 
 
 def run(options: argparse.Namespace) -> int:
@@ -45,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
             print(f"{each.id}  {name}")
         return 0
     callbacks = [parse_callback(text) for text in options.callbacks]
-    return run_experiments(options.out, found, _changes(options), _workforce(options), callbacks)
+    return run_experiments(options.out, found, option_changes(options), workforce_of(options), callbacks)
 
 
 def resume(options: argparse.Namespace) -> int:
@@ -55,7 +52,7 @@ def resume(options: argparse.Namespace) -> int:
         from flanders.experiments.run_callbacks import parse_callback
 
     callbacks = [parse_callback(text) for text in options.callbacks]
-    return resume_experiments(options.results, _changes(options), _workforce(options), callbacks)
+    return resume_experiments(options.results, option_changes(options), workforce_of(options), callbacks)
 
 
 def reproduce(options: argparse.Namespace) -> int:
@@ -68,7 +65,7 @@ def reproduce(options: argparse.Namespace) -> int:
     asked = reproduction.Reproduction.of(
         options.names, options.variant, options.seeds, reproduction.parse_where(limits), options.overrides
     )
-    changes, workforce = _changes(options), _workforce(options)
+    changes, workforce = option_changes(options), workforce_of(options)
     if options.dry_run:
         reproduction.print_missing(asked, options.out)
         return 0
@@ -106,8 +103,8 @@ def study(options: argparse.Namespace) -> int:
         seeds=options.seeds,
         attacks=() if options.attacks is None else options.attacks.split(","),
         overrides=[*rounds, *options.overrides],
-        changes=_changes(options),
-        workforce=_workforce(options),
+        changes=option_changes(options),
+        workforce=workforce_of(options),
         format=options.format,
     )
 
@@ -208,21 +205,3 @@ def audit(options: argparse.Namespace) -> int:
     check = verify_trail(options.trail, heads)
     print_check(check, options.trail, heads)
     return 0 if check.intact else 1
-
-
-def _changes(options: argparse.Namespace) -> OptionChanges:
-    """Return the options that the command line sets for all runs."""
-    changes: OptionChanges = {}
-    if options.data_dir is not None:
-        changes["data_dir"] = options.data_dir.absolute()
-    if options.device is not None:
-        changes["device"] = options.device
-    return changes
-
-
-def _workforce(options: argparse.Namespace) -> Workforce:
-    """Return the processes or the cluster that are to carry out the runs, as the command line says."""
-    with needing("sim"):
-        from flanders.experiments.execution import Workforce
-
-    return Workforce(options.jobs, options.on == "ray", options.gpus_per_run)

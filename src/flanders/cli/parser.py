@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeAlias
 
 import flanders
 from flanders.checks import InputError, did_you_mean
 from flanders.choices import KINDS
 from flanders.cli import commands
+from flanders.cli.leaderboard import Command, add_leaderboard
+from flanders.cli.run_options import add_run_options
 from flanders.paper.tables import VARIANTS
 from flanders.report.crosstable import METRICS
 from flanders.report.figures import FIGURE_NAMES
@@ -26,8 +27,8 @@ PORT = 8642
 TABLE_FORMATS, FIGURE_FORMATS = ("markdown", "latex", "csv"), ("pdf", "svg", "png")
 TABLE_FORMAT_HELP = "format of the tables (default: %(default)s)"
 FIGURE_FORMAT_HELP = "format of the figures (default: %(default)s)"
-Command = Callable[[argparse.Namespace], int]
-"""A function that carries out a command and returns the exit code."""
+Group: TypeAlias = "argparse._SubParsersAction[Parser]"
+"""The commands of a parser, to which more can be added."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -35,8 +36,15 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, prog: str, description: str = "") -> None:
         super().__init__(prog=prog, description=description)
-        self.commands: list[argparse.ArgumentParser] = []
+        self.commands: list[Parser] = []
         """The parsers of its commands."""
+
+    def added(self, group: Group, name: str, command: Command, text: str) -> Parser:
+        """Add a command to a group of commands, and return its parser."""
+        sub = group.add_parser(name, help=text, description=text)
+        sub.set_defaults(command=command)
+        self.commands.append(sub)
+        return sub
 
     def error(self, message: str) -> NoReturn:
         """Raise the same error as for any other wrong input."""
@@ -59,11 +67,8 @@ def make_parser() -> Parser:
     parser.add_argument("--version", action="version", version=f"flanders {flanders.__version__}")
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
 
-    def add(name: str, command: Command, text: str) -> argparse.ArgumentParser:
-        sub: argparse.ArgumentParser = subparsers.add_parser(name, help=text, description=text)
-        sub.set_defaults(command=command)
-        parser.commands.append(sub)
-        return sub
+    def add(name: str, command: Command, text: str) -> Parser:
+        return parser.added(subparsers, name, command, text)
 
     commands_with_runs = [
         _run(add("run", commands.run, "Run the experiments of spec files, except those that are already done.")),
@@ -84,7 +89,7 @@ def make_parser() -> Parser:
         ),
     ]
     for sub in commands_with_runs:
-        _options_of_runs(sub)
+        add_run_options(sub)
     _list(
         add(
             "list",
@@ -109,6 +114,10 @@ def make_parser() -> Parser:
     _report(add("report", commands.report, "Write a report: one HTML file that opens in a browser, also offline."))
     _watch(add("watch", commands.watch, "Show a results file while it is written: a live page, or a log."))
     _plot(add("plot", commands.plot, "Write the figures of the report as files, e.g. for a paper."))
+    text = "Compare all defences under one protocol, and add your own."
+    board = subparsers.add_parser("leaderboard", help=text, description=text)
+    actions = board.add_subparsers(metavar="ACTION", required=True)
+    add_leaderboard(lambda name, command, text: parser.added(actions, name, command, text))
     _audit(add("audit", commands.audit, "Find out whether the audit trail of a federation was changed."))
     return parser
 
@@ -205,27 +214,6 @@ def _study(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     )
     parser.add_argument("--format", choices=FIGURE_FORMATS, default="png", help=FIGURE_FORMAT_HELP)
     return parser
-
-
-def _options_of_runs(parser: argparse.ArgumentParser) -> None:
-    """Add the options of all commands that carry out runs."""
-    parser.add_argument(
-        "--data-dir", type=Path, metavar="DIR", help="folder with the datasets (default: $FLANDERS_DATA)"
-    )
-    parser.add_argument("--device", metavar="NAME", help="where to compute: auto, cpu or cuda")
-    parser.add_argument(
-        "--jobs",
-        type=int,
-        default=1,
-        metavar="N",
-        help="number of processes that work at the same time (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--on", choices=("ray",), metavar="ray", help="carry out the runs on the machines of a Ray cluster"
-    )
-    parser.add_argument(
-        "--gpus-per-run", type=float, metavar="N", help="with --on ray: GPUs for each run, e.g. 0.25 (default: 1)"
-    )
 
 
 def _results(parser: argparse.ArgumentParser) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from flanders.record import PHASES, Fate
+from flanders.record import DEFENCE_PHASES, PHASES, Fate
 from flanders.results.confusion import Confusion
 from flanders.results.schema import reading
 from flanders.results.tree import Table
@@ -23,13 +23,15 @@ UNUSABLE = f"total(fate IN ('{Fate.REFUSED}', '{Fate.SILENT}')) AS unusable"
 """SQL for the number of replies that could not be used."""
 _QUERY = f"""
 SELECT run.id, run.spec, run.status, run.error, run.created, run.finished,
-       a.rounds, a.best, a.last, a.success, a.seconds, b.unusable, b.caught, b.wronged, b.missed, b.passed
+       a.rounds, a.best, a.last, a.success, a.source, a.seconds, a.defending,
+       b.unusable, b.caught, b.wronged, b.missed, b.passed
 FROM run
 LEFT JOIN (
     SELECT run, count(*) AS rounds, max(CASE WHEN number >= :first THEN accuracy END) AS best,
-           total({" + ".join(PHASES)}) AS seconds,
+           total({" + ".join(PHASES)}) AS seconds, total({" + ".join(DEFENCE_PHASES)}) AS defending,
            (SELECT accuracy FROM round AS r WHERE r.run = round.run ORDER BY number DESC LIMIT 1) AS last,
-           (SELECT attack_success FROM round AS r WHERE r.run = round.run ORDER BY number DESC LIMIT 1) AS success
+           (SELECT attack_success FROM round AS r WHERE r.run = round.run ORDER BY number DESC LIMIT 1) AS success,
+           (SELECT source_accuracy FROM round AS r WHERE r.run = round.run ORDER BY number DESC LIMIT 1) AS source
     FROM round GROUP BY run
 ) AS a ON a.run = run.id
 LEFT JOIN (
@@ -57,6 +59,9 @@ class RunSummary:
     final: float | None
     """The accuracy after the last round."""
     seconds: float
+    """The time of all rounds."""
+    defence_seconds: float
+    """The time that the filter and the aggregator took, over all rounds."""
     precision: float | None
     """The share of malicious clients among those that were not kept, over all rounds."""
     recall: float | None
@@ -65,6 +70,8 @@ class RunSummary:
     """The share of honest clients that were not kept, over all rounds."""
     attack_success: float | None
     """The attack success after the last round."""
+    source_accuracy: float | None
+    """After the last round, the accuracy on the examples that the attack aims at."""
     unusable: int
     """How many replies, over all rounds, were refused or never came."""
 
@@ -88,7 +95,9 @@ def read_summaries(path: Path, ids: Sequence[str] | None = None, first_round: in
         best,
         final,
         success,
+        source,
         seconds,
+        defending,
         unusable,
         *counts,
     ) in rows:
@@ -107,10 +116,12 @@ def read_summaries(path: Path, ids: Sequence[str] | None = None, first_round: in
                 best=best,
                 final=final,
                 seconds=seconds or 0.0,
+                defence_seconds=defending or 0.0,
                 precision=_number(clients.precision),
                 recall=_number(clients.recall),
                 false_positive_rate=_number(clients.false_positive_rate),
                 attack_success=success,
+                source_accuracy=source,
                 unusable=int(unusable or 0),
             )
         )

@@ -9,6 +9,7 @@ from filters.camps.federation import honest, mask
 from flanders.filters.camps.decision import (
     TwoCamps,
     drop_camps,
+    drop_opposing,
     drop_wrong_camp,
     far_apart,
     scores_of,
@@ -16,18 +17,19 @@ from flanders.filters.camps.decision import (
     wrong_by_nature,
 )
 from flanders.filters.camps.judging import Past
+from flanders.filters.camps.opposing import Opposing
 from flanders.filters.camps.traits import CHANGED, LOW, UNKNOWN, Trait
 from flanders.round import Round
 
 WORDS = ("too low", "too high")
 
 
-def decision(m=20, **past):
-    return start_decision(Round(honest(m, 1)), 0.01, Past(**past))
+def decision(m=20, evaluate=None, **past):
+    return start_decision(Round(honest(m, 1), evaluate=evaluate), 0.01, Past(**past))
 
 
-def two_camps(values, low, wrong, limit=np.inf, evidence=50.0):
-    trait = Trait("test", np.asarray(values, dtype=float), 0.1, wrong, WORDS, limit=limit)
+def two_camps(values, low, wrong, limit=np.inf, evidence=50.0, **told):
+    trait = Trait("test", np.asarray(values, dtype=float), 0.1, wrong, WORDS, limit=limit, **told)
     rows = mask(len(values), low)
     return TwoCamps(trait, rows, ~rows, evidence, needed=20.0)
 
@@ -74,7 +76,33 @@ def test_the_camp_that_changed_more_is_wrong():
     assert wrong_by_nature(two_camps([-0.1] * 5 + [0.2] * 15, range(5), CHANGED, limit=0.3)) is None
 
 
-def test_camps_of_votes_must_lie_on_both_sides():
+def test_the_numbers_of_the_past_tell_which_camp_of_a_joint_trait_has_changed():
+    values = np.column_stack([[9.0] * 5 + [0.0] * 15, [0.1] * 5 + [-0.6] * 15])
+    told = {"limit": 0.3, "first_telling": 1, "least_apart": 0.1}
+    camps = two_camps(values, range(5), CHANGED, **told)
+    assert wrong_by_nature(camps) is camps.high
+    assert wrong_by_nature(two_camps(np.abs(values) / 9, range(5), CHANGED, **told)) is None
+    values[:5, 1] = 0.55
+    assert wrong_by_nature(two_camps(values, range(5), CHANGED, **told)) is None
+
+
+def test_clients_that_oppose_the_others_are_dropped_unless_the_losses_rise():
+    found = decision()
+    rows = np.arange(20) < 2
+    opposing = Opposing(rows, np.where(rows, -0.3, 0.0), np.where(rows, -0.15, 0.0))
+    drop_opposing(found, opposing)
+    assert np.array_equal(~found.kept, rows)
+    assert found.reasons[0] == "against the others in the first layers (mean cosine -0.30, limit -0.15)"
+    assert found.strengths[0] == pytest.approx(2.0)
+    for losses, dropped in (([1.0, 0.0], 0), ([0.0, 1.0], 2)):
+        # The losses without the opposing clients are asked for first, then those of the whole round.
+        answers = iter(losses)
+        judged = decision(evaluate=lambda model, answers=answers: np.full(9, next(answers)) + np.arange(9) / 99)
+        drop_opposing(judged, opposing)
+        assert (~judged.kept).sum() == dropped
+
+
+def test_camps_that_point_against_each_other_lie_on_both_sides():
     assert far_apart(two_camps([-0.9] * 5 + [0.9] * 15, range(5), UNKNOWN, limit=-0.3))
     assert not far_apart(two_camps([0.1] * 5 + [0.9] * 15, range(5), UNKNOWN, limit=-0.3))
     assert far_apart(two_camps([0.1] * 5 + [0.9] * 15, range(5), UNKNOWN))

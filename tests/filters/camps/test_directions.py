@@ -67,8 +67,8 @@ def test_only_the_latest_clients_are_remembered():
     known, now, weights = Directions(), np.zeros((4, 1)), np.ones(1)
     for number in range(50):
         known = known.with_round(tuple(range(4 * number, 4 * number + 4)), np.arange(2), now, weights)
-    assert len(known.sums) == 40
-    assert set(known.dropped) <= set(known.sums)
+    assert len(known.cosines.sums) == 40
+    assert set(known.dropped) <= set(known.cosines.sums)
 
 
 @pytest.mark.parametrize("filter_", [Guard(), Camps()])

@@ -8,13 +8,12 @@ import pytest
 from filters.camps.federation import LAYERS, D, honest, world
 from flanders.filters.camps.directions import Directions
 from flanders.filters.camps.traits import (
-    LOW,
+    CHANGED,
     UNKNOWN,
     direction_traits,
     length_trait,
     own_traits,
     parts_of,
-    vote_traits,
 )
 from flanders.filters.fingerprint.memory import Signatures
 from flanders.filters.fingerprint.questions import ask_questions
@@ -56,11 +55,11 @@ def test_directions_are_compared_in_each_part():
     assert np.allclose(found.headings, found.rooted)
 
 
-def directions(rows=ALL, known=None, server=None):
+def directions(rows=ALL, known=None, server=None, changes=None):
     updates = honest(12, 1)
     looked_at = tuple(cosines_of(updates[:, columns]) for columns in (slice(0, -80), slice(-80, None)))
     names = ("the first layers", "the last layer")
-    return direction_traits(names, looked_at, tuple(range(12)), known or Directions(), rows, server)
+    return direction_traits(names, looked_at, tuple(range(12)), known or Directions(), rows, server, changes)
 
 
 def test_clients_that_are_left_out_have_no_number():
@@ -78,21 +77,12 @@ def test_the_servers_step_is_looked_at_together_with_the_directions():
     assert len(traits) == len(directions()) + 1
 
 
-def test_there_is_no_vote_where_clients_have_nothing_in_common():
-    noise = np.random.default_rng(0).normal(size=(12, D))
-    assert vote_traits(cosines_of(noise), None, ALL) == []
-
-
-def test_the_server_is_asked_only_if_the_clients_disagree():
-    step = world()[0]
-    for turned, names in ((0, ["votes"]), (4, ["votes", "trust of the server"])):
-        updates = honest(12, 1, alpha=5.0)
-        updates[:turned] *= -1
-        server = updates @ step / np.linalg.norm(updates, axis=1) / np.linalg.norm(step)
-        found = vote_traits(cosines_of(updates), server, ALL)
-        assert [trait.name for trait in found] == names
-    assert found[1].wrong == LOW
-    assert np.array_equal(found[1].values < 0, np.arange(12) < 4)
+def test_a_change_of_course_is_looked_at_together_with_the_directions():
+    changes = np.linspace(0.0, -1.0, 24).reshape(12, 2)
+    (joint,) = (trait for trait in directions(changes=changes) if trait.wrong == CHANGED)
+    (alone,) = (trait for trait in directions() if trait.name == "direction")
+    assert np.array_equal(joint.values, np.hstack([alone.values, changes]))
+    assert joint.first_telling == 2
 
 
 def test_lengths_are_logarithms():

@@ -34,5 +34,6 @@ class Camps(Guard):
     ) -> GuardState:
         """Remember how far each client went along with the others."""
         found = self.evidence_of(state, round_, scores)
+        opposition = found.opposition_after(state.opposition, round_.clients, kept)
         directions = found.directions_after(state.directions, round_.clients, kept)
-        return GuardState(state.round_number + 1, pairs=found.pairs, directions=directions)
+        return GuardState(state.round_number + 1, opposition=opposition, directions=directions)

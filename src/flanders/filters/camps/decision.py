@@ -10,6 +10,7 @@ import numpy as np
 
 from flanders.arrays import BoolVector, FloatMatrix, FloatVector
 from flanders.filters.camps.judging import LIKE_SIZE, WORSE, Examples, Past, wrong_camp
+from flanders.filters.camps.opposing import Opposing
 from flanders.filters.camps.splitting import FEWEST, evidence_needed, split_jointly
 from flanders.filters.camps.traits import CHANGED, LOW, UNKNOWN, Trait
 from flanders.filters.filter import Scores
@@ -113,13 +114,13 @@ def drop_wrong_camp(decision: Decision, camps: TwoCamps) -> bool:
     if camps.evidence < camps.needed or not far_apart(camps):
         return False
     wrong, witness = wrong_by_nature(camps), ""
-    if wrong is None and trait.wrong != UNKNOWN:
+    if wrong is None and trait.wrong != UNKNOWN and not trait.least_apart:
         return False
     if decision.examples is not None:
         wrong, witness = judge_by_examples(decision, decision.examples, camps, wrong)
     elif wrong is None:
-        wrong, witness = wrong_camp(camps.low, camps.high, decision.past)
-        if wrong is None:
+        wrong, witness = wrong_camp(camps.low, camps.high, decision.past, majority=trait.wrong == UNKNOWN)
+        if wrong is None and trait.wrong == UNKNOWN:
             note_doubt(decision, trait)
     if wrong is None:
         return False
@@ -127,6 +128,18 @@ def drop_wrong_camp(decision: Decision, camps: TwoCamps) -> bool:
     why = f"{words}{others_in(wrong)} (evidence {camps.evidence:.0f}, needed {camps.needed:.0f})"
     decision.drop(wrong, camps.evidence / camps.needed, f"{why}; {witness}" if witness else why)
     return True
+
+
+def drop_opposing(decision: Decision, found: Opposing) -> None:
+    """Drop the clients that point against the others, unless the server's losses clearly rise without them."""
+    if not found.rows.any():
+        return
+    if decision.examples is not None and decision.examples.hurts(decision.kept, decision.kept & ~found.rows):
+        return
+    for row in np.flatnonzero(found.rows):
+        average, limit = float(found.averages[row]), float(found.limits[row])
+        why = f"against the others in the first layers (mean cosine {average:.2f}, limit {limit:.2f})"
+        decision.drop(np.arange(len(found.rows)) == row, average / limit, why)
 
 
 def where_apart(camps: TwoCamps) -> str:
@@ -193,8 +206,10 @@ def wrong_by_nature(camps: TwoCamps) -> BoolVector | None:
     if trait.wrong == LOW:
         wrong = low if float(np.median(trait.values[low])) < trait.limit else None
     elif trait.wrong == CHANGED:
-        sides = [abs(float(np.median(trait.values[camp]))) for camp in (low, high)]
-        wrong = None if max(sides) < trait.limit else low if sides[0] > sides[1] else high
+        told = trait.values.reshape(len(low), -1)[:, trait.first_telling :]
+        sides = [float(np.abs(np.median(told[camp], axis=0)).max()) for camp in (low, high)]
+        clear = max(sides) >= trait.limit and abs(sides[0] - sides[1]) >= trait.least_apart
+        wrong = None if not clear else low if sides[0] > sides[1] else high
     return None if wrong is None or wrong.sum() > NEARLY_ALL * (low | high).sum() else wrong
 
 

@@ -9,10 +9,8 @@ One round may not show enough. So the cosines of each client are averaged over a
 .. math:: \bar x_c = \frac{\sum_t a_t^2\, x_{c,t}}{\sum_t a_t^2},
 
 where :math:`a_t` is the mean cosine between two different clients that were kept in round t, or zero if it is
-negative. Clients agree less and less as
-training goes on, and in the end their cosines are almost only noise. With these weights late rounds do not hide
-what
-early rounds have shown.
+negative. Clients agree less and less as training goes on, and in the end their cosines are almost only noise. With
+these weights late rounds do not hide what early rounds have shown.
 
 A client that was dropped the last time it took part has no say in where the middle is. Otherwise attackers that
 were dropped once could move the middle towards themselves and so be kept again.
@@ -26,6 +24,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from flanders.arrays import BoolVector, FloatMatrix, FloatVector, IntVector
+from flanders.filters.camps.averages import ClientAverages
 from flanders.round import ClientId
 from flanders.state import saveable
 
@@ -39,17 +38,15 @@ LEAST_SHARE = 0.1
 say."""
 FEWEST = 4
 """The same holds if fewer clients than this are left: a middle of so few lies too close to each of them."""
-ROUNDS_OF_CLIENTS = 10
-"""At most this many rounds' worth of clients are remembered, since anybody may make up new client ids."""
 
 
 @saveable
 @dataclass(frozen=True, eq=False)
 class Directions:
-    """What is remembered of the clients' directions. There is one entry for each client, the latest ones last."""
+    """What is remembered of the clients' directions."""
 
-    sums: dict[ClientId, FloatMatrix] = field(default_factory=dict)
-    """`(2, k)`: for each of k parts of the model, the sum of the weighted cosines, and the sum of the weights."""
+    cosines: ClientAverages = field(default_factory=ClientAverages)
+    """The average cosine of each client with the middle, for each of k parts of the model."""
     dropped: tuple[ClientId, ...] = ()
     """The clients that were dropped the last time they took part."""
 
@@ -64,26 +61,15 @@ class Directions:
 
         `now` are the cosines of this round, `(m, k)`, and `weights` is the weight of the round for each part.
         """
-        nothing = np.zeros((2, now.shape[1]))
-        past = [self.sums.get(client, nothing) for client in clients]
-        sums = np.array([own if own.shape == nothing.shape else nothing for own in past])
-        total = sums[:, 1] + weights
-        return np.where(total > 0, (sums[:, 0] + now * weights) / np.where(total > 0, total, 1.0), now)
+        return self.cosines.of(clients, now, weights)
 
     def with_round(
         self, clients: tuple[ClientId, ...], kept: IntVector, now: FloatMatrix, weights: FloatVector
     ) -> Directions:
         """Return what is remembered after one more round."""
-        sums, nothing = dict(self.sums), np.zeros((2, now.shape[1]))
-        for row, client in enumerate(clients):
-            before = sums.pop(client, nothing)  # the client moves to the end: it took part last
-            before = before if before.shape == nothing.shape else nothing
-            sums[client] = before + np.array([now[row] * weights, weights])
-        most = max(ROUNDS_OF_CLIENTS * len(clients), len(self.sums))
-        for client in list(sums)[:-most]:
-            del sums[client]
+        cosines = self.cosines.with_round(clients, now, weights)
         out = {*self.dropped, *clients} - {clients[row] for row in kept}
-        return Directions(sums, tuple(client for client in sums if client in out))
+        return Directions(cosines, tuple(client for client in cosines.sums if client in out))
 
 
 def cosines_with_middle(cosines: FloatMatrix, rows: BoolVector | None = None) -> FloatVector:

@@ -10,8 +10,9 @@ import numpy as np
 
 from flanders.arrays import Array, BoolVector, FloatMatrix, FloatVector, IntVector
 from flanders.checks import check_choice, check_number
+from flanders.filters.camps.averages import ClientAverages
 from flanders.filters.camps.crafted import crafted_rows
-from flanders.filters.camps.decision import Decision, drop_camps, scores_of, start_decision
+from flanders.filters.camps.decision import Decision, drop_camps, drop_opposing, scores_of, start_decision
 from flanders.filters.camps.directions import (
     Directions,
     all_cosines_with_middle,
@@ -21,6 +22,7 @@ from flanders.filters.camps.directions import (
 )
 from flanders.filters.camps.judging import LIKE_SIZE, Past
 from flanders.filters.camps.loud import LOUDEST, loud_rows
+from flanders.filters.camps.opposing import measure_opposition, opposing_rows
 from flanders.filters.camps.splitting import split_in_two
 from flanders.filters.camps.traits import (
     ALIKE,
@@ -30,9 +32,7 @@ from flanders.filters.camps.traits import (
     length_trait,
     own_traits,
     parts_of,
-    vote_traits,
 )
-from flanders.filters.camps.votes import Pairs
 from flanders.filters.filter import Filter, Scores, check_state
 from flanders.filters.fingerprint.learning import learn_round
 from flanders.filters.fingerprint.memory import Signatures
@@ -41,8 +41,6 @@ from flanders.linalg.products import cosines_of_gram, lengths_of_gram
 from flanders.round import ClientId, Round
 from flanders.state import saveable
 
-SERVER = "\0server"
-"""The id of the server's own step among those of the clients. No client has this name."""
 COPY = "a copy of another client's update, or random noise"
 COPY_STRENGTH = 10.0
 """The score of a copy: it is far above 1, since no honest client sends one."""
@@ -61,8 +59,8 @@ class GuardState:
     """Of each accepted client, the usual cosine with the crowd in each part of the model, and the usual novelty."""
     common: tuple[float, ...] = ()
     """The smallest mean cosine that accepted clients had in any round so far, for each part of the model."""
-    pairs: Pairs = field(default_factory=Pairs)
-    """The mean cosine of every two clients, in the layers before the last one."""
+    opposition: ClientAverages = field(default_factory=ClientAverages)
+    """How far each client went along with the sum of the others, on average; see `opposing`."""
     directions: Directions = field(default_factory=Directions)
     """How far each client went along with the others, on average, and who was dropped the last time."""
 
@@ -75,7 +73,6 @@ class GuardEvidence:
     parts: Parts
     cosines: tuple[FloatMatrix, ...]
     """The cosines of the updates with each other, for each part of the model."""
-    pairs: Pairs
 
     @property
     def looked_at(self) -> tuple[tuple[str, ...], tuple[FloatMatrix, ...]]:
@@ -91,10 +88,27 @@ class GuardEvidence:
         rooted = self.parts.rooted
         return np.column_stack(rooted[:0:-1] if len(rooted) > 1 else rooted) if rooted else None
 
+    @property
+    def in_first_layers(self) -> tuple[FloatMatrix, FloatVector | None] | None:
+        """The cosines in the layers before the last one: with each other, and with the server's step.
+
+        None if the layers are not known, or if there is only one.
+        """
+        if len(self.cosines) == 1:
+            return None
+        return self.cosines[-1], self.parts.rooted[-1] if self.parts.rooted else None
+
+    def opposition_after(
+        self, known: ClientAverages, clients: tuple[ClientId, ...], kept: IntVector
+    ) -> ClientAverages:
+        """Return what is remembered of how far the clients went along with the sum of the others."""
+        if self.in_first_layers is None or kept.size < 2:
+            return known
+        return known.with_round(clients, *measure_opposition(*self.in_first_layers, rows_of(kept, len(clients))))
+
     def directions_after(self, known: Directions, clients: tuple[ClientId, ...], kept: IntVector) -> Directions:
         """Return what is remembered of the clients' directions after this round."""
-        rows = np.zeros(len(clients), dtype=bool)
-        rows[kept] = True
+        rows = rows_of(kept, len(clients))
         cosines = self.looked_at[1]
         if kept.size < 2:  # nobody to go along with
             return known.with_round(clients, kept, np.zeros((len(clients), len(cosines))), np.zeros(len(cosines)))
@@ -106,13 +120,14 @@ class GuardEvidence:
 class Guard(Filter[GuardState]):
     """Drop updates that no training makes, clients that are unlike their own past, and the wrong one of two camps.
 
-    It needs no number of attackers, and it works from the first round on. In each round it looks for three things:
+    It needs no number of attackers, and it works from the first round on. In each round it looks for four things:
 
     - updates that no training makes: copies of one another, also with noise on top, pure noise, and updates that
       are fifty times as long as expected;
     - clients whose updates are unlike those that they sent before;
-    - two camps of clients that differ clearly in direction, length or votes. A judge says which camp is wrong. The
-      judge hears the server's examples (`Defense(evaluate=...)`), the trusted clients, the past and the majority.
+    - two camps of clients that differ clearly in direction or length. A judge says which camp is wrong. The
+      judge hears the server's examples (`Defense(evaluate=...)`), the trusted clients, the past and the majority;
+    - clients whose updates point against those of the others, round after round.
 
     With examples it finds attackers that are the majority from the first round on.
 
@@ -187,8 +202,9 @@ class Guard(Filter[GuardState]):
         if kept.size >= 2:
             least = [usual_mean_cosine(cosines[np.ix_(kept, kept)]) for cosines in found.cosines]
             common = tuple(np.minimum(least, common).tolist()) if len(common) == len(least) else tuple(least)
+        opposition = found.opposition_after(state.opposition, round_.clients, kept)
         directions = found.directions_after(state.directions, round_.clients, kept)
-        return GuardState(number, learnt, courses, common, found.pairs, directions)
+        return GuardState(number, learnt, courses, common, opposition, directions)
 
     def evidence_of(self, state: GuardState, round_: Round, scores: Scores | None) -> GuardEvidence:
         """Return what `score` measured. It is measured again if the scores do not hold it."""
@@ -205,8 +221,7 @@ class Guard(Filter[GuardState]):
         *changes, novelty = changes_since(state.courses, round_, parts, answers.values[:, NOVELTY])
         cosines = tuple(cosines_of_gram(products) for products in parts.products)
         past = Past(tuple(changes), cosines, state.common, self._trusted_rows(round_))
-        pairs, votes, server = pairs_and_votes(state.pairs, round_, parts, cosines[-1])
-        found = GuardEvidence(answers, parts, cosines, pairs)
+        found = GuardEvidence(answers, parts, cosines)
         decision = start_decision(round_, self.max_false_positive_rate, past, found.rooted)
         lengths, d = lengths_of_gram(answers.products), round_.updates.shape[1]
         crafted = crafted_rows(answers.products, d, answers.values[:, FINGERPRINT])
@@ -217,13 +232,19 @@ class Guard(Filter[GuardState]):
             times = math.exp(min(float(longer[row]), 700.0))
             decision.drop(only, float(longer[row]) / LOUDEST, f"{times:.2g} times as long as expected")
         own = own_traits(answers, tuple(changes), novelty, parts.names)
+        turns = np.column_stack(changes[:2]) if changes else None
 
         def traits_of(rows: BoolVector) -> list[Trait]:
-            voted = [] if votes is None else vote_traits(votes, server, rows)
-            directions = direction_traits(*found.looked_at, round_.clients, state.directions, rows, found.rooted)
-            return [*own, *directions, *voted, length_trait(lengths)]
+            directions = direction_traits(
+                *found.looked_at, round_.clients, state.directions, rows, found.rooted, turns
+            )
+            return [*own, *directions, length_trait(lengths)]
 
         drop_camps(decision, traits_of)
+        if found.in_first_layers is not None:
+            with_each_other, server = found.in_first_layers
+            clients, known = round_.clients, state.opposition
+            drop_opposing(decision, opposing_rows(with_each_other, decision.kept, clients, known, server))
         if decision.doubt and self.on_doubt == "stay":
             decision.drop(decision.kept.copy(), 1.0, f"{LIKE_SIZE}, and nothing tells which one is wrong")
         return decision, found
@@ -234,25 +255,9 @@ class Guard(Filter[GuardState]):
         return np.array([client in self.trusted for client in round_.clients])
 
 
-def pairs_and_votes(
-    pairs: Pairs, round_: Round, parts: Parts, cosines: FloatMatrix
-) -> tuple[Pairs, FloatMatrix | None, FloatVector | None]:
-    """Return the pairs with this round, the votes of the clients for each other, and the server's votes for them.
-
-    The votes are mean cosines over all rounds. They are None in the first two rounds, if too many clients are
-    missing, and in federations with too many clients. The server's votes
-    are None if it made no step of its own.
-    """
-    names: tuple[ClientId, ...] = round_.clients
-    if parts.rooted:
-        server = parts.rooted[-1]
-        cosines = np.block([[cosines, server[:, None]], [server[None, :], np.ones((1, 1))]])
-        names = (*names, SERVER)
-    after, m = pairs.with_round(names, cosines), len(round_.clients)
-    votes = after.of(names)
-    if votes is None:
-        return after, None, None
-    return after, votes[:m, :m], votes[m, :m] if parts.rooted else None
+def rows_of(kept: IntVector, m: int) -> BoolVector:
+    """Return which of m rows are kept."""
+    return np.isin(np.arange(m), kept)
 
 
 def usual_mean_cosine(cosines: FloatMatrix) -> float:

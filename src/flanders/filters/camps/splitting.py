@@ -39,8 +39,6 @@ setting reached more than 0.3 with another seed.
 PER_CLIENT_OF_NATURE = 0.1
 """The same for numbers that tell by themselves which camp is wrong. It is lower, since a camp of honest clients
 rarely lies on the wrong side."""
-PER_CLIENT_OF_VOTES = 0.2
-"""The same for votes, whose camps must also lie on both sides of limits; see `flanders.filters.camps.traits`."""
 PER_ROUND = 2.4
 """The evidence that a round needs in addition, in units of log(1 / rate).
 
@@ -75,8 +73,7 @@ def split_in_two(values: FloatVector, floor: float, fewest: int = 1) -> Split | 
         The numbers. None of them may be NaN.
     floor
         The smallest standard deviation of a camp. Its square is added to the variance of all numbers and to the
-        variance within the camps, so that differences too
-        small to matter are not called camps.
+        variance within the camps, so that differences too small to matter are not called camps.
     fewest
         The size of the smallest camp that is allowed.
 

@@ -1,9 +1,8 @@
 """The traits by which clients are compared: a trait is one number for each client, or several.
 
-Some traits compare the clients of a round with each other: their directions, their lengths, and their votes. A camp
-of clients can stand out by such a trait, but the trait does not tell which of two camps is wrong. Other traits
-compare each client with its own past. They also tell which camp is wrong: the one that is unlike its past. The
-trait `trust of the server` also tells which camp is wrong: the less trusted one.
+Some traits compare the clients of a round with each other: their directions and their lengths. A camp of clients
+can stand out by such a trait, but the trait does not tell which of two camps is wrong. Other traits compare each
+client with its own past. They also tell which camp is wrong: the one that is unlike its past.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from flanders.filters.camps.directions import (
     along_main_direction,
     weights_of_round,
 )
-from flanders.filters.camps.splitting import PER_CLIENT, PER_CLIENT_OF_NATURE, PER_CLIENT_OF_VOTES
-from flanders.filters.camps.votes import mean_agreement, trust_by_votes
+from flanders.filters.camps.judging import TURNED
+from flanders.filters.camps.splitting import PER_CLIENT, PER_CLIENT_OF_NATURE
 from flanders.filters.fingerprint.questions import FINGERPRINT, LENGTH, Answers
 from flanders.linalg.products import gram, lengths_of_gram, projections
 from flanders.round import ClientId, Round, last_layer_of
@@ -44,16 +43,6 @@ LENGTHS = 0.25
 """The smallest spread of log lengths in a camp: honest clients differ that much in steps and data."""
 MARKS = 0.5
 """The smallest spread of fingerprints in a camp, in standard deviations of strangers' fingerprints."""
-VOTES = 0.1
-"""The smallest spread of trust in a camp."""
-FEWEST_VOTES = 2
-"""The smallest camp by votes: a single client that others vote against may only hold unusual data."""
-DISTRUSTED = -0.3
-"""Honest clients rarely have less trust than this."""
-AGREE = 0.05
-"""Votes count while the mean cosine of the clients is at least this: late in training they are only noise."""
-DISAGREE = 0.1
-"""Clients disagree if at least this share of them has a trust below zero."""
 AGAINST = -0.3
 """Camps point against each other if one has a median cosine with the main direction below this, and the other one
 a median above its negative.
@@ -90,17 +79,17 @@ class Trait:
     - `UNKNOWN`: the limit is negative. One median must be below it, the other one above its negative. Infinity
       means that there is no limit.
     """
-    votes: bool = False
-    """Whether the numbers come from votes."""
+    first_telling: int = 0
+    """The numbers from this one on tell which camp is wrong."""
+    least_apart: float = 0.0
+    """How much more one camp must have changed than the other (`CHANGED`). If it has not, the past is asked."""
     parts: tuple[str, ...] = ()
     """The part of the model that each of the k numbers is about, in words. There may be more names than numbers."""
 
     @property
     def per_client(self) -> float:
         """The evidence that two camps need for each client, in nats."""
-        if self.wrong != UNKNOWN:
-            return PER_CLIENT_OF_NATURE
-        return PER_CLIENT_OF_VOTES if self.votes else PER_CLIENT
+        return PER_CLIENT if self.wrong == UNKNOWN or self.first_telling else PER_CLIENT_OF_NATURE
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,6 +151,7 @@ def direction_traits(
     known: Directions,
     rows: BoolVector,
     server: FloatMatrix | None = None,
+    changes: FloatMatrix | None = None,
 ) -> list[Trait]:
     """Return how far each of these clients goes along with the others, in several ways.
 
@@ -170,7 +160,9 @@ def direction_traits(
     - the cosines with the middle of all these clients;
     - the cosines with the middle of those that were not dropped the last time;
     - the average of the latter over all rounds;
-    - if the server has made a step of its own: the first ones together with the cosines with it (`server`).
+    - if the server has made a step of its own: the first ones together with the cosines with it (`server`);
+    - the first ones together with how much each client has changed its course (`changes`). Clients without a past
+      are left out.
 
     One more trait is the cosine with the main direction in the last part. It shows two camps that point against
     each other.
@@ -191,30 +183,17 @@ def direction_traits(
     ]
     values = np.full(len(rows), np.nan)
     values[rows] = along_main_direction(cosines[-1][np.ix_(rows, rows)])
+    if changes is not None:
+        joint = np.hstack([found["direction"], changes])
+        words = ("it has changed course, and its direction differs from the others'",) * 2
+        name, joint = "direction and change of course", np.where(rows[:, None], joint, np.nan)
+        traits.append(
+            Trait(
+                name, joint, ALIKE, CHANGED, words, limit=TURNED_FAR, first_telling=len(names), least_apart=TURNED
+            )
+        )
     against = (f"against the others in {names[-1]}",) * 2
     return [*traits, Trait("main direction", values, ALIKE, UNKNOWN, against, FEWEST_AGAINST, AGAINST)]
-
-
-def vote_traits(cosines: FloatMatrix, server: FloatVector | None, rows: BoolVector) -> list[Trait]:
-    """Return the trust of the clients in each other and, if the server has a step of its own, the server's trust.
-
-    If the clients have too little in common, there is no vote. The server's examples may be unlike the data of some
-    honest clients. So its trust is used only if the clients disagree among themselves.
-    """
-    own = cosines[np.ix_(rows, rows)]
-    if mean_agreement(own) < AGREE:
-        return []
-    words = ("others vote against it", "it votes against others")
-    found = [("votes", UNKNOWN, trust_by_votes(own), words)]
-    if server is not None and (found[0][2] < 0).mean() >= DISAGREE:
-        words = ("it goes against the clients that the server trusts", "")
-        found.append(("trust of the server", LOW, trust_by_votes(own, server[rows]), words))
-    traits = []
-    for name, wrong, trusted, words in found:
-        values = np.full(len(rows), np.nan)
-        values[rows] = trusted
-        traits.append(Trait(name, values, VOTES, wrong, words, FEWEST_VOTES, DISTRUSTED, votes=True))
-    return traits
 
 
 def length_trait(lengths: FloatVector) -> Trait:

@@ -1,0 +1,160 @@
+"""The commands `flanders leaderboard run`, `table` and `submit`, and their arguments."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flanders.checks import InputError
+from flanders.cli.run_options import add_run_options, option_changes, workforce_of
+from flanders.extras import needing
+from flanders.leaderboard.protocol import ALL, CORE, MINORITY, SHARES, read_protocol
+from flanders.report.text import terminal_width
+
+if TYPE_CHECKING:
+    from flanders.leaderboard.entrants import Entrant
+
+DATASETS = tuple(read_protocol().datasets)
+RESULTS = Path("leaderboard.sqlite")
+"""The default results file."""
+Command = Callable[[argparse.Namespace], int]
+"""A function that carries out a command and returns the exit code."""
+Add = Callable[[str, Command, str], argparse.ArgumentParser]
+"""A function that adds a command: its name, what it does, and the text of its help."""
+
+
+def run_board(options: argparse.Namespace) -> int:
+    """Carry out the runs of the leaderboard that are not done."""
+    with needing("sim"):
+        from flanders.experiments.execution import run_with_output_to_stderr
+        from flanders.leaderboard.cells import attacks_named, cells_of, chosen_cells, experiments_of
+
+    protocol = read_protocol()
+    attacks = ALL if attacks_named(options.where) else options.attacks
+    every = cells_of(protocol, _entrants(options.defences), options.dataset, attacks)
+    cells = chosen_cells(every, options.where)
+    if options.dry_run:
+        for cell, _ in cells:
+            print(cell.command)
+        print(f"{len(cells)} runs.")
+        return 0
+    found = experiments_of(protocol, cells)
+    once = {experiment.id: experiment for experiment in found.values()}
+    return run_with_output_to_stderr(
+        options.out, list(once.values()), option_changes(options), workforce_of(options)
+    )
+
+
+def table_of_board(options: argparse.Namespace) -> int:
+    """Print the standings."""
+    with needing("sim"):
+        from flanders.leaderboard.board_rows import read_rows
+        from flanders.leaderboard.cells import attacks_named
+        from flanders.leaderboard.standings import standings_of
+        from flanders.leaderboard.tabling import cases_with, published_rows, rendered, rows_with
+
+    rows = [*([] if options.only else published_rows()), *(row for path in options.rows for row in read_rows(path))]
+    protocol = read_protocol()
+    cases = cases_with(protocol, ALL if attacks_named(options.where) else options.attacks, options.shares)
+    found = standings_of(rows_with(rows, options.where), options.dataset, cases)
+    title = f"Leaderboard, protocol {protocol.version}: {options.dataset}, {SHARES[options.shares]}"
+    print(rendered(found, title, options.format, terminal_width(116)), end="")
+    return 0
+
+
+def submit(options: argparse.Namespace) -> int:
+    """Check a defence and its rows, or write the rows of finished runs."""
+    with needing("sim"):
+        from flanders.leaderboard.board_rows import measured_runs, read_rows, write_rows
+        from flanders.leaderboard.cells import KEYS, condition
+        from flanders.leaderboard.submission import check_entrant, check_rows, packages_of
+
+    if not options.check and not options.results:
+        raise InputError("Say what to do: --check, or --results FILE with --out FILE. See --help.")
+    if options.results and options.out is None:
+        raise InputError("--results needs --out FILE: the CSV file to which the rows are written.")
+    entrants = _entrants(options.defences)
+    if options.check:
+        checks = (
+            (line for entrant in entrants for line in check_entrant(entrant))
+            if options.rows is None
+            else check_rows(options.rows, read_rows(options.rows), entrants)
+        )
+        for line in checks:
+            print(line, flush=True)
+    if options.results:
+        merged = {row.cell: row for row in (read_rows(options.out) if options.out.exists() else ())}
+        packages = packages_of(entrants)
+        found = [row for path in options.results for row in measured_runs(path, entrants, packages)]
+        fits = [condition(where, KEYS, [row.cell for row in found]) for where in options.where]
+        merged |= {row.cell: row for row in found if all(fit(row.cell) for fit in fits)}
+        if not merged:
+            raise InputError("These files have no finished run of the leaderboard. Use `leaderboard run` first.")
+        write_rows(options.out, merged.values())
+        print(f"{options.out}: {len(merged)} rows.")
+    return 0
+
+
+def _entrants(path: Path | None) -> Sequence[Entrant]:
+    """Return the defences of a file, or those of this package."""
+    with needing("sim"):
+        from flanders.leaderboard.entrants import own_entrants, read_entrants
+
+    return own_entrants() if path is None else read_entrants(path)
+
+
+def add_leaderboard(add: Add) -> None:
+    """Add the three commands to the parser."""
+    run = add("run", run_board, "Run defences against the attacks of the leaderboard, except runs that are done.")
+    _dataset(run)
+    _defences(run)
+    _attacks(run)
+    _where(run, "only runs with these values, e.g. defence=krum,median or seed=40 (may be repeated)")
+    text = "results file (default: %(default)s)"
+    run.add_argument("--out", type=Path, default=RESULTS, metavar="FILE", help=text)
+    run.add_argument("--dry-run", action="store_true", help="print the command of each run without running it")
+    add_run_options(run)
+    table = add("table", table_of_board, "Show the leaderboard: one line for each defence.")
+    _dataset(table)
+    text = "rows to add to those that come with the package (may be repeated)"
+    table.add_argument("--rows", action="append", type=Path, default=[], metavar="FILE", help=text)
+    table.add_argument("--only", action="store_true", help="leave out the rows that come with the package")
+    text = "which shares of malicious clients: 10-40%%, 60-80%%, or all (default: %(default)s)"
+    table.add_argument("--shares", choices=tuple(SHARES), default=MINORITY, help=text)
+    _attacks(table)
+    _where(table, "only cases with these values, e.g. attack=lie,ipm or fraction=0.2 (may be repeated)")
+    formats = ("text", "markdown", "latex", "csv")
+    text = "format of the table (default: %(default)s)"
+    table.add_argument("--format", choices=formats, default=formats[0], help=text)
+    sent = add("submit", submit, "Check a defence of your own for the leaderboard, and write the rows of its runs.")
+    text = "TOML file that describes the defences (default: those of this package)"
+    sent.add_argument("defences", nargs="?", type=Path, metavar="DEFENCES", help=text)
+    text = "check the defences; with --rows, check these rows and run some of them again"
+    sent.add_argument("--check", action="store_true", help=text)
+    text = "results file of `leaderboard run` (may be repeated)"
+    sent.add_argument("--results", action="append", type=Path, default=[], metavar="FILE", help=text)
+    text = "CSV file for the rows of --results; rows that are in it already stay"
+    sent.add_argument("--out", type=Path, metavar="FILE", help=text)
+    _where(sent, "with --results: only runs with these values, e.g. start=1 (may be repeated)")
+    sent.add_argument("--rows", type=Path, metavar="FILE", help="CSV file of rows to check")
+
+
+def _where(parser: argparse.ArgumentParser, text: str) -> None:
+    parser.add_argument("--where", action="append", default=[], metavar="KEY=VALUES", help=text)
+
+
+def _dataset(parser: argparse.ArgumentParser) -> None:
+    text = f"one of {', '.join(DATASETS)} (default: %(default)s, which needs no files)"
+    parser.add_argument("dataset", nargs="?", choices=DATASETS, default=DATASETS[0], metavar="DATASET", help=text)
+
+
+def _defences(parser: argparse.ArgumentParser) -> None:
+    text = "TOML file that describes defences of your own (default: the defences of this package)"
+    parser.add_argument("--defences", type=Path, metavar="FILE", help=text)
+
+
+def _attacks(parser: argparse.ArgumentParser) -> None:
+    text = "the attacks that the ranking uses, or all of the protocol; --where can name any (default: %(default)s)"
+    parser.add_argument("--attacks", choices=(CORE, ALL), default=CORE, help=text)

@@ -1,0 +1,51 @@
+"""The options of all commands that carry out runs."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flanders.extras import needing
+
+if TYPE_CHECKING:
+    from flanders.experiments.execution import OptionChanges, Workforce
+
+
+def add_run_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of all commands that carry out runs."""
+    parser.add_argument(
+        "--data-dir", type=Path, metavar="DIR", help="folder with the datasets (default: $FLANDERS_DATA)"
+    )
+    parser.add_argument("--device", metavar="NAME", help="where to compute: auto, cpu or cuda")
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=1,
+        metavar="N",
+        help="number of processes that work at the same time (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--on", choices=("ray",), metavar="ray", help="carry out the runs on the machines of a Ray cluster"
+    )
+    parser.add_argument(
+        "--gpus-per-run", type=float, metavar="N", help="with --on ray: GPUs for each run, e.g. 0.25 (default: 1)"
+    )
+
+
+def option_changes(options: argparse.Namespace) -> OptionChanges:
+    """Return the options that the command line sets for all runs."""
+    changes: OptionChanges = {}
+    if options.data_dir is not None:
+        changes["data_dir"] = options.data_dir.absolute()
+    if options.device is not None:
+        changes["device"] = options.device
+    return changes
+
+
+def workforce_of(options: argparse.Namespace) -> Workforce:
+    """Return the processes or the cluster that are to carry out the runs, as the command line says."""
+    with needing("sim"):
+        from flanders.experiments.execution import Workforce
+
+    return Workforce(options.jobs, options.on == "ray", options.gpus_per_run)

@@ -1,0 +1,243 @@
+"""The rows of the leaderboard: what was measured in each run, and the command that made it. Rows are CSV files.
+
+A file with rows may come from anyone. Every value in it is checked.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from flanders.checks import InputError
+from flanders.files import check_target, write_atomically, writing
+from flanders.leaderboard.cells import NO, YES, BoardCell
+from flanders.leaderboard.entrants import NAME, Entrant
+from flanders.leaderboard.protocol import ALL, NOBODY, BoardProtocol, Case, read_protocol
+from flanders.results import spec_keys
+from flanders.results.summary import read_summaries
+from flanders.results.tree import Tree
+
+COLUMNS = (
+    "protocol",
+    "dataset",
+    "defence",
+    "told",
+    "attack",
+    "fraction",
+    "start",
+    "rotating",
+    "seed",
+    "accuracy",
+    "attack_success",
+    "recall",
+    "honest_dropped",
+    "milliseconds",
+    "run",
+    "package",
+    "command",
+)
+OWN = "flanders-fl"
+"""The name of this package, as it is installed."""
+PACKAGE = re.compile(r"[A-Za-z0-9._-]{1,60} [A-Za-z0-9.+!_-]{1,40}")
+"""A package and its version."""
+RUN = re.compile(r"[0-9a-f]{16}")
+"""The id of a run: see `flanders.results.run`."""
+MOST_BYTES = 200_000_000
+"""A file with more is refused. All runs of the protocol with 100 defences take about a tenth of it."""
+
+
+@dataclass(frozen=True)
+class MeasuredRun:
+    """One finished run. Shares are None if there was nothing to measure."""
+
+    cell: BoardCell
+    accuracy: float
+    """The share of test examples that the model gets right after the last round."""
+    attack_success: float | None
+    """The share of test examples on which the attacker gets what it wants, if the attack has a target."""
+    recall: float | None
+    """The share of malicious clients that were not kept, over all rounds."""
+    honest_dropped: float | None
+    """The share of honest clients that were not kept, over all rounds."""
+    milliseconds: float
+    """The time that the filter and the aggregator took in a round."""
+    run: str
+    """The id of the run."""
+    package: str
+    """The package that has the defence, and its version."""
+    protocol: str
+
+    @property
+    def command(self) -> str:
+        """The command that made this row. The defences of another package are in a file with its name."""
+        name = self.package.split()[0]
+        return self.cell.command if name == OWN else f"{self.cell.command} --defences {name}.toml"
+
+    @property
+    def score(self) -> float:
+        """The accuracy, or the share of examples that the attacker does not get if that is lower."""
+        return self.accuracy if self.attack_success is None else min(self.accuracy, 1 - self.attack_success)
+
+
+def measured_runs(results: Path, entrants: Sequence[Entrant], packages: Mapping[str, str]) -> list[MeasuredRun]:
+    """Return the finished runs of a results file that are runs of these defences under the protocol.
+
+    `packages` says which package has each defence.
+    """
+    protocol = read_protocol()
+    cases = {_threat(protocol.attacks.get(case.attack, {}), case): case for case in protocol.cases(ALL)}
+    parts = {entrant: _parts(entrant.experiment(protocol, "digits", Case(), 0).canonical) for entrant in entrants}
+    rounds, found = int(protocol.federation["rounds"]), []
+    for s in read_summaries(results):
+        case = cases.get(_threat_of(s.spec))
+        seed, dataset = spec_keys.seed(s.spec), spec_keys.dataset_name(s.spec)
+        if s.status != "done" or s.final is None or case is None or seed not in protocol.seeds:
+            continue
+        for entrant in entrants:  # two of them may be the same run, e.g. if both assume 20% malicious clients
+            if dataset not in protocol.datasets or parts[entrant] != _parts(s.spec):
+                continue
+            if entrant.experiment(protocol, dataset, case, seed).id == s.id:
+                cell = BoardCell(dataset, entrant.name, entrant.told, case, seed)
+                shares = (s.final, s.attack_success, s.recall, s.false_positive_rate)
+                time = 1000 * s.defence_seconds / rounds
+                found.append(MeasuredRun(cell, *shares, time, s.id, packages[entrant.name], protocol.version))
+    return found
+
+
+def _threat(table: Tree, case: Case) -> tuple[object, ...]:
+    """Return what tells a case of the protocol from others, from the table of its attack."""
+    return (table.get("attack"), table.get("data_poison"), case.fraction, case.start, case.rotating)
+
+
+def _threat_of(spec: Tree) -> tuple[object, ...]:
+    """Return the same from the spec of a run."""
+    if not spec_keys.is_attacked(spec):
+        return _threat({}, Case())
+    threat = spec[spec_keys.THREAT]
+    names = [(threat.get(key) or {}).get("name") for key in ("attack", "data_poison")]
+    return (*names, threat["fraction"], threat["start"], threat["rotating"])
+
+
+def _parts(spec: Tree) -> tuple[str, str]:
+    return spec_keys.filter_name(spec), spec_keys.aggregator_name(spec)
+
+
+def write_rows(path: Path, rows: Iterable[MeasuredRun]) -> None:
+    """Write rows as a CSV file, in the order of their cells."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for row in sorted(rows, key=_order):
+        cell, case = row.cell, row.cell.case
+        writer.writerow(
+            [
+                *(row.protocol, cell.dataset, cell.defence, _word(cell.told), case.attack, f"{case.fraction:g}"),
+                *(case.start, _word(case.rotating), cell.seed),
+                *map(_number, (row.accuracy, row.attack_success, row.recall, row.honest_dropped)),
+                *(f"{row.milliseconds:.3f}", row.run, row.package, row.command),
+            ]
+        )
+    with writing(path.absolute().parent, str(path)):
+        check_target(path)
+        write_atomically(path, text.getvalue())
+
+
+def read_rows(path: Path) -> list[MeasuredRun]:
+    """Read rows from a CSV file, or say what is wrong with it and in which line."""
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise InputError(f"{path} has more than {MOST_BYTES:,} bytes. Rows of the leaderboard take far less.")
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise InputError(f"There is no file {path}. `flanders leaderboard submit` writes one.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read as a text file: {error}.") from error
+    lines = csv.reader(io.StringIO(text, newline=""))
+    try:
+        head, *body = list(lines) or [[]]
+    except csv.Error as error:
+        raise InputError(f"{path} is not a CSV file: {error}.") from error
+    if tuple(head) != COLUMNS:
+        raise InputError(f"{path} must begin with the columns {', '.join(COLUMNS)}.")
+    cases = {case.name: case for case in read_protocol().cases(ALL)}
+    found: dict[BoardCell, MeasuredRun] = {}
+    for number, values in enumerate(body, start=2):
+        try:
+            row = _row(values, cases, read_protocol())
+            if row.cell in found:
+                raise InputError("this run is in the file twice")
+            found[row.cell] = row
+        except (ValueError, KeyError) as error:
+            raise InputError(
+                f"{path}, line {number}: {error}. Write the file with `leaderboard submit`."
+            ) from error
+    return list(found.values())
+
+
+def _row(values: list[str], cases: Mapping[str, Case], protocol: BoardProtocol) -> MeasuredRun:
+    if len(values) != len(COLUMNS):
+        raise InputError(f"{len(values)} values instead of {len(COLUMNS)}")
+    at = dict(zip(COLUMNS, values, strict=True))
+    if at["protocol"] != protocol.version:
+        raise InputError(f"the row is of protocol {at['protocol'][:20]!r}, and this version has {protocol.version}")
+    if at["dataset"] not in protocol.datasets:
+        raise InputError(f"the protocol has no data set {at['dataset'][:40]!r}")
+    if not NAME.fullmatch(at["defence"]):
+        raise InputError(f"{at['defence'][:40]!r} cannot be the name of a defence")
+    attack, kind = at["attack"], "rotating" if _truth(at["rotating"]) else "fixed"
+    case = cases.get(NOBODY if attack == NOBODY else f"{attack}/{at['fraction']}/{at['start']}/{kind}")
+    if case is None:
+        raise InputError(f"the protocol has no case {attack[:40]!r} with these values")
+    seed = int(at["seed"])
+    if seed not in protocol.seeds:
+        raise InputError(f"the protocol has no seed {seed}")
+    if not RUN.fullmatch(at["run"]) or not PACKAGE.fullmatch(at["package"]):
+        raise InputError("`run` must be the id of a run, and `package` a package and its version")
+    cell = BoardCell(at["dataset"], at["defence"], _truth(at["told"]), case, seed)
+    time = float(at["milliseconds"])
+    if not 0 <= time < math.inf:
+        raise InputError("`milliseconds` must be a number of at least 0")
+    accuracy = _share(at["accuracy"])
+    if accuracy is None:
+        raise InputError("`accuracy` is missing")
+    success, recall, dropped = (_share(at[key]) for key in ("attack_success", "recall", "honest_dropped"))
+    row = MeasuredRun(cell, accuracy, success, recall, dropped, time, at["run"], at["package"], protocol.version)
+    if at["command"] != row.command:
+        raise InputError("the command is not that of this run")
+    return row
+
+
+def _share(text: str) -> float | None:
+    if not text:
+        return None
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise InputError(f"{text[:20]!r} is not a share from 0 to 1")
+    return value
+
+
+def _truth(text: str) -> bool:
+    if text not in (YES, NO):
+        raise InputError(f"{text[:20]!r} is neither {YES} nor {NO}")
+    return text == YES
+
+
+def _word(value: bool) -> str:
+    return YES if value else NO
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.4f}"
+
+
+def _order(row: MeasuredRun) -> tuple[object, ...]:
+    cell, case = row.cell, row.cell.case
+    return (
+        *(cell.dataset, cell.defence, cell.told, cell.seed),
+        *(case.attack != NOBODY, case.attack, case.fraction, case.start, case.rotating),
+    )

@@ -1,0 +1,108 @@
+"""The runs of the leaderboard, and how to choose some of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from flanders.checks import InputError, did_you_mean
+from flanders.experiments.experiment import Experiment
+from flanders.leaderboard.entrants import Entrant
+from flanders.leaderboard.protocol import CORE, BoardProtocol, Case
+
+YES, NO = "yes", "no"
+
+
+@dataclass(frozen=True)
+class BoardCell:
+    """One run of the leaderboard: a defence in one case, on one data set, with one seed."""
+
+    dataset: str
+    defence: str
+    told: bool
+    case: Case
+    seed: int
+
+    @property
+    def command(self) -> str:
+        """The command that carries out this run and no other."""
+        told = YES if self.told else NO
+        return (
+            f"flanders leaderboard run {self.dataset} --where defence={self.defence} --where told={told} "
+            f"--where case={self.case.name} --where seed={self.seed}"
+        )
+
+
+KEYS: dict[str, Callable[[BoardCell], str]] = {
+    "defence": lambda cell: cell.defence,
+    "told": lambda cell: YES if cell.told else NO,
+    "case": lambda cell: cell.case.name,
+    "attack": lambda cell: cell.case.attack,
+    "fraction": lambda cell: f"{cell.case.fraction:g}",
+    "start": lambda cell: str(cell.case.start),
+    "rotating": lambda cell: YES if cell.case.rotating else NO,
+    "seed": lambda cell: str(cell.seed),
+}
+"""What `--where` can name."""
+SETTINGS = tuple(key for key in KEYS if key not in ("defence", "told"))
+"""What `--where` can name in a table, which always compares all defences."""
+MOST_NAMED = 60
+"""The most values that an error names: all defences of this package, but not all cases."""
+
+
+def cells_of(
+    protocol: BoardProtocol, entrants: Iterable[Entrant], dataset: str, which: str = CORE
+) -> list[tuple[BoardCell, Entrant]]:
+    """Return all runs of these defences on a data set, one defence after the other and one seed after the other."""
+    cases = protocol.cases(which)
+    return [
+        (BoardCell(dataset, entrant.name, entrant.told, case, seed), entrant)
+        for entrant in entrants
+        for seed in protocol.seeds
+        for case in cases
+    ]
+
+
+def attacks_named(wheres: Sequence[str]) -> bool:
+    """Tell whether conditions name attacks. They can then be any of the protocol, not only the core."""
+    return any(where.startswith(("attack=", "case=")) for where in wheres)
+
+
+def chosen_cells(
+    cells: Sequence[tuple[BoardCell, Entrant]], wheres: Sequence[str]
+) -> list[tuple[BoardCell, Entrant]]:
+    """Return the runs that fit all conditions; see `condition`."""
+    every = [cell for cell, _ in cells]
+    fits = [condition(where, KEYS, every) for where in wheres]
+    left = [(cell, entrant) for cell, entrant in cells if all(fit(cell) for fit in fits)]
+    if not left:
+        raise InputError("These conditions leave nothing: no run fits all of them. Leave one out.")
+    return left
+
+
+def condition(where: str, keys: Collection[str], cells: Iterable[BoardCell]) -> Callable[[BoardCell], bool]:
+    """Read `KEY=VALUE` or `KEY=VALUE,VALUE`. Return the function that tells whether a run fits.
+
+    Complain if the key is not one of `keys`, or if none of `cells` has the value.
+    """
+    key, sign, text = where.partition("=")
+    if key not in keys or not sign or not text:
+        guess = did_you_mean(key, keys)
+        raise InputError(f"--where needs KEY=VALUE with a key of {', '.join(keys)}. Got {where!r}.{guess}")
+    read, wanted = KEYS[key], set(text.split(","))
+    known = dict.fromkeys(read(cell) for cell in cells)
+    for value in wanted:
+        if value not in known:
+            guess, all_named = did_you_mean(value, known), len(known) <= MOST_NAMED
+            named = (
+                f"Known: {', '.join(known)}." if all_named else f"There are {len(known)}, e.g. {next(iter(known))}."
+            )
+            raise InputError(f"--where {where}: there is no {key} {value!r}.{guess} {named}")
+    return lambda cell: read(cell) in wanted
+
+
+def experiments_of(
+    protocol: BoardProtocol, cells: Iterable[tuple[BoardCell, Entrant]]
+) -> dict[BoardCell, Experiment]:
+    """Return the run of each cell, as a spec would describe it."""
+    return {cell: entrant.experiment(protocol, cell.dataset, cell.case, cell.seed) for cell, entrant in cells}

@@ -1,0 +1,179 @@
+"""The defences of the leaderboard, and the file in which their authors describe them.
+
+A file has one table `[[defence]]` for each defence::
+
+    [[defence]]
+    name = "my-krum"                                    # the name of its row
+    paper = "Doe et al., ICML 2026"
+    largest_b = 8                                       # the most malicious of 20 clients that it accepts
+    untold = { aggregator = "my-krum" }
+    told = { aggregator = { name = "my-krum", num_malicious = "b" } }
+
+`untold` and `told` hold the tables `filter`, `aggregator`, `fallback` and `server` of a spec. `told` may use the
+number of malicious clients, "b", and of the others, "m-b". A defence with both has two rows.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+
+from flanders.checks import InputError, check_number, did_you_mean, resolve_count
+from flanders.experiments.experiment import Experiment
+from flanders.experiments.filling import as_table
+from flanders.experiments.grid import read_toml
+from flanders.experiments.spec import resolve
+from flanders.leaderboard.protocol import ROOM, BoardProtocol, Case
+from flanders.results.tree import Table
+
+SECTIONS = ("filter", "aggregator", "fallback", "server")
+"""The tables of a spec that a defence may set. All others belong to the protocol."""
+KEYS = ("name", "paper", "largest_b", "reference", "untold", "told")
+NAME = re.compile(r"[a-z0-9][a-z0-9+.-]{0,39}")
+"""Names of rows are short and plain, since they stand in tables, in commands and on a page."""
+LONGEST_PAPER = 120
+"""A reference is one line of a table."""
+COUNTS = ("b", "m-b")
+"""The words for the number of malicious clients and of the others."""
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A defence of the leaderboard: one row of its table."""
+
+    name: str
+    told: bool
+    """Whether the server knows how many clients are malicious."""
+    tables: Table = field(hash=False)
+    """What it changes in the spec of the protocol."""
+    paper: str = ""
+    largest_b: int | None = None
+    """The most malicious clients that it accepts. It is told at most this number."""
+    reference: bool = False
+    """Whether it is there only to compare with, so that it has no rank."""
+
+    @property
+    def title(self) -> str:
+        """The name of its row."""
+        return title_of(self.name, self.told)
+
+    def experiment(self, protocol: BoardProtocol, dataset: str, case: Case, seed: int) -> Experiment:
+        """Return the run of this defence in one case."""
+        m = int(protocol.federation["num_clients"])
+        b = resolve_count(case.fraction, m)
+        if self.largest_b is not None:
+            b = min(b, self.largest_b)
+        known = {"b": b, "m-b": m - b} if self.told else {}
+        point = {**protocol.spec(dataset, case, seed), **_filled(self.tables, known)}
+        return resolve(point, f"defence {self.title}")
+
+
+def title_of(name: str, told: bool) -> str:
+    """Return the name of a row.
+
+    Examples
+    --------
+    >>> title_of("krum", True), title_of("krum", False)
+    ('krum, told b', 'krum')
+    """
+    return f"{name}, told b" if told else name
+
+
+def own_entrants() -> list[Entrant]:
+    """Return the defences of this package."""
+    text = (files(ROOM) / "defences.toml").read_text(encoding="utf-8")
+    return parse_entrants(tomllib.loads(text), "defences.toml")
+
+
+def read_entrants(path: Path) -> list[Entrant]:
+    """Read the defences of a file, or say what is wrong with it. None may have the name of one of ours."""
+    found = parse_entrants(read_toml(path), str(path))
+    ours = {entrant.name for entrant in own_entrants()}
+    for entrant in found:
+        if entrant.name in ours:
+            raise InputError(f"{path}: flanders has a defence {entrant.name!r} already. Choose another name.")
+        if entrant.reference:
+            raise InputError(f"{path}: {entrant.name!r} cannot be a reference. Leave out `reference`.")
+    return found
+
+
+def parse_entrants(tree: Table, place: str) -> list[Entrant]:
+    """Return the defences that the tables of a file describe."""
+    listed = tree.get("defence")
+    if not isinstance(listed, list) or not listed or set(tree) != {"defence"}:
+        raise InputError(f"{place} needs one or more tables [[defence]] and nothing else.")
+    found = [entrant for table in listed for entrant in _entrants(as_table(table, f"{place}: defence"), place)]
+    _check_unique([entrant.title for entrant in found], place)
+    return found
+
+
+def _entrants(table: Table, place: str) -> list[Entrant]:
+    name = table.get("name")
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise InputError(
+            f"{place}: each defence needs a `name` of up to 40 lower-case letters, digits, dashes, dots and plus "
+            f"signs. Got {name!r} instead."
+        )
+    where = f"{place}: {name}"
+    _check_keys(table, KEYS, where)
+    paper, reference, largest = table.get("paper", ""), table.get("reference", False), table.get("largest_b")
+    if not isinstance(paper, str) or len(paper) > LONGEST_PAPER or not paper.isprintable():
+        raise InputError(f"{where}: `paper` must be one line of at most {LONGEST_PAPER} characters.")
+    if not isinstance(reference, bool):
+        raise InputError(f"{where}: `reference` must be true or false. Got {reference!r} instead.")
+    if largest is not None:
+        check_number(where, "largest_b", largest, 0, whole=True)
+    variants = [(key == "told", table[key]) for key in ("untold", "told") if key in table]
+    if not variants:
+        raise InputError(f'{where} needs `untold`, `told` or both, e.g. untold = {{ filter = "my-filter" }}.')
+    found = []
+    for told, given in variants:
+        key = "told" if told else "untold"
+        tables = as_table(given, f"{where}: {key}")
+        _check_keys(tables, SECTIONS, f"{where}: {key}")
+        if told != bool(set(_words(tables)) & set(COUNTS)):
+            raise InputError(
+                f'{where}: `told` must use "b" or "m-b".'
+                if told
+                else f'{where}: `untold` may not use "b" or "m-b".'
+            )
+        found.append(Entrant(name, told, tables, paper, largest, reference))
+    return found
+
+
+def _check_keys(table: Table, known: Sequence[str], where: str) -> None:
+    for key in table:
+        if key not in known:
+            raise InputError(
+                f"{where}: there is no key {key!r}.{did_you_mean(key, known)} Known: {', '.join(known)}."
+            )
+
+
+def _check_unique(titles: Sequence[str], place: str) -> None:
+    if twice := [title for title in titles if titles.count(title) > 1]:
+        raise InputError(f"{place}: the name {twice[0]!r} is there twice. Rename one of them.")
+
+
+def _words(value: object) -> Iterable[str]:
+    """Yield all texts of nested tables and lists."""
+    if isinstance(value, str):
+        yield value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _words(inner)
+
+
+def _filled(value: Table, counts: Table) -> Table:
+    """Return tables in which the words for numbers of clients are replaced by the numbers."""
+
+    def inner(found: object) -> object:
+        if isinstance(found, dict):
+            return _filled(found, counts)
+        if isinstance(found, list):
+            return [inner(each) for each in found]
+        return counts.get(found, found) if isinstance(found, str) else found
+
+    return {key: inner(each) for key, each in value.items()}

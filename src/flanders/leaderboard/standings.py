@@ -1,0 +1,164 @@
+"""The standings: from rows to one line for each defence.
+
+Every number is computed for each seed. The line shows the mean over the seeds and its 95% confidence interval.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from flanders.checks import InputError
+from flanders.leaderboard.board_rows import MeasuredRun
+from flanders.leaderboard.entrants import title_of
+from flanders.leaderboard.protocol import NOBODY, Case
+from flanders.report.spread import CI, half_width
+
+PLAIN, ORACLE = "fedavg", "oracle"
+"""The two references: no defence, and a filter that is told who attacks."""
+REFERENCES = (PLAIN, ORACLE)
+NEAR = 0.05
+"""A defence holds in a case if its score is at most this much below that of the oracle with the same seed."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over seeds, and half the width of its 95% confidence interval."""
+
+    value: float
+    half: float
+    """NaN if there is only one seed."""
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Estimate:
+        """Return the estimate from the values of the seeds."""
+        return cls(fmean(values), half_width(values, CI) if len(values) > 1 else math.nan)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One line of the table."""
+
+    name: str
+    told: bool
+    worst: Estimate
+    """The lowest score in any case."""
+    worst_case: Case
+    """The case with the lowest mean score."""
+    accuracy: Estimate
+    """The lowest accuracy in any case, whatever the attacker gets."""
+    mean: Estimate
+    """The mean score over all cases."""
+    rank: Estimate | None
+    """The mean over all cases of the rank among all defences, 1 for the best. None for a reference."""
+    holds: Estimate | None
+    """The share of cases in which the score is near that of the oracle. None if the oracle was not run."""
+    cost: Estimate
+    """The accuracy of plain averaging less that of the defence, if nobody attacks."""
+    dropped: Estimate
+    """The share of clients that were not kept if nobody attacks."""
+    milliseconds: Estimate
+    """The time of the filter and the aggregator in a round, over all cases."""
+
+    @property
+    def title(self) -> str:
+        """The name of the line."""
+        return title_of(self.name, self.told)
+
+
+@dataclass(frozen=True)
+class Standings:
+    """The table of one data set: the defences with all runs, best first, and those with some runs missing."""
+
+    lines: tuple[Standing, ...]
+    cases: tuple[Case, ...]
+    """The cases with an attack that the numbers are about."""
+    seeds: tuple[int, ...]
+    incomplete: Mapping[str, int]
+    """The number of runs that each other defence lacks."""
+
+
+Scores = dict[int, dict[Case, MeasuredRun]]
+"""The runs of one defence, by seed and case."""
+
+
+def standings_of(rows: Collection[MeasuredRun], dataset: str, cases: Collection[Case]) -> Standings:
+    """Return the standings on a data set in these cases.
+
+    The table is about the cases and seeds in which plain averaging was run. A defence that lacks one of them has no
+    line.
+    """
+    found: dict[tuple[str, bool], Scores] = {}
+    for row in rows:
+        if row.cell.dataset == dataset:
+            at = found.setdefault((row.cell.defence, row.cell.told), {}).setdefault(row.cell.seed, {})
+            if row.cell.case in at:
+                title = title_of(row.cell.defence, row.cell.told)
+                raise InputError(f"Two files have rows of {title!r} on {dataset}. Leave one of them out.")
+            at[row.cell.case] = row
+    plain = found.get((PLAIN, False), {})
+    seeds = sorted(seed for seed, at in plain.items() if Case() in at)
+    shared = set.intersection(*(set(plain[seed]) for seed in seeds)) if seeds else set()
+    attacked = [case for case in cases if case.attack != NOBODY and case in shared]
+    if not attacked:
+        raise InputError(
+            f"There are no rows of {PLAIN} on {dataset} in these cases, and every defence is compared with it. "
+            f"Run it: flanders leaderboard run {dataset} --where defence={PLAIN}"
+        )
+    needed = [(seed, case) for seed in seeds for case in (Case(), *attacked)]
+    lacking = {who: sum(case not in at.get(seed, {}) for seed, case in needed) for who, at in found.items()}
+    complete = {who: at for who, at in found.items() if lacking[who] == 0}
+    ranks = _ranks({who: at for who, at in complete.items() if who[0] not in REFERENCES}, seeds, attacked)
+    lines = [_line(who, at, complete, ranks.get(who), seeds, attacked) for who, at in complete.items()]
+    lines.sort(key=lambda line: (line.rank is not None, line.rank.value if line.rank else 0.0, line.title))
+    missing = {title_of(*who): count for who, count in lacking.items() if count}
+    return Standings(tuple(lines), tuple(attacked), tuple(seeds), missing)
+
+
+def _line(
+    who: tuple[str, bool],
+    at: Scores,
+    complete: Mapping[tuple[str, bool], Scores],
+    ranks: Sequence[float] | None,
+    seeds: Sequence[int],
+    cases: Sequence[Case],
+) -> Standing:
+    plain, oracle = complete[PLAIN, False], complete.get((ORACLE, False))
+    score = {seed: [at[seed][case].score for case in cases] for seed in seeds}
+    holds = None
+    if oracle is not None:
+        best = {seed: [oracle[seed][case].score for case in cases] for seed in seeds}
+        near = [[a >= b - NEAR for a, b in zip(score[seed], best[seed], strict=True)] for seed in seeds]
+        holds = Estimate.of([fmean(each) for each in near])
+    return Standing(
+        *who,
+        worst=Estimate.of([min(score[seed]) for seed in seeds]),
+        worst_case=min(cases, key=lambda case: fmean(at[seed][case].score for seed in seeds)),
+        accuracy=Estimate.of([min(at[seed][case].accuracy for case in cases) for seed in seeds]),
+        mean=Estimate.of([fmean(score[seed]) for seed in seeds]),
+        rank=None if ranks is None else Estimate.of(ranks),
+        holds=holds,
+        cost=Estimate.of([plain[seed][Case()].accuracy - at[seed][Case()].accuracy for seed in seeds]),
+        dropped=Estimate.of([at[seed][Case()].honest_dropped or 0.0 for seed in seeds]),
+        milliseconds=Estimate.of([fmean(run.milliseconds for run in at[seed].values()) for seed in seeds]),
+    )
+
+
+def _ranks(
+    ranked: Mapping[tuple[str, bool], Scores], seeds: Sequence[int], cases: Sequence[Case]
+) -> dict[tuple[str, bool], list[float]]:
+    """Return the mean place of each defence over all cases, for each seed. Equal scores share their places."""
+    means: dict[tuple[str, bool], list[float]] = {who: [] for who in ranked}
+    for seed in seeds:
+        places: dict[tuple[str, bool], list[float]] = {who: [] for who in ranked}
+        for case in cases:
+            scores = {who: at[seed][case].score for who, at in ranked.items()}
+            for who, score in scores.items():
+                above = sum(other > score for other in scores.values())
+                equal = sum(other == score for other in scores.values())
+                places[who].append(above + (equal + 1) / 2)
+        for who, found in places.items():
+            means[who].append(fmean(found))
+    return means

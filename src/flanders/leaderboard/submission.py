@@ -1,0 +1,139 @@
+"""Checks of a defence that someone adds to the leaderboard, and of the rows that they send."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+
+import flanders
+from flanders.arrays import FloatMatrix, FloatVector
+from flanders.checks import InputError
+from flanders.choices import installed
+from flanders.defense import Defense
+from flanders.experiments.engine import Datasets, start
+from flanders.leaderboard.board_rows import OWN, MeasuredRun
+from flanders.leaderboard.entrants import Entrant, title_of
+from flanders.leaderboard.protocol import Case, read_protocol
+from flanders.results.tree import Table
+from flanders.simulation.setting import Setting
+
+PARTS = {"filter": "filters", "aggregator": "aggregators", "preaggregators": "preaggregators"}
+"""The tables of a defence, and the kinds of entries that they name."""
+AGAIN = 3
+"""How many rows are run again."""
+SAME = 0.02
+"""The largest difference of the accuracy when a row is run again: other machines round sums differently."""
+
+
+def packages_of(entrants: Sequence[Entrant]) -> dict[str, str]:
+    """Return the package that has the parts of each defence, and its version."""
+    return {entrant.name: _package(entrant) for entrant in entrants}
+
+
+def _package(entrant: Entrant) -> str:
+    names = {(kind, name) for kind, name in _entries(entrant.tables) if name in installed(kind)[0]}
+    found = {
+        f"{entry.dist.name} {entry.dist.version}"
+        for kind, name in names
+        for entry in metadata.entry_points(group=f"flanders.{kind}")
+        if entry.name == name and entry.dist is not None
+    }
+    if len(found) > 1:
+        raise InputError(
+            f"{entrant.title} uses parts of several packages: {', '.join(sorted(found))}. A row has one author: "
+            "put all parts of your own into one package."
+        )
+    return found.pop() if found else f"{OWN} {flanders.__version__}"
+
+
+def _entries(tables: Table) -> Iterator[tuple[str, str]]:
+    """Yield the kind and the name of everything that the tables of a defence choose by name."""
+    for key, value in tables.items():
+        kind = PARTS.get("aggregator" if key == "fallback" else key)
+        for each in value if isinstance(value, list) else [value]:
+            if kind and isinstance(each, str):
+                yield kind, each
+            elif isinstance(each, dict):
+                if kind and isinstance(each.get("name"), str):
+                    yield kind, each["name"]
+                yield from _entries(each)
+
+
+def check_entrant(entrant: Entrant) -> Iterator[str]:
+    """Yield a sentence for each check that a defence has passed. Complain at the first that it does not pass."""
+    package = _package(entrant)
+    yield f"{entrant.title}: its parts are in {package}."
+    protocol, datasets, seconds = read_protocol(), Datasets(), 0.0
+    shares = [Case(), *(Case("lie", fraction, 1, rotating=True) for fraction in protocol.fractions)]
+    for dataset in protocol.datasets:
+        for case in shares:
+            entrant.experiment(protocol, dataset, case, 0)
+    yield f"{entrant.title}: it can be made for every data set and every share of malicious clients."
+    setting = entrant.experiment(protocol, "digits", Case(), 0).setting
+    if setting.server.examples:  # a round of arrays has no examples
+        yield f"{entrant.title}: it needs examples of the server, so its rules are not checked on arrays."
+    else:
+        _check_contract(entrant, setting)
+        yield f"{entrant.title}: it repeats itself, changes no input, and does not go by the order of the clients."
+    for case in shares:
+        records = list(start(entrant.experiment(protocol, "digits", case, 0), datasets).run())
+        seconds += sum(sum(record.seconds.values()) for record in records)
+    yield f"{entrant.title}: it runs with every share of malicious clients."
+    runs = len(protocol.cases()) * len(protocol.seeds)
+    minutes = math.ceil(seconds / len(shares) * runs / 60)
+    yield f"{entrant.title}: {runs} runs on digits will take about {minutes} minutes on one core."
+
+
+def _check_contract(entrant: Entrant, setting: Setting) -> None:
+    """Complain unless a defence keeps the rules that every defence of this package keeps."""
+    rng = np.random.default_rng(0)
+    rows: FloatMatrix = rng.normal(size=(20, 40)) * 0.1 + rng.normal(size=40)
+    before, order = rows.copy(), rng.permutation(20)
+    clients = list(range(20))
+
+    def after_two_rounds(rows: FloatMatrix, clients: Sequence[int], seed: int = 0) -> FloatVector:
+        defense = Defense(setting.filter, setting.aggregator, fallback=setting.fallback, seed=seed)
+        if not np.isfinite(np.asarray(defense(rows, clients).model)).all():
+            raise InputError(f"{entrant.title} makes a model that is not finite from finite updates.")
+        return np.asarray(defense(rows, clients).model)
+
+    first = after_two_rounds(rows, clients)
+    if not np.array_equal(rows, before):
+        raise InputError(f"{entrant.title} changes the updates that it is given. Work on a copy.")
+    if not np.array_equal(first, after_two_rounds(rows, clients)):
+        raise InputError(
+            f"{entrant.title} does not repeat itself. Draw random numbers from the `rng` that it gets."
+        )
+    if not np.array_equal(first, after_two_rounds(rows, clients, seed=1)):
+        return  # it draws random numbers, and another order of the clients gives them to others
+    if not np.allclose(first, after_two_rounds(rows[order], order.tolist()), rtol=1e-5, atol=1e-6):
+        raise InputError(f"{entrant.title} depends on the order of the clients. Go by their ids or their updates.")
+
+
+def check_rows(
+    path: Path, rows: Sequence[MeasuredRun], entrants: Sequence[Entrant], again: int = AGAIN
+) -> Iterator[str]:
+    """Yield a sentence for each check that a file of rows has passed. Some of its runs are run again."""
+    known = {(entrant.name, entrant.told): entrant for entrant in entrants}
+    for row in rows:
+        if (row.cell.defence, row.cell.told) not in known:
+            title = title_of(row.cell.defence, row.cell.told)
+            raise InputError(f"{path} has rows of {title!r}, which the file of defences does not have.")
+    yield f"{path}: {len(rows)} rows are well formed."
+    datasets, protocol = Datasets(), read_protocol()
+    offline = [row for row in rows if row.cell.dataset == "digits"]  # needs no files
+    chosen = sorted(offline, key=lambda row: row.run)[:again]  # ids are hashes, so this choice is as good as random
+    for row in chosen:
+        cell = row.cell
+        experiment = known[cell.defence, cell.told].experiment(protocol, cell.dataset, cell.case, cell.seed)
+        *_, last = start(experiment, datasets).run()
+        if abs(last.accuracy - row.accuracy) > SAME:
+            raise InputError(
+                f"{path} says that the accuracy of {cell.defence} in {cell.case.name}, seed {cell.seed}, is "
+                f"{row.accuracy:.4f}. Here it is {last.accuracy:.4f}. Try it yourself: {row.command}"
+            )
+    yield f"{path}: {len(chosen)} of its runs were run again and have the same accuracy."

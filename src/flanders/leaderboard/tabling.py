@@ -1,0 +1,133 @@
+"""The standings as a table: text for the terminal, Markdown for the page, LaTeX for a paper, CSV for programs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+
+from flanders.leaderboard.board_rows import MeasuredRun, read_rows
+from flanders.leaderboard.cells import SETTINGS, condition
+from flanders.leaderboard.protocol import EVERYONE, MINORITY, ROOM, BoardProtocol, Case
+from flanders.leaderboard.standings import NEAR, Estimate, Standing, Standings
+from flanders.report.tables import latex, markdown, text_table
+
+HEAD = (
+    "place",
+    "defence",
+    "told b",
+    "mean rank",
+    "mean",
+    "worst case",
+    "worst accuracy",
+    "honest cost",
+    "dropped",
+    "holds",
+    "ms",
+    "worst under",
+)
+LEGEND = (
+    "Means over seeds ± half the width of the 95% confidence interval. Mean rank: the mean over all cases of the "
+    "rank among the defences, 1 is the best. Holds: the share of cases with a score at most "
+    f"{NEAR:g} below the oracle's. Honest cost: the accuracy lost if nobody attacks. Dropped: the share of clients "
+    "that are dropped then. Rows without a place are there to compare."
+)
+
+
+def published_rows() -> list[MeasuredRun]:
+    """Return the rows that come with the package."""
+    return [
+        row
+        for file in sorted((files(ROOM) / "rows").iterdir(), key=lambda file: file.name)
+        if file.name.endswith(".csv")
+        for row in read_rows(Path(str(file)))
+    ]
+
+
+def cases_with(protocol: BoardProtocol, attacks: str, shares: str) -> list[Case]:
+    """Return the cases of the protocol with these attacks and shares of malicious clients."""
+    cases = protocol.cases(attacks)
+    return [case for case in cases if shares == EVERYONE or (case.fraction < 0.5) == (shares == MINORITY)]
+
+
+def rows_with(rows: Sequence[MeasuredRun], wheres: Sequence[str]) -> list[MeasuredRun]:
+    """Return the rows that fit all conditions. Runs in which nobody attacks stay, if their seed fits."""
+    every = [row.cell for row in rows]
+    fits = [(where.startswith("seed="), condition(where, SETTINGS, every)) for where in wheres]
+    return [
+        row
+        for row in rows
+        if all(fit(row.cell) or (row.cell.case == Case() and not of_seeds) for of_seeds, fit in fits)
+    ]
+
+
+def rendered(table: Standings, title: str, format_: str, width: int = 80, legend: str = LEGEND) -> str:
+    """Return standings as `text`, `markdown`, `latex` or `csv`. The legend stands below the table."""
+    if format_ == "csv":
+        return _csv(table)
+    places = {
+        line: str(place) for place, line in enumerate((x for x in table.lines if x.rank is not None), start=1)
+    }
+    cells = [[places.get(line, "-"), *_cells(line)] for line in table.lines]
+    note = f"{legend} {_about(table)}".strip()
+    if format_ == "latex":
+        return latex(title, HEAD, cells, note)
+    if format_ == "text":
+        return text_table(title, HEAD, cells, note, 3, width)
+    return markdown(title, HEAD, cells, note)
+
+
+def _about(table: Standings) -> str:
+    seeds = ", ".join(map(str, table.seeds))
+    text = f"{len(table.cases)} cases, seeds {seeds}."
+    if table.incomplete:
+        some = ", ".join(f"{name} ({count})" for name, count in table.incomplete.items())
+        text += f" Not shown, with the number of runs that are missing: {some}."
+    return text
+
+
+def _cells(line: Standing) -> list[str]:
+    return [
+        line.name,
+        "yes" if line.told else "no",
+        _text(line.rank, 1),
+        *map(_text, (line.mean, line.worst, line.accuracy, line.cost)),
+        f"{line.dropped.value:.1%}",
+        "-" if line.holds is None else f"{line.holds.value:.0%}",
+        f"{line.milliseconds.value:.1f}",
+        line.worst_case.name,
+    ]
+
+
+def _text(estimate: Estimate | None, digits: int = 2) -> str:
+    """Return an estimate in few digits.
+
+    Examples
+    --------
+    >>> _text(Estimate(0.51234, 0.01)), _text(Estimate(-0.0001, math.nan)), _text(None)
+    ('0.51 ± 0.01', '0.00', '-')
+    """
+    if estimate is None:
+        return "-"
+    value = f"{round(estimate.value, digits) + 0.0:.{digits}f}"
+    return value if math.isnan(estimate.half) else f"{value} ± {estimate.half:.{digits}f}"
+
+
+def _csv(table: Standings) -> str:
+    measures = ("rank", "worst", "accuracy", "mean", "holds", "cost", "dropped", "milliseconds")
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    head: Sequence[str] = [name for key in measures for name in (key, f"{key}_ci")]
+    writer.writerow(["defence", "told", "worst_case", *head])
+    for line in table.lines:
+        found: list[Estimate | None] = [getattr(line, key) for key in measures]
+        numbers = [f"{x:.5f}" if not math.isnan(x) else "" for e in found for x in _pair(e)]
+        writer.writerow([line.name, "yes" if line.told else "no", line.worst_case.name, *numbers])
+    return text.getvalue()
+
+
+def _pair(estimate: Estimate | None) -> tuple[float, float]:
+    return (math.nan, math.nan) if estimate is None else (estimate.value, estimate.half)

@@ -1,0 +1,92 @@
+"""Clients that point against the others, alone or as a majority next to the server."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from filters.camps.federation import LAYERS, D, honest, towards_the_common, turned, world
+from flanders import Defense, Guard
+from flanders.filters.camps.averages import ClientAverages
+from flanders.filters.camps.opposing import FEWEST, cosines_with_rest, measure_opposition, opposing_rows
+
+FIRST = slice(0, D - 80)
+
+
+def unit(updates):
+    return updates / np.linalg.norm(updates, axis=-1, keepdims=True)
+
+
+def cosines_of(updates):
+    return unit(updates) @ unit(updates).T
+
+
+def found(updates, known=None, server=None):
+    m = len(updates)
+    step = None if server is None else unit(updates) @ unit(server)
+    averages = ClientAverages() if known is None else known
+    return np.flatnonzero(
+        opposing_rows(cosines_of(updates), np.ones(m, bool), tuple(range(m)), averages, step).rows
+    )
+
+
+def test_the_cosine_is_the_one_with_the_sum_of_the_others():
+    updates, server = turned(8, 2, 1), world()[0]
+    rows = np.arange(8) != 3
+    for c in (0, 3, 5):
+        others = unit(updates)[rows & (np.arange(8) != c)].sum(axis=0)
+        by_hand = unit(updates[c]) @ unit(others)
+        assert cosines_with_rest(cosines_of(updates), rows)[c] == pytest.approx(by_hand)
+        by_hand = unit(updates[c]) @ unit(others + 3.0 * rows.sum() * unit(server))
+        with_server = cosines_with_rest(cosines_of(updates), rows, unit(updates) @ unit(server), 3.0)
+        assert with_server[c] == pytest.approx(by_hand)
+
+
+@pytest.mark.parametrize(("m", "share"), [(FEWEST, 0.0), (FEWEST, 0.2), (10, 0.0), (10, 0.4), (30, 0.2), (30, 0.4)])
+def test_a_minority_that_turns_round_is_found_in_its_first_round(m, share):
+    b = int(share * m)
+    assert found(turned(m, b, 1)).tolist() == list(range(b))
+
+
+def test_nobody_is_found_where_halves_point_against_each_other():
+    assert found(turned(10, 5, 1)).size == 0
+
+
+@pytest.mark.parametrize("b", [6, 9, 15])
+def test_the_server_finds_a_majority(b):
+    assert found(turned(20, b, 1), server=world()[0]).tolist() == list(range(b))
+
+
+def test_fewer_clients_are_not_compared():
+    assert found(turned(FEWEST - 1, 1, 1)).size == 0
+
+
+def test_attackers_cannot_make_a_round_weigh_less():
+    everyone = np.ones(20, bool)
+    weights = [measure_opposition(cosines_of(turned(20, b, 1)), None, everyone)[1][0] for b in (0, 6)]
+    assert weights[1] > 0.8 * weights[0]
+
+
+def test_a_long_past_outweighs_one_odd_round():
+    known = ClientAverages()
+    for seed in range(2, 8):
+        numbers = measure_opposition(cosines_of(turned(10, 0, seed)), None, np.ones(10, bool))
+        known = known.with_round(tuple(range(10)), *numbers)
+    assert found(turned(10, 2, 1)).tolist() == [0, 1]
+    assert found(turned(10, 2, 1), known).size == 0
+
+
+def test_the_filter_needs_layers_for_it():
+    """In the last layer honest clients may point against each other, so a model of one layer is not compared."""
+    updates = honest(12, 1, alpha=0.05)
+    updates[:, FIRST] = honest(12, 2, alpha=5.0)[:, FIRST]
+    assert Defense(Guard())(updates, layers=LAYERS).dropped == ()
+    updates[:2, FIRST] *= -1
+    outcome = Defense(Guard())(updates, layers=LAYERS)
+    assert outcome.dropped == (0, 1)
+
+
+def test_the_server_stops_a_majority_of_a_small_federation():
+    updates = turned(10, 6, 1)
+    outcome = Defense(Guard(), evaluate=towards_the_common)(updates, layers=LAYERS, root=world()[0])
+    assert outcome.dropped == (0, 1, 2, 3, 4, 5)
