@@ -1,15 +1,17 @@
 """How cost grows with the clients of a round, with the parameters, and with the number of ids and rounds.
 
-    python benchmarks/scale.py [--parts clients parameters ids devices stream] [--csv results/scale.csv]
+    python benchmarks/scale.py [--parts many clients parameters ids devices ages stream] [--csv results/scale.csv]
                                [--figure docs/figures/scale.svg] [--small]
 
 Parts
 -----
+many         one round of m clients, 100,000 parameters, next to the product of the updates with each other
 clients      one round of m clients, 10,000 parameters
 parameters   one round of 20 clients, d parameters
 ids          1,000 rounds of 100 clients and 30 rounds of 1,000 clients, drawn from 100,000 ids, 1,000 parameters
 stream       one round of ten models of a billion parameters, in pieces; the process may take 1 GB of memory
 devices      the simulator with 100 to 100,000 clients, 100 of them in each round: what the default filter finds
+ages         the simulator with clients that start from models of different ages: what the default filter finds
 
 How it measures
 ---------------
@@ -42,6 +44,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flanders import (
+    CenteredClipping,
     Defense,
     FedAvg,
     Flanders,
@@ -56,9 +59,11 @@ from flanders import (
 from flanders.aggregators import Aggregator
 from flanders.experiments.spec import parse_spec
 from flanders.filters import Filter
+from flanders.linalg.products import gram
 from flanders.results.confusion import Confusion
 from flanders.round import ClientId
 from flanders.simulation.simulation import Simulation
+from flanders.simulation.stale_trainer import StaleTrainer
 from flanders.simulation.thread_limits import computing_with
 from flanders.state import state_to_bytes
 
@@ -71,7 +76,10 @@ SUBJECTS: dict[str, Callable[[], tuple[Filter[Any], Aggregator]]] = {
     "median": lambda: (KeepAll(), Median()),
     "krum": lambda: (KeepAll(), Krum(num_malicious=0.2)),
     "multi-krum": lambda: (KeepAll(), MultiKrum(num_malicious=0.2)),
+    "centered-clipping": lambda: (KeepAll(), CenteredClipping()),
 }
+MOST = {"guard": 2000, "multi-krum": 4000, "fedavg": 10_000, "median": 10_000, "centered-clipping": 10_000}
+"""The most clients in the part `many`. Larger rounds of the first two take minutes, and those of `guard` 8 GB."""
 EXAMPLES = 20
 """The examples of each client in the part `devices`."""
 
@@ -118,9 +126,10 @@ class Crowd:
         rows = np.empty((len(clients), self.d), dtype=np.float32)
         for row, client in zip(rows, clients, strict=True):
             row[:] = np.random.default_rng([self.seed, client]).standard_normal(self.d, dtype=np.float32)
-        noise = np.random.default_rng([self.seed, 1, number]).standard_normal(rows.shape, dtype=np.float32)
         rows += self._common
-        rows += noise
+        noise = np.random.default_rng([self.seed, 1, number])
+        for row in rows:  # one at a time, so that no second matrix is in memory
+            row += noise.standard_normal(self.d, dtype=np.float32)
         return rows
 
 
@@ -128,7 +137,7 @@ def one_round(part: str, subject: str, m: int, d: int) -> Measured:
     """Measure the third round of a defense."""
     crowd, defense = Crowd(d), Defense(*SUBJECTS[subject](), seed=0)
     zeros = np.zeros(d, dtype=np.float32)
-    for number in (1, 2):
+    for number in () if isinstance(defense.filter, KeepAll) else (1, 2):
         defense(crowd.updates(range(m), number), global_model=zeros)
     updates = crowd.updates(range(m), 3)
     tracemalloc.start()
@@ -172,6 +181,51 @@ def ids(small: bool) -> Iterator[Measured]:
                 some = slice(number - every, number)
                 row = Measured("ids", "guard", m, d, population, number, float(np.median(spent[some])))
                 yield replace_fields(row, remembered=size, known=float(np.mean(known[some])))
+
+
+def ages(small: bool) -> Iterator[Measured]:
+    """Yield what the default filter finds if clients start from old models. Four of 20 clients flip their steps."""
+    rounds, seeds = (3, range(40, 41)) if small else (15, range(40, 43))
+    for age in (0, 2) if small else (0, 1, 3, 8):
+        total, accuracies, parameters = Confusion(), list[float](), 0
+        for seed in seeds:
+            (run,) = parse_spec(
+                {
+                    "data": {"partition": {"name": "iid"}},
+                    "federation": {"num_clients": 20, "rounds": rounds, "seed": seed},
+                    "threat": {"attack": "sign-flip", "fraction": 0.2, "start": 2, "rotating": False},
+                    "filter": {"name": "guard"},
+                    "run": {"device": "cpu", "threads": 1},
+                }
+            )
+            simulation = Simulation(run.setting, run.setting.data.dataset.load(None))
+            simulation.trainer = StaleTrainer(simulation.trainer, max_age=age)
+            parameters = simulation.model.shape[0]
+            records = list(simulation.run())
+            total = sum((Confusion.of(record.malicious, record.kept) for record in records), total)
+            accuracies.append(records[-1].accuracy)
+        found = Measured("ages", f"sign-flip, oldest start {age}", 20, parameters, 20, rounds)
+        yield replace_fields(
+            found,
+            recall=total.caught / max(1, total.caught + total.missed),
+            false_positives=total.wronged / max(1, total.passed + total.wronged),
+            accuracy=float(np.mean(accuracies)),
+        )
+
+
+def many(small: bool) -> Iterator[Measured]:
+    """Yield one round of many clients, and the product of its updates with each other."""
+    d = 100 if small else 100_000
+    for m in (20, 40) if small else (1000, 2000, 4000, 10_000):
+        if m <= MOST["multi-krum"]:
+            updates = Crowd(d).updates(range(m), 3)
+            began = time.process_time()
+            gram(updates, np.zeros(d, dtype=np.float32))
+            yield Measured("many", "gram product", m, d, m, 3, time.process_time() - began)
+            del updates
+        for subject, most in MOST.items():
+            if m <= most:
+                yield one_round("many", subject, m, d)
 
 
 def devices(small: bool) -> Iterator[Measured]:
@@ -258,10 +312,12 @@ def replace_fields(row: Measured, **changes: float) -> Measured:
 
 
 PARTS: dict[str, Callable[[bool], Iterator[Measured]]] = {
+    "many": many,
     "clients": clients,
     "parameters": parameters,
     "ids": ids,
     "devices": devices,
+    "ages": ages,
     "stream": stream,
 }
 

@@ -73,12 +73,18 @@ def soak_rows(found: Soaked) -> list[Row]:
         f"{found.decisions:,}",
     )
     same = (f"{found.decisions - different:,} the same", f"{different} differ")
-    slope = (
-        f"memory from round {min(200, found.rounds // 2)} on",
-        f"{found.rounds:,} rounds",
-        f"{found.kib_a_round:+.2f} KiB a round",
+    growing = (
+        "memory while new ids appear",
+        f"{found.rounds // 2:,} rounds",
+        f"{found.kib_a_new_id:+.2f} KiB an id",
     )
-    return [(*kills, "0", "0", "0"), (*decided, *same, "", "", ""), (*slope, "", "", "", "")]
+    slope = ("memory after that", f"{found.rounds // 2:,} rounds", f"{found.kib_a_round:+.2f} KiB a round")
+    return [
+        (*kills, "0", "0", "0"),
+        (*decided, *same, "", "", ""),
+        (*growing, "", "", "", ""),
+        (*slope, "", "", "", ""),
+    ]
 
 
 def table(rows: list[Row]) -> str:

@@ -1,25 +1,26 @@
 """A real SuperLink on this machine, with clients that crash, hang, are late, or send what nobody asked for.
 
-    python -m hardening.load [--nodes 10] [--rounds 3] [--timeout 60] [--json FILE]
+    python -m hardening.load [--nodes 20] [--rounds 3] [--timeout 90] [--json FILE]
 
 The SuperLink, every SuperNode and every ClientApp are processes of their own, started by the scripts in
-`examples/deployment`. Seven nodes misbehave: one crashes, one hangs, one replies after the round is over, one sends
-an array of 80 MB, one sends NaN, one claims 2^53 examples, one claims to be another node. The others are honest.
-The same federation runs with the filter around FedAvg, and with bare FedAvg. No client can reply twice here: a
-SuperNode sends one reply to a message.
+`examples/deployment`. Eight nodes misbehave: one crashes, one hangs, one replies after the round is over, one
+sends an array of 80 MB, one sends NaN, one claims 2^53 examples, one sends each reply twice, one sends replies
+under the id of another node. The others are honest. The same federation runs with the filter around FedAvg, and
+with bare FedAvg. A round waits for silent nodes until its time is up, with and without the filter.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
+import math
 import os
 import re
 import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -33,6 +34,10 @@ LONGEST = 20
 """A run is given up after this many timeouts of a round."""
 
 
+HOSTILE = {6: "forged", 7: "twice"}
+"""The nodes whose SuperNode itself is hostile; see `hardening.hostile_supernode`."""
+
+
 @dataclass(frozen=True)
 class Loaded:
     """What came of one federation."""
@@ -42,9 +47,15 @@ class Loaded:
     rounds_asked: int
     rounds_done: int
     finite: bool
-    seconds: float
-    words: str
-    """The last error, if the run has ended too early; else the last line about the clients."""
+    """Whether the global model was finite after every round that was done."""
+    off: float
+    """The largest distance of a number of the last model from where the honest clients alone would be."""
+    seconds: tuple[float, ...]
+    """How long each round took."""
+    fates: tuple[str, ...]
+    """What the log says about the clients of each round; nothing without the filter."""
+    error: str
+    """The last error, if the run has ended too early."""
 
 
 def environment(folder: Path, port: int) -> dict[str, str]:
@@ -75,13 +86,22 @@ def federation(folder: Path, nodes: int) -> Iterator[dict[str, str]]:
     """Start a SuperLink and its SuperNodes, and end all of them afterwards."""
     env = environment(folder, free_port(nodes + 1))
 
-    def script(name: str, *arguments: str) -> None:
-        subprocess.run([SCRIPTS / name, str(folder), *arguments], env=env, check=True, stdout=subprocess.DEVNULL)
+    def script(name: str, *arguments: str, **more: str) -> None:
+        command = [str(SCRIPTS / name), str(folder), *arguments]
+        subprocess.run(command, env={**env, **more}, check=True, stdout=subprocess.DEVNULL)
 
+    own = folder / "bin"
+    own.mkdir()
+    (own / "flower-supernode").write_text(
+        f'#!/bin/sh\nexec "{sys.executable}" -m hardening.hostile_supernode "$@"\n'
+    )
+    (own / "flower-supernode").chmod(0o755)
+    hostile = {"PATH": f"{own}{os.pathsep}{env['PATH']}", "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
     try:
         script("superlink.sh", "--insecure")
         for node in range(nodes):
-            script("supernode.sh", str(node), str(nodes), "--insecure")
+            more = {**hostile, "HOSTILE": HOSTILE[node]} if node in HOSTILE else {}
+            script("supernode.sh", str(node), str(nodes), "--insecure", **more)
         yield env
     finally:
         script("stop.sh")
@@ -91,38 +111,51 @@ def run_load(nodes: int, rounds: int, timeout: int, *, protected: bool) -> Loade
     """Carry out one federation."""
     config = f"nodes={nodes} rounds={rounds} timeout={timeout} protected={str(protected).lower()}"
     with tempfile.TemporaryDirectory() as folder, federation(Path(folder), nodes) as env:
-        start = time.monotonic()
         command = [str(BIN / "flwr"), "run", str(APP), "lab", "--stream", "-c", config]
         try:
             done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=LONGEST * timeout)
             text = done.stdout + done.stderr
         except subprocess.TimeoutExpired as error:
             text = (error.stdout or b"").decode(errors="replace")
-        seconds = time.monotonic() - start
-    told = re.findall(r"loaded: round (\d+) finite (\w+)", text)
+        text += (Path(folder) / "superlink.log").read_text(errors="replace")  # here a ServerApp tells why it failed
+    return read_log(text, nodes, rounds, protected=protected)
+
+
+def read_log(text: str, nodes: int, rounds: int, *, protected: bool) -> Loaded:
+    """Return what the log of a federation says."""
+    told = re.findall(r"loaded: round (\d+) finite (\w+) off (\S+) after (\S+) s", text)
     errors = re.findall(r"^.*(?:Error|Exception)\b.*$", text, re.MULTILINE)
-    lines = re.findall(r"flanders: round .*", text)
-    last = max((int(number) for number, _ in told), default=0)
-    finite = bool(told) and all(word == "True" for _, word in told)
-    words = (lines or [""])[-1] if last == rounds else (errors or [text[-200:]])[-1]
-    return Loaded(protected, nodes, rounds, last, finite, round(seconds, 1), words.strip()[:400])
+    times = [0.0, *(float(seconds) for number, _, _, seconds in told if int(number))]
+    last = max((int(number) for number, *_ in told), default=0)
+    return Loaded(
+        protected=protected,
+        nodes=nodes,
+        rounds_asked=rounds,
+        rounds_done=last,
+        finite=bool(told) and all(word == "True" for _, word, *_ in told),
+        off=float(told[-1][2]) if told else math.nan,
+        seconds=tuple(round(b - a, 1) for a, b in itertools.pairwise(times)),
+        fates=tuple(line.strip()[:600] for line in re.findall(r"flanders: round .*", text)),
+        error="" if last == rounds else (errors or [text[-200:]])[-1].strip()[:300],
+    )
 
 
 def main() -> int:
     """Read the command line, run both federations, and print what came of each."""
     parser = argparse.ArgumentParser(prog="python -m hardening.load", description="Load on a real SuperLink.")
-    parser.add_argument("--nodes", type=int, default=10)
+    parser.add_argument("--nodes", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--timeout", type=int, default=60, help="seconds a round waits for replies (default: 60)")
+    parser.add_argument("--timeout", type=int, default=90, help="seconds a round waits for replies (default: 90)")
     parser.add_argument("--json", type=Path, help="also write what was found to this file")
     options = parser.parse_args()
     found = [run_load(options.nodes, options.rounds, options.timeout, protected=each) for each in (True, False)]
     for each in found:
         name = "FilteredStrategy(FedAvg())" if each.protected else "FedAvg"
         print(
-            f"{name}: {each.rounds_done} of {each.rounds_asked} rounds, {each.nodes} nodes, finite: {each.finite}"
+            f"{name}: {each.rounds_done} of {each.rounds_asked} rounds, {each.nodes} nodes, finite: {each.finite}, "
+            f"off by {each.off:.3g}; seconds a round: {', '.join(map(str, each.seconds)) or 'none was done'}"
         )
-        print(f"    {each.seconds} s; {each.words}")
+        print("\n".join(f"    {line}" for line in (*each.fates, each.error) if line))
     if options.json is not None:
         options.json.write_text(json.dumps([asdict(each) for each in found], indent=2) + "\n")
     return 0 if found[0].rounds_done == options.rounds and found[0].finite else 1

@@ -38,6 +38,7 @@ from flanders.defense import Defense
 from flanders.flower import FilteredStrategy
 from hardening.bad_inputs import CONTENTS, INPUTS
 from hardening.federation import LocalGrid, Reply, honest_content, honest_node, quiet, start_model, train
+from hardening.nvflare_peers import Round, nvflare_rounds
 
 CLIENTS = 10
 FIRST = 100
@@ -46,6 +47,9 @@ FAR = 3.0
 Vector = NDArray[np.float64]
 Aggregate = Callable[[list[RecordDict]], dict[str, Any]]
 """Turns the decoded replies into a model."""
+
+NOT_FOR_ARRAYS = ("metric", "loss", "bytes", "pickled")
+"""Words in the names of bad inputs that cannot reach a function of arrays: metrics, and what is no array."""
 
 
 class Survival(StrEnum):
@@ -219,22 +223,18 @@ def byzfl_rules() -> dict[str, Aggregate]:
 
 
 def nvflare_rules() -> dict[str, Aggregate]:
-    """Return the default aggregation of NVFLARE; nothing if it is not installed."""
-    if importlib.util.find_spec("nvflare") is None:
-        return {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        helper: Any = importlib.import_module("nvflare.app_common.aggregators.weighted_aggregation_helper")
+    """Return the aggregators for NVFLARE; nothing if it is not installed."""
 
-    def aggregate(replies: list[RecordDict]) -> dict[str, Any]:
-        total = helper.WeightedAggregationHelper()
-        for number, reply in enumerate(replies):
-            weight = reply.metric_records["metrics"]["num-examples"]
-            total.add(numbers_of(reply.array_records["arrays"]), weight, f"site-{number}", 1)
-        found: dict[str, Any] = total.get_result()
-        return found
+    def aggregate(step: Round, replies: list[RecordDict]) -> dict[str, Any]:
+        return step(
+            start(),
+            [
+                (numbers_of(reply.array_records["arrays"]), reply.metric_records["metrics"].get("num-examples"))
+                for reply in replies
+            ],
+        )
 
-    return {"NVFLARE default": aggregate}
+    return {name: partial(aggregate, step) for name, step in nvflare_rounds().items()}
 
 
 def compare() -> list[Peer]:
@@ -245,7 +245,7 @@ def compare() -> list[Peer]:
         for who, make in strategies().items()
     ]
     for who, aggregate in {**own_rules(), **byzfl_rules(), **nvflare_rules()}.items():
-        names = [name for name in CONTENTS if "metric" not in name and "loss" not in name]
+        names = [name for name in CONTENTS if not any(word in name for word in NOT_FOR_ARRAYS)]
         found.append(Peer(who, {name: judge.judge(partial(through_arrays, aggregate, name)) for name in names}))
     return found
 

@@ -3,14 +3,16 @@
     python -m hardening.soak [--rounds 1000] [--clients 30] [--ids 10000] [--kill-every 50] [--json FILE]
 
 Two federations do the same work: 1,000 rounds with 30 clients a round, taken from 10,000 ids that join, stay for a
-while and leave. A fifth of the clients are hostile: they send noise, NaN, arrays of another shape, or nothing. Both
-federations have a saved memory, a results file, an audit trail and bans. One of them runs in one process, whose
-memory is measured after each round. The server of the other one is killed by SIGKILL every 50 rounds, at a random
-moment of a round, and started again.
+while and leave. In the first half of the rounds all ids appear, and in the second half they come back. A fifth of
+the clients are hostile: they send noise, NaN, arrays of another shape, or nothing. Both federations have a saved
+memory, a results file, an audit trail and bans. One of them runs in one process, whose memory is measured after
+each round. The server of the other one is killed by SIGKILL every 50 rounds, at a random moment of a round, and
+started again.
 
 What is compared: the fate, the score and the reason of every client in every round, the final global model, and
-that no round is missing. A straight line is fitted to the memory of the first process from round 200 on, when all
-tables have reached their bounds.
+that no round is missing. Two straight lines are fitted to the memory of the first process: one to the rounds in
+which new ids appear, and one to the rounds after that. The server remembers something of each of the last 100,000
+ids, so the first line rises. The second one has to be flat.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -43,8 +46,10 @@ from hardening.federation import LocalGrid, Reply, honest_content, is_finite, qu
 
 FIRST = 1000
 """The id of the first client."""
-WARM = 200
-"""The round after which memory has to be flat. By then every bounded table has been filled several times."""
+SETTLED = 0.1
+"""The memory of this share of the rounds after the last new id is not looked at: there the last tables fill up."""
+FLAT = 1.0
+"""Memory is flat if it grows by less than this many KiB a round. Flower itself keeps the metrics of each round."""
 HOSTILE = 5
 """One client in this many is hostile."""
 
@@ -73,7 +78,9 @@ class Soaked:
     decisions_that_differ: int
     same_model: bool
     kib_a_round: float
-    """The slope of the memory from round `WARM` on."""
+    """The slope of the memory after all ids have appeared."""
+    kib_a_new_id: float
+    """The slope of the memory while ids appear, for each new id."""
     memory_mib: float
     """The memory after the last round."""
     trail_intact: bool
@@ -81,9 +88,9 @@ class Soaked:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing was lost and nothing differs."""
+        """Whether nothing was lost, nothing differs, and memory is flat."""
         lost = self.rounds_missing or self.decisions_that_differ
-        return not lost and self.same_model and self.trail_intact
+        return not lost and self.same_model and self.trail_intact and self.kib_a_round < FLAT
 
 
 class ChangingGrid(LocalGrid):
@@ -94,12 +101,13 @@ class ChangingGrid(LocalGrid):
         self.size = size
 
     def begin(self, number: int) -> None:
-        """Let clients leave and join before a round."""
-        step = (self.size.ids - self.size.clients) / max(self.size.rounds - 1, 1)
-        first = round((number - 1) * step)
-        stay = range(0, self.size.clients // 3)  # a third of the clients takes part in every round
-        come = range(self.size.clients // 3 + first, self.size.clients + first)
-        self.nodes = {FIRST + client: node(client) for client in [*stay, *come]}
+        """Let clients leave and join before a round. In the second half of the rounds those that left come back."""
+        size, stay = self.size, self.size.clients // 3  # a third of the clients takes part in every round
+        half = max(size.rounds // 2, 2)
+        step = (size.ids - size.clients) / (half - 1)
+        first = stay + round((number - 1) % half * step)
+        come = range(first, first + size.clients - stay)
+        self.nodes = {FIRST + client: node(client) for client in [*range(stay), *come]}
 
 
 def node(client: int) -> Reply:
@@ -233,8 +241,8 @@ def soak(size: Size, folder: Path) -> Soaked:
     one, other = decisions_of(through), decisions_of(killed)
     done = {number for number, _ in one} & {number for number, _ in other}
     models = [load_state(each / FILE).model for each in (through, killed)]
-    late = sorted(number for number in memory if number > min(WARM, size.rounds // 2))
-    slope = np.polyfit(late, [memory[number] / 1024 for number in late], 1)[0] if len(late) > 1 else 0.0
+    half, settled = size.rounds // 2, round(SETTLED * size.rounds)
+    growing = slope(memory, range(settled, half + 1))
     heads = [(each / "audit.jsonl") for each in (through, killed)]
     finite = all(is_finite(ArrayRecord({k: Array(v) for k, v in model.items()})) for model in models)
     return Soaked(
@@ -245,11 +253,18 @@ def soak(size: Size, folder: Path) -> Soaked:
         decisions=len(one),
         decisions_that_differ=sum(one.get(key) != other.get(key) for key in one.keys() | other.keys()),
         same_model=finite and all(np.array_equal(models[0][name], models[1][name]) for name in models[0]),
-        kib_a_round=float(slope),
+        kib_a_round=slope(memory, range(half + settled, size.rounds + 1)),
+        kib_a_new_id=growing * half / size.ids,
         memory_mib=memory[max(memory)] / 2**20,
         trail_intact=all(verify_trail(path).intact for path in heads),
         seconds=time.monotonic() - start,
     )
+
+
+def slope(memory: Mapping[int, int], rounds: Iterable[int]) -> float:
+    """Return by how many KiB the memory grows in a round; 0 if fewer than two rounds are known."""
+    known = [number for number in rounds if number in memory]
+    return float(np.polyfit(known, [memory[number] / 1024 for number in known], 1)[0]) if len(known) > 1 else 0.0
 
 
 def main() -> int:
@@ -267,7 +282,7 @@ def main() -> int:
         found = soak(Size(**options), Path(folder))
     for name, value in asdict(found).items():
         print(
-            f"{name.replace('_', ' ')}: {value:,.1f}"
+            f"{name.replace('_', ' ')}: {value:,.2f}"
             if isinstance(value, float)
             else f"{name.replace('_', ' ')}: {value}"
         )

@@ -107,3 +107,23 @@ def test_wrong_parameters_are_named(arguments, message) -> None:
         AsyncRounds(np.zeros(3), **arguments)
     with pytest.raises(InputError, match="must be a flat model"):
         AsyncRounds(np.zeros((3, 1)))
+
+
+@pytest.mark.parametrize("weight", [float("nan"), float("inf"), -1.0, "many", None, True])
+def test_the_weight_of_one_client_does_not_cost_the_others_their_replies(weight) -> None:
+    rounds = AsyncRounds(np.zeros(2), Defense(KeepAll()), size=2)
+    for client in "abc":
+        rounds.begin(client)
+    rounds.add("a", np.ones(2))
+    with pytest.raises(InputError, match="weight"):
+        rounds.add("b", np.ones(2), weight)
+    assert rounds.add("c", np.ones(2)).kept.tolist() == [0, 1]
+
+
+def test_clients_that_all_claim_nothing_count_alike() -> None:
+    rounds = AsyncRounds(np.zeros(2), Defense(KeepAll()), size=2)
+    for client in "ab":
+        rounds.begin(client)
+    rounds.add("a", np.ones(2), 0)
+    rounds.add("b", np.full(2, 3.0), 0)
+    np.testing.assert_array_equal(rounds.model, [2.0, 2.0])

@@ -9,7 +9,7 @@ from flanders.cli import main
 from flanders.experiments.spec import parse_spec
 
 OWN = """
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from flanders.attacks import Attack
 
 @dataclass(frozen=True)
@@ -22,6 +22,13 @@ class Boost(Attack):
         return view.global_model + self.factor * (view.own - view.global_model)
 
 number = 3
+
+def fail():
+    raise OSError("no \\x1b[2J such place")
+
+@dataclass
+class Failing:
+    place: str = field(default_factory=fail)
 """
 
 
@@ -29,6 +36,8 @@ number = 3
 def install(tmp_path, monkeypatch):
     """Installs a module with an attack under these names, as a package with entry points would."""
     (tmp_path / "my_attacks.py").write_text(OWN)
+    (tmp_path / "my_broken.py").write_text("1 / 0")
+    (tmp_path / "my_exit.py").write_text("raise SystemExit(3)")
     monkeypatch.syspath_prepend(tmp_path)
     choices.installed.cache_clear()
 
@@ -56,11 +65,24 @@ def test_an_attack_of_another_package_is_listed_and_runs_from_a_spec(install, tm
     [
         ({"lie": "my_attacks:Boost"}, "'lie' is already one of flanders' own attacks"),
         ({"boost": "my_attacks:Bost"}, "'boost', installed as my_attacks:Bost, cannot be loaded"),
-        ({"boost": "my_attack:Boost"}, "'boost', installed as my_attack:Boost, cannot be loaded: No module"),
+        ({"boost": "my_attack:Boost"}, "'boost', installed as my_attack:Boost, cannot be loaded (ModuleNotFound"),
         ({"boost": "my_attacks:number"}, "must be a dataclass"),
+        ({"boost": "my_broken:Boost"}, "cannot be loaded (ZeroDivisionError"),
+        ({"boost": "my_exit:Boost"}, "cannot be loaded (SystemExit"),
+        ({"boost": "my_attacks:Failing"}, "cannot be loaded (OSError: no \ufffd[2J such place"),
     ],
 )
-def test_what_is_wrong_with_an_installed_attack_is_told(install, names, problem):
-    install(**names)
-    with pytest.raises(InputError, match=problem):
-        choices.registry("attacks")
+def test_a_broken_entry_of_another_package_is_skipped_named_and_stops_no_command(install, names, problem, capsys):
+    install(**names, fine="my_attacks:Boost")
+    assert [*choices.registry("attacks")] == [*ATTACKS, "fine"]
+    assert main(["list", "attacks"]) == 0
+    out = capsys.readouterr().out
+    assert "Of other packages, and skipped:" in out
+    assert problem in out
+    assert parse_spec({"threat": {"attack": "fine", "fraction": 0.2}})
+
+
+def test_a_spec_that_names_a_broken_entry_is_told_why(install):
+    install(boost="my_attack:Boost")
+    with pytest.raises(InputError, match=r"no attack named 'boost': 'boost', installed as my_attack:Boost, cannot"):
+        parse_spec({"threat": {"attack": "boost", "fraction": 0.2}})

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import torch
 
 from flanders import (
+    Aggregator,
     Bucketing,
     Defense,
     DistanceToGlobal,
@@ -29,6 +32,7 @@ from flanders import (
     save_state,
 )
 from flanders.published.flanders import FlandersReference
+from flanders.state import state_to_bytes
 
 
 def test_readme_lines_give_the_same_decisions_on_numpy_and_torch(rng):
@@ -303,3 +307,102 @@ def test_a_filter_that_cannot_compute_says_so_and_the_model_stays(rng, caplog):
     assert len(outcome.dropped) == 5
     assert "Overwhelmed cannot remember this round (too large)" in caplog.text
     assert len(defense(rng.normal(size=(5, 3))).kept) == 5
+
+
+@dataclass(frozen=True)
+class Odd(Aggregator):
+    """Returns something that is no model."""
+
+    made: object
+
+    def aggregate(self, round_, rng):
+        return self.made
+
+
+@pytest.mark.parametrize("library", [np.asarray, torch.tensor])
+@pytest.mark.parametrize(
+    ("made", "found"),
+    [
+        (np.zeros(5), r"\(5,\)"),
+        (np.zeros((2, 4)), r"\(2, 4\)"),
+        (None, "NoneType"),
+        ([0.0] * 4, "list"),
+        (np.zeros(()), r"\(\)"),
+    ],
+)
+def test_an_aggregator_that_returns_no_model_is_named(made, found, library, rng):
+    defense = Defense(KeepAll(), Odd(library(made) if isinstance(made, np.ndarray) else made))
+    with pytest.raises(
+        InputError, match=rf"Odd must return one model, an array of shape \(4,\). Got {found} instead"
+    ):
+        defense(library(rng.normal(size=(6, 4))))
+
+
+@dataclass(frozen=True)
+class Singular(Aggregator):
+    """Cannot compute."""
+
+    def aggregate(self, round_, rng):
+        raise np.linalg.LinAlgError("Singular matrix")
+
+
+@pytest.mark.parametrize("aggregator", [Odd(np.full(4, np.nan)), Odd(np.array([0, 0, 0, -np.inf])), Singular()])
+def test_a_model_that_cannot_be_computed_is_not_used(aggregator, rng):
+    defense = Defense(KeepAll(), aggregator)
+    before = rng.normal(size=4)
+    outcome = defense(rng.normal(size=(6, 4)), global_model=before)
+    np.testing.assert_array_equal(outcome.model, before)
+    assert "the kept models cannot be aggregated" in outcome.note
+    assert not outcome.kept.size
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"generator": {}},
+        {"generator": {"bit_generator": "MT19937"}},
+        {"generator": 3},
+        {"memory": 5},
+        {"memory": None},
+        {"model": "x"},
+        {"model": np.zeros((2, 2))},
+        {"rounds": "many"},
+        {"rounds": True},
+        {"aggregation": [1]},
+        {"filter": 3},
+    ],
+    ids=repr,
+)
+def test_a_file_that_cannot_be_used_changes_nothing(change, rng, tmp_path):
+    defense = Defense(seed=1)
+    defense(rng.normal(size=(6, 4)))
+    save_state(tmp_path / "state.npz", dataclasses.replace(defense.memory, **change))
+    other = Defense(seed=2)
+    other(rng.normal(size=(6, 4)))
+    before = state_to_bytes(other.memory)
+    with pytest.raises(InputError, match=r"state\.npz"):
+        other.load(tmp_path / "state.npz")
+    assert state_to_bytes(other.memory) == before
+
+
+def test_a_memory_that_does_not_fit_the_round_is_named(rng, tmp_path):
+    defense = Defense(seed=1)
+    for _ in range(3):
+        defense(rng.normal(size=(6, 4)))
+    memory = defense.memory
+    odd = dataclasses.replace(memory.memory.signatures, marks=np.zeros((1, 1, 1)))
+    spoilt = dataclasses.replace(memory, memory=dataclasses.replace(memory.memory, signatures=odd))
+    save_state(tmp_path / "state.npz", spoilt)
+    defense.load(tmp_path / "state.npz")
+    with pytest.raises(InputError, match=r"The memory in .*state\.npz does not fit this round"):
+        defense(rng.normal(size=(6, 4)))
+
+
+def test_names_of_clients_do_not_control_the_terminal_or_fill_the_log(caplog, rng):
+    names = [f"\x1b[2J{i}" + "x" * 1000 for i in range(60)]
+    updates = rng.normal(size=(60, 4))
+    updates[10:] = np.nan
+    Defense(KeepAll())(updates, names)
+    assert "and 30 more" in caplog.text
+    assert "\x1b" not in caplog.text
+    assert len(caplog.text) < 3000

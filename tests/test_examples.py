@@ -32,6 +32,8 @@ def test_the_quickstart_shows_who_is_dropped_and_what_it_saves():
     assert float(with_filter) < 0.3 < 10 < float(without)
 
 
-@pytest.mark.parametrize(("name", "runs"), [("demo.toml", 4), ("mnist.toml", 1)])
+@pytest.mark.parametrize(
+    ("name", "runs"), [("demo.toml", 4), ("mnist.toml", 1), ("tabular.toml", 4), ("text.toml", 4)]
+)
 def test_the_example_specs_are_understood(name, runs):
     assert len(read_specs([EXAMPLES / name], [])) == runs

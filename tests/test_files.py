@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
+import subprocess
+import sys
 
 import pytest
 
@@ -63,3 +66,64 @@ def test_results_are_never_overwritten_by_another_file(tmp_path):
     with pytest.raises(InputError, match="holds results, which would be overwritten"):
         check_target(tmp_path / "results.db")
     check_target(tmp_path / "other.db")
+
+
+def age(folder):
+    """Make all files in a folder an hour old."""
+    for path in folder.iterdir():
+        os.utime(path, (0, path.stat().st_mtime - 3600))
+
+
+WRITE = """
+import sys, time
+from flanders.files import atomic
+with atomic(sys.argv[1]) as file:
+    file.write(b"half")
+    file.flush()
+    print("half", flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the system has no such locks")
+def test_what_a_killed_process_left_is_removed_by_the_next_writer_and_live_files_are_not(tmp_path):
+    path = tmp_path / "state.npz"
+    writers = [
+        subprocess.Popen([sys.executable, "-c", WRITE, path], stdout=subprocess.PIPE, text=True) for _ in range(2)
+    ]
+    try:
+        for writer in writers:
+            assert writer.stdout.readline() == "half\n"
+        writers[0].send_signal(signal.SIGKILL)
+        writers[0].wait()
+        (tmp_path / ".state.npz.0123456x.part").write_text("somebody else's")
+        assert len(list(tmp_path.iterdir())) == 3
+        write_atomically(path, "new")
+        assert (
+            len(list(tmp_path.iterdir())) == 4
+        )  # too young: it might belong to a process that is about to lock it
+        age(tmp_path)
+        write_atomically(path, "newer")
+        assert path.read_text() == "newer"
+        assert len(list(tmp_path.iterdir())) == 3  # the file, the one of the living process, and a stranger's
+    finally:
+        for writer in writers:
+            writer.kill()
+            writer.wait()
+            writer.stdout.close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
+def test_a_link_is_replaced_and_what_it_points_to_stays(tmp_path):
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / "out.csv").symlink_to(tmp_path / "precious")
+    write_atomically(tmp_path / "out.csv", "new")
+    assert (tmp_path / "precious").read_text() == "precious"
+    assert not (tmp_path / "out.csv").is_symlink()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pipes with names")
+def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "out.csv")
+    with pytest.raises(InputError, match="it is no plain file"):
+        check_target(tmp_path / "out.csv")

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
+import zipfile
+import zlib
 
 import numpy as np
 import pytest
@@ -109,7 +112,7 @@ def test_an_array_of_objects_cannot_be_saved(tmp_path):
 )
 def test_a_file_of_another_version_says_what_it_lacks(tmp_path, tree, says):
     if "state" in tree:
-        tree = {**tree, "digest": hashlib.sha256(json.dumps(tree["state"]).encode()).hexdigest()}
+        tree = {**tree, "digest": hashlib.sha256(json.dumps([tree["state"]]).encode()).hexdigest()}
     text = np.frombuffer(json.dumps(tree).encode(), dtype=np.uint8)
     np.savez(tmp_path / "s.npz", tree=text)
     with pytest.raises(InputError, match=says):
@@ -119,7 +122,7 @@ def test_a_file_of_another_version_says_what_it_lacks(tmp_path, tree, says):
 @pytest.mark.parametrize("part", ["a number", "the tree"])
 def test_a_file_that_was_changed_after_it_was_saved_is_refused(tmp_path, part):
     path = tmp_path / "s.npz"
-    save_state(path, {"x": np.arange(4.0), "n": 1})
+    save_state(path, {"x": np.arange(400.0), "n": 1})
     with np.load(path) as archive:
         tree, numbers = bytes(archive["tree"]), archive["a0"]
     if part == "a number":
@@ -151,3 +154,79 @@ def test_a_state_can_go_through_bytes(state, tmp_path):
 def test_a_state_file_is_for_its_owner_alone(state, tmp_path):
     save_state(tmp_path / "s.npz", state)
     assert (tmp_path / "s.npz").stat().st_mode & 0o077 == 0
+
+
+def rezipped(path, change):
+    """Take a state file apart, let `change` alter the archive's bytes or members, and put it together again."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    path.write_bytes(change(bytearray(buffer.getvalue())))
+
+
+def with_method(data, method):
+    place = data.rfind(b"PK\x01\x02")
+    data[place + 10] = method
+    return data
+
+
+def with_broken_stream(data):
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        info = archive.infolist()[0]
+    start = info.header_offset + 30 + len(info.filename)
+    data[start : start + 8] = b"\xff" * 8
+    return data
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (lambda data: with_method(data, 99), NotImplementedError),
+        (with_broken_stream, zlib.error),
+    ],
+    ids=["unknown compression", "broken stream"],
+)
+def test_whatever_a_broken_archive_raises_becomes_one_sentence(state, tmp_path, change, error, monkeypatch):
+    monkeypatch.setattr(module, "_check_size", lambda file: None)  # it would find some of these files first
+    save_state(tmp_path / "s.npz", state)
+    rezipped(tmp_path / "s.npz", change)
+    with pytest.raises(InputError, match="is not a readable state file") as caught:
+        load_state(tmp_path / "s.npz")
+    causes, cause = [], caught.value
+    while cause is not None:
+        causes.append(type(cause))
+        cause = cause.__cause__ or cause.__context__
+    assert error in causes
+
+
+def test_a_tree_of_a_hundred_thousand_levels_becomes_one_sentence(tmp_path):
+    for text in (b"[" * 100_000 + b"]" * 100_000, b'{"a":' * 100_000 + b"1" + b"}" * 100_000):
+        np.savez(tmp_path / "s.npz", tree=np.frombuffer(text, dtype=np.uint8))
+        with pytest.raises(InputError, match="is not a readable state file"):
+            load_state(tmp_path / "s.npz")
+
+
+def test_every_changed_byte_of_the_numbers_is_found(tmp_path):
+    numbers = np.arange(50.0)
+    save_state(tmp_path / "s.npz", {"a": numbers})
+    data = (tmp_path / "s.npz").read_bytes()
+    start = data.index(numbers.tobytes())
+    for place in range(start, start + numbers.nbytes, 7):
+        (tmp_path / "s.npz").write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+        with pytest.raises(InputError, match=r"s\.npz"):
+            load_state(tmp_path / "s.npz")
+
+
+@pytest.mark.parametrize(
+    "array",
+    [np.array(3.5), np.zeros((0, 3)), np.arange(12.0).reshape(3, 4).T, np.array([True]), np.arange(3, dtype=">i4")],
+)
+def test_arrays_of_all_forms_come_back(tmp_path, array):
+    save_state(tmp_path / "s.npz", {"a": array})
+    found = load_state(tmp_path / "s.npz")["a"]
+    assert found.dtype == array.dtype
+    assert found.shape == array.shape
+    np.testing.assert_array_equal(found, array)

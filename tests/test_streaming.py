@@ -1,11 +1,24 @@
 from __future__ import annotations
 
+import dataclasses
 import tracemalloc
 
 import numpy as np
 import pytest
 
-from flanders import Defense, FedAvg, Guard, KeepAll, Krum, Median, ModelFile, StreamedDefense
+from flanders import (
+    Defense,
+    FedAvg,
+    Guard,
+    KeepAll,
+    Krum,
+    Median,
+    ModelFile,
+    StreamedDefense,
+    load_state,
+    save_state,
+    state_to_bytes,
+)
 from flanders.checks import InputError
 from flanders.linalg.sketch import STREAMED
 from flanders.record import Fate
@@ -106,3 +119,46 @@ def test_wrong_inputs_are_named(tmp_path) -> None:
     ModelFile(tmp_path / "model", 5)
     with pytest.raises(InputError, match="has 20 bytes, but 6 numbers of type float32 take 24"):
         ModelFile(tmp_path / "model", 6)
+
+
+class Failing:
+    """A model that cannot be read."""
+
+    shape = (1000,)
+
+    def __getitem__(self, columns):
+        raise OSError("the file was removed")
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        np.full(1000, 1e100),
+        np.full(1000, np.nan, np.float32),
+        np.full(1000, 1e39 + 0j),
+        np.array(["x"] * 1000),
+        Failing(),
+    ],
+    ids=["too large for the model's type", "NaN", "complex", "text", "unreadable"],
+)
+@pytest.mark.parametrize("filter", [KeepAll(), Guard()], ids=repr)
+def test_one_model_that_cannot_be_used_costs_nobody_else_the_round(bad, filter) -> None:
+    models, new = crowd(8, 1000, flipped=0), np.empty(1000, np.float32)
+    outcome = StreamedDefense(filter, seed=0)([*models, bad], new, global_model=np.zeros(1000, np.float32))
+    assert outcome.clients[-1].fate is Fate.REFUSED
+    assert outcome.kept.tolist() == list(range(8))
+    np.testing.assert_allclose(new, models.mean(axis=0), rtol=1e-5, atol=1e-6)
+
+
+def test_a_file_that_cannot_be_used_changes_nothing_of_a_streamed_defense(tmp_path) -> None:
+    defense = StreamedDefense(seed=0)
+    defense(list(crowd(8, 1000)), np.empty(1000), global_model=np.zeros(1000))
+    defense.save(tmp_path / "good.npz")
+    good = load_state(tmp_path / "good.npz")
+    for change in ({"secret": -1}, {"secret": "x"}, {"defense": dataclasses.replace(good.defense, memory=3)}):
+        save_state(tmp_path / "bad.npz", dataclasses.replace(good, **change))
+        other = StreamedDefense(seed=1)
+        before = state_to_bytes(other.defense.memory), other.sketch
+        with pytest.raises(InputError, match=r"bad\.npz"):
+            other.load(tmp_path / "bad.npz")
+        assert (state_to_bytes(other.defense.memory), other.sketch) == before

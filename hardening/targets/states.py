@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from flanders.defense import Defense
 from flanders.filters import Filter, Flanders, FLDetector, Guard
 from flanders.flower import Ban, FilteredStrategy
 from flanders.flower.saved_memory import FILE
+from flanders.state import digest_of
 from hardening.choices import Choices, damaged
 from hardening.federation import LocalGrid, honest_nodes, is_finite, quiet, start_model
 from hardening.targets.target import Target
@@ -103,7 +105,20 @@ def hostile_state(choices: Choices, data: bytes) -> bytes:
     if kind in (2, 3):
         text = json.dumps(tree).encode() if choices.chance(90) else b"[" * 100_000 + b"]" * 100_000
         members["tree.npy"] = np_file(values=np.frombuffer(text, np.uint8))
+    if choices.chance(70):
+        seal(members)
     return zipped(choices, members)
+
+
+def seal(members: dict[str, bytes]) -> None:
+    """Compute the digest of a spoilt file anew, as somebody does who wants it to be read."""
+    try:
+        tree = json.loads(bytes(np.load(io.BytesIO(members["tree.npy"]))))
+        sums = [zlib.crc32(members[f"a{i}.npy"]) for i in range(len(members) - 1)]
+        tree["digest"] = digest_of(tree["state"], sums)
+    except (ValueError, TypeError, KeyError, RecursionError):  # it is too far gone
+        return
+    members["tree.npy"] = np_file(values=np.frombuffer(json.dumps(tree).encode(), np.uint8))
 
 
 def spoil(choices: Choices, tree: Any) -> None:

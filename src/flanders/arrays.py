@@ -58,6 +58,12 @@ def like(values: object, array: Array, dtype: object = None) -> Array:
     return xp.asarray(values, dtype=array.dtype if dtype is None else dtype, device=array_api_compat.device(array))
 
 
+def all_finite(array: Array) -> bool:
+    """Tell whether all numbers of an array are finite."""
+    xp = array_api_compat.array_namespace(array)
+    return bool(xp.all(xp.isfinite(array)))
+
+
 def copied(array: Array) -> Array:
     """Return a copy that later changes of the array cannot reach."""
     return array_api_compat.array_namespace(array).asarray(array, copy=True)

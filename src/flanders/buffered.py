@@ -132,6 +132,7 @@ class AsyncRounds:
                 f"Client {client!r} has sent an array of shape {getattr(update, 'shape', None)}, but the model has "
                 f"{tuple(self.model.shape)}. Ignore its reply."
             )
+        check_number("AsyncRounds.add", "weight", weight, 0)
         given = self._given.pop(client)
         age = self.number - given
         if age > self.max_age:
@@ -146,6 +147,7 @@ class AsyncRounds:
         replies, self.waiting = self.waiting, {}
         updates = xp.stack([self.model + reply.step for reply in replies.values()])
         weights = [reply.weight for reply in replies.values()]
+        weights = weights if any(weights) else [1.0] * len(weights)  # clients that all count nothing count alike
         outcome = self.defense(updates, replies, weights, global_model=self.model, **more)
         self.number += 1
         self._models[self.number] = copied(outcome.model)

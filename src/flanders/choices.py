@@ -6,6 +6,7 @@ Other packages add entries as entry points, e.g. of the group `flanders.attacks`
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Callable
 from functools import cache
 from importlib import metadata
@@ -15,9 +16,13 @@ from flanders.catalog import AGGREGATORS, ATTACKS, FILTERS, LOOKS, PREAGGREGATOR
 from flanders.checks import InputError, did_you_mean
 from flanders.data import DATASETS, PARTITIONS
 from flanders.extras import needing
+from flanders.plain_text import printable
 from flanders.registry import Registry
 
 AnyRegistry = Registry[Any]
+LONGEST_REASON = 200
+"""The most characters of another package's error that are shown."""
+log = logging.getLogger("flanders")
 
 
 def _data_poisons() -> AnyRegistry:
@@ -52,24 +57,29 @@ def registry(kind: str) -> AnyRegistry:
     if kind not in _REGISTRIES:
         raise InputError(f"There is no list of {kind!r}.{did_you_mean(kind, KINDS)} Known: {', '.join(KINDS)}.")
     found = _REGISTRIES[kind]()
-    if not (theirs := installed(kind)):
-        return found
-    if twice := [name for name in theirs if name in found]:
-        raise InputError(
-            f"{twice[0]!r} is already one of flanders' own {kind}. Rename the entry of the other package."
-        )
-    return found.joined(theirs)
+    theirs, broken = installed(kind)
+    for name in theirs.keys() & found.keys():
+        broken = {**broken, name: f"{name!r} is already one of flanders' own {kind}"}
+    return found.joined({name: entry for name, entry in theirs.items() if name not in found}, broken)
 
 
 @cache
-def installed(kind: str) -> dict[str, type[Any]]:
-    """Return what other packages have registered as entry points of the group `flanders.<kind>`."""
-    found = {}
+def installed(kind: str) -> tuple[dict[str, type[Any]], dict[str, str]]:
+    """Return what other packages have registered as entry points of the group `flanders.<kind>`.
+
+    The second part says what is wrong with entries that cannot be used. They are skipped: a mistake in one package
+    must not stop commands that do not need it.
+    """
+    found, broken = {}, {}
     for entry in metadata.entry_points(group=f"flanders.{kind}"):
         try:
-            found[entry.name] = entry.load()
-        except (ImportError, AttributeError) as error:
-            raise InputError(f"{entry.name!r}, installed as {entry.value}, cannot be loaded: {error}.") from error
-        if not dataclasses.is_dataclass(found[entry.name]):
-            raise InputError(f"{entry.name!r}, installed as {entry.value}, must be a dataclass.")
-    return found
+            loaded = entry.load()
+            if not isinstance(loaded, type) or not dataclasses.is_dataclass(loaded):
+                raise TypeError("it must be a dataclass")
+            Registry(kind, {entry.name: loaded}).describe(entry.name)
+            found[entry.name] = loaded
+        except (Exception, SystemExit) as error:  # the code of another package runs here, and may do anything
+            why = printable(f"{type(error).__name__}: {error}", LONGEST_REASON)
+            broken[entry.name] = f"{entry.name!r}, installed as {entry.value}, cannot be loaded ({why})"
+            log.error("skipped: %s", broken[entry.name])
+    return found, broken

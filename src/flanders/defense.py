@@ -7,23 +7,26 @@ import logging
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
 
 from flanders.aggregators import Aggregator, Chain, FedAvg
+from flanders.aggregators.aggregator import check_model
 from flanders.arrays import Array, IntVector, copied
 from flanders.callbacks import AnyCallback, Callbacks, RunInfo
 from flanders.checks import InputError, check_instance
+from flanders.defense_state import DefenseState
 from flanders.filters import Filter, Guard, Scores
 from flanders.filters.filter import checked_rows, checked_scores
 from flanders.filters.long_updates import too_long
 from flanders.linalg.products import usable_rows
 from flanders.outcome import Outcome
+from flanders.plain_text import printable
 from flanders.record import ClientRecord, Fate, RoundRecord
 from flanders.round import ClientId, Evaluate, Round, check_matrix, check_same_size
-from flanders.state import load_state, save_state, saveable
+from flanders.state import load_state, save_state
 
 S = TypeVar("S")
 log = logging.getLogger("flanders")
@@ -35,6 +38,8 @@ NUMERICAL = (np.linalg.LinAlgError, ArithmeticError)
 NO_SCORES = "no scores yet: everyone was aggregated"
 FIRST_LOOK = "too little is known yet: only clients that stand out from the rest are dropped"
 UNUSABLE = "values not finite, or too large"
+MOST_NAMED, LONGEST_NAME = 20, 80
+"""The most clients that a line of the log names, and the most characters of a name."""
 
 
 def defend(
@@ -48,7 +53,8 @@ def defend(
 
     `aggregate` turns the kept rows into a model. `fallback` takes its place while the filter cannot judge yet. Rows
     that are not finite are left out first. While there are no scores, rows are left out that are so long that they
-    would drown all others. If nobody is kept, the global model stays. It also stays if the filter cannot compute.
+    would drown all others. If nobody is kept, the global model stays. It also stays if the filter or the aggregator
+    cannot compute.
     """
     usable = usable_clients(round_)
     if usable.size == 0:
@@ -68,14 +74,18 @@ def defend(
             np.arange(0),
             f"{type(filter).__name__} cannot judge this round ({error}): the global model stays",
         )
+    judged, model = scores is not None and not scores.provisional, None
+    if kept.size:
+        try:
+            model = (aggregate if judged or fallback is None else fallback)(usable[kept])
+        except NUMERICAL as error:
+            kept, note = np.arange(0), f"the kept models cannot be aggregated ({error}): the global model stays"
     if kept.size == 0:
         note = note or "the filter kept nobody: the global model stays"
         if scores is not None and scores.note:
             note = f"{note}; {scores.note}"
         after = _amended(filter, state, seen, kept, round_.global_model, scores)
         return _outcome(round_, copied(round_.global_model), kept, usable, scores, after, note)
-    judged = scores is not None and not scores.provisional
-    model = (aggregate if judged or fallback is None else fallback)(usable[kept])
     after = _amended(filter, state, seen, kept, model, scores)
     note = "" if judged else NO_SCORES if scores is None and not reasons else FIRST_LOOK
     if scores is not None and scores.note:
@@ -97,8 +107,10 @@ def usable_clients(round_: Round) -> IntVector:
     """Return the rows without NaN, infinities, and numbers so large that squared distances would overflow."""
     fine = usable_rows(round_.updates)
     if not fine.all():
-        names = ", ".join(str(round_.clients[i]) for i in np.flatnonzero(~fine))
-        log.warning("left out before scoring, %s: clients %s", UNUSABLE, names)
+        bad = np.flatnonzero(~fine)
+        names = ", ".join(printable(round_.clients[i], LONGEST_NAME) for i in bad[:MOST_NAMED])
+        more = f" and {bad.size - MOST_NAMED} more" if bad.size > MOST_NAMED else ""
+        log.warning("left out before scoring, %s: clients %s%s", UNUSABLE, names, more)
     return np.flatnonzero(fine)
 
 
@@ -143,25 +155,6 @@ def _records(
         reason = "" if row in used else words or f"score {score:.4g}"
         records.append(ClientRecord(client, fate, score, chance, reason, weight))
     return tuple(records)
-
-
-@saveable
-@dataclass(frozen=True, eq=False)
-class DefenseState:
-    """Everything that a `Defense` remembers."""
-
-    filter: str
-    """The filter that made the memory, with its parameters. Another filter cannot use it."""
-    memory: object
-    """The filter's own memory."""
-    model: Array
-    """The last global model."""
-    generator: dict[str, object]
-    """The state of the aggregator's random generator."""
-    aggregation: dict[str, object] = dataclasses.field(default_factory=dict)
-    """The memory of each aggregator that has one, by the name of its class."""
-    rounds: int = 0
-    """The number of rounds that were protected."""
 
 
 class Defense:
@@ -219,6 +212,7 @@ class Defense:
         self._model: Array = None
         self._rounds, self._callbacks = 0, Callbacks("Defense", callbacks)
         self._aggregation: dict[str, object] = {}
+        self._loaded: str | None = None  # the file that the memory comes from, until a round has worked with it
 
     def __call__(
         self,
@@ -253,7 +247,16 @@ class Defense:
         if aggregate is None:
             aggregate = self._by(self.aggregator, round_)
             fallback = None if self.fallback is None else self._by(self.fallback, round_)
-        outcome = defend(self.filter, self.state, round_, aggregate, fallback)
+        try:
+            outcome = defend(self.filter, self.state, round_, aggregate, fallback)
+        except Exception as error:
+            if self._loaded is None or isinstance(error, InputError):
+                raise
+            raise InputError(
+                f"The memory in {self._loaded} does not fit this round ({type(error).__name__}: {error}). Load "
+                "another file, or start with an empty memory."
+            ) from error
+        self._loaded = None
         self.state, self._rounds = outcome.state, self._rounds + 1
         if self._callbacks:
             settings = {"filter": self._name, "aggregator": repr(self.aggregator)}
@@ -266,9 +269,28 @@ class Defense:
         """Return what an aggregator makes of these rows, with this object's memory and random generator."""
         name = "+".join(names_of_parts(aggregator))
         model, memory = aggregator.step(self._aggregation.get(name), round_.take(rows), self._rng)
+        check_model(aggregator, model, round_)
         if memory is not None:
             self._aggregation = {**self._aggregation, name: memory}
         return model
+
+    def preview(self, round_: Round, rng: np.random.Generator) -> Array:
+        """Return the model that this object would make of a round. Nothing is remembered.
+
+        Random aggregators draw from `rng`. Attacks in the simulator use it: an omniscient attacker knows the
+        server's rule.
+        """
+        seen = round_.take(np.flatnonzero(usable_rows(round_.updates)))
+        try:
+            scores = checked_scores(self.filter, self.filter.score(self.state, seen), seen)
+        except NUMERICAL:
+            return copied(round_.global_model)
+        m = len(seen.clients)
+        kept = np.arange(m) if scores is None else checked_rows(self.filter, self.filter.select(scores), m)
+        if kept.size == 0:
+            return copied(round_.global_model)
+        memory = self._aggregation.get("+".join(names_of_parts(self.aggregator)))
+        return self.aggregator.step(memory, seen.take(kept), rng)[0]
 
     def _by(self, aggregator: Aggregator, round_: Round) -> Aggregate:
         return lambda rows: self.aggregate(aggregator, round_, rows)
@@ -281,12 +303,8 @@ class Defense:
 
     @memory.setter
     def memory(self, found: DefenseState) -> None:
-        if found.filter != self._name:
-            raise InputError(
-                f"This memory was made by {found.filter}, but the filter is {self._name}. "
-                "Go on with the filter that made it, or start with an empty memory."
-            )
-        self._rng.bit_generator.state = found.generator
+        found.check(self.filter, self._name, self.state, self._rng)
+        self._rng.bit_generator.state = found.generator  # from here on nothing can fail
         self.state, self._model, self._rounds = found.memory, found.model, found.rounds
         self._aggregation = found.aggregation
 
@@ -305,6 +323,7 @@ class Defense:
             self.memory = found
         except InputError as error:
             raise InputError(f"{path}: {error}") from error
+        self._loaded = str(path)
 
     def __repr__(self) -> str:
         return f"Defense({self.filter}, {self.aggregator}, fallback={self.fallback})"

@@ -6,14 +6,21 @@ import contextlib
 import os
 import re
 import secrets
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from flanders.checks import InputError
 
+if sys.platform != "win32":
+    import fcntl
+
 DATABASE = b"SQLite format 3\0"
 """The first bytes of a results file."""
+YOUNGEST = 10.0
+"""An unfinished file that was changed in the last ten seconds stays: its process may be about to lock it."""
 
 
 @contextlib.contextmanager
@@ -21,12 +28,17 @@ def atomic(path: str | os.PathLike[str], *, private: bool = False) -> Iterator[B
     """Open a file that replaces `path` when the block ends, or is removed if the block fails.
 
     A reader sees the old file or the new one, never half of it. The file and its folder are flushed to the disk, so
-    the new file is there after a power failure, too. With `private`, only the owner can read it.
+    the new file is there after a power failure, too. With `private`, only the owner can read it. If `path` is a
+    link, the link is replaced, not the file that it points to.
+
+    A process that is killed inside the block leaves an unfinished file. The next one that writes `path` removes it.
     """
     target = Path(path)
+    remove_unfinished(target)
     part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
     try:
+        _lock(handle)  # the lock ends with the process, however it ends
         with os.fdopen(handle, "wb") as file:
             yield file
             file.flush()
@@ -36,6 +48,40 @@ def atomic(path: str | os.PathLike[str], *, private: bool = False) -> Iterator[B
         part.unlink(missing_ok=True)
         raise
     sync_folder(target.parent)
+
+
+def remove_unfinished(target: Path) -> None:
+    """Remove the unfinished files that killed processes have left beside a file, where the system has locks."""
+    if sys.platform == "win32":
+        return
+    left = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{8}}\.part")
+    now = time.time()
+    with contextlib.suppress(OSError):
+        for entry in list(os.scandir(target.parent)):
+            if not left.fullmatch(entry.name) or not entry.is_file(follow_symlinks=False):
+                continue
+            with contextlib.suppress(OSError):
+                if now - entry.stat(follow_symlinks=False).st_mtime > YOUNGEST and not _is_locked(Path(entry.path)):
+                    os.unlink(entry.path)
+
+
+def _lock(handle: int) -> None:
+    """Show that a process writes to an open file."""
+    if sys.platform != "win32":
+        with contextlib.suppress(OSError):  # some network file systems have no locks
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _is_locked(path: Path) -> bool:
+    """Tell whether a process writes to a file, as far as the system can tell."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # another process has it, or the file system has no locks
+        return True
+    finally:
+        os.close(handle)
+    return False
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes | str, *, private: bool = False) -> None:
@@ -84,6 +130,8 @@ def check_target(path: Path) -> None:
     folder = path.absolute().parent
     if not folder.is_dir():
         raise InputError(f"{path} cannot be written: there is no folder {folder}. Make it, or choose another.")
+    if path.exists() and not path.is_file():  # a pipe would never end, and a folder is no file
+        raise InputError(f"{path} cannot be written: it is no plain file. Choose another name.")
     with contextlib.suppress(OSError), open(path, "rb") as file:
         if file.read(len(DATABASE)) == DATABASE:
             raise InputError(f"{path} holds results, which would be overwritten. Choose another name.")

@@ -104,6 +104,9 @@ class RoundRecord:
     """Whether the global model is still that of the last round."""
     widening: float = 1.0
     """How many times as wide as usual the filter's limits are. 1 if they are as usual."""
+    source_accuracy: float = math.nan
+    """The share of the test examples that the attack aims at which are still taken for their own class: all
+    triggered images, or the class whose labels are flipped. NaN if the attack has no target."""
 
     def having(self, *fates: Fate) -> list[ClientRecord]:
         """Return the records of the clients with one of these fates."""

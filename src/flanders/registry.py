@@ -50,11 +50,17 @@ class Registry(Generic[T], Mapping[str, type[T]]):
     """
 
     def __init__(
-        self, kind: str, entries: Mapping[str, type[T]], families: Mapping[str, str] | None = None
+        self,
+        kind: str,
+        entries: Mapping[str, type[T]],
+        families: Mapping[str, str] | None = None,
+        broken: Mapping[str, str] | None = None,
     ) -> None:
         self.kind = kind
         self._entries = dict(entries)
         self._families = {} if families is None else dict(families)
+        self.broken = {} if broken is None else dict(broken)
+        """Entries of other packages that cannot be used, by name, and why."""
 
     @classmethod
     def grouped(cls, kind: str, families: Mapping[str, Mapping[str, type[T]]]) -> Registry[T]:
@@ -62,16 +68,20 @@ class Registry(Generic[T], Mapping[str, type[T]]):
         entries = {name: entry for family in families.values() for name, entry in family.items()}
         return cls(kind, entries, {name: heading for heading, family in families.items() for name in family})
 
-    def joined(self, more: Mapping[str, type[T]]) -> Registry[T]:
-        """Return this table with the entries of other packages added."""
+    def joined(self, more: Mapping[str, type[T]], broken: Mapping[str, str] | None = None) -> Registry[T]:
+        """Return this table with the entries of other packages; `broken` says why some cannot be used."""
+        if not more and not broken:
+            return self
         headings = self._families and {**self._families, **dict.fromkeys(more, OTHERS)}
-        return Registry(self.kind, {**self._entries, **more}, headings)
+        return Registry(self.kind, {**self._entries, **more}, headings, broken)
 
     def family_of(self, name: str) -> str:
         """Return the heading under which an entry is listed; empty if the table has no families."""
         return self._families.get(name, "")
 
     def __getitem__(self, name: str) -> type[T]:
+        if isinstance(name, str) and name not in self and name in self.broken:
+            raise UnknownNameError(f"There is no {self.kind} named {name!r}: {self.broken[name]}.")
         if name not in self:
             raise UnknownNameError(
                 f"There is no {self.kind} named {name!r}.{did_you_mean(str(name), self._entries)} "

@@ -14,12 +14,14 @@ from typing import Protocol, runtime_checkable
 import array_api_compat
 import numpy as np
 
-from flanders.arrays import Array, FloatVector, IntVector, without_graph
+from flanders.arrays import Array, FloatMatrix, FloatVector, IntVector, without_graph
 from flanders.checks import InputError
 
 ClientId = int | str
 Evaluate = Callable[[Array], FloatVector | float]
 """Turns a model `(d,)` into its losses on the server's own examples: one loss for each example, or their mean."""
+Predict = Callable[[Array, int, int], FloatMatrix]
+"""Turns a model `(d,)`, a seed and a number n into class probabilities `(n, classes)` on n random inputs."""
 
 
 @runtime_checkable
@@ -58,6 +60,9 @@ class Round:
         A function from a model `(d,)` to its losses on examples of the server: a vector with one loss for each
         example, or a single number. A filter can ask it which of two groups of clients helps the model. If it is a
         `Differentiable`, filters can also train with it.
+    outputs
+        A function from a model `(d,)`, a seed and a number n to the model's class probabilities on n random inputs
+        that follow from the seed, `(n, classes)`. The filter `deepsight` can use it.
     """
 
     updates: Array
@@ -67,6 +72,7 @@ class Round:
     root: Array
     layers: Mapping[str, int]
     evaluate: Evaluate | None
+    outputs: Predict | None
 
     def __init__(
         self,
@@ -77,6 +83,7 @@ class Round:
         root: Array = None,
         layers: Mapping[str, int] | None = None,
         evaluate: Evaluate | None = None,
+        outputs: Predict | None = None,
     ) -> None:
         xp, device = check_matrix(updates)
         m, d = updates.shape
@@ -95,7 +102,13 @@ class Round:
                 "`evaluate` must be a function from a model (parameters,) to its losses on the server's examples. "
                 f"Got {evaluate!r} instead."
             )
+        if outputs is not None and not callable(outputs):
+            raise InputError(
+                "`outputs` must be a function from a model (parameters,), a seed and a number n to class "
+                f"probabilities on n random inputs. Got {outputs!r} instead."
+            )
         set_(self, "evaluate", evaluate)
+        set_(self, "outputs", outputs)
 
     def by_client(self) -> IntVector:
         """Return the rows in the order of their clients' ids."""
@@ -132,6 +145,7 @@ class Round:
             self.root,
             self.layers,
             self.evaluate,
+            self.outputs,
         )
 
 

@@ -1,18 +1,19 @@
 """The memory of a filter or an attack, written to a file and read back bit for bit.
 
-The file is a NumPy `.npz` archive: the arrays, and their arrangement as JSON. Reading it executes nothing. A digest
+The file is a NumPy `.npz` archive: the large arrays, and all else as JSON. Reading it executes nothing. A digest
 of everything is in it, so that a file that was changed after it was saved is refused.
 """
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import hashlib
 import io
 import json
 import os
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, BinaryIO, TypeVar
 
 import array_api_compat
@@ -22,8 +23,11 @@ from numpy.typing import NDArray
 from flanders.arrays import Array, to_numpy
 from flanders.checks import InputError
 from flanders.files import atomic
+from flanders.state_types import check_fields
 
-FORMAT = "flanders-state-2"
+FORMAT = "flanders-state-3"
+SMALL = 256
+"""An array of at most this many bytes is saved as text: a file of its own would take longer than its numbers."""
 C = TypeVar("C", bound=type)
 _TYPES: dict[str, type] = {}
 
@@ -70,10 +74,20 @@ def state_from_bytes(data: bytes, like: Array = None) -> Any:
 def _write(file: BinaryIO, state: object) -> None:
     arrays: list[NDArray[Any]] = []
     encoded = _encode(state, arrays)
-    tree = {"format": FORMAT, "digest": _digest(encoded, arrays), "state": encoded}
-    text = np.frombuffer(json.dumps(tree).encode(), dtype=np.uint8)
-    save: Callable[..., None] = np.savez
-    save(file, tree=text, **{f"a{i}": array for i, array in enumerate(arrays)})
+    with zipfile.ZipFile(file, "w") as archive:
+        for i, array in enumerate(arrays):
+            _write_array(archive, f"a{i}.npy", array)
+        sums = [member.CRC for member in archive.infolist()]
+        tree = {"format": FORMAT, "digest": digest_of(encoded, sums), "state": encoded}
+        _write_array(archive, "tree.npy", np.frombuffer(json.dumps(tree).encode(), dtype=np.uint8))
+
+
+def _write_array(archive: zipfile.ZipFile, name: str, array: NDArray[Any]) -> None:
+    """Add an array to an archive in NumPy's format, without a copy of its numbers."""
+    plain = np.ascontiguousarray(array).reshape(array.shape)
+    with archive.open(name, "w", force_zip64=True) as member:
+        np.lib.format.write_array_header_1_0(member, np.lib.format.header_data_from_array_1_0(plain))
+        member.write(plain.reshape(-1).view(np.uint8).data)
 
 
 def _read(file: BinaryIO, name: str, like: Array) -> Any:
@@ -83,18 +97,18 @@ def _read(file: BinaryIO, name: str, like: Array) -> Any:
         with np.load(file, allow_pickle=False) as archive:
             tree = json.loads(bytes(archive["tree"]))
             arrays = {key: archive[key] for key in archive.files if key != "tree"}
+            sums = [archive.zip.getinfo(f"a{i}.npy").CRC for i in range(len(arrays))]
     except Exception as error:  # a broken archive raises almost anything
         raise _unreadable(name, error) from error
     found = tree.get("format") if isinstance(tree, dict) else None
     if found != FORMAT:
         raise InputError(f"{name} has the format {found!r}; this version reads {FORMAT!r}.")
     try:
-        several = [arrays[f"a{i}"] for i in range(len(arrays))]
-        if tree["digest"] != _digest(tree["state"], several):
+        if tree["digest"] != digest_of(tree["state"], sums):
             raise InputError(f"{name} was changed after it was saved. Restore it from a copy.")
         return _decode(tree["state"], arrays, like)
-    except InputError:
-        raise
+    except InputError as error:
+        raise error if str(error).startswith(name) else InputError(f"{name}: {error}") from error
     except Exception as error:  # a file that is not ours may be wrong in any way
         raise InputError(
             f"{name} holds a memory that this version cannot read ({type(error).__name__}: {error}). Load it with "
@@ -102,13 +116,12 @@ def _read(file: BinaryIO, name: str, like: Array) -> Any:
         ) from error
 
 
-def _digest(encoded: object, arrays: Iterable[NDArray[Any]]) -> str:
-    """Return the SHA-256 of a state. It shows changes by accident, not those of somebody who computes it anew."""
-    digest = hashlib.sha256(json.dumps(encoded).encode())
-    for array in arrays:
-        digest.update(f"{array.dtype.str}{array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-    return digest.hexdigest()
+def digest_of(encoded: object, sums: Iterable[int]) -> str:
+    """Return a SHA-256 that depends on all of a state. It shows changes by accident, not those of a forger.
+
+    `sums` are the checksums of the arrays, which the archive holds anyway. The numbers are not read twice.
+    """
+    return hashlib.sha256(json.dumps([encoded, *sums]).encode()).hexdigest()
 
 
 def _check_size(file: BinaryIO) -> None:
@@ -133,8 +146,11 @@ def _encode(value: object, arrays: list[NDArray[Any]]) -> object:
     if value is None or isinstance(value, bool | int | float | str):
         return {"float": value.hex()} if isinstance(value, float) else value
     if array_api_compat.is_array_api_obj(value) and not getattr(getattr(value, "dtype", None), "hasobject", False):
-        library = type(value).__module__.partition(".")[0]
-        arrays.append(to_numpy(value))
+        library, numbers = type(value).__module__.partition(".")[0], to_numpy(value)
+        if numbers.nbytes <= SMALL:
+            text = base64.b64encode(np.ascontiguousarray(numbers).tobytes()).decode()
+            return {"small": text, "dtype": numbers.dtype.str, "shape": list(numbers.shape), "library": library}
+        arrays.append(numbers)
         return {"array": f"a{len(arrays) - 1}", "library": library}
     if isinstance(value, tuple | list):
         return {type(value).__name__: [_encode(v, arrays) for v in value]}
@@ -152,8 +168,12 @@ def _encode(value: object, arrays: list[NDArray[Any]]) -> object:
 def _decode(value: Any, arrays: dict[str, NDArray[Any]], like: Array) -> Any:
     if not isinstance(value, dict):
         return value
-    if "array" in value:
+    if "small" in value:
+        data = base64.b64decode(value["small"], validate=True)
+        array = np.frombuffer(data, np.dtype(value["dtype"])).reshape(value["shape"]).copy()
+    elif "array" in value:
         array = arrays[value["array"]]
+    if "library" in value:
         if value["library"] == "numpy":
             return array
         if like is None or type(like).__module__.partition(".")[0] != value["library"]:
@@ -172,4 +192,6 @@ def _decode(value: Any, arrays: dict[str, NDArray[Any]], like: Array) -> Any:
     if "dict" in value:
         return {_decode(k, arrays, like): _decode(v, arrays, like) for k, v in value["dict"]}
     fields = {name: _decode(v, arrays, like) for name, v in value["fields"].items()}
-    return _TYPES[value["type"]](**fields)
+    cls = _TYPES[value["type"]]
+    check_fields(cls, fields)
+    return cls(**fields)

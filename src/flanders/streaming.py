@@ -15,7 +15,8 @@ from numpy.typing import DTypeLike, NDArray
 from flanders.aggregators import Aggregator, FedAvg, MeanAroundMedian, Median, TrimmedMean
 from flanders.arrays import FloatMatrix, FloatVector, IntVector
 from flanders.checks import InputError, check_number
-from flanders.defense import Defense, DefenseState
+from flanders.defense import Defense
+from flanders.defense_state import DefenseState
 from flanders.filters import Filter
 from flanders.linalg.sketch import STREAMED, StreamedSketch, add_to_buckets
 from flanders.outcome import Outcome
@@ -161,6 +162,9 @@ class StreamedDefense:
     ) -> Outcome:
         """Protect one round and write the new global model to `out`, which may be `global_model` itself.
 
+        A process that is killed meanwhile leaves `out` unfinished. So name another place if the old model must not
+        be lost.
+
         `updates` are the models of the clients. See `Round` for `clients` and `weights`. The `model` of the outcome
         is the sketch of the new global model.
         """
@@ -185,20 +189,21 @@ class StreamedDefense:
     def _sketches(
         self, updates: Sequence[ModelPieces], global_model: ModelPieces
     ) -> tuple[FloatMatrix, FloatVector]:
-        """Return the sketch of each model and of the global model. A model that is not finite has NaN."""
+        """Return the sketch of each model and of the global model. A model that cannot be used has NaN."""
         rows, before = np.zeros((len(updates), self.sketch.width)), np.zeros(self.sketch.width)
         for columns in pieces_of(global_model.shape[0], STREAMED):
-            start = np.asarray(global_model[columns], dtype=np.float64)
+            model = np.asarray(global_model[columns])
+            start = model.astype(np.float64)
             buckets, signs = self.sketch.draw(columns.start, start.size)
             add_to_buckets(before, start, buckets, signs)
             for row, update in zip(rows, updates, strict=True):
                 if np.isnan(row[0]):
                     continue
-                step = np.asarray(update[columns], dtype=np.float64) - start
-                if step.shape != start.shape or not np.isfinite(step).all():
+                numbers = read_piece(update, columns, model.dtype)
+                if numbers is None or numbers.shape != start.shape:
                     row[:] = np.nan
                 else:
-                    add_to_buckets(row, step, buckets, signs)
+                    add_to_buckets(row, numbers - start, buckets, signs)
         return rows + before, before
 
     def _aggregate(
@@ -230,8 +235,26 @@ class StreamedDefense:
                 f"{path} does not hold the memory of a StreamedDefense(width={self.sketch.width}). Load a file "
                 "that its `save` wrote, with the same width."
             )
-        self.defense.memory = found.defense
-        self.sketch = StreamedSketch(found.width, found.secret)
+        try:
+            sketch = StreamedSketch(found.width, found.secret)
+            sketch.draw(0, 1)  # a secret that no sketch has fails here, not in the next round
+            self.defense.memory = found.defense
+        except ValueError as error:
+            raise InputError(f"{path}: {error}") from error
+        self.sketch = sketch
+
+
+def read_piece(model: ModelPieces, columns: slice, dtype: np.dtype[Any]) -> FloatVector | None:
+    """Return a piece of a client's model in the type of the global model; None if it cannot be used there."""
+    try:
+        piece = np.asarray(model[columns])
+        if piece.dtype.kind not in "biuf":
+            return None
+        with np.errstate(over="ignore", invalid="ignore"):  # what is too large becomes infinite
+            numbers = piece.astype(dtype, copy=False).astype(np.float64)
+    except (OSError, ValueError, TypeError):  # a file that was cut or removed, for example
+        return None
+    return numbers if np.isfinite(numbers).all() else None
 
 
 def pieces_of(size: int, most: int) -> Iterator[slice]:

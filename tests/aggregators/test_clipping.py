@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flanders.aggregators import ClippingAndNoise, Flame, NormClipping
+from flanders.aggregators import ClippingAndNoise, Crfl, Flame, NormClipping
 from flanders.round import Round
 
 ROWS = np.random.default_rng(0).normal(size=(9, 40_000))
@@ -36,3 +36,13 @@ def test_a_boosted_minority_does_not_move_flame():
     boosted = -50 + rng.normal(size=(3, 30))
     model = Flame(noise=0.0).aggregate(Round(np.concatenate([boosted, honest])), rng)
     assert np.abs(model - honest.mean(axis=0)).max() < 0.1
+
+
+def test_crfl_clips_the_whole_model_and_adds_noise_of_the_asked_size():
+    average = ROWS.mean(axis=0)
+    length = np.linalg.norm(average)
+    np.testing.assert_allclose(Crfl(radius=2 * length, noise=0.0)(ROWS), average, atol=1e-12)
+    short = Crfl(radius=length / 4, noise=0.0)(ROWS)
+    np.testing.assert_allclose(short, average / 4, atol=1e-12)
+    noise = Crfl(radius=length / 4, noise=0.01)(ROWS, rng=np.random.default_rng(1)) - short
+    assert abs(noise.std() / 0.01 - 1) < 0.02

@@ -23,13 +23,15 @@ from flanders.checks import InputError
 from flanders.registry import Registry
 from flanders.round import Round
 
-NOT_ROBUST = {"fedavg"}
+NOT_ROBUST = {"fedavg", "robust-learning-rate", "crfl"}
+"""A single client can pull these anywhere, or as far as the model may be long."""
 ALWAYS_WEIGHTED = {"fedavg", "bucketing", "multi-krum-reference"}
 RANDOM = [("dnc", {"sample": 8}), ("bucketing", {})]
-NOISY = {"clipping-and-noise", "flame"}
+NOISY = {"clipping-and-noise", "crfl", "flame"}
 """These add random noise, of the round's scale. It is switched off where results are compared."""
 PLAIN = {
     **{name: {"noise": 0.0} for name in NOISY},
+    "crfl": {"noise": 0.0, "radius": 1e9},  # the length of the whole model is bounded, which moves with all models
     "lasa": {"sparsity": 0.0},
     "sparsefed": {"share": 1.0},  # with less, most parameters stay as they are
     "minimum-spread": {"num_malicious": 3},  # it tries all subsets: a fifth of 31 clients would be too many
@@ -399,6 +401,18 @@ def test_rows_that_no_aggregator_can_use_are_named_where_it_is_called_by_itself(
         InputError, match=r"needs finite rows .* cannot be used: 3, 9\. Leave them out, or let Defense"
     ):
         make(name)(convert(rows))
+
+
+@pytest.mark.parametrize("name", [*AGGREGATORS, *PREAGGREGATORS])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_bad_rows_in_float32_are_named_too(name, bad, convert):
+    rows = numbers()["updates"].astype(np.float32)
+    rows[3, 5] = rows[9, 0] = bad
+    with pytest.raises(InputError, match=r"cannot be used: 3, 9\."):
+        make(name)(convert(rows))
+    if name in AGGREGATORS:
+        with pytest.raises(InputError, match=r"cannot be used: 3, 9\."):
+            make(name)(convert(rows), np.arange(M) != 3)
 
 
 @pytest.mark.parametrize("name", list(PREAGGREGATORS))

@@ -431,3 +431,13 @@ def test_the_smoothing_of_the_geometric_median_goes_with_the_scale_of_the_models
     assert not np.allclose(rule(rows), GeometricMedian()(rows), rtol=1e-3)
     for scale in (1e-3, 1e3):
         np.testing.assert_allclose(rule(scale * rows), scale * rule(rows), rtol=1e-6)
+
+
+@pytest.mark.parametrize("aggregator", [CenteredClipping(), CenteredClipping(0.01), GeometricMedian(iterations=3)])
+def test_small_steps_from_a_large_model_keep_their_digits_in_float32(aggregator) -> None:
+    rng = np.random.default_rng(0)
+    model = rng.normal(size=5000).astype(np.float32)
+    rows = (model + 1e-3 * rng.normal(size=(50, 5000))).astype(np.float32)
+    found = aggregator(rows, global_model=model).astype(np.float64) - model
+    exact = aggregator(rows.astype(np.float64), global_model=model.astype(np.float64)) - model
+    assert np.linalg.norm(found - exact) < 2e-7 * np.linalg.norm(model)

@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from flanders.attacks import ModelReplacement, Neurotoxin, View
+from flanders.simulation import Backdoor, Simulation, Training, World
+from settings import make_setting
 
 G = np.arange(20.0)
 
@@ -50,3 +53,41 @@ def test_if_the_global_model_stays_the_same_parameters_are_busy():
     memory = attack.remember(moved, attack(moved))
     again = view((G + step)[None] + 1, memory, G + step)
     assert np.flatnonzero(attack(again)[0] == G + step).tolist() == [3, 11]
+
+
+@pytest.mark.parametrize("training", [Training("sgd", 0.05), Training("adam", 3e-3)], ids=["sgd", "adam"])
+def test_in_the_simulator_no_gradient_moves_busy_parameters(training):
+    """What malicious clients train is already projected, and the rest of the model has made up for it."""
+    seen = []
+
+    class Spy(Neurotoxin):
+        def craft(self, view, rng):
+            seen.append((view, self.frozen(view.memory, view.global_model)))
+            return super().craft(view, rng)
+
+    fields = {"training": training, "num_clients": 6, "rounds": 3, "rotating": False, "fraction": 0.5}
+    poison = Backdoor(target=3, boost=1.0)
+    simulation = Simulation(make_setting(**fields, data_poison=poison, attack=Spy(share=0.2)))
+    list(simulation.run())
+    assert seen[0][1] is None
+    for view, busy in seen[1:]:
+        assert int(busy.sum()) == round(0.2 * len(busy))
+        assert bool((view.own[:, busy] == view.global_model[busy]).all())
+        assert bool((view.own[:, ~busy] != view.global_model[~busy]).any())
+        honest = view.benign - view.global_model
+        assert bool((honest[:, busy] != 0).any())  # the others train everything
+
+
+def test_training_with_frozen_parameters_is_not_the_projected_training():
+    world = World(make_setting(num_clients=4, data_poison=Backdoor(boost=1.0), attack=Neurotoxin(), fraction=0.5))
+    model = world.layout.flatten(world.module)
+    mask = torch.arange(len(model)) % 3 == 0
+    options = {"poisoner": world.poisoner, "poisoned": [True, False]}
+    free = world.make_trainer().train(model, {}, [0, 1], 7, **options).updates
+    world.freeze(mask)
+    frozen = world.make_trainer().train(model, {}, [0, 1], 7, **options).updates
+    assert torch.equal(frozen[0, mask], model[mask])
+    assert not torch.equal(frozen[0, ~mask], free[0, ~mask])
+    assert torch.equal(frozen[1], free[1])
+    world.freeze(None)
+    assert torch.equal(world.make_trainer().train(model, {}, [0, 1], 7, **options).updates, free)

@@ -12,6 +12,7 @@ import torch
 
 from flanders.arrays import to_numpy
 from flanders.attacks import Attack, View
+from flanders.attacks.attack import Rehearsal
 from flanders.catalog import ATTACKS
 from flanders.checks import InputError
 from flanders.state import load_state, save_state
@@ -19,6 +20,7 @@ from libraries import LIBRARIES
 
 M, B, D = 9, 3, 12
 OWN = {"gauss", "sign-flip", "static", "mar", "poisoned-fl", "delta-free-rider", "model-replacement", "neurotoxin"}
+OWN |= {"layerwise"}
 """Attacks that use nothing but what the attacker's own clients know."""
 USES_BENIGN = sorted(set(ATTACKS) - OWN)
 
@@ -44,6 +46,7 @@ def make_view(
         benign_clients=tuple(range(b, M)) if omniscient else (),
         server_columns=np.array([0, 3, 3, 7]),
         last_layer=slice(8, D),
+        rehearsal=Rehearsal(to(models[:b] - 0.5), lambda model: float(model[4]), {"body": 4, "neck": 4, "head": 4}),
     )
 
 
@@ -196,6 +199,9 @@ def test_an_entry_describes_itself_in_one_sentence(name: str) -> None:
         ("agr-min-max", {"direction": "up"}),
         ("agr-min-sum", {"direction": "up"}),
         ("agr-tailored", {"target": "median"}),
+        ("optimal-ipm", {"evaluations": 0}),
+        ("layerwise", {"enough": 1.5}),
+        ("layerwise", {"scale": -1}),
         ("agr-tailored", {"direction": "up"}),
         ("kept-signature", {"z": -0.1}),
         ("noisy-clones", {"noise": -0.1}),

@@ -163,7 +163,7 @@ def test_a_full_disk_leaves_the_trail_as_it_was(path, monkeypatch):
     trail.close()
     check = verify_trail(path, [trail.head])
     assert check.intact
-    assert check.notes == ["rounds without an entry, since it could not be written: [1]"]
+    assert check.notes == ["rounds without an entry, since it could not be written: 1"]
 
 
 def test_a_trail_where_nothing_can_be_written_is_an_error_with_a_reason(tmp_path):
@@ -178,3 +178,23 @@ def test_a_trail_where_nothing_can_be_written_is_an_error_with_a_reason(tmp_path
 def test_a_text_that_is_no_head_is_refused_with_an_explanation(text):
     with pytest.raises(InputError, match="The server logs the head after each round"):
         Head.parse(text)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"SQLite format 3\x00 and more", b"one line\nhalf of another", b"\x93NUMPY\n\x00\x01", b"{}", b'{"entries":1'],
+)
+def test_a_file_that_is_no_trail_is_refused_and_not_changed(path, content):
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="is damaged"):
+        AuditTrail(path).open({"run": "a", "after_round": 0})
+    assert path.read_bytes() == content
+
+
+def test_a_kill_in_the_very_first_line_is_no_damage(path):
+    for half in (b"{", b'{"entry":1,"prev'):
+        path.write_bytes(half)
+        trail = AuditTrail(path)
+        trail.open({"run": "a", "after_round": 0})
+        trail.close()
+        assert verify_trail(path).intact

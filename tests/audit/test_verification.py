@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 
 import numpy as np
 import pytest
@@ -218,3 +219,35 @@ class TestCommand:
     def test_a_missing_file_is_one_line(self, tmp_path, capsys):
         assert main(["audit", "verify", str(tmp_path / "none")]) == 2
         assert "There is no audit trail" in capsys.readouterr().err
+
+
+def test_names_in_a_trail_do_not_control_the_terminal(path, capsys):
+    nasty = "\x1b[2J\x07" + "x" * 10_000
+    trail = AuditTrail(path)
+    trail.open({"run": nasty, "after_round": 0})
+    for number in (1, 2):
+        trail.add("round", {"run": nasty, "round": number, "model_before": "", "model_after": ""})
+    trail.add("start", {"run": nasty, "after_round": 1})
+    trail.add(nasty, {})
+    trail.add("round", {"run": nasty, "round": "x" + nasty, "model_before": "", "model_after": ""})
+    trail.close()
+    main(["audit", "verify", str(path)])
+    out = capsys.readouterr().out
+    assert "is there twice" in out
+    assert "\x1b" not in out
+    assert "\x07" not in out
+    assert len(out) < 3000
+
+
+def test_a_trail_that_names_many_rounds_as_unwritten_is_checked_in_no_time(path):
+    trail = AuditTrail(path)
+    trail.open({"run": "a", "after_round": 0})
+    many = list(range(1, 200_001))
+    trail.add("round", {"run": "a", "round": 1, "model_before": "", "model_after": ""})
+    fields = {"run": "a", "round": 200_001, "unwritten": many, "model_before": "", "model_after": ""}
+    trail.add("round", fields)
+    trail.close()
+    start = time.process_time()
+    (note,) = verify_trail(path).notes
+    assert time.process_time() - start < 5  # it took minutes
+    assert note.endswith("20 and 199980 more")

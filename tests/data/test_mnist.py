@@ -6,12 +6,13 @@ import gzip
 import hashlib
 import struct
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
 
 from flanders.checks import InputError
-from flanders.data import FashionMnist, FashionMnistReference, Mnist, MnistReference
+from flanders.data import FashionMnist, FashionMnistReference, Mnist, MnistReference, sources
 from flanders.data.mnist import FILES
 
 
@@ -146,6 +147,19 @@ def test_a_file_cut_short_is_an_error(tmp_path, contents):
     path.write_bytes(path.read_bytes()[:-300])
     with pytest.raises(InputError, match=FILES[0]):
         Mnist(verify=False).load(tmp_path)
+
+
+def test_a_small_file_that_unpacks_without_end_is_refused_in_bounded_memory(tmp_path, contents, monkeypatch):
+    write(tmp_path, contents, gzip.compress, ".gz")
+    monkeypatch.setattr(sources, "LARGEST_FILE", 2**20)
+    (tmp_path / f"{FILES[0]}.gz").write_bytes(gzip.compress(bytes(2**26)))
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError, match=r"holds more than 1,048,576 bytes"):
+            Mnist(verify=False).load(tmp_path)
+        assert tracemalloc.get_traced_memory()[1] < 2**24
+    finally:
+        tracemalloc.stop()
 
 
 def test_images_without_their_labels_are_an_error(tmp_path, contents):

@@ -99,3 +99,19 @@ def test_a_node_that_nobody_can_name_is_not_asked(flower_log) -> None:
     assert metrics["flanders-kept"] == 2
     with pytest.raises(KeyError):
         play(FilteredStrategy(strategies.FedAvg(), KeepAll(), identify=lambda node: {}[1]), grid_of(3), START, 1)
+
+
+def test_names_of_nodes_and_clients_do_not_control_the_terminal(flower_log) -> None:
+    class Named(LocalGrid):
+        def get_nodes(self):
+            return [Node(id_, name=f"\x1b[2J\n{id_}" + "x" * 500) for id_ in self.nodes]
+
+    grid = grid_of(4, {1: lambda message, honest: None}, kind=Named)
+    strategy = FilteredStrategy(strategies.FedAvg(), KeepAll(), identify=lambda node: node.name)
+    play(strategy, grid, START, 1)
+    assert "is client" in flower_log.text
+    assert "silent 101" in flower_log.text
+    for record in flower_log.records:
+        assert "\x1b" not in record.getMessage()
+        assert "\n" not in record.getMessage()
+        assert len(record.getMessage()) < 1000

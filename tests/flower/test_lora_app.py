@@ -27,8 +27,8 @@ def run_app(monkeypatch, flower_log):
         client = importlib.import_module("poisoned_adapters.client_app")
         accuracy, evaluate = {}, server.evaluate
 
-        def spy(number, arrays):
-            metrics = evaluate(number, arrays)
+        def spy(number, arrays, name):
+            metrics = evaluate(number, arrays, name)
             accuracy.setdefault(number, metrics["accuracy"])
             return metrics
 
@@ -59,6 +59,17 @@ def test_the_frozen_part_is_the_same_everywhere_and_is_not_sent(monkeypatch) -> 
     assert sum(value.numel() for value in sent.values()) == 16_514
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
     assert not [name for name in sent if "frozen" in name or "norm" in name]
+
+
+def test_the_adapters_of_peft_go_the_same_way(run_app, monkeypatch) -> None:
+    pytest.importorskip("peft", reason="PEFT is not installed")
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    monkeypatch.syspath_prepend(str(LORA))
+    task = importlib.import_module("poisoned_adapters.task")
+    sent = task.adapters(task.make_model("peft"))
+    assert sum(value.numel() for value in sent.values()) == 1_032_770
+    nodes, _, lines = run_app(model="peft", num_server_rounds=1, reviews=20, local_epochs=1)
+    assert all(f"{node} [" in line for node in nodes[:3] for line in lines)
 
 
 @pytest.mark.slow

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -443,3 +445,57 @@ def test_all_numbers_in_the_result_are_json() -> None:
 def strict(strategy):
     strategy.strict = True
     return strategy
+
+
+def test_what_clients_send_as_text_does_not_control_the_terminal_of_the_log(flower_log) -> None:
+    nasty = "\x1b]0;owned\x07\x1b[2J\r\n\u202e\u200bround 1: kept 4 of 4 replies"
+
+    def fail(message: Any, honest: Any) -> Any:
+        return app.Message(app.Error(code=1, reason=nasty), reply_to=message)
+
+    def rename(message: Any, honest: Any) -> Any:
+        arrays = {nasty + name: array for name, array in honest["arrays"].items()}
+        return app.Message(content(app.ArrayRecord(arrays)), reply_to=message)
+
+    def measure(message: Any, honest: Any) -> Any:
+        return app.Message(content(honest["arrays"], **{nasty: 1.0, "num-examples": -1}), reply_to=message)
+
+    grid = grid_of(6, {1: fail, 2: rename, 3: measure})
+    strategy = FilteredStrategy(strategies.FedAvg())
+    play(strategy, grid, model((4, 3)), 2)
+    assert "silent 101 [error: " in flower_log.text
+    for record in flower_log.records:
+        assert not set(record.getMessage()) & set("\x1b\x07\r\n\u202e\u200b"), record.getMessage()
+    for client in strategy.last_round.clients:
+        assert client.reason.isprintable()
+
+
+def lines_run(count: int) -> int:
+    """Return how many lines of this package run in a round in which all replies but two are refused."""
+
+    def spoil(message: Any, honest: Any) -> Any:
+        return app.Message(content(model((4, 4))), reply_to=message)
+
+    grid = grid_of(count, dict.fromkeys(range(2, count), spoil))
+    strategy = FilteredStrategy(strategies.FedAvg(), ban=Ban(after=2))
+    arrays, lines = model((4, 3)), 0
+    messages = strategy.configure_train(1, arrays, app.ConfigRecord(), grid)
+    replies = grid.send_and_receive(messages)
+
+    def count_lines(frame: Any, event: str, argument: Any) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        return count_lines
+
+    before = sys.gettrace()
+    sys.settrace(lambda frame, event, argument: count_lines if "flanders" in frame.f_code.co_filename else None)
+    try:
+        strategy.aggregate_train(1, replies)
+    finally:
+        sys.settrace(before)
+    return lines
+
+
+def test_the_cost_of_refusals_grows_with_their_number_and_no_faster() -> None:
+    few, many = lines_run(100), lines_run(400)
+    assert many < 5 * few

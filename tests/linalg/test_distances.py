@@ -14,7 +14,7 @@ LAYERS = {"a": 3, "b": 1000, "c": 1}
 
 @pytest.mark.parametrize("library", [np.asarray, torch.from_numpy])
 def test_deviations_are_summed_layer_by_layer(library, rng, monkeypatch):
-    monkeypatch.setattr("flanders.linalg.distances.HOST_BLOCK", 600)  # so that layers are cut
+    monkeypatch.setattr(blocks, "HOST_BLOCK", 600)  # so that layers are cut
     updates, own, model, crowd = (rng.normal(size=shape) for shape in ((7, 1004), (7, 1004), 1004, (1, 1004)))
     scale, a, b = rng.normal(size=(3, 7))
     left = scale[:, None] * (updates - model) - a[:, None] * crowd - b[:, None] * own

@@ -20,8 +20,11 @@ from flanders.linalg.products import (
     move,
     products_with,
     projections,
+    rough_squared_norms,
     squared_distances,
     squared_norms,
+    step_between,
+    usable_rows,
 )
 
 WIDTHS = [1, 63, 64, 65, 128, 200, 1000]
@@ -32,6 +35,7 @@ WIDTHS = [1, 63, 64, 65, 128, 200, 1000]
 def _small_blocks(monkeypatch):
     """Blocks of the least width, 65 columns, so that small matrices are cut as large ones are."""
     monkeypatch.setattr(blocks, "HOST_BLOCK", 64)
+    monkeypatch.setattr(blocks, "WIDE", 64)
     monkeypatch.setattr(blocks, "DEVICE_BLOCK", (64, 64))
 
 
@@ -188,3 +192,27 @@ def test_the_layout_in_memory_makes_no_difference(layout):
     odd = layout(rows)
     np.testing.assert_allclose(gram(odd), gram(np.ascontiguousarray(odd)), rtol=1e-12)
     np.testing.assert_allclose(mean(odd), np.ascontiguousarray(odd).mean(axis=0), rtol=1e-12)
+
+
+@pytest.mark.parametrize("d", WIDTHS)
+@pytest.mark.parametrize(("dtype", "digits"), [("float32", 1e-6), ("float64", 1e-13)])
+def test_rough_norms_have_the_digits_of_the_matrix(d, dtype, digits, convert):
+    rows, center = random_rows(6, d, dtype), random_rows(1, d, dtype, 1)[0]
+    found = rough_squared_norms(convert(rows), convert(center))
+    np.testing.assert_allclose(found, squared_norms(rows, center), rtol=digits)
+    np.testing.assert_allclose(rough_squared_norms(convert(rows)), squared_norms(rows), rtol=digits)
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-30, 1e-25, 1e25, 3e38])
+def test_rough_norms_do_not_leave_the_range_of_float32(size, convert):
+    rows = random_rows(3, 200, "float32")
+    rows[1] = np.float32(size)
+    np.testing.assert_allclose(rough_squared_norms(convert(rows)), squared_norms(rows), rtol=1e-6)
+    assert usable_rows(convert(rows)).all()
+
+
+def test_a_step_between_the_center_and_the_rows_is_a_move(convert):
+    rows, center, a = random_rows(4, 200, "float32"), random_rows(1, 200, "float32", 1)[0], np.full(4, 0.2)
+    found = to_numpy(step_between(convert(center), a, convert(rows)))
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, to_numpy(move(center, a, rows)), rtol=1e-6)

@@ -30,9 +30,10 @@ def build(name, input_shape=None, num_classes=10, seed=0):
         ("cnn6", (3, 32, 32), 10, 62_006, 0),
         ("mobilenet", (3, 32, 32), 100, 3_315_428, 21_915),
         ("small-cnn", (1, 8, 8), 10, 6_090, 0),
+        ("gru", (10, 30), 30, 20_382, 0),
     ],
 )
-def test_the_papers_models_have_the_papers_sizes(name, shape, classes, parameters, buffers):
+def test_models_have_the_sizes_of_papers_and_docs(name, shape, classes, parameters, buffers):
     module = build(name, shape, classes)
     assert sum(tensor_sizes(module).values()) == parameters
     assert Layout.of(module).size == parameters

@@ -372,3 +372,80 @@ def test_a_start_that_is_not_finite_is_named() -> None:
     workflow = Workflow(FilteredAggregator(), params_of(START * np.nan))
     with pytest.raises(InputError, match="The initial model cannot be trained from: array 'w' is not finite"):
         workflow.round([("site-1", FLModel(params=params_of(START)))])
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("bn.num_batches_tracked", np.asarray(2**62), "as far from the global model's as most"),
+        ("bn.running_mean", np.full(3, 1e30, np.float32), "as far from the global model's as most"),
+        ("bn.running_var", np.full(3, 1e30, np.float32), "as far from the global model's as most"),
+        ("bn.running_var", np.full(3, -1, np.float32), "holds a negative variance"),
+        ("bn.running_var", np.full(3, 1e300), "is not finite in float32"),
+    ],
+)
+@pytest.mark.parametrize("kind", [ParamsType.FULL, ParamsType.DIFF])
+def test_no_array_that_the_filter_does_not_see_ruins_the_model(name, value, reason, kind) -> None:
+    start = {
+        **params_of(START),
+        "bn.running_mean": np.zeros(3, np.float32),
+        "bn.running_var": np.ones(3, np.float32),
+        "bn.num_batches_tracked": np.asarray(4),
+    }
+    workflow = Workflow(FilteredAggregator(), start)
+    replies = []
+    for client in names(6):
+        sent = {**honest(client).params, "bn.running_mean": np.full(3, 0.1, np.float32)}
+        sent |= {"bn.running_var": np.full(3, 1.1, np.float32), "bn.num_batches_tracked": np.asarray(5)}
+        if client == "site-06":
+            sent[name] = value
+        if kind == ParamsType.DIFF:
+            sent = {key: np.asarray(number - start[key], number.dtype) for key, number in sent.items()}
+        replies.append((client, reply_of(sent, 10, kind)))
+    record = workflow.round(replies)
+    (refused,) = [client for client in record.clients if not client.kept]
+    assert (refused.client, refused.fate) == ("site-06", Fate.REFUSED)
+    assert reason in refused.reason
+    assert workflow.model.params["bn.num_batches_tracked"] == 5
+    np.testing.assert_allclose(workflow.model.params["bn.running_var"], 1.1, rtol=1e-6)
+
+
+@pytest.mark.parametrize("meta", [None, [], 7, {"client_name": ["a"]}, {"client_name": {}}])
+def test_odd_words_about_a_reply_do_not_end_the_job(meta) -> None:
+    workflow = Workflow(FilteredAggregator(), params_of(START))
+    for client in names(6):
+        reply = honest(client)
+        reply.meta["client_name"] = client
+        workflow.aggregator.accept_model(reply)
+    odd = honest("site-07")
+    odd.meta = meta
+    workflow.aggregator.accept_model(odd)
+    assert np.isfinite(flat(workflow.aggregator.aggregate_model().params)).all()
+
+
+class Failing(KeepAll):
+    """Fails on demand."""
+
+    fails = False
+
+    def score(self, state, round_):
+        if Failing.fails:
+            raise RuntimeError("a mistake")
+        return super().score(state, round_)
+
+
+def test_a_filter_that_fails_later_costs_the_round_and_not_the_job(monkeypatch) -> None:
+    workflow = Workflow(FilteredAggregator(Failing()), params_of(START))
+    workflow.round([(client, honest(client)) for client in names(6)])
+    before = flat(workflow.model.params)
+    monkeypatch.setattr(Failing, "fails", True)
+    record = workflow.round([(client, honest(client, 1)) for client in names(6)])
+    assert "a mistake" in record.note
+    np.testing.assert_array_equal(flat(workflow.model.params), before)
+
+
+def test_a_filter_that_never_worked_ends_the_job(monkeypatch) -> None:
+    monkeypatch.setattr(Failing, "fails", True)
+    workflow = Workflow(FilteredAggregator(Failing()), params_of(START))
+    with pytest.raises(RuntimeError, match="a mistake"):
+        workflow.round([(client, honest(client)) for client in names(6)])

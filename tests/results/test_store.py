@@ -188,6 +188,41 @@ def test_a_claim_lives_as_long_as_its_process_and_elsewhere_as_its_heartbeat(mon
     assert not claims.is_alive(owner(started="1"), now)  # the number of the process was given out again
     assert claims.is_alive(owner(machine="far away"), now - claims.LEASE / 2)
     assert not claims.is_alive(owner(machine="far away"), now - 2 * claims.LEASE)
+    assert claims.is_alive(owner(machine="far away"), now + claims.LEASE / 2)  # clocks differ
+    assert not claims.is_alive(owner(machine="far away"), now + 2 * claims.LEASE)  # nobody reports from the future
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        "7",
+        "[" * 10**5,
+        '{"machine": 1, "pid": 1}',
+        owner(pid=10**30, started=None),
+        owner(pid="../self", started=None),
+        owner(pid=-1, started=None),
+        owner(pid=True, started=None),
+        owner(machine=[]),
+    ],
+    ids=range(10),  # the texts name this process, and each worker of the tests has another one
+)
+def test_a_claim_that_no_process_makes_is_nobodys(text):
+    assert not claims.is_alive(text, None)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
+@pytest.mark.parametrize("name", ["run.csv", "round.csv", "client.csv"])
+def test_an_export_does_not_write_through_a_planted_link(opened, ids, results, tmp_path, name):
+    opened.claim(ids)
+    opened.write_round(ids[0], record(1))
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / name).symlink_to(tmp_path / "precious")
+    export_csv(results, tmp_path / "out")
+    assert (tmp_path / "precious").read_text() == "precious"
+    assert (tmp_path / "out" / name).read_text().startswith(("id,", "run,"))
 
 
 def test_the_claim_of_a_dead_process_is_taken_over_with_its_checkpoint(opened, ids):
@@ -286,6 +321,28 @@ def test_a_results_file_of_another_format_is_refused(opened, results):
     opened._connection.execute("PRAGMA user_version=99")
     with pytest.raises(ResultsError, match="has the format 99"), reading(results):
         pass
+
+
+def older(path):
+    """Turn a results file into one of format 4, which has no source accuracy."""
+    connection = sqlite3.connect(path)
+    connection.execute("ALTER TABLE round DROP COLUMN source_accuracy")
+    connection.execute("PRAGMA user_version=4")
+    connection.close()
+
+
+def test_a_file_of_the_format_before_is_read_as_it_is_and_extended_by_writers(opened, ids, results):
+    opened.claim(ids)
+    opened.write_round(ids[0], record(1))
+    opened.close()
+    older(results)
+    assert read_summaries(results)[0].source_accuracy is None
+    assert rows(results, "PRAGMA user_version") == [(4,)]
+    with Store(results, create=False) as store_:
+        store_.write_round(ids[0], dataclasses.replace(record(2), source_accuracy=0.25))
+    assert rows(results, "PRAGMA user_version") == [(5,)]
+    assert rows(results, "SELECT number, source_accuracy FROM round") == [(1, None), (2, 0.25)]
+    assert read_summaries(results)[0].source_accuracy == 0.25
 
 
 def test_old_checkpoints_give_their_space_back(opened, ids, results):

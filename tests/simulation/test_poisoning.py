@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from flanders.checks import InputError
-from flanders.data import Iid
+from flanders.data import Digits, Iid
 from flanders.filters import DistanceToGlobal
 from flanders.simulation import (
     DATA_POISONS,
@@ -18,6 +18,7 @@ from flanders.simulation import (
     Simulation,
     TargetedFlip,
     Training,
+    World,
 )
 from flanders.simulation.poisoning import Poisoner, Scope
 from settings import make_setting
@@ -179,11 +180,25 @@ def test_a_targeted_flip_succeeds_on_its_class_and_leaves_the_others():
     poison = TargetedFlip(source=0, target=6)
     *_, last = Simulation(make_setting(**base, data_poison=poison, fraction=0.8)).run()
     assert last.attack_success > 0.5
+    assert last.source_accuracy < 0.5  # what is taken for the target is not taken for the source
     assert last.accuracy > 0.7  # nine of ten classes are taught correctly
+    plain = Simulation(make_setting(**base))
+    *_, honest = plain.run()
+    assert np.isnan(honest.source_accuracy)
+    model = plain.model
+    aimed = World(make_setting(**base, data_poison=poison, fraction=0.8)).evaluator.evaluate(model, {})
+    data = Digits().load()
+    module = plain.world.module
+    module.load_state_dict(plain.world.layout.unflatten(model))
+    with torch.no_grad():
+        zeros = module(torch.from_numpy(data.x_test[data.y_test == 0])).argmax(1).numpy()
+    assert aimed.source_accuracy == pytest.approx((zeros == 0).mean())
+    assert aimed.attack_success == pytest.approx((zeros == 6).mean())
 
 
-def test_a_blended_pattern_is_the_same_on_every_image_and_in_the_test():
-    x, y, examples, clients = batch()
+@pytest.mark.parametrize("shape", [(1, 6, 6), (12, 5), (30,)], ids=["images", "text", "table"])
+def test_a_blended_pattern_is_the_same_on_every_example_and_in_the_test(shape):
+    x, y, examples, clients = batch(shape=shape)
     poison = BlendedBackdoor(share=1.0, alpha=0.25)
     marked = poison.change(x, y, examples, clients, SCOPE)[0]
     pattern = (marked - 0.75 * x) / 0.25

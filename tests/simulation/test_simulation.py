@@ -219,7 +219,7 @@ def test_neither_filter_nor_rule_is_told_who_is_malicious():
 
     list(Simulation(attacked(SignFlip(), filter=Watching(keep=0.7), rounds=1)).run())
     (round_,) = seen
-    known = {"updates", "clients", "weights", "global_model", "root", "layers", "evaluate"}
+    known = {"updates", "clients", "weights", "global_model", "root", "layers", "evaluate", "outputs"}
     assert {f.name for f in dataclasses.fields(round_)} == known
     assert round_.clients == tuple(range(10))
     assert round_.root is None

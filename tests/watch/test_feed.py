@@ -158,3 +158,11 @@ def test_following_changes_nothing_in_the_file(results, writer):
     feed.results()
     feed.cells(one.id, 0, 2, "")
     assert results.read_bytes() == before
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "\u00b2", "\u0663", "-1", "1e3", ""])
+def test_a_version_that_no_page_has_gets_everything(results, writer, number):
+    one = writer()
+    feed = Feed(results)
+    boot = feed.results()["version"].partition("-")[0]
+    assert list(feed.results(f"{boot}-{number}")["runs"]) == [one.id]

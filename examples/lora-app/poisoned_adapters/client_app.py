@@ -24,7 +24,7 @@ app = ClientApp(mods=[red_team])
 def train(message: Message, context: Context) -> Message:
     """Train the adapters on this node's reviews. Only the adapters are received and sent."""
     node, run = context.node_config, context.run_config
-    model = task.make_model()
+    model = task.make_model(run["model"])
     model.load_state_dict(message.content["arrays"].to_torch_state_dict(), strict=False)
     x, y = task.load_reviews(run["reviews"], 1000 * run["seed"] + node["partition-id"])
     # The order of the reviews follows from the seed, and differs from round to round.

@@ -20,15 +20,15 @@ def main(grid: Grid, context: Context) -> None:
         strategy = FilteredStrategy(strategy)
     strategy.start(
         grid,
-        initial_arrays=ArrayRecord(task.adapters(task.make_model())),
+        initial_arrays=ArrayRecord(task.adapters(task.make_model(run["model"]))),
         num_rounds=run["num-server-rounds"],
-        evaluate_fn=evaluate,
+        evaluate_fn=lambda number, arrays: evaluate(number, arrays, run["model"]),
     )
 
 
-def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord:
+def evaluate(server_round: int, arrays: ArrayRecord, name: str) -> MetricRecord:
     """Test the global model on the server's own reviews."""
-    model = task.make_model()
+    model = task.make_model(name)
     model.load_state_dict(arrays.to_torch_state_dict(), strict=False)
     accuracy, loss = task.test(model)
     return MetricRecord({"accuracy": accuracy, "loss": loss})

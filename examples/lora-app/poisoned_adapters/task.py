@@ -69,11 +69,18 @@ class Transformer(nn.Module):
         return self.output(self.norm(self.blocks(states)).mean(dim=1))
 
 
-def make_model() -> Transformer:
-    """Return the model. Its frozen part is the same everywhere, since it follows from a seed."""
+def make_model(name: str = "own") -> nn.Module:
+    """Return the model: the small one of this module, or `"peft"`.
+
+    The frozen part is the same everywhere, since it follows from a seed.
+    """
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return Transformer()
+        if name != "peft":
+            return Transformer()
+        from poisoned_adapters.peft_model import PeftTransformer  # needs two more packages
+
+        return PeftTransformer(len(WORDS), LENGTH)
 
 
 def adapters(model: nn.Module) -> dict[str, Tensor]:

@@ -31,8 +31,7 @@ def train(message: Message, context: Context) -> Message:
     elif node == 4:
         arrays["w"] = Array(np.full(sent.shape, np.nan, np.float32))
     elif node == 5:
-        metrics = {"num-examples": float(2**53)}
-    reply = Message(RecordDict({"arrays": ArrayRecord(arrays), "metrics": MetricRecord(metrics)}), reply_to=message)
-    if node == 6:
-        reply.metadata.__dict__["_src_node_id"] = 12345  # it claims to be another node
-    return reply
+        arrays["w"] = Array((-9 * sent - 9).astype(np.float32))
+        metrics = {"num-examples": float(2**53)}  # it wants to be the only one that counts
+    # The SuperNodes 6 and 7 are hostile themselves. Their ClientApps are honest.
+    return Message(RecordDict({"arrays": ArrayRecord(arrays), "metrics": MetricRecord(metrics)}), reply_to=message)

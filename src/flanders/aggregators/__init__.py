@@ -1,7 +1,7 @@
 """Aggregators, and the pre-aggregators that can stand in front of them."""
 
 from flanders.aggregators.aggregator import Aggregator, Chain, PreAggregator, Remembering
-from flanders.aggregators.clipping import ClippingAndNoise, Flame
+from flanders.aggregators.clipping import ClippingAndNoise, Crfl, Flame
 from flanders.aggregators.coordinatewise import MeanAroundMedian, Median, TrimmedMean
 from flanders.aggregators.dnc import DnC
 from flanders.aggregators.foolsgold import FoolsGold
@@ -11,6 +11,7 @@ from flanders.aggregators.krum import Bulyan, Krum, MultiKrum
 from flanders.aggregators.lasa import Lasa
 from flanders.aggregators.mean import FedAvg
 from flanders.aggregators.preaggregators import Arc, Bucketing, Nnm, NormClipping
+from flanders.aggregators.robust_rate import RobustLearningRate
 from flanders.aggregators.subsets import Caf, MinimumDiameter, MinimumSpread
 from flanders.aggregators.zeno import ZenoPlusPlus
 
@@ -23,6 +24,7 @@ __all__ = [
     "CenteredClipping",
     "Chain",
     "ClippingAndNoise",
+    "Crfl",
     "DnC",
     "FLTrust",
     "FedAvg",
@@ -41,6 +43,7 @@ __all__ = [
     "NormClipping",
     "PreAggregator",
     "Remembering",
+    "RobustLearningRate",
     "SparseFed",
     "TrimmedMean",
     "ZenoPlusPlus",

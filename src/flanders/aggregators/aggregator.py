@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TypeVar
 
+import array_api_compat
 import numpy as np
 
-from flanders.arrays import Array, FloatVector, IntVector, copied
+from flanders.arrays import Array, FloatVector, IntVector, all_finite, copied
 from flanders.checks import InputError, resolve_count
 from flanders.linalg.products import mean, usable_rows
 from flanders.round import Round
@@ -26,6 +28,11 @@ class Aggregator(ABC):
     @property
     def needs_root(self) -> bool:
         """Whether it needs the server's own step (`Round.root`)."""
+        return False
+
+    @property
+    def shows_bad_rows(self) -> bool:
+        """Whether a single number that is not finite makes the result not finite, if all weights are positive."""
         return False
 
     @abstractmethod
@@ -46,8 +53,17 @@ class Aggregator(ABC):
         rng: np.random.Generator | None = None,
     ) -> Array:
         """Aggregate an `(m, d)` array without a filter; see `Round` for the arguments. All rows must be finite."""
-        round_ = round_of(self, updates, weights, global_model, root)
-        return self.aggregate(round_, np.random.default_rng() if rng is None else rng)
+        round_ = Round(updates, weights=weights, global_model=global_model, root=root)
+        xp = array_api_compat.array_namespace(updates)
+        # Squares of float32 numbers never overflow in float64, so the result alone can show that all rows are fine.
+        late = self.shows_bad_rows and updates.dtype == xp.float32 and bool(round_.weights.all())
+        if not late:
+            check_rows(self, round_)
+        with np.errstate(over="ignore", invalid="ignore") if late else nullcontext():
+            model = self.aggregate(round_, np.random.default_rng() if rng is None else rng)
+        if late and not bool(xp.all(xp.isfinite(model))):
+            check_rows(self, round_)
+        return model
 
 
 class Remembering(Aggregator):
@@ -84,7 +100,8 @@ class PreAggregator(ABC):
         rng: np.random.Generator | None = None,
     ) -> Array:
         """Prepare an `(m, d)` array without a filter and return the new rows. All rows must be finite."""
-        round_ = round_of(self, updates, weights, global_model)
+        round_ = Round(updates, weights=weights, global_model=global_model)
+        check_rows(self, round_)
         prepared = self.prepare(round_, np.random.default_rng() if rng is None else rng)
         return copied(updates) if prepared is round_ else prepared.updates
 
@@ -110,22 +127,26 @@ class Chain(Aggregator):
         return self.then.step(memory, self.first.prepare(round_, rng), rng)
 
 
-def round_of(
-    caller: Aggregator | PreAggregator,
-    updates: Array,
-    weights: FloatVector | None,
-    global_model: Array | None,
-    root: Array | None = None,
-) -> Round:
-    """Return a round of these arrays. Complain if it has rows that no aggregator can use."""
-    round_ = Round(updates, weights=weights, global_model=global_model, root=root)
+def check_rows(caller: Aggregator | PreAggregator, round_: Round) -> None:
+    """Complain if a round has rows that no aggregator can use."""
     bad = np.flatnonzero(~usable_rows(round_.updates))
     if bad.size:
         raise InputError(
             f"{type(caller).__name__} needs finite rows whose squares do not overflow. These rows cannot be used: "
             f"{', '.join(map(str, bad))}. Leave them out, or let Defense aggregate the round: it drops them."
         )
-    return round_
+
+
+def check_model(aggregator: Aggregator, model: object, round_: Round) -> None:
+    """Complain unless an aggregator has returned a model of the right shape. Raise an ArithmeticError for NaN."""
+    d = round_.updates.shape[1]
+    found = tuple(getattr(model, "shape", ())) if array_api_compat.is_array_api_obj(model) else type(model).__name__
+    if found != (d,):
+        raise InputError(
+            f"{type(aggregator).__name__} must return one model, an array of shape ({d},). Got {found} instead."
+        )
+    if not all_finite(model):
+        raise FloatingPointError(f"{type(aggregator).__name__} returned a model that is not finite")
 
 
 def mean_of(round_: Round, rows: IntVector, *, weighted: bool) -> Array:

@@ -1,4 +1,4 @@
-"""Aggregators that bound what a single client can do, and hide the rest in noise: clipping with noise, FLAME."""
+"""Aggregators that bound what clients can do, and hide the rest in noise: clipping with noise, CRFL, FLAME."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flanders.aggregators.aggregator import Aggregator
 from flanders.arrays import Array, FloatVector, normals_like
 from flanders.checks import check_choice, check_number
 from flanders.linalg.linkage import majority_heights
-from flanders.linalg.products import clip_factors, cosine_distances_between, move, squared_norms
+from flanders.linalg.products import clip_factors, cosine_distances_between, mean, move, squared_norms
 from flanders.round import Round
 
 ANGLES = ("models", "updates")
@@ -61,6 +61,51 @@ class ClippingAndNoise(Aggregator):
         shares = round_.weights if self.weighted else np.ones_like(lengths)
         coefficients = shares / shares.sum() * clip_factors(lengths, radius)
         return with_noise(move(round_.global_model, coefficients, round_.updates), self.noise * radius, rng)
+
+
+@dataclass(frozen=True)
+class Crfl(Aggregator):
+    r"""Average the models, clip the average to length `radius`, and add noise (the training of CRFL).
+
+    .. math:: \bar\theta \min(1, \rho / \|\bar\theta\|) + \mathcal{N}(0, \sigma^2 I), \qquad
+              \bar\theta = \sum_c p_c \theta_c
+
+    The whole model is clipped, not its step, and no client is judged. The certificate of the paper also needs many
+    noisy copies of the final model that vote on each example. These are left out. The paper lets :math:`\rho` grow
+    from round to round up to a limit. Here it is the limit from the start.
+
+    Parameters
+    ----------
+    radius
+        The length :math:`\rho` of the longest model. The default is the limit in the authors' code for MNIST.
+    noise
+        The standard deviation :math:`\sigma` of the noise in each parameter. The default is the authors'.
+    weighted
+        Whether clients count by their weights (the shares p), as in the paper, or all the same.
+
+    Examples
+    --------
+    >>> Crfl(radius=5.0, noise=0.0)(np.array([[30., 30.], [30., 50.]]))
+    array([3., 4.])
+
+    References
+    ----------
+    Xie et al., "CRFL: certifiably robust federated learning against backdoor attacks", ICML 2021.
+    """
+
+    radius: float = 15.0
+    noise: float = 0.01
+    weighted: bool = False
+
+    def __post_init__(self) -> None:
+        check_number("Crfl", "radius", self.radius, 0)
+        check_number("Crfl", "noise", self.noise, 0)
+
+    def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
+        """Return the clipped average, with noise."""
+        average = mean(round_.updates, round_.weights if self.weighted else None)
+        length = np.sqrt(squared_norms(average[None, :]))
+        return with_noise(average * float(clip_factors(length, self.radius)[0]), self.noise, rng)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from flanders.aggregators.aggregator import Aggregator, check_root
 from flanders.arrays import Array, copied, rounding_of
 from flanders.checks import check_number
 from flanders.linalg.geometric_median import geometric_median, weiszfeld
-from flanders.linalg.products import clip_factors, combine, gram, move, projections, squared_norms
+from flanders.linalg.products import clipped_steps, combine, gram, move, projections, squared_norms
 from flanders.round import Round
 
 FEW = 10
@@ -61,12 +61,12 @@ class GeometricMedian(Aggregator):
 
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
         """Return the geometric median."""
-        products = gram(round_.updates, round_.global_model)
-        w = round_.weights / round_.weights.sum() if self.weighted else np.full(len(products), 1 / len(products))
+        n = round_.weights if self.weighted else np.ones(len(round_.clients))
+        w = n / n.sum()
         if self.iterations <= FEW:
-            return combine(weiszfeld(products, w, self.iterations, self.smoothing), round_.updates)
+            return weiszfeld(round_.updates, round_.global_model, w, self.iterations, self.smoothing)
         found = geometric_median(
-            products,
+            gram(round_.updates, round_.global_model),
             w,
             rounding=rounding_of(round_.updates),
             tolerance=self.tolerance,
@@ -105,22 +105,15 @@ class CenteredClipping(Aggregator):
         if self.radius is not None:
             check_number("CenteredClipping", "radius", self.radius, 0)
 
+    @property
+    def shows_bad_rows(self) -> bool:
+        """Every row is part of the sum, even if it is clipped to nothing."""
+        return True
+
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
         """Return the clipped step from the global model."""
-        products = gram(round_.updates, round_.global_model)  # of u_c = theta_c - g, with v = g + sum_c a_c u_c
-        norms = np.diagonal(products)
-        n = round_.weights if self.weighted else np.ones_like(norms)
-        share = n / n.sum()
-        a = np.zeros_like(norms)
-        tau = self.radius
-        for _ in range(self.iterations):
-            squared = norms - 2 * products @ a + a @ products @ a
-            distances = np.sqrt(np.maximum(squared, 0.0))
-            if tau is None:
-                tau = float(np.median(distances))
-            pull = share * clip_factors(distances, tau)
-            a = (1 - pull.sum()) * a + pull
-        return move(round_.global_model, a, round_.updates)
+        n = round_.weights if self.weighted else np.ones(len(round_.clients))
+        return clipped_steps(round_.updates, round_.global_model, n / n.sum(), self.radius, self.iterations)
 
 
 @dataclass(frozen=True)

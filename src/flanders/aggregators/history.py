@@ -11,7 +11,7 @@ import numpy as np
 from flanders.aggregators.aggregator import Remembering, recalled
 from flanders.arrays import Array
 from flanders.checks import check_number
-from flanders.linalg.products import clip_factors, move, squared_norms
+from flanders.linalg.products import clip_factors, clipped_steps, move, squared_norms
 from flanders.linalg.selection import largest_entries
 from flanders.round import Round, check_continued
 from flanders.state import saveable
@@ -64,11 +64,9 @@ class HistoryClipping(Remembering):
         last, g = recalled(self, memory, LastStep).step, round_.global_model
         if last is not None:
             check_continued(round_, last)
-        v, tau = g if last is None else g + last, self.radius
-        for _ in range(self.iterations):
-            lengths = np.sqrt(squared_norms(round_.updates, v))
-            tau = float(np.median(lengths)) if tau is None else tau
-            v = move(v, clip_factors(lengths, tau) / lengths.size, round_.updates)
+        m = len(round_.clients)
+        start = g if last is None else g + last
+        v = clipped_steps(round_.updates, start, np.full(m, 1 / m), self.radius, self.iterations)
         return v, LastStep(v - g)
 
 

@@ -29,6 +29,11 @@ class FedAvg(Aggregator):
     AISTATS 2017.
     """
 
+    @property
+    def shows_bad_rows(self) -> bool:
+        """Every number of every row is part of the average."""
+        return True
+
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
         r"""Return :math:`\sum_c n_c \theta_c / \sum_c n_c`."""
         return mean(round_.updates, round_.weights)

@@ -9,10 +9,12 @@ from flanders.attacks.disguise import KeptSignature, NoisyClones, OnOff, SlowDri
 from flanders.attacks.fang import Opt, OptTrimmedMean
 from flanders.attacks.forecasting import Mar
 from flanders.attacks.idle import DeltaFreeRider
+from flanders.attacks.layerwise import LayerwisePoison
 from flanders.attacks.mimicry import Mimic, Static
 from flanders.attacks.noise import Gauss, SignFlip
 from flanders.attacks.pull import BelowTheSplit, GrowingCamp, OwnPull
 from flanders.attacks.rearranging import ByzMean, Rearranged
+from flanders.attacks.searching import OptimalIpm, OptimalLie
 from flanders.attacks.statistical import Ipm, Lie
 
 __all__ = [
@@ -29,6 +31,7 @@ __all__ = [
     "GrowingCamp",
     "Ipm",
     "KeptSignature",
+    "LayerwisePoison",
     "Lie",
     "Mar",
     "Mimic",
@@ -38,6 +41,8 @@ __all__ = [
     "OnOff",
     "Opt",
     "OptTrimmedMean",
+    "OptimalIpm",
+    "OptimalLie",
     "OwnPull",
     "PoisonedFL",
     "Rearranged",

@@ -11,13 +11,16 @@ import numpy as np
 from flanders.arrays import Array, FloatMatrix, IntVector
 from flanders.attacks.attack import Attack, View
 from flanders.attacks.crafting import copies, norm, simulated_copies
+from flanders.attacks.searching import most_harmful
 from flanders.checks import check_choice, check_number
 from flanders.linalg.columns import column_moments
 from flanders.linalg.line import Line
 from flanders.linalg.neighbours import bulyan_rows, multi_krum_rows
 
 DIRECTIONS = ("std", "unit", "sign")
-TARGETS = ("krum", "multi-krum", "bulyan")
+TARGETS = ("krum", "multi-krum", "bulyan", "server")
+EVALUATIONS = 20
+"""How many strengths are tried against the server itself, as many as ByzFL tries."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +42,13 @@ class AgrAttack(Attack):
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
         """Return b copies of the perturbed mean."""
-        offset, sigma = column_moments(view.honest, view.global_model)
-        mu, p = view.global_model + offset, self._perturbation(offset, sigma)
+        mu, p = self._mean_and_perturbation(view)
         gamma = self.gamma(Line.measure(view.honest, mu, p), view)
         return copies(mu + gamma * p, view.num_malicious)
+
+    def _mean_and_perturbation(self, view: View) -> tuple[Array, Array]:
+        offset, sigma = column_moments(view.honest, view.global_model)
+        return view.global_model + offset, self._perturbation(offset, sigma)
 
     def _perturbation(self, displacement: Array, sigma: Array) -> Array:
         xp = array_api_compat.array_namespace(displacement)
@@ -142,13 +148,16 @@ class AgrTailored(AgrAttack):
     AGR-min-max is taken. An attacker that knows only its own models simulates the round with them. The simulated
     round has the same share of malicious copies as the real one.
 
+    The target "server" is the paper's general aim: the gamma for which the server's own rule, whichever it is, ends
+    farthest from the honest mean. Its search is that of `optimal-lie`.
+
     Parameters
     ----------
     direction
         The perturbation p: "std" is minus the honest standard deviation. "unit" is minus the unit vector along
         the honest mean displacement mu - g. "sign" is minus the signs of that displacement.
     target
-        The aggregator to fool: "krum", "multi-krum" or "bulyan".
+        The aggregator to fool: "krum", "multi-krum" or "bulyan"; "server" for what the server really does.
     gamma_init
         Where the search starts.
     tau
@@ -179,6 +188,13 @@ class AgrTailored(AgrAttack):
         check_choice("AgrTailored", "target", self.target, TARGETS)
         check_number("AgrTailored", "gamma_init", self.gamma_init, 0)
         check_number("AgrTailored", "tau", self.tau, 0)
+
+    def craft(self, view: View, rng: np.random.Generator) -> Array:
+        """Return b copies of the perturbed mean."""
+        if self.target != "server":
+            return super().craft(view, rng)
+        mu, p = self._mean_and_perturbation(view)
+        return copies(mu + most_harmful(view, mu, p, EVALUATIONS) * p, view.num_malicious)
 
     def gamma(self, line: Line, view: View) -> float:
         """Return the largest gamma that the search finds, or else the gamma of AGR-min-max."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,18 @@ import numpy as np
 from flanders.arrays import Array, IntVector, without_graph
 from flanders.checks import InputError, check_number
 from flanders.round import ClientId, check_clients, check_matrix, check_same_kind, check_vector
+
+
+@dataclass(frozen=True, eq=False)
+class Rehearsal:
+    """What the attacker has tried out before it sends anything, for attacks that carry a backdoor."""
+
+    clean: Array
+    """The models that its clients have trained on clean data, `(b, d)`."""
+    success: Callable[[Array], float]
+    """Turns a model `(d,)` into its attack success on examples of the attacker's own clients."""
+    layers: Mapping[str, int]
+    """The number of parameters of each tensor, by its name, in the order of a row."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +51,11 @@ class View:
         The columns of a row that the server's filter looks at. None if the attacker does not know them.
     last_layer
         The columns of the model's last layer, which every client knows.
+    respond
+        A function from rows `(b, d)` to the model `(d,)` that the server would make of the round if the attacker's
+        clients sent these rows. None if the attacker does not know the server.
+    rehearsal
+        What the attacker has tried out; see `Attack.needs_rehearsal`. None if it has tried out nothing.
     """
 
     own: Array
@@ -49,6 +67,8 @@ class View:
     memory: Any = None
     server_columns: IntVector | None = None
     last_layer: slice | None = None
+    respond: Callable[[Array], Array] | None = None
+    rehearsal: Rehearsal | None = None
 
     def __post_init__(self) -> None:
         check_matrix(self.own)
@@ -113,6 +133,24 @@ class Attack(ABC):
 
     A new attack is a frozen dataclass with `craft`, and one line in the catalog.
     """
+
+    @property
+    def needs_rehearsal(self) -> bool:
+        """Whether it needs clean models of its clients, and a test of its backdoor (`View.rehearsal`)."""
+        return False
+
+    @property
+    def freezes(self) -> bool:
+        """Whether malicious clients train with some parameters frozen; see `frozen`."""
+        return False
+
+    def frozen(self, memory: object, global_model: Array) -> Array | None:
+        """Return which parameters malicious clients do not train in the coming round, `(d,)`. None: they train all.
+
+        `memory` is what `remember` returned after the last round. The simulator asks this if the malicious clients
+        have a `data_poison`.
+        """
+        return None
 
     @abstractmethod
     def craft(self, view: View, rng: np.random.Generator) -> Array:

@@ -81,9 +81,9 @@ class Neurotoxin(Attack):
               \theta_{cj} & \text{otherwise} \end{cases}
 
     The step of each client is set to zero in the `share` of parameters in which the last step of the global model
-    was largest. It is meant for clients with a `data_poison`. In the first round there is no last step, and the
-    trained models are sent. The paper projects every gradient of local training in this way. Here the finished step
-    is projected.
+    was largest. It is meant for clients with a `data_poison`. In the simulator, these clients set every gradient of
+    their local training to zero there, as in the paper. Elsewhere, e.g. in `--engine flower`, only the finished
+    step is projected. In the first round there is no last step, and the trained models are sent.
 
     Parameters
     ----------
@@ -108,9 +108,24 @@ class Neurotoxin(Attack):
     def __post_init__(self) -> None:
         check_number("Neurotoxin", "share", self.share, 0, 1)
 
+    @property
+    def freezes(self) -> bool:
+        """Busy parameters are not trained."""
+        return True
+
+    def frozen(self, memory: object, global_model: Array) -> Array | None:
+        """Return where the last step of the global model was largest; None if it has not been seen to move."""
+        if not isinstance(memory, SeenModel):
+            return None
+        xp = array_api_compat.array_namespace(global_model)
+        step = global_model - memory.model
+        if not bool(xp.any(step != 0)):
+            return memory.busy
+        return largest_entries(step, round(self.share * step.shape[0]))
+
     def craft(self, view: View, rng: np.random.Generator) -> Array:
         """Return the models without the steps in busy parameters."""
-        busy = self._busy(view)
+        busy = self.frozen(view.memory, view.global_model)
         if busy is None:
             return copied(view.own)
         xp = array_api_compat.array_namespace(view.own)
@@ -118,15 +133,4 @@ class Neurotoxin(Attack):
 
     def remember(self, view: View, sent: Array) -> SeenModel:
         """Keep the global model."""
-        return SeenModel(copied(view.global_model), self._busy(view))
-
-    def _busy(self, view: View) -> Array:
-        """Return where the last step of the global model was largest; None if it has not been seen to move."""
-        seen = view.memory
-        if seen is None:
-            return None
-        xp = array_api_compat.array_namespace(view.own)
-        step = view.global_model - seen.model
-        if not bool(xp.any(step != 0)):
-            return seen.busy
-        return largest_entries(step, round(self.share * step.shape[0]))
+        return SeenModel(copied(view.global_model), self.frozen(view.memory, view.global_model))

@@ -18,6 +18,8 @@ from flanders.checks import InputError
 
 NOTHING = "0" * 64
 """Stands where the first entry would hold the hash of the one before."""
+BEGINNING = b'{"entry":'
+"""How every entry begins."""
 SEALED = re.compile(rb'(\{"entry":.*),"hash":"([0-9a-f]{64})"\}\n?', re.DOTALL)
 """A line: what is hashed, and the hash."""
 
@@ -78,6 +80,17 @@ def seal(before: Head, kind: str, fields: Mapping[str, object]) -> tuple[bytes, 
     )[:-1].encode()
     digest = hashlib.sha256(body).hexdigest()
     return b'%s,"hash":"%s"}\n' % (body, digest.encode()), Head(before.entry + 1, digest)
+
+
+def is_half_line(line: bytes) -> bool:
+    """Tell whether this is the beginning of an entry that was not written to its end.
+
+    Examples
+    --------
+    >>> is_half_line(b'{"entry":7,"prev'), is_half_line(b"SQLite format 3")
+    (True, False)
+    """
+    return not line.endswith(b"\n") and (line.startswith(BEGINNING) or BEGINNING.startswith(line))
 
 
 def unseal(line: bytes) -> TrailEntry:

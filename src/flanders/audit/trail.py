@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from flanders.audit.entries import BadEntry, Head, TrailEntry, seal, unseal
+from flanders.audit.entries import BadEntry, Head, TrailEntry, is_half_line, seal, unseal
 from flanders.audit.segments import first_entry, lines_of, segment_number, segments
 from flanders.checks import InputError, check_number
 from flanders.files import sync_folder
@@ -77,8 +77,8 @@ class AuditTrail:
             return []
         handle = self._locked()
         try:
-            torn = self._cut_half_line(handle)
             later = self._after(known)
+            torn = self._cut_half_line(handle)  # only now: a file that is no trail is not changed
         except BaseException:
             os.close(handle)
             raise
@@ -164,11 +164,7 @@ class AuditTrail:
     def _cut_half_line(self, handle: int) -> int:
         """Remove a last line that was not written to its end, and return its length."""
         size = os.fstat(handle).st_size
-        whole = 0
-        for line in lines_of(self.path):
-            if not line.endswith(b"\n"):
-                break
-            whole += len(line)
+        whole = sum(len(line) for line in lines_of(self.path) if line.endswith(b"\n"))
         if whole < size:
             os.ftruncate(handle, whole)
         return size - whole
@@ -181,6 +177,8 @@ class AuditTrail:
         for path in [*segments(self.path)[-1:], self.path]:  # what is known is never older than the last two files
             for line in lines_of(path):
                 try:
+                    if path == self.path and is_half_line(line):
+                        continue  # a kill while it was written; it is removed later
                     last = unseal(line)
                 except BadEntry as error:
                     place = "begins with" if last is None else f"has after entry {last.head.entry}"

@@ -10,11 +10,16 @@ from pathlib import Path
 from flanders.audit.entries import BadEntry, Head, TrailEntry, unseal
 from flanders.audit.segments import lines_of, segments
 from flanders.checks import InputError
+from flanders.plain_text import printable
 
 IN_A_LOG = re.compile(r"audit head (\d{1,15}:[0-9a-f]{64})")
 """How the server logs the head of the trail after each round."""
 MOST_BREACHES = 1000
-"""The most breaches that are listed. A file that is no trail at all may have one in each line."""
+"""The most breaches, and the most notes, that are listed. A file that is no trail may have one in each line."""
+LONGEST_WORDS = 300
+"""The most characters of a breach or a note. A part of it may come from the file."""
+MOST_SHOWN = 20
+"""The most rounds that a note lists."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +117,7 @@ class _Reading:
         if found.first > self.oldest:
             self.breach(f"entries {self.oldest} to {found.first - 1} are missing at the start")
         elif found.first > 1:
-            found.notes.append(f"entries 1 to {found.first - 1} were removed by rotation")
+            self.note(f"entries 1 to {found.first - 1} were removed by rotation")
         for head in sorted(self.expected, key=lambda head: head.entry):
             if head.entry > found.head.entry:
                 self.breach(
@@ -167,7 +172,7 @@ class _Reading:
                 "older one"
             )
         elif after == run.last - 1:
-            self.check.notes.append(
+            self.note(
                 f"round {run.last} of run {name} is there twice: the server was stopped before it had saved it"
             )
         if after < run.last:
@@ -177,21 +182,28 @@ class _Reading:
         """Compare a round with the one before it."""
         fields, self.check.rounds = entry.fields, self.check.rounds + 1
         run, number = self.runs.setdefault(str(fields["run"]), _Run()), int(fields["round"])
-        unwritten = [int(each) for each in fields.get("unwritten", ())]
+        unwritten = sorted({int(each) for each in fields.get("unwritten", ())})
         last = number - 1 if run.last is None else run.last
-        missing = (each for each in range(last + 1, number) if each not in unwritten)
+        known = set(unwritten)
+        missing = (each for each in range(last + 1, number) if each not in known)
         if number <= last:
             self.breach(f"round {number} comes after round {last}")
         elif (first := next(missing, None)) is not None:
             self.breach(f"round {first} has no entry")
         if unwritten:
-            self.check.notes.append(f"rounds without an entry, since it could not be written: {unwritten}")
+            shown = ", ".join(map(str, unwritten[:MOST_SHOWN]))
+            more = f" and {len(unwritten) - MOST_SHOWN} more" if len(unwritten) > MOST_SHOWN else ""
+            self.note(f"rounds without an entry, since it could not be written: {shown}{more}")
         if run.model and fields["model_before"] != run.model and not unwritten:
             self.breach(f"round {number} did not start from the global model that round {last} ended with")
         run.last, run.model = number, str(fields["model_after"])
 
+    def note(self, words: str) -> None:
+        if len(self.check.notes) < MOST_BREACHES:
+            self.check.notes.append(printable(words, LONGEST_WORDS))
+
     def breach(self, words: str) -> None:
         if len(self.check.breaches) < MOST_BREACHES:
-            self.check.breaches.append(Breach(*self.place, words))
+            self.check.breaches.append(Breach(*self.place, printable(words, LONGEST_WORDS)))
         else:
             self.check.more_breaches += 1

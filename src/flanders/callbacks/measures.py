@@ -29,6 +29,7 @@ def measures_of(record: RoundRecord) -> dict[str, float]:
         "accuracy": record.accuracy,
         "loss": record.loss,
         "attack_success": record.attack_success,
+        "source_accuracy": record.source_accuracy,
         "threshold": record.threshold,
     }
     found |= {f"clients/{fate}": float(count) for fate, count in record.counts.items()}

@@ -22,6 +22,10 @@ GAUGES = {
         "flanders_attack_success",
         "The share of triggered examples taken for the attacker's target",
     ),
+    "source_accuracy": (
+        "flanders_source_accuracy",
+        "The share of the examples that the attack aims at which are taken for their own class",
+    ),
     "threshold": ("flanders_threshold", "The largest score that was kept"),
 }
 """The fields of a record that become metrics of their own, with the name and the description of the metric."""

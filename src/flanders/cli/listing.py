@@ -22,9 +22,10 @@ def print_listing(kinds: Sequence[str], *, as_json: bool = False) -> None:
 
     The entries of a single kind are printed with their parameters.
     """
-    entries = {}
+    entries, broken = {}, list[str]()
     for kind in kinds:
         try:
+            broken += registry(kind).broken.values()
             entries[kind] = [registry(kind).describe(name) for name in registry(kind)]
         except InputError as error:  # an optional package is missing; other kinds can still be listed
             if len(kinds) == 1:
@@ -44,6 +45,9 @@ def print_listing(kinds: Sequence[str], *, as_json: bool = False) -> None:
                 family = entry.family
                 print(f"\n{family}:")
             _print_entry(entry, width, parameters=len(kinds) == 1)
+    if broken:
+        print("\nOf other packages, and skipped:")
+        print("\n".join(f"  {words}" for words in broken))
     if len(kinds) > 1:
         print(f"\n`flanders list {kinds[0]}` and so on show the parameters.")
 

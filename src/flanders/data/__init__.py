@@ -1,9 +1,10 @@
 """Datasets, and partitions that divide them among clients. PyTorch is not needed.
 
-The package contains no data. `digits` comes with scikit-learn, and `synthetic` is drawn at random. The other
-datasets are read from files in their original formats; see `flanders.data.sources`.
+The package contains no data. `digits` and `breast-cancer` come with scikit-learn. `synthetic` and `characters` are
+drawn at random. The other datasets are read from files in their original formats; see `flanders.data.sources`.
 """
 
+from flanders.data.characters import Characters
 from flanders.data.cifar import Cifar10, Cifar100
 from flanders.data.dataset import Dataset, Loader, from_arrays, from_clients, stratified_split
 from flanders.data.digits import Digits
@@ -12,6 +13,7 @@ from flanders.data.flower_partition import FlowerPartition
 from flanders.data.mnist import FashionMnist, FashionMnistReference, Mnist, MnistReference
 from flanders.data.partition import Iid, Partition, Shards
 from flanders.data.synthetic import Synthetic
+from flanders.data.tables import BreastCancer
 from flanders.registry import Registry
 
 DATASETS: Registry[Loader] = Registry(
@@ -19,6 +21,8 @@ DATASETS: Registry[Loader] = Registry(
     {
         "digits": Digits,
         "synthetic": Synthetic,
+        "breast-cancer": BreastCancer,
+        "characters": Characters,
         "mnist": Mnist,
         "fashion-mnist": FashionMnist,
         "cifar10": Cifar10,
@@ -42,6 +46,8 @@ PARTITIONS: Registry[Partition] = Registry(
 __all__ = [
     "DATASETS",
     "PARTITIONS",
+    "BreastCancer",
+    "Characters",
     "Cifar10",
     "Cifar100",
     "Dataset",

@@ -20,7 +20,7 @@ NONE = "none"
 """The word for None, which TOML does not have."""
 PREAGGREGATORS = "preaggregators"
 """The key of an aggregator's table for the pre-aggregators in front of it."""
-COUNT_OR_FRACTION = frozenset({"keep", "num_malicious", "trim", "clients_per_round"})
+COUNT_OR_FRACTION = frozenset({"keep", "num_malicious", "trim", "clients_per_round", "agreement"})
 """Parameters in which the int 1 means one client, and the float 1.0 all clients."""
 _WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a string", Path: "a path"}
 

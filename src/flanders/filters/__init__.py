@@ -4,6 +4,7 @@ from flanders.filters.afa import Afa
 from flanders.filters.camps.camps import Camps
 from flanders.filters.camps.guard import Guard
 from flanders.filters.controls import DistanceToGlobal, KeepAll, Oracle, Persistence
+from flanders.filters.deepsight import DeepSight
 from flanders.filters.dnc import DnCFilter
 from flanders.filters.filter import Filter, Scores
 from flanders.filters.fingerprint.fingerprint import Fingerprint
@@ -24,6 +25,7 @@ __all__ = [
     "Afa",
     "Als",
     "Camps",
+    "DeepSight",
     "DistanceToGlobal",
     "DnCFilter",
     "Everything",

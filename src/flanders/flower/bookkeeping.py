@@ -181,7 +181,7 @@ class Bookkeeping:
         return MetricRecord(metrics_of(record, nodes, stayed=stayed))
 
     def completed(self, result: Result, arrays: ArrayRecord) -> Result:
-        """Count the rounds of a result from the very first, and add the numbers of each client.
+        """Count the rounds of a result from the very first, and add the numbers of each client to the last of them.
 
         `arrays` is the global model if no round has made a new one.
         """

@@ -16,7 +16,11 @@ from flwr.common.logger import log
 from flwr.serverapp import Grid
 
 from flanders.checks import InputError
+from flanders.plain_text import printable
 from flanders.round import ClientId
+
+LONGEST_NAME = 80
+"""The most characters of a node's name that a log shows."""
 
 
 class Node(Protocol):
@@ -69,7 +73,7 @@ class AskedClient:
     @property
     def label(self) -> str:
         """The node as logs show it."""
-        return f"{self.node} ({self.name})" if self.name else str(self.node)
+        return f"{self.node} ({printable(self.name, LONGEST_NAME)})" if self.name else str(self.node)
 
 
 def asked_clients(

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-import numpy as np
 from flwr.app import Array, ArrayRecord, Message
 from flwr.common.constant import SUPERLINK_NODE_ID
 
 from flanders.flower.identity import AskedClient
-from flanders.flower.model_arrays import BadReply, LostReply, ModelArrays, Numbers, Vector
+from flanders.flower.model_arrays import BadReply, LostReply, ModelArrays, Vector
 from flanders.flower.reply_metrics import check_metrics
 from flanders.flower.round_matrix import RoundMatrix
 from flanders.flower.stored_arrays import LOST, LostArray
+from flanders.hosts.unscored import far_clients, largest_difference
 from flanders.record import ClientRecord, Fate
 from flanders.round import ClientId, by_name
 
-FARTHEST = 50.0
-"""An array that filters do not see may change by this many times what is usual, and by this many times its size.
-
-The default filter allows the lengths of updates the same factor.
-"""
 LONGEST_REASON = 120
 """The most characters of a reason that are shown. Part of it may come from a client."""
 MOST_IGNORED = 5
@@ -184,11 +178,7 @@ def read_arrays(
 
 
 def check_unscored(found: SortedReplies, model: ModelArrays, before: Mapping[str, Array]) -> None:
-    """Refuse replies with arrays that the filter does not see, if these cannot be used or are far off.
-
-    An array is far off if it is `FARTHEST` times as far from the global model's as the median of the replies. Below
-    that, an attacker can change such an array as it likes, but not ruin the model with it.
-    """
+    """Refuse replies with arrays that the filter does not see, if these cannot be used or are far off."""
     unseen = [place for place in model.arrays if not place.scored]
     starts = {place.name: before[place.name].numpy() for place in unseen}
     away: dict[ClientId, list[float]] = {}
@@ -204,20 +194,8 @@ def check_unscored(found: SortedReplies, model: ModelArrays, before: Mapping[str
         except BadReply as why:
             away.pop(answer.client, None)
             found.reject(answer.client, why)
-    for at, place in enumerate(unseen if away else ()):
-        size = largest_difference(starts[place.name], np.zeros(place.shape))
-        usual = max(statistics.median(each[at] for each in away.values()), size)
-        for client, each in away.items():
-            if each[at] > FARTHEST * usual and client in found.usable:
-                times = "infinitely" if usual == 0 else f"{each[at] / usual:.2g} times"
-                found.refuse(client, f"array {place.name!r} is {times} as far from the global model's as most")
-
-
-def largest_difference(numbers: Numbers, others: Numbers) -> float:
-    """Return the largest difference between two numbers at the same place; 0 if there are none."""
-    with np.errstate(over="ignore"):
-        apart = np.abs(numbers.astype(np.float64) - others.astype(np.float64))
-    return float(apart.max()) if apart.size else 0.0
+    for client, reason in far_clients(unseen, starts, away).items():
+        found.refuse(client, reason)
 
 
 def array_record(message: Message, model: ModelArrays) -> ArrayRecord:

@@ -19,10 +19,11 @@ from flanders.callbacks import Callbacks, RunInfo
 from flanders.catalog import FILTERS
 from flanders.checks import InputError
 from flanders.filters import Filter
-from flanders.flower.identity import AskedClient
+from flanders.flower.identity import LONGEST_NAME, AskedClient
 from flanders.flower.roster import newest_entries
 from flanders.flower.round_report import Details, Nodes, details_of
 from flanders.hosts.round_line import line_of
+from flanders.plain_text import printable
 from flanders.record import Fate, RoundRecord
 from flanders.results.heartbeat import heartbeat
 from flanders.results.run import RunSpec
@@ -30,6 +31,10 @@ from flanders.results.spec_keys import flat_spec, label
 from flanders.results.store import ClaimLost, Store
 from flanders.results.tree import Table
 from flanders.round import ClientId
+
+ROUNDS_IN_DETAIL = 100
+"""The result of a federation has the numbers of each client of this many rounds, the last ones. More would make
+the memory grow for as long as the federation runs. The results file and the audit trail have all rounds."""
 
 
 def live_spec(
@@ -74,7 +79,7 @@ class Recorder:
         self.last: RoundRecord | None = None
         """The last round."""
         self.details: dict[int, Details] = {}
-        """The numbers of each client in the rounds since the last start."""
+        """The numbers of each client in the last rounds since the last start."""
         self._store: Store | None = None
         self._known: dict[ClientId, int] = {}
         self._untold = False
@@ -117,7 +122,7 @@ class Recorder:
         """Log the name of each new client that is not called by its node id."""
         for asked in everyone:
             if self._known.get(asked.client) != asked.node and str(asked.client) != str(asked.node):
-                log(INFO, "flanders: node %s is client %s", asked.label, asked.client)
+                log(INFO, "flanders: node %s is client %s", asked.label, printable(asked.client, LONGEST_NAME))
             self._known[asked.client] = asked.node
         self._known = newest_entries(self._known, {})
 
@@ -125,6 +130,7 @@ class Recorder:
         """Log a round and write it to the results file. With `alarm`, the log entry is a warning."""
         self.settle()
         self.last, self.details[record.number], self._untold = record, details_of(record, nodes), True
+        self.details.pop(record.number - ROUNDS_IN_DETAIL, None)
         odd = record.having(Fate.DROPPED, Fate.REFUSED, Fate.SILENT) or alarm
         log(WARNING if odd else INFO, "flanders: %s", line_of(record, lambda client: nodes[client].label))
         self.open()

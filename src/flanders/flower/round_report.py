@@ -66,7 +66,7 @@ def metrics_of(record: RoundRecord, nodes: Nodes, *, stayed: bool) -> dict[str, 
 def details_of(record: RoundRecord, nodes: Nodes) -> Details:
     """Return the node, the fate, the score and the probability of each client, as arrays of the same length.
 
-    The details of all rounds are kept until the federation ends. An array takes a fifth of the memory of a list.
+    The details of many rounds are kept until the federation ends. An array takes a fifth of the memory of a list.
     """
     return {
         f"{PREFIX}nodes": array("Q", [nodes[client.client].node for client in record.clients]),

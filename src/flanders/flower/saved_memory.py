@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from flanders.audit import Head
 from flanders.checks import InputError
-from flanders.defense import Defense, DefenseState
+from flanders.defense import Defense
+from flanders.defense_state import DefenseState
 from flanders.flower.bans import BanList
 from flanders.flower.model_arrays import ModelArray, ModelArrays
 from flanders.flower.roster import Roster

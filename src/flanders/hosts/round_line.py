@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from flanders.plain_text import printable
 from flanders.record import ClientRecord, Fate, RoundRecord
 from flanders.round import ClientId
 
@@ -15,7 +16,7 @@ Label = Callable[[ClientId], str]
 """Returns what a line calls a client."""
 
 
-def line_of(record: RoundRecord, label: Label = str) -> str:
+def line_of(record: RoundRecord, label: Label = printable) -> str:
     """Return a round in one line: how many clients were kept, and which were not and why."""
     kept = len(record.having(Fate.KEPT))
     replied = len(record.having(Fate.KEPT, Fate.DROPPED, Fate.REFUSED))
@@ -23,7 +24,7 @@ def line_of(record: RoundRecord, label: Label = str) -> str:
     return "; ".join(part for part in parts if part)
 
 
-def unused_of(record: RoundRecord, label: Label = str) -> list[str]:
+def unused_of(record: RoundRecord, label: Label = printable) -> list[str]:
     """Return the clients that were not kept and why, in words, one text for each fate."""
     unused = (Fate.DROPPED, Fate.REFUSED, Fate.SILENT, Fate.BANNED)
     by_fate = {fate: record.having(fate) for fate in unused}

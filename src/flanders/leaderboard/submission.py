@@ -35,7 +35,7 @@ def packages_of(entrants: Sequence[Entrant]) -> dict[str, str]:
 
 
 def _package(entrant: Entrant) -> str:
-    names = {(kind, name) for kind, name in _entries(entrant.tables) if name in installed(kind)}
+    names = {(kind, name) for kind, name in _entries(entrant.tables) if name in installed(kind)[0]}
     found = {
         f"{entry.dist.name} {entry.dist.version}"
         for kind, name in names

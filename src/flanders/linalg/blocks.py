@@ -9,21 +9,32 @@ import numpy as np
 
 from flanders.arrays import Array, IntVector, index_like, is_on_host, like, on_host, widest_float
 
-HOST_BLOCK = 400_000
-"""How many numbers a block on the CPU has. In float64 they take 3.2 MB, so a block stays in the cache."""
+HOST_BLOCK = 500_000
+"""How many numbers a block on the CPU has. In float64 they take 4 MB, so a block stays in the cache."""
+
+WIDE = 1000
+"""The fewest columns in a block of a product on the CPU. With fewer, adding up the results takes too long."""
 
 DEVICE_BLOCK = 2**22, 2**24
 """The fewest and the most numbers in a block on an accelerator, on which many small computations are slow."""
 
 
-def column_blocks(*matrices: Array) -> Iterator[slice]:
-    """Cut the columns of matrices of equal width into slices whose size suits the CPU or the accelerator."""
+def column_blocks(*matrices: Array, least: int = 64) -> Iterator[slice]:
+    """Cut the columns of matrices of equal width into slices whose size suits the CPU or the accelerator.
+
+    All slices but the last have at least `least` columns.
+    """
     m, d = sum(matrix.shape[0] for matrix in matrices), matrices[0].shape[1]
     numbers = HOST_BLOCK if is_on_host(matrices[0]) else int(np.clip(m * d // 64, *DEVICE_BLOCK))
-    width = max(64, numbers // m)
+    width = max(least, numbers // m)
     width += width & (width - 1) == 0  # rows that are a power of two apart compete for the same cache lines
     for start in range(0, d, width):
         yield slice(start, min(start + width, d))
+
+
+def product_blocks(*matrices: Array) -> list[slice]:
+    """Cut the columns of matrices of equal width into slices whose size suits products of the rows."""
+    return list(column_blocks(*matrices, least=WIDE))
 
 
 def centred_block(matrix: Array, center: Array | None, columns: slice) -> Array:
@@ -55,7 +66,7 @@ def centred_blocks(
             block[first : first + piece.shape[0], :] = piece[:, c]
             first += piece.shape[0]
         if center is not None:
-            block -= center[..., c]
+            block -= xp.astype(center[..., c], widest_float(xp), copy=False)  # NumPy is slow on mixed types
         yield block
 
 

@@ -87,8 +87,8 @@ def minority_counts(updates: Array, center: Array, separation: float) -> tuple[F
         return np.zeros(m), 0
     device = array_api_compat.device(source)
     sizes = xp.arange(1, m, dtype=widest_float(xp), device=device)[None, :]
-    minority: FloatVector = np.zeros(m)
-    telling = 0
+    minority: Array = 0
+    telling: Array = 0
     for columns in column_blocks(source):
         values = centred_block(source, center, columns).T
         values = values - xp.mean(values, axis=1)[:, None]
@@ -104,6 +104,6 @@ def minority_counts(updates: Array, center: Array, separation: float) -> tuple[F
         tells = (most >= separation * whole) & (whole > 0) & (2 * num_high[:, 0] != m)
         high = values > xp.take_along_axis(ordered, cut, axis=1)
         smaller = xp.where(2 * num_high < m, high, ~high) & tells[:, None]
-        minority = minority + to_numpy(xp.count_nonzero(smaller, axis=0))
-        telling += int(xp.count_nonzero(tells))
-    return minority, telling
+        minority = minority + xp.count_nonzero(smaller, axis=0)
+        telling = telling + xp.count_nonzero(tells)
+    return to_numpy(minority).astype(np.float64), int(telling)

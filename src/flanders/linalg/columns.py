@@ -43,6 +43,20 @@ def _statistics(rows: Array, center: Array, *names: str) -> list[Array]:
     return [join(pieces, rows) for pieces in found]
 
 
+def sign_sums(rows: Array, center: Array) -> Array:
+    """Return the sum of the signs in each column of `rows - center`.
+
+    Examples
+    --------
+    >>> sign_sums(np.array([[1.0, 2.0], [3.0, 0.0], [5.0, 1.0]]), np.array([0.0, 1.0]))
+    array([3., 0.])
+    """
+    source, origin = on_host(rows), on_host(center)
+    xp = array_api_compat.array_namespace(source)
+    blocks = (centred_block(source, origin, columns) for columns in column_blocks(source))
+    return join([xp.sum(xp.sign(block), axis=0) for block in blocks], rows)
+
+
 def most_varied_columns(matrix: Array, count: int) -> IntVector:
     """Return the `count` columns with the largest variance over the rows, in rising order."""
     xp = array_api_compat.array_namespace(matrix)

@@ -7,8 +7,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import array_api_compat
 import numpy as np
 
-from flanders.arrays import Array, FloatMatrix, FloatVector, IntVector, index_like, like, on_host, to_numpy
-from flanders.linalg.blocks import HOST_BLOCK, centred_block, centred_blocks, column_blocks
+from flanders.arrays import (
+    Array,
+    FloatMatrix,
+    FloatVector,
+    IntVector,
+    index_like,
+    like,
+    on_host,
+    to_numpy,
+    widest_float,
+)
+from flanders.linalg.blocks import centred_block, centred_blocks, column_blocks
 
 EUCLIDEAN = ("squared-l2", "l2", "cosine")
 """Distances that can be computed from inner products alone."""
@@ -124,15 +134,18 @@ def squares_by_layer(
     `expected` has three parts: the factors :math:`a_{kc}`, a matrix, and for each c the row of that matrix that is
     :math:`v_{kc}`.
     """
-    xp, n = array_api_compat.array_namespace(updates), rows.size
-    found = np.zeros((n, len(layers)))
+    xp = array_api_compat.array_namespace(updates)
+    totals: list[Array] = [0.0] * len(layers)
     parts = [(like(a, updates)[:, None], matrix, index_like(at, updates)) for a, matrix, at in expected]
     stretch, index = like(scale, updates)[:, None], index_like(rows, updates)
-    for number, columns in _blocks_of_layers(layers, max(64, HOST_BLOCK // n)):
+    for number, columns in _blocks_of_layers(layers, next(column_blocks(updates)).stop):
         left = stretch * (xp.take(updates[:, columns], index, axis=0) - global_model[None, columns])
         for a, matrix, at in parts:
             left = left - a * xp.take(matrix[:, columns], at, axis=0)
-        found[:, number] += to_numpy(xp.sum(left * left, axis=1))
+        totals[number] = totals[number] + xp.astype(xp.sum(left * left, axis=1), widest_float(xp))
+    found = np.zeros((rows.size, len(layers)))
+    for number, total in enumerate(totals):
+        found[:, number] = to_numpy(total)  # an empty layer has a total of 0.0
     return found
 
 

@@ -31,8 +31,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flanders.arrays import FloatMatrix, FloatVector, IntVector
-from flanders.linalg.products import distances_of_gram
+from flanders.arrays import Array, FloatMatrix, FloatVector, IntVector
+from flanders.linalg.products import combine, distances_of_gram, rough_squared_norms
 
 NOISE = 64
 """A squared distance of at most this many rounding errors of its terms counts as zero. Copies came out 12 apart."""
@@ -98,18 +98,18 @@ def geometric_median(
     return Optimum(coefficients, found.gap)
 
 
-def weiszfeld(products: FloatMatrix, weights: FloatVector, steps: int, smoothing: float = 0.0) -> FloatVector:
-    r"""Return the coefficients after some Weiszfeld steps from the origin of the inner products.
+def weiszfeld(matrix: Array, start: Array, weights: FloatVector, steps: int, smoothing: float = 0.0) -> Array:
+    r"""Return the point after some Weiszfeld steps, each to a weighted average of the rows of a matrix.
 
-    A step is :math:`\beta_i \propto w_i / \max(\nu, d_i)`. :math:`\nu` is `smoothing` times the median distance.
+    Row i has the weight :math:`\beta_i \propto w_i / \max(\nu, d_i)`. :math:`\nu` is `smoothing` times the median
+    distance.
     """
-    norms, beta = np.diagonal(products), np.zeros_like(weights)
+    z = start
     for _ in range(steps):
-        squared = norms - 2 * products @ beta + beta @ products @ beta
-        distances = np.sqrt(np.maximum(squared, 0.0))
+        distances = np.sqrt(rough_squared_norms(matrix, z))
         pull = weights / np.maximum(distances, max(smoothing * weighted_median(distances, weights), TINY))
-        beta = pull / pull.sum()
-    return beta
+        z = combine(pull / pull.sum(), matrix)
+    return z
 
 
 def coincident(squared: FloatMatrix, noise: FloatVector) -> IntVector:

@@ -19,8 +19,10 @@ from flanders.arrays import (
     to_numpy,
     widest_float,
 )
-from flanders.linalg.blocks import centred_blocks, column_blocks, join, join_columns
+from flanders.linalg.blocks import centred_blocks, column_blocks, join, join_columns, product_blocks
 
+LEAST_SINGLE = 1e-20
+"""Below this, a squared norm in float32 may lack squares that are too small for float32."""
 LARGEST_SQUARE = 1e300
 """A row with a larger squared norm cannot be used, since distances to it overflow. No row of float32 is so long."""
 
@@ -38,10 +40,10 @@ def inner_products(pieces: Sequence[Array], center: Array | None = None, *, tail
     skipped = sum(piece.shape[0] for piece in pieces[:tail])
     with_old: Array = 0.0
     with_new: Array = 0.0
-    for rows in centred_blocks(pieces, None if center is None else on_host(center)):
+    for rows in centred_blocks(pieces, None if center is None else on_host(center), product_blocks(*pieces)):
         old, new = rows[:skipped, :], rows[skipped:, :]
-        with_old = with_old + new @ old.T
-        with_new = with_new + new @ new.T  # BLAS multiplies a matrix by its own transpose in half the time
+        with_old += new @ old.T
+        with_new += new @ new.T  # BLAS multiplies a matrix by its own transpose in half the time
     return np.hstack([to_numpy(with_old), to_numpy(with_new)]).astype(np.float64, copy=False)
 
 
@@ -67,12 +69,13 @@ def products_with(
     each, are taken as one matrix. The center is not subtracted from them.
     """
     matrix, directions = on_host(matrix), [on_host(piece) for piece in directions]
-    columns = list(column_blocks(matrix, *directions))
+    columns = product_blocks(matrix, *directions)
     totals: list[Array] = [0.0, 0.0, 0.0]
     blocks = centred_blocks([matrix], None if center is None else on_host(center), columns)
     for rows, others in zip(blocks, centred_blocks(directions, None, columns), strict=True):
-        found = rows @ rows.T, rows @ others.T, others[skip:, :] @ others[skip:, :].T
-        totals = [total + part for total, part in zip(totals, found, strict=True)]
+        last = others[skip:, :]
+        for number, (left, right) in enumerate(((rows, rows), (rows, others), (last, last))):
+            totals[number] += left @ right.T
     own, across, between = (np.asarray(to_numpy(total), dtype=np.float64) for total in totals)
     return (own + own.T) / 2, across, (between + between.T) / 2
 
@@ -129,10 +132,26 @@ def squared_norms(matrix: Array, center: Array | None = None) -> FloatVector:
     return np.asarray(to_numpy(total), dtype=np.float64)
 
 
+def rough_squared_norms(matrix: Array, center: Array | None = None) -> FloatVector:
+    """Return `squared_norms` with the precision of the matrix: six digits for float32, in half the time.
+
+    If float32 is too narrow for one of the norms, all are computed in float64.
+    """
+    source, at = on_host(matrix), None if center is None else on_host(center)
+    xp = array_api_compat.array_namespace(source)
+    total: Array = 0.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        for columns in column_blocks(source):
+            block = source[:, columns] if at is None else source[:, columns] - at[None, columns]
+            total = total + xp.astype(xp.vecdot(block, block), widest_float(xp))
+        found = np.asarray(to_numpy(total), dtype=np.float64)
+        fits = source.dtype != xp.float32 or bool(np.all((found > LEAST_SINGLE) & (found < np.inf)))
+        return found if fits else squared_norms(matrix, center)
+
+
 def usable_rows(matrix: Array) -> NDArray[np.bool_]:
     """For each row, tell whether it is finite and not so large that squared distances overflow."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return squared_norms(matrix) < LARGEST_SQUARE  # false for NaN
+    return rough_squared_norms(matrix) < LARGEST_SQUARE  # false for NaN
 
 
 def clip_factors(lengths: FloatVector, radius: float) -> FloatVector:
@@ -180,6 +199,27 @@ def mean(matrix: Array, weights: FloatVector | None = None) -> Array:
     """Return the (weighted) average of the rows."""
     w = np.ones(matrix.shape[0]) if weights is None else weights
     return combine(w / w.sum(), matrix)
+
+
+def step_between(center: Array, coefficients: FloatVector, matrix: Array) -> Array:
+    """Return `move` for coefficients that are not negative and add up to at most 1.
+
+    The result lies between the center and the rows. So it keeps its digits without float64.
+    """
+    return (1.0 - float(coefficients.sum())) * center + combine(coefficients, matrix)
+
+
+def clipped_steps(matrix: Array, start: Array, shares: FloatVector, radius: float | None, iterations: int) -> Array:
+    r"""Return v after some steps :math:`v \leftarrow v + \sum_c p_c (x_c - v) \min(1, \tau / \|x_c - v\|)`.
+
+    The `shares` p add up to 1. `radius=None` takes the median distance to `start` for :math:`\tau`.
+    """
+    v = start
+    for _ in range(iterations):
+        lengths = np.sqrt(rough_squared_norms(matrix, v))
+        radius = float(np.median(lengths)) if radius is None else radius
+        v = step_between(v, shares * clip_factors(lengths, radius), matrix)
+    return v
 
 
 def move(center: Array, coefficients: FloatVector, matrix: Array) -> Array:

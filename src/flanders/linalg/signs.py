@@ -22,9 +22,9 @@ def sign_shares(matrix: Array, center: Array, columns: IntVector | None = None) 
     if columns is not None:
         rows, at = take_columns(rows, columns), take_columns(at[None, :], columns)[0, :]
     xp = array_api_compat.array_namespace(rows)
-    counts = np.zeros((rows.shape[0], 3))
+    counts: Array = 0
     for c in column_blocks(rows):
         signs = rows[:, c] - at[None, c]
-        for place, found in enumerate((signs > 0, signs == 0, signs < 0)):
-            counts[:, place] += to_numpy(xp.count_nonzero(found, axis=1))
-    return np.asarray(counts / rows.shape[1])
+        found = [xp.count_nonzero(some, axis=1) for some in (signs > 0, signs == 0, signs < 0)]
+        counts = counts + xp.stack(found, axis=1)
+    return np.asarray(to_numpy(counts) / rows.shape[1])

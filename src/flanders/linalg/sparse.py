@@ -38,12 +38,13 @@ def sparse_statistics(matrix: Array, center: Array, limits: FloatVector) -> tupl
     """
     rows, at = on_host(matrix), on_host(center)
     xp = array_api_compat.array_namespace(rows)
-    squares, up, down = (np.zeros(rows.shape[0]) for _ in range(3))
+    totals: list[Array] = [0, 0, 0]
     for c in column_blocks(rows):
         block = _sparse_block(rows, at, limits, c)
-        squares += to_numpy(xp.vecdot(block, block))
-        up += to_numpy(xp.count_nonzero(block > 0, axis=1))
-        down += to_numpy(xp.count_nonzero(block < 0, axis=1))
+        totals[0] = totals[0] + xp.vecdot(block, block)
+        totals[1] = totals[1] + xp.count_nonzero(block > 0, axis=1)
+        totals[2] = totals[2] + xp.count_nonzero(block < 0, axis=1)
+    squares, up, down = (to_numpy(total).astype(np.float64) for total in totals)
     shares = np.divide(up, up + down, out=np.full_like(up, 0.5), where=up + down > 0)
     return np.sqrt(squares), shares
 

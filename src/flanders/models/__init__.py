@@ -14,6 +14,7 @@ from flanders.models.mobilenet import BatchNorm2d, MobileNet
 from flanders.models.model_spec import ModelSpec
 from flanders.models.own import OwnModel, as_model
 from flanders.models.parameters import Layout, tensor_sizes
+from flanders.models.recurrent import Gru
 from flanders.registry import Registry
 
 MODELS: Registry[ModelSpec] = Registry(
@@ -25,6 +26,7 @@ MODELS: Registry[ModelSpec] = Registry(
         "mobilenet": MobileNet,
         "logistic": Logistic,
         "small-cnn": SmallCnn,
+        "gru": Gru,
     },
 )
 
@@ -32,6 +34,7 @@ __all__ = [
     "MODELS",
     "BatchNorm2d",
     "Cnn6",
+    "Gru",
     "Layout",
     "Logistic",
     "Mlp2",

@@ -32,7 +32,16 @@ from flanders.hosts.claims import MOST_EXAMPLES
 from flanders.hosts.refusals import check_refusals
 from flanders.hosts.round_line import line_of
 from flanders.hosts.state_folder import locked_folder, make_folder
-from flanders.nvflare.received import NO_NAME, ReceivedReplies, StartModel, UsableReply, mean_metrics
+from flanders.nvflare.received import (
+    NO_NAME,
+    ReceivedReplies,
+    StartModel,
+    UsableReply,
+    client_of,
+    mean_metrics,
+    meta_of,
+    numbers_of,
+)
 from flanders.nvflare.saved_defense import ELSEWHERE, recall_defense, save_defense
 from flanders.outcome import Outcome
 from flanders.record import ClientRecord, Fate, RoundRecord
@@ -138,7 +147,9 @@ class FilteredAggregator(ModelAggregator):
     def accept(self, shareable: Shareable, fl_ctx: FLContext) -> bool:
         """Take the reply of a client from a workflow that works with Shareables."""
         self.fl_ctx = fl_ctx
-        client = shareable.get_peer_prop(ReservedKey.IDENTITY_NAME, NO_NAME)  # the reply itself could name anyone
+        client = client_of(
+            shareable.get_peer_prop(ReservedKey.IDENTITY_NAME, NO_NAME)
+        )  # the reply itself could name anyone
         try:
             reply = FLModelUtils.from_shareable(shareable, fl_ctx)
         except Exception as error:  # a client may send anything, so that any error is possible
@@ -147,7 +158,7 @@ class FilteredAggregator(ModelAggregator):
 
     def accept_model(self, model: FLModel) -> None:
         """Check the reply of a client, and keep it for the end of the round if it can be used."""
-        self._accept((model.meta or {}).get("client_name", NO_NAME), model)
+        self._accept(client_of(meta_of(model).get("client_name")), model)
 
     def _accept(self, client: ClientId, reply: FLModel) -> bool:
         with self._lock:
@@ -159,6 +170,7 @@ class FilteredAggregator(ModelAggregator):
         """Let the defense choose among the replies of the round, and return the new global model."""
         with self._lock:
             start, found = self._start or self._begin(), self._replies
+            found.refuse_far(start)
             found.sort()
             found.cap_weights(self.times_median)
             if found.usable:
@@ -209,7 +221,9 @@ class FilteredAggregator(ModelAggregator):
         round_ = Round(matrix, clients, weights, start.row, None, start.arrays.layers, self._losses(start))
         try:
             outcome = self.defense.step(round_)
-        except InputError as error:  # most likely there are too few clients for the filter or the aggregator
+        except Exception as error:  # too few clients for the filter, or a mistake in the user's own filter
+            if not isinstance(error, InputError) and not self._aggregated:
+                raise
             reason = "this round could not be judged"
             records = tuple(ClientRecord(client, Fate.DROPPED, reason=reason) for client in clients)
             return None, records, f"{error} {STAYS}"
@@ -217,7 +231,12 @@ class FilteredAggregator(ModelAggregator):
             return None, outcome.clients, outcome.note
         if not np.isfinite(outcome.model).all():
             return None, outcome.clients, f"the aggregate was not finite: {STAYS}"
-        return new_params(outcome, start, replies), outcome.clients, outcome.note
+        new = new_params(outcome, start, replies)
+        try:
+            start.arrays.check_all({name: numbers_of(name, value) for name, value in new.items()}, "The aggregate")
+        except InputError:  # numbers that are too large for the model's own type
+            return None, outcome.clients, f"the aggregate was not finite in the model's types: {STAYS}"
+        return new, outcome.clients, outcome.note
 
     def _losses(self, start: StartModel) -> Evaluate | None:
         """Return the function from a flat model to its losses; None if the server has no examples.

@@ -13,6 +13,7 @@ from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 from flanders.arrays import Array, to_numpy
 from flanders.hosts.claims import capped_at_median, check_weight, is_finite_number, short
 from flanders.hosts.model_arrays import BadReply, HostArrays, Numbers, Vector, is_buffer
+from flanders.hosts.unscored import far_clients, largest_difference
 from flanders.record import ClientRecord, Fate
 from flanders.round import ClientId, by_name
 
@@ -66,14 +67,15 @@ class StartModel:
             for place in self.arrays.arrays:
                 numbers = place.check(numbers_of(place.name, params[place.name]))
                 if reply.params_type == ParamsType.DIFF:
-                    numbers = place.check(np.add(self.numbers[place.name], numbers))
+                    numbers = place.check(np.asarray(np.add(self.numbers[place.name], numbers)))
                 if place.scored:
                     row[place.columns] = numbers.ravel()
                 else:
+                    place.check_variance(numbers, self.numbers[place.name])
                     unscored[place.name] = numbers
         if not np.isfinite(row).all():
             raise BadReply("a number is too large")
-        steps = (reply.meta or {}).get(FLMetaKey.NUM_STEPS_CURRENT_ROUND)
+        steps = meta_of(reply).get(FLMetaKey.NUM_STEPS_CURRENT_ROUND)
         name = f"meta {FLMetaKey.NUM_STEPS_CURRENT_ROUND!r}"
         weight = 1.0 if steps is None else check_weight(name, plain_value(steps), max_steps)
         return UsableReply(row, unscored, weight, usable_metrics(reply.metrics))
@@ -103,6 +105,17 @@ class ReceivedReplies:
             return False
         return True
 
+    def refuse_far(self, start: StartModel) -> None:
+        """Refuse replies with arrays that the filter does not see, if these are far off."""
+        unseen = [place for place in start.arrays.arrays if not place.scored]
+        away = {
+            client: [largest_difference(reply.unscored[place.name], start.numbers[place.name]) for place in unseen]
+            for client, reply in self.usable.items()
+        }
+        for client, why in far_clients(unseen, start.numbers, away).items():
+            del self.usable[client]
+            self.refused[client] = ClientRecord(client, Fate.REFUSED, reason=short(why))
+
     def cap_weights(self, times_median: float | None) -> None:
         """Let no client count for more than this many times the median of the round."""
         weights = capped_at_median([reply.weight for reply in self.usable.values()], times_median)
@@ -129,7 +142,17 @@ def numbers_of(name: str, value: Array) -> Numbers:
         return np.asarray(value)
     if not isinstance(value, np.ndarray):
         raise BadReply(f"array {name!r} is a {type(value).__name__}")
-    return value
+    return np.asarray(value)  # an array that hides some of its numbers shows all of them here
+
+
+def meta_of(reply: FLModel) -> Mapping[str, object]:
+    """Return what a reply says besides its arrays; nothing if that is no table."""
+    return reply.meta if isinstance(reply.meta, Mapping) else {}
+
+
+def client_of(name: object) -> ClientId:
+    """Return a name that NVFLARE gives for a client, if it is one."""
+    return name if isinstance(name, str) and name else NO_NAME
 
 
 def as_given(numbers: Numbers, value: Array) -> Array:

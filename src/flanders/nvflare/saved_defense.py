@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flanders.checks import InputError
-from flanders.defense import Defense, DefenseState
+from flanders.defense import Defense
+from flanders.defense_state import DefenseState
 from flanders.hosts.model_arrays import HostArrays
 from flanders.state import load_state, save_state, saveable
 

@@ -55,6 +55,7 @@ METRICS = {
     "recall": Metric("recall", "Recall (the share of malicious clients that were not kept)"),
     "fpr": Metric("false_positive_rate", "False-positive rate (the share of honest clients not kept)", False),
     "attack-success": Metric("attack_success", "Attack success after the last round", False),
+    "source-accuracy": Metric("source_accuracy", "Accuracy on the examples that the attack aims at"),
     "seconds": Metric("seconds", "Seconds of all rounds", False, 1),
 }
 """What `--metric` can name."""

@@ -13,6 +13,8 @@ LEASE = 60.0
 """After this many seconds without a heartbeat, a process on another machine counts as dead."""
 HEARTBEAT = 10.0
 """Seconds between two heartbeats. Six fit into the lease, so a few late ones on a slow disk do not end a claim."""
+LARGEST_PROCESS = 2**31
+"""Ids of processes are below this number on all systems."""
 
 
 @cache
@@ -42,16 +44,26 @@ def start_time(pid: int) -> str | None:
 
 
 def is_alive(owner: str | None, heartbeat: float | None) -> bool:
-    """Tell whether the owner of a claim is alive. On another machine, its last heartbeat decides."""
+    """Tell whether the owner of a claim is alive. On another machine, its last heartbeat decides.
+
+    A claim that no process of this package writes is nobody's. A heartbeat may lie in the future by as much as it
+    may lie in the past, since the clocks of two machines differ. One that lies further ahead is not believed.
+    """
     if owner is None:
         return False
-    claim = json.loads(owner)
-    if claim["machine"] != this_machine():
-        return heartbeat is not None and time.time() - heartbeat < LEASE
-    if claim["started"] is not None:
-        return bool(start_time(claim["pid"]) == claim["started"])
     try:
-        os.kill(claim["pid"], 0)
+        claim = json.loads(owner)
+        machine, pid, started = claim["machine"], claim["pid"], claim["started"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return False
+    if type(pid) is not int or not 0 < pid < LARGEST_PROCESS:
+        return False
+    if machine != this_machine():
+        return isinstance(heartbeat, float | int) and abs(time.time() - heartbeat) < LEASE
+    if started is not None:
+        return bool(start_time(pid) == started)
+    try:
+        os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:  # it exists and belongs to another user

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from flanders.checks import InputError
 from flanders.results.record_columns import CLIENT_COLUMNS, ROUND_COLUMNS, Column
-from flanders.results.sound_rows import hide_unsound_rows, readable_text
+from flanders.results.sound_rows import hide_unsound_rows, missing_columns, readable_text
 
-FORMAT = 4
-"""The version of the tables. A file of another version is refused."""
+FORMAT, OLDEST = 5, 4
+"""The version of the tables, and the oldest one that can still be used. A file of another version is refused."""
 APPLICATION = 0x464C4452
 """The letters FLDR, by which SQLite and the command `file` recognise a results file."""
 BUSY = 30.0
@@ -138,7 +138,11 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id={APPLICATION}")
             connection.execute(f"PRAGMA user_version={FORMAT}")
-    _check_format(connection, path)
+    if _check_format(connection, path) < FORMAT:
+        with transaction(connection):
+            for name in missing_columns(connection):
+                connection.execute(f"ALTER TABLE round ADD COLUMN {name} REAL")
+            connection.execute(f"PRAGMA user_version={FORMAT}")
 
 
 def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
@@ -153,19 +157,21 @@ def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
         raise ResultsError(f"{path} is not a results file that flanders wrote: {what}. Name another file.")
 
 
-def _check_format(connection: sqlite3.Connection, path: Path) -> None:
+def _check_format(connection: sqlite3.Connection, path: Path) -> int:
+    """Return the version of the tables. Complain if it cannot be used."""
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if application == 0 and connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
         raise ResultsError(f"{path} is empty: there are no results in it yet.")
     if application != APPLICATION:
         raise ResultsError(f"{path} is a database, but it holds no results of flanders. Name another file.")
-    if version != FORMAT:
+    if not OLDEST <= version <= FORMAT:
         raise ResultsError(
-            f"{path} has the format {version}; this version of flanders reads {FORMAT}. Name another file, "
-            "or use the version that wrote it."
+            f"{path} has the format {version}; this version of flanders reads {OLDEST} to {FORMAT}. Name another "
+            "file, or use the version that wrote it."
         )
     _check_tables(connection, path)
+    return int(version)
 
 
 @contextlib.contextmanager

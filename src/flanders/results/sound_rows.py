@@ -32,6 +32,8 @@ AND typeof(finished) IN ('text', 'null') AND typeof(error) IN ('text', 'null')
 AND typeof(traceback) IN ('text', 'null') AND typeof(versions) IN ('text', 'null')
 AND rowid NOT IN (SELECT number FROM temp.unsound)
 """
+ADDED = ("source_accuracy",)
+"""The columns of numbers that the table `round` has since format 5. Files of format 4 are read without them."""
 LONGEST_SPEC = 2**20
 """The most characters of a spec. The longest that this package writes has a few thousand."""
 
@@ -49,8 +51,16 @@ def hide_unsound_rows(connection: sqlite3.Connection, path: Path) -> None:
         "round": _condition(ROUND_COLUMNS),
         "client": f"(run, round) IN (SELECT run, number FROM temp.round) AND {_condition(CLIENT_COLUMNS)}",
     }
+    empty = "".join(f", NULL AS {name}" for name in missing_columns(connection))
     for table, condition in conditions.items():
-        connection.execute(f"CREATE TEMP VIEW {table} AS SELECT * FROM main.{table} WHERE {condition}")
+        rows_of = f"(SELECT *{empty} FROM main.round)" if table == "round" and empty else f"main.{table}"
+        connection.execute(f"CREATE TEMP VIEW {table} AS SELECT * FROM {rows_of} WHERE {condition}")
+
+
+def missing_columns(connection: sqlite3.Connection) -> list[str]:
+    """Return the columns that the table `round` of an older format does not have."""
+    found = {name for _, name, *_ in connection.execute("PRAGMA main.table_info(round)")}
+    return [name for name in ADDED if name not in found]
 
 
 def readable_text(text: bytes) -> str:

@@ -23,14 +23,15 @@ UNUSABLE = f"total(fate IN ('{Fate.REFUSED}', '{Fate.SILENT}')) AS unusable"
 """SQL for the number of replies that could not be used."""
 _QUERY = f"""
 SELECT run.id, run.spec, run.status, run.error, run.created, run.finished,
-       a.rounds, a.best, a.last, a.success, a.seconds, a.defending,
+       a.rounds, a.best, a.last, a.success, a.source, a.seconds, a.defending,
        b.unusable, b.caught, b.wronged, b.missed, b.passed
 FROM run
 LEFT JOIN (
     SELECT run, count(*) AS rounds, max(CASE WHEN number >= :first THEN accuracy END) AS best,
            total({" + ".join(PHASES)}) AS seconds, total({" + ".join(DEFENCE_PHASES)}) AS defending,
            (SELECT accuracy FROM round AS r WHERE r.run = round.run ORDER BY number DESC LIMIT 1) AS last,
-           (SELECT attack_success FROM round AS r WHERE r.run = round.run ORDER BY number DESC LIMIT 1) AS success
+           (SELECT attack_success FROM round AS r WHERE r.run = round.run ORDER BY number DESC LIMIT 1) AS success,
+           (SELECT source_accuracy FROM round AS r WHERE r.run = round.run ORDER BY number DESC LIMIT 1) AS source
     FROM round GROUP BY run
 ) AS a ON a.run = run.id
 LEFT JOIN (
@@ -69,6 +70,8 @@ class RunSummary:
     """The share of honest clients that were not kept, over all rounds."""
     attack_success: float | None
     """The attack success after the last round."""
+    source_accuracy: float | None
+    """After the last round, the accuracy on the examples that the attack aims at."""
     unusable: int
     """How many replies, over all rounds, were refused or never came."""
 
@@ -92,6 +95,7 @@ def read_summaries(path: Path, ids: Sequence[str] | None = None, first_round: in
         best,
         final,
         success,
+        source,
         seconds,
         defending,
         unusable,
@@ -117,6 +121,7 @@ def read_summaries(path: Path, ids: Sequence[str] | None = None, first_round: in
                 recall=_number(clients.recall),
                 false_positive_rate=_number(clients.false_positive_rate),
                 attack_success=success,
+                source_accuracy=source,
                 unusable=int(unusable or 0),
             )
         )

@@ -19,13 +19,17 @@ from flanders.simulation.attacker import Attacker, Received, Turn
 from flanders.simulation.metrics import auc, confusion, summary
 from flanders.simulation.poisoning import (
     DATA_POISONS,
+    A3fl,
     Backdoor,
     BlendedBackdoor,
     DataPoison,
     Dba,
+    DynamicFlip,
+    EdgeCaseBackdoor,
     LabelFlip,
     LabelPairs,
     RandomLabels,
+    SemanticBackdoor,
     TargetedFlip,
 )
 from flanders.simulation.setting import Data, Federation, Setting, Threat
@@ -37,6 +41,7 @@ from flanders.simulation.world import World
 
 __all__ = [
     "DATA_POISONS",
+    "A3fl",
     "Attacker",
     "Backdoor",
     "BlendedBackdoor",
@@ -45,6 +50,8 @@ __all__ = [
     "Data",
     "DataPoison",
     "Dba",
+    "DynamicFlip",
+    "EdgeCaseBackdoor",
     "Federation",
     "LabelFlip",
     "LabelPairs",
@@ -52,6 +59,7 @@ __all__ = [
     "RandomLabels",
     "Received",
     "RoundRecord",
+    "SemanticBackdoor",
     "Setting",
     "Simulation",
     "StaleTrainer",

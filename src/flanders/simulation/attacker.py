@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from flanders.arrays import BoolVector, IntVector
+from flanders.arrays import BoolVector, FloatVector, IntVector
 from flanders.attacks import Attack, View
+from flanders.attacks.attack import Rehearsal
 from flanders.checks import InputError
 from flanders.defense import Defense
-from flanders.round import last_layer_of
+from flanders.round import Round, last_layer_of
 from flanders.simulation.setting import Threat
 
 STREAMS = ("attack", "attacker")
@@ -93,11 +94,27 @@ class Attacker:
         controlled = np.isin(clients, self._own)
         return Turn(number, clients, controlled, controlled & (number >= self.threat.start))
 
-    def poison(self, turn: Turn, updates: Tensor, global_model: Tensor, defense: Defense | None = None) -> Received:
+    def frozen(self, turn: Turn, global_model: Tensor) -> Tensor | None:
+        """Return which parameters the malicious clients of a round do not train; None if they train all."""
+        if self.threat.attack is None or not turn.malicious.any():
+            return None
+        found: Tensor | None = self.threat.attack.frozen(self._memory, global_model)
+        return found
+
+    def poison(
+        self,
+        turn: Turn,
+        updates: Tensor,
+        global_model: Tensor,
+        defense: Defense | None = None,
+        weights: FloatVector | None = None,
+        rehearsal: Rehearsal | None = None,
+    ) -> Received:
         """Return what the server receives in place of the trained models `updates`. These are changed in place.
 
-        An omniscient attacker gets from `defense` which parameters the filter looks at. The attacker also observes
-        the rounds before it attacks. In a round without a client of its own it sees nothing.
+        An omniscient attacker gets from `defense` which parameters the filter looks at, and what the server would
+        make of the round, in which the clients count by `weights`. The attacker also observes the rounds before it
+        attacks. In a round without a client of its own it sees nothing. `rehearsal` is what it has tried out.
         """
         if not turn.controlled.any():
             return self._received(turn, updates, turn.malicious)
@@ -108,7 +125,7 @@ class Attacker:
             own = threat.data_poison.send(own, global_model, len(turn.clients))
         sent = own
         if threat.attack is not None:
-            view = self._view(turn, own, updates, global_model, defense)
+            view = replace(self._view(turn, own, updates, global_model, defense, weights), rehearsal=rehearsal)
             if malicious.any():
                 sent = crafted(threat.attack, view, self._streams["attack"])
                 if threat.data_poison is None and threat.attack.rests(view):
@@ -135,7 +152,13 @@ class Attacker:
         return self._streams["attacker"].choice(self.num_clients, count, replace=False)
 
     def _view(
-        self, turn: Turn, own: Tensor, updates: Tensor, global_model: Tensor, defense: Defense | None
+        self,
+        turn: Turn,
+        own: Tensor,
+        updates: Tensor,
+        global_model: Tensor,
+        defense: Defense | None,
+        weights: FloatVector | None,
     ) -> View:
         """Return what the attacker knows in this round."""
         clients, everything = turn.clients, self.threat.omniscient
@@ -150,7 +173,31 @@ class Attacker:
             memory=self._memory,
             server_columns=watched_columns(defense, len(global_model), self._layers) if everything else None,
             last_layer=last_layer_of(self._layers, without_owner=len(self._layers)) if self._layers else None,
+            respond=self._respond(turn, updates, global_model, defense, weights) if everything else None,
         )
+
+    def _respond(
+        self,
+        turn: Turn,
+        updates: Tensor,
+        global_model: Tensor,
+        defense: Defense | None,
+        weights: FloatVector | None,
+    ) -> Callable[[Tensor], Tensor] | None:
+        """Return what the server would make of other malicious rows. None if that takes examples of the server."""
+        if defense is None or defense.filter.needs_examples or defense.aggregator.needs_root:
+            return None
+        mine = torch.from_numpy(np.flatnonzero(turn.controlled)).to(updates.device)
+        names = tuple(self._received(turn, updates, turn.malicious).clients.tolist())
+
+        def respond(rows: Tensor) -> Tensor:
+            everyone = updates.clone()
+            everyone[mine] = rows.to(updates.dtype)
+            round_ = Round(everyone, names, weights, global_model, layers=self._layers)
+            model: Tensor = defense.preview(round_, np.random.default_rng(turn.number))
+            return model
+
+        return respond
 
     def _received(self, turn: Turn, updates: Tensor, malicious: BoolVector) -> Received:
         """Return what the server receives, with new ids for malicious clients if the threat asks for them."""

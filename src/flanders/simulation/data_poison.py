@@ -13,15 +13,20 @@ import torch
 from torch import Tensor
 
 from flanders.checks import InputError
+from flanders.simulation.laboratory import Laboratory
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Scope:
-    """What a data poison needs to know about the data."""
+    """What a data poison needs to know about the data, and what it has learned itself."""
 
     num_classes: int
     highest: float
     """The largest value in the training examples: the brightness of the brightest pixel."""
+    lowest: float = 0.0
+    """The smallest value in the training examples."""
+    learned: Tensor | None = None
+    """What `DataPoison.prepare` returned. `DataPoison.learn` changes the numbers in it before each round."""
 
 
 class DataPoison(ABC):
@@ -29,6 +34,19 @@ class DataPoison(ABC):
 
     A new one is a frozen dataclass with `change`, and one line in `DATA_POISONS`.
     """
+
+    @property
+    def learns(self) -> bool:
+        """Whether `learn` is to be called before every round with malicious clients."""
+        return False
+
+    def prepare(self, x: Tensor, y: Tensor, scope: Scope) -> Tensor | None:
+        """Return what the poison knows before the first round, from all training examples. Default: nothing."""
+        return None
+
+    def learn(self, lab: Laboratory, scope: Scope) -> Tensor:
+        """Return new numbers for `scope.learned`, a tensor of the same shape; see `learns`."""
+        raise NotImplementedError(f"{type(self).__name__} does not learn.")
 
     @abstractmethod
     def change(
@@ -59,6 +77,8 @@ class Poisoner:
 
     poison: DataPoison
     scope: Scope
+    frozen: Tensor | None = None
+    """Which parameters poisoned clients leave alone in training, `(d,)`. Its values may change between rounds."""
 
     def apply(
         self, x: Tensor, y: Tensor, examples: Tensor, clients: Tensor, poisoned: Tensor

@@ -109,8 +109,8 @@ class TargetedFlip(DataPoison):
 
     .. math:: y \mapsto \text{target} \quad \text{if } y = \text{source}
 
-    It is the share of test examples of the class `source` that the model takes for the class `target`. The accuracy
-    of a run counts all classes.
+    It is the share of test examples of the class `source` that the model takes for the class `target`. The source
+    accuracy of a run is the share of them that it still takes for `source`. The accuracy counts all classes.
 
     Parameters
     ----------

@@ -38,6 +38,7 @@ def summary(records: Sequence[RoundRecord], first_round: int = 1) -> dict[str, A
         "final_accuracy": records[-1].accuracy,
         "final_loss": records[-1].loss,
         "attack_success": records[-1].attack_success,
+        "source_accuracy": records[-1].source_accuracy,
         "precision": counts.precision,
         "recall": counts.recall,
         "false_positive_rate": counts.false_positive_rate,

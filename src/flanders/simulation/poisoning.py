@@ -5,19 +5,25 @@ from __future__ import annotations
 from flanders.registry import Registry
 from flanders.simulation.data_poison import DataPoison, Poisoner, Scope
 from flanders.simulation.labels import LabelFlip, LabelPairs, RandomLabels, TargetedFlip
+from flanders.simulation.learning import A3fl, DynamicFlip
+from flanders.simulation.natural import EdgeCaseBackdoor, SemanticBackdoor
 from flanders.simulation.triggers import Backdoor, BlendedBackdoor, Dba
 
 __all__ = [
     "DATA_POISONS",
+    "A3fl",
     "Backdoor",
     "BlendedBackdoor",
     "DataPoison",
     "Dba",
+    "DynamicFlip",
+    "EdgeCaseBackdoor",
     "LabelFlip",
     "LabelPairs",
     "Poisoner",
     "RandomLabels",
     "Scope",
+    "SemanticBackdoor",
     "TargetedFlip",
 ]
 
@@ -29,7 +35,14 @@ DATA_POISONS: Registry[DataPoison] = Registry.grouped(
             "label-pairs": LabelPairs,
             "random-labels": RandomLabels,
             "targeted-flip": TargetedFlip,
+            "dynamic-flip": DynamicFlip,
         },
-        "Backdoors": {"backdoor": Backdoor, "dba": Dba, "blended-backdoor": BlendedBackdoor},
+        "Backdoors with a trigger": {
+            "backdoor": Backdoor,
+            "dba": Dba,
+            "blended-backdoor": BlendedBackdoor,
+            "a3fl": A3fl,
+        },
+        "Backdoors without a trigger": {"edge-case": EdgeCaseBackdoor, "semantic": SemanticBackdoor},
     },
 )

@@ -36,6 +36,7 @@ def state_of(simulation: Resumable, version: int | str) -> dict[str, object]:
         "buffers": dict(simulation.buffers),
         "defense": simulation.defense.memory,
         "attacker": simulation.attacker.state,
+        "learned": None if (learned := learned_by(simulation.world)) is None else learned.clone(),
         "selection": simulation.world.streams["clients"].bit_generator.state,
     }
 
@@ -54,4 +55,12 @@ def restore(simulation: Resumable, state: Mapping[str, Any], version: int | str)
     simulation.model = state["model"].to(device)
     simulation.buffers = {name: b.to(device) for name, b in state["buffers"].items()}
     simulation.defense.memory, simulation.attacker.state = state["defense"], state["attacker"]
+    if (learned := learned_by(simulation.world)) is not None and state.get("learned") is not None:
+        learned.copy_(state["learned"])
     simulation.world.streams["clients"].bit_generator.state = state["selection"]
+
+
+def learned_by(world: World) -> Tensor | None:
+    """Return what the data poison has learned so far. None if it does not learn."""
+    poisoner = world.poisoner
+    return poisoner.scope.learned if poisoner is not None and poisoner.poison.learns else None

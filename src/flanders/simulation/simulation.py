@@ -11,13 +11,14 @@ from torch import Tensor
 
 from flanders.aggregators import Aggregator
 from flanders.arrays import BoolVector, FloatVector, IntVector
+from flanders.attacks.attack import Rehearsal
 from flanders.callbacks import AnyCallback, Callbacks, RunInfo
 from flanders.data import Dataset
 from flanders.defense import Defense
 from flanders.filters import Oracle
 from flanders.record import RoundRecord
 from flanders.round import Round
-from flanders.simulation.attacker import Attacker, Received
+from flanders.simulation.attacker import Attacker, Received, Turn
 from flanders.simulation.clock import Clock
 from flanders.simulation.resuming import restore, state_of
 from flanders.simulation.setting import Setting
@@ -110,6 +111,9 @@ class Simulation:
         world, clock, number = self.world, Clock(self.world.device), self.round_number + 1
         clients = world.select_clients()
         turn = self.attacker.begin(number, clients)
+        with clock.timing("attack"):
+            world.learn(self.model, self.buffers, clients[turn.malicious])
+            world.freeze(self.attacker.frozen(turn, self.model))
         with clock.timing("train"):
             trained = self.trainer.train(
                 self.model,
@@ -119,15 +123,18 @@ class Simulation:
                 poisoner=world.poisoner,
                 poisoned=turn.malicious,
             )
-        with clock.timing("attack"), one_blas_thread():
-            received = self.attacker.poison(turn, trained.updates, self.model, self.defense)
         weights = world.data.sizes[clients].astype(float)
+        with clock.timing("attack"):
+            rehearsal = self._rehearse(turn)
+        with clock.timing("attack"), one_blas_thread():
+            received = self.attacker.poison(turn, trained.updates, self.model, self.defense, weights, rehearsal)
         root, evaluate = None, None
         if world.server is not None:
             evaluate = world.server.evaluate(self.buffers)
             root = world.server.step(self.model, self.buffers, world.seed_of_round(number))
         names = tuple(received.clients.tolist())
-        round_ = Round(received.updates, names, weights, self.model, root, world.layers, evaluate)
+        outputs = world.outputs(self.buffers)
+        round_ = Round(received.updates, names, weights, self.model, root, world.layers, evaluate, outputs)
         aggregation = Aggregation(self, round_, clock)
         with clock.timing("filter"), one_blas_thread():
             self._tell_the_oracle(received)
@@ -138,14 +145,27 @@ class Simulation:
             self.buffers = averaged(self.buffers, trained.buffers, outcome.kept, round_.weights)
         self.model, self.round_number = outcome.model, number
         with clock.timing("evaluate"), exact(world.device, 0):
-            accuracy, loss, attack_success = world.evaluator.evaluate(self.model, self.buffers)
+            tested = world.evaluator.evaluate(self.model, self.buffers)
         records = zip(outcome.clients, received.malicious.tolist(), strict=True)
         with_truth = tuple(replace(record, malicious=truth) for record, truth in records)
         note = "; ".join(note for note in (outcome.note, *aggregation.notes) if note)
         stayed = outcome.stayed or bool(aggregation.notes)
-        return RoundRecord(
-            number, with_truth, note, accuracy, loss, attack_success, clock.seconds, stayed, outcome.widening
+        record = RoundRecord(
+            number, with_truth, note, seconds=clock.seconds, stayed=stayed, widening=outcome.widening
         )
+        return replace(record, **tested._asdict())
+
+    def _rehearse(self, turn: Turn) -> Rehearsal | None:
+        """Return what the attacker tries out before it poisons a round, if its attack asks for that."""
+        attack, world, own = self.setting.threat.attack, self.world, turn.clients[turn.controlled]
+        if attack is None or not attack.needs_rehearsal or not turn.malicious.any():
+            return None
+        with exact(world.device, 0):
+            success = world.attack_test(self.model, self.buffers, own)
+        if success is None:
+            return None
+        clean = self.trainer.train(self.model, self.buffers, own, world.seed_of_round(turn.number))
+        return Rehearsal(clean.updates, success, world.layers)
 
     def state_dict(self) -> dict[str, object]:
         """Return all that is needed to continue with the same results. `flanders.state.save_state` can save it."""

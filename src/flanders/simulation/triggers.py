@@ -190,13 +190,13 @@ class BlendedBackdoor(Backdoor):
     def aim(self, x: Tensor, y: Tensor, scope: Scope) -> tuple[Tensor, Tensor, Tensor] | None:
         """Blend the pattern into all images. Images of the target class itself do not count."""
         target = self._checked_target(scope)
-        return self._blended(x, scope), torch.full_like(y, target), y != target
+        return self._blended(x, x.shape[1:], scope), torch.full_like(y, target), y != target
 
     def _marked(self, x: Tensor, clients: Tensor, scope: Scope) -> Tensor:
-        return self._blended(x, scope)
+        return self._blended(x, x.shape[2:], scope)
 
-    def _blended(self, x: Tensor, scope: Scope) -> Tensor:
-        shape = x.shape[-3:] if x.ndim >= 4 else x.shape[-1:]
+    def _blended(self, x: Tensor, shape: torch.Size, scope: Scope) -> Tensor:
+        """Return examples of this shape, blended with the pattern."""
         numbers = torch.arange(math.prod(shape), device=x.device)
         pattern = ((keys(2, numbers) >> 1).abs().double() / 2**62).to(x.dtype).view(shape)
         return (1 - self.alpha) * x + self.alpha * scope.highest * pattern

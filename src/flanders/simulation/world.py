@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -13,11 +17,14 @@ from flanders.data.partition import natural_rows
 from flanders.models import Layout, tensor_sizes
 from flanders.simulation.attacker import Attacker
 from flanders.simulation.evaluation import Evaluator
+from flanders.simulation.laboratory import Laboratory
 from flanders.simulation.poisoning import Poisoner, Scope
+from flanders.simulation.probing import Outputs
 from flanders.simulation.server import ServerExamples, hold_out
 from flanders.simulation.setting import Setting
 from flanders.simulation.training.batches import ClientData
-from flanders.simulation.training.trainer import Trainer
+from flanders.simulation.training.stacked_module import stacked
+from flanders.simulation.training.trainer import Trainer, exact
 
 
 class World:
@@ -57,19 +64,29 @@ class World:
             module = setting.model.build(data.input_shape, data.num_classes)
         self.module = module.to(self.device)
         """The model as a PyTorch module, with its initial parameters."""
+        self.input_shape = data.input_shape
+        """The shape of one example."""
         self.layout = Layout.of(self.module)
         """How the parameters lie in a flat vector."""
+        self._tried = stacked(self.module, training=False)
         self.layers = tensor_sizes(self.module)
         """The number of values in each parameter tensor, by name."""
         self.server = self._server_examples(x, y, own)
         """The examples that the server holds. None if it holds none."""
         self.training_seed = self._draw_seed("training")
         """The seed from which `seed_of_round` makes the seeds of all rounds."""
-        poison, scope = setting.threat.data_poison, Scope(data.num_classes, float(data.x_train.max()))
-        self.poisoner = None if poison is None else Poisoner(poison, scope)
+        poison = setting.threat.data_poison
+        scope = Scope(data.num_classes, float(data.x_train.max()), float(data.x_train.min()))
+        if poison is not None:
+            scope = replace(scope, learned=poison.prepare(x, y, scope))
+        attack, d = setting.threat.attack, self.layout.size
+        freezes = attack is not None and attack.freezes
+        frozen = torch.zeros(d, dtype=torch.bool, device=self.device) if freezes else None
+        self.poisoner = None if poison is None else Poisoner(poison, scope, frozen)
         """Changes the examples of malicious clients. None if their examples stay the same."""
-        aimed = None if poison is None else poison.aim(x_test, y_test, scope)
-        self.evaluator = Evaluator(self.module, x_test, y_test, aimed)
+        aim = None if poison is None else partial(poison.aim, x_test, y_test, scope)
+        moving = poison is not None and poison.learns
+        self.evaluator = Evaluator(self.module, x_test, y_test, aim, moving=moving)
         """The server's test of the global model."""
 
     def _draw_seed(self, role: str) -> int:
@@ -84,6 +101,48 @@ class World:
         batches = training.epochs * -(-int(np.median(self.data.sizes)) // training.batch_size)
         return ServerExamples(self.module, x[rows], y[rows], training, batches)
 
+    def laboratory(self, model: Tensor, buffers: Mapping[str, Tensor], clients: IntVector) -> Laboratory:
+        """Return what an attacker with these clients can compute before a round."""
+        starts, sizes = self.data.starts[clients], self.data.sizes[clients]
+        places = np.concatenate([np.arange(start, start + size) for start, size in zip(starts, sizes, strict=True)])
+        examples = self.data.examples[torch.from_numpy(places).to(self.device)]
+        x, y = self.data.x[examples], self.data.y[examples]
+        own = {name: b[None] for name, b in buffers.items()}
+        return Laboratory(self._tried, self.layout, own, model, x, y, examples)
+
+    def learn(self, model: Tensor, buffers: Mapping[str, Tensor], clients: IntVector) -> None:
+        """Let the data poison learn from the global model with the examples of these malicious clients.
+
+        What it has learned stays in the same memory, since recorded steps of training read it from there.
+        """
+        if self.poisoner is None or not self.poisoner.poison.learns or clients.size == 0:
+            return
+        scope = self.poisoner.scope
+        assert scope.learned is not None
+        with exact(self.device, 0):
+            scope.learned.copy_(self.poisoner.poison.learn(self.laboratory(model, buffers, clients), scope))
+
+    def freeze(self, parameters: Tensor | None) -> None:
+        """Set which parameters poisoned clients do not train in the next round. The mask keeps its memory."""
+        if self.poisoner is not None and self.poisoner.frozen is not None:
+            self.poisoner.frozen[:] = False if parameters is None else parameters
+
+    def attack_test(
+        self, model: Tensor, buffers: Mapping[str, Tensor], clients: IntVector
+    ) -> Callable[[Tensor], float] | None:
+        """Return a function from a model to its attack success on examples of these clients. None if none aims."""
+        lab = self.laboratory(model, buffers, clients)
+        aimed = None if self.poisoner is None else self.poisoner.poison.aim(lab.x, lab.y, self.poisoner.scope)
+        if aimed is None:
+            return None
+        shown, target, counts = aimed
+        shown, target = shown[counts], target[counts]
+
+        def success(tried: Tensor) -> float:
+            return float((lab.classes(shown, tried) == target).double().mean()) if len(target) else 0.0
+
+        return success
+
     def make_trainer(self) -> Trainer:
         """Return the trainer that trains the clients in this process."""
         return Trainer(self.module, self.data, self.setting.training, chunk=self.setting.run.chunk)
@@ -92,6 +151,10 @@ class World:
         """Return the attacker of the setting as it is before the first round, with random streams of its own."""
         threat, count = self.setting.threat, self.setting.federation.num_clients
         return Attacker(threat, count, self.setting.streams(), layers=self.layers)
+
+    def outputs(self, buffers: Mapping[str, Tensor]) -> Outputs:
+        """Return the function that tries models out on random inputs, with these buffers."""
+        return Outputs(self._tried, self.layout, self.input_shape, {name: b[None] for name, b in buffers.items()})
 
     def select_clients(self) -> IntVector:
         """Return the clients that the server selects for the next round, in rising order."""

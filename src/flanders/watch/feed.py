@@ -25,7 +25,7 @@ LOOKED_AT = 4
 RECHECK = 5.0
 """Seconds after which the file is read again even if it seems unchanged: its modification time may be too
 coarse."""
-MEASURED_LATER = ("accuracy", "loss", "attack_success")
+MEASURED_LATER = ("accuracy", "loss", "attack_success", "source_accuracy")
 """What may be added to a round after it was written."""
 
 
@@ -118,7 +118,8 @@ class Feed:
         with self._lock:
             self._refresh()
             boot, _, number = version.partition("-")
-            since = int(number) if boot == self._boot and number.isdigit() else -1
+            known = boot == self._boot and number.isascii() and number.isdigit() and len(number) < 16
+            since = int(number) if known else -1
             runs = {entry["id"]: entry for entry in self._page.get("runs", [])}
             return {
                 **{name: self._page.get(name, []) for name in ("columns", "phases")},

@@ -28,8 +28,8 @@ def decision(m=20, evaluate=None, **past):
     return start_decision(Round(honest(m, 1), evaluate=evaluate), 0.01, Past(**past))
 
 
-def two_camps(values, low, wrong, limit=np.inf, evidence=50.0, **told):
-    trait = Trait("test", np.asarray(values, dtype=float), 0.1, wrong, WORDS, limit=limit, **told)
+def two_camps(values, low, wrong, limit=np.inf, evidence=50.0):
+    trait = Trait("test", np.asarray(values, dtype=float), 0.1, wrong, WORDS, limit=limit)
     rows = mask(len(values), low)
     return TwoCamps(trait, rows, ~rows, evidence, needed=20.0)
 
@@ -74,16 +74,6 @@ def test_the_camp_that_changed_more_is_wrong():
     camps = two_camps([-0.1] * 5 + [0.8] * 15, range(5), CHANGED, limit=0.3)
     assert wrong_by_nature(camps) is camps.high
     assert wrong_by_nature(two_camps([-0.1] * 5 + [0.2] * 15, range(5), CHANGED, limit=0.3)) is None
-
-
-def test_the_numbers_of_the_past_tell_which_camp_of_a_joint_trait_has_changed():
-    values = np.column_stack([[9.0] * 5 + [0.0] * 15, [0.1] * 5 + [-0.6] * 15])
-    told = {"limit": 0.3, "first_telling": 1, "least_apart": 0.1}
-    camps = two_camps(values, range(5), CHANGED, **told)
-    assert wrong_by_nature(camps) is camps.high
-    assert wrong_by_nature(two_camps(np.abs(values) / 9, range(5), CHANGED, **told)) is None
-    values[:5, 1] = 0.55
-    assert wrong_by_nature(two_camps(values, range(5), CHANGED, **told)) is None
 
 
 def test_clients_that_oppose_the_others_are_dropped_unless_the_losses_rise():

@@ -7,8 +7,14 @@ import pytest
 
 from filters.camps.federation import LAYERS, D, honest, towards_the_common, turned, world
 from flanders import Defense, Guard
-from flanders.filters.camps.averages import ClientAverages
-from flanders.filters.camps.opposing import FEWEST, cosines_with_rest, measure_opposition, opposing_rows
+from flanders.filters.camps.opposing import (
+    FEWEST,
+    MOST,
+    Opposition,
+    cosines_with_rest,
+    measure_opposition,
+    opposing_rows,
+)
 
 FIRST = slice(0, D - 80)
 
@@ -24,10 +30,8 @@ def cosines_of(updates):
 def found(updates, known=None, server=None):
     m = len(updates)
     step = None if server is None else unit(updates) @ unit(server)
-    averages = ClientAverages() if known is None else known
-    return np.flatnonzero(
-        opposing_rows(cosines_of(updates), np.ones(m, bool), tuple(range(m)), averages, step).rows
-    )
+    known = Opposition() if known is None else known
+    return np.flatnonzero(opposing_rows(cosines_of(updates), np.ones(m, bool), tuple(range(m)), known, step).rows)
 
 
 def test_the_cosine_is_the_one_with_the_sum_of_the_others():
@@ -57,23 +61,43 @@ def test_the_server_finds_a_majority(b):
     assert found(turned(20, b, 1), server=world()[0]).tolist() == list(range(b))
 
 
-def test_fewer_clients_are_not_compared():
-    assert found(turned(FEWEST - 1, 1, 1)).size == 0
+@pytest.mark.parametrize("m", [FEWEST - 1, MOST + 1])
+def test_very_small_and_large_rounds_are_skipped(m):
+    assert found(turned(m, 1, 1)).size == 0
 
 
 def test_attackers_cannot_make_a_round_weigh_less():
     everyone = np.ones(20, bool)
-    weights = [measure_opposition(cosines_of(turned(20, b, 1)), None, everyone)[1][0] for b in (0, 6)]
+    weights = [
+        measure_opposition(cosines_of(turned(20, b, 1)), None, everyone, decided=False)[1][0] for b in (0, 6)
+    ]
     assert weights[1] > 0.8 * weights[0]
 
 
+def after(rounds):
+    known = Opposition()
+    for updates in rounds:
+        m = len(updates)
+        known = known.after(cosines_of(updates), None, tuple(range(m)), np.ones(m, bool))
+    return known
+
+
 def test_a_long_past_outweighs_one_odd_round():
-    known = ClientAverages()
-    for seed in range(2, 8):
-        numbers = measure_opposition(cosines_of(turned(10, 0, seed)), None, np.ones(10, bool))
-        known = known.with_round(tuple(range(10)), *numbers)
+    assert found(turned(10, 2, 1)).tolist() == [0, 1]
+    assert found(turned(10, 2, 1), after(turned(10, 0, seed) for seed in range(2, 8))).size == 0
+
+
+def test_a_round_weighs_no_more_than_the_last_one_before_it_is_decided():
+    """Late in training, clients that happen to agree must not make a noisy round count."""
+    noise = np.random.default_rng(0).normal(size=(10, D))
+    known = after([noise])
     assert found(turned(10, 2, 1)).tolist() == [0, 1]
     assert found(turned(10, 2, 1), known).size == 0
+
+
+def test_a_round_that_kept_nobody_changes_nothing():
+    known = after([turned(10, 0, 1)])
+    assert known.after(cosines_of(turned(10, 0, 2)), None, tuple(range(10)), np.zeros(10, bool)) is known
 
 
 def test_the_filter_needs_layers_for_it():

@@ -8,7 +8,6 @@ import pytest
 from filters.camps.federation import LAYERS, D, honest, world
 from flanders.filters.camps.directions import Directions
 from flanders.filters.camps.traits import (
-    CHANGED,
     UNKNOWN,
     direction_traits,
     length_trait,
@@ -55,11 +54,11 @@ def test_directions_are_compared_in_each_part():
     assert np.allclose(found.headings, found.rooted)
 
 
-def directions(rows=ALL, known=None, server=None, changes=None):
+def directions(rows=ALL, known=None, server=None):
     updates = honest(12, 1)
     looked_at = tuple(cosines_of(updates[:, columns]) for columns in (slice(0, -80), slice(-80, None)))
     names = ("the first layers", "the last layer")
-    return direction_traits(names, looked_at, tuple(range(12)), known or Directions(), rows, server, changes)
+    return direction_traits(names, looked_at, tuple(range(12)), known or Directions(), rows, server)
 
 
 def test_clients_that_are_left_out_have_no_number():
@@ -75,14 +74,6 @@ def test_the_servers_step_is_looked_at_together_with_the_directions():
     traits = {trait.name: trait.values for trait in directions(server=server)}
     assert np.array_equal(traits["direction with the server's"], np.hstack([traits["direction"], server]))
     assert len(traits) == len(directions()) + 1
-
-
-def test_a_change_of_course_is_looked_at_together_with_the_directions():
-    changes = np.linspace(0.0, -1.0, 24).reshape(12, 2)
-    (joint,) = (trait for trait in directions(changes=changes) if trait.wrong == CHANGED)
-    (alone,) = (trait for trait in directions() if trait.name == "direction")
-    assert np.array_equal(joint.values, np.hstack([alone.values, changes]))
-    assert joint.first_telling == 2
 
 
 def test_lengths_are_logarithms():

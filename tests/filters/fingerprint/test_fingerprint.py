@@ -11,7 +11,16 @@ from flanders import Defense, FedAvg, Fingerprint, Median
 from flanders.checks import InputError
 from flanders.filters.fingerprint.decision import typical_level
 from flanders.filters.fingerprint.memory import Signatures
-from flanders.filters.fingerprint.questions import apartness, novelty, originality, standing_out
+from flanders.filters.fingerprint.questions import (
+    NOVELTY,
+    apartness,
+    ask_questions,
+    novelty,
+    novelty_in_few_parameters,
+    originality,
+    standing_out,
+)
+from flanders.round import Round
 from flanders.state import load_state, save_state
 
 D = 400
@@ -512,3 +521,29 @@ def test_the_memory_is_bounded_however_many_ids_appear():
     signatures = outcome.state.signatures
     assert len(signatures.clients) == len(signatures.usual) == signatures.marks.shape[0] == 400
     assert set(names) - set(outcome.dropped) <= set(signatures.clients)
+
+
+@pytest.mark.parametrize(("n", "d"), [(60, 300), (60, 40)])
+def test_novelty_is_the_same_from_products_and_from_directions(n, d):
+    rng = np.random.default_rng(0)
+    remembered, now = unit(rng.normal(size=(n, d))), unit(rng.normal(size=(20, d)))
+    now[:3] = unit(rng.normal(size=(3, n)) @ remembered)
+    now[3] = 0.0
+    found = novelty_in_few_parameters(now, remembered)
+    np.testing.assert_allclose(found, novelty(now @ remembered.T, remembered @ remembered.T), atol=1e-6)
+    assert found[3] == 0.0
+
+
+def test_rounds_of_more_clients_than_parameters_know_what_is_new():
+    filter_, model = Fingerprint(), np.zeros(30)
+    rng, state = np.random.default_rng(1), filter_.init()
+    first, basis = Round(rng.normal(size=(40, 30)) * ([1.0] * 20 + [0.0] * 10)), np.eye(30)
+    state = filter_.amend(state, first, np.arange(40), model, filter_.score(state, first))
+    second = Round(np.concatenate([basis[:2], basis[-2:], rng.normal(size=(36, 30))]))
+    found = ask_questions(state.signatures, second, 2).values[:, NOVELTY]
+    assert (found[:2] < np.log(1e-4)).all()  # directions that the first round has shown
+    assert (np.abs(found[2:4]) < 1e-4).all()  # directions that nobody has sent
+
+
+def unit(rows: np.ndarray) -> np.ndarray:
+    return rows / np.linalg.norm(rows, axis=1)[:, None]

@@ -28,7 +28,7 @@ from flanders.flower.engine.runtime import SWITCHES, Link, stop_reports
 from flanders.models import BatchNorm2d, ModelSpec, SmallCnn
 from flanders.results.run import FLOWER, SIMULATOR
 from flanders.results.summary import read_summaries
-from flanders.simulation import Backdoor, LabelFlip, Simulation
+from flanders.simulation import A3fl, Backdoor, LabelFlip, Simulation
 from flower.clients import nodes_running
 from flower.federation import LocalGrid
 from peers import flower
@@ -47,6 +47,12 @@ start = 2
 device = "cpu"
 chunk = 1
 """
+
+
+def test_a_poison_that_learns_is_refused_before_anything_starts():
+    setting = make_setting(num_clients=4, rounds=1, data_poison=A3fl(), fraction=0.5)
+    with pytest.raises(InputError, match=r"A3fl.* learns in every round, .*--engine simulator"):
+        FlowerSimulation(setting)
 
 
 class Backwards(LocalGrid):

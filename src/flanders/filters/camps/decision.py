@@ -114,13 +114,13 @@ def drop_wrong_camp(decision: Decision, camps: TwoCamps) -> bool:
     if camps.evidence < camps.needed or not far_apart(camps):
         return False
     wrong, witness = wrong_by_nature(camps), ""
-    if wrong is None and trait.wrong != UNKNOWN and not trait.least_apart:
+    if wrong is None and trait.wrong != UNKNOWN:
         return False
     if decision.examples is not None:
         wrong, witness = judge_by_examples(decision, decision.examples, camps, wrong)
     elif wrong is None:
-        wrong, witness = wrong_camp(camps.low, camps.high, decision.past, majority=trait.wrong == UNKNOWN)
-        if wrong is None and trait.wrong == UNKNOWN:
+        wrong, witness = wrong_camp(camps.low, camps.high, decision.past)
+        if wrong is None:
             note_doubt(decision, trait)
     if wrong is None:
         return False
@@ -206,10 +206,8 @@ def wrong_by_nature(camps: TwoCamps) -> BoolVector | None:
     if trait.wrong == LOW:
         wrong = low if float(np.median(trait.values[low])) < trait.limit else None
     elif trait.wrong == CHANGED:
-        told = trait.values.reshape(len(low), -1)[:, trait.first_telling :]
-        sides = [float(np.abs(np.median(told[camp], axis=0)).max()) for camp in (low, high)]
-        clear = max(sides) >= trait.limit and abs(sides[0] - sides[1]) >= trait.least_apart
-        wrong = None if not clear else low if sides[0] > sides[1] else high
+        sides = [abs(float(np.median(trait.values[camp]))) for camp in (low, high)]
+        wrong = None if max(sides) < trait.limit else low if sides[0] > sides[1] else high
     return None if wrong is None or wrong.sum() > NEARLY_ALL * (low | high).sum() else wrong
 
 

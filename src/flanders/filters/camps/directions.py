@@ -79,7 +79,9 @@ def cosines_with_middle(cosines: FloatMatrix, rows: BoolVector | None = None) ->
     """
     m = len(cosines)
     among = np.arange(m) if rows is None else np.flatnonzero(rows)
-    own, a = cosines[np.ix_(among, among)], np.full(among.size, 1.0 / among.size)
+    everyone = among.size == m  # a copy of a large matrix takes longer than all the rest
+    own = cosines if everyone else cosines[np.ix_(among, among)]
+    a = np.full(among.size, 1.0 / among.size)
     for _ in range(STEPS):
         with_it = own @ a
         new = 1.0 / np.sqrt(np.maximum(1.0 - 2.0 * with_it + a @ with_it, 1e-9))
@@ -88,7 +90,7 @@ def cosines_with_middle(cosines: FloatMatrix, rows: BoolVector | None = None) ->
         a = new
         if settled:
             break
-    with_it = cosines[:, among] @ a
+    with_it = cosines @ a if everyone else cosines[:, among] @ a
     return np.asarray(with_it / np.sqrt(max(float(a @ with_it[among]), 1e-12)))
 
 
@@ -104,7 +106,7 @@ def weights_of_round(parts: Sequence[FloatMatrix], rows: BoolVector) -> FloatVec
 
 def mean_cosine_within(cosines: FloatMatrix, rows: BoolVector) -> float:
     """Return the mean cosine between two different clients among these rows."""
-    own = cosines[np.ix_(rows, rows)]
+    own = cosines if rows.all() else cosines[np.ix_(rows, rows)]
     n = len(own)
     return float((own.sum() - np.trace(own)) / max(n * (n - 1), 1))
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from flanders.arrays import Array, BoolVector, FloatMatrix, FloatVector, IntVector
 from flanders.checks import check_choice, check_number
-from flanders.filters.camps.averages import ClientAverages
 from flanders.filters.camps.crafted import crafted_rows
 from flanders.filters.camps.decision import Decision, drop_camps, drop_opposing, scores_of, start_decision
 from flanders.filters.camps.directions import (
@@ -22,7 +21,7 @@ from flanders.filters.camps.directions import (
 )
 from flanders.filters.camps.judging import LIKE_SIZE, Past
 from flanders.filters.camps.loud import LOUDEST, loud_rows
-from flanders.filters.camps.opposing import measure_opposition, opposing_rows
+from flanders.filters.camps.opposing import Opposition, opposing_rows
 from flanders.filters.camps.splitting import split_in_two
 from flanders.filters.camps.traits import (
     ALIKE,
@@ -59,8 +58,8 @@ class GuardState:
     """Of each accepted client, the usual cosine with the crowd in each part of the model, and the usual novelty."""
     common: tuple[float, ...] = ()
     """The smallest mean cosine that accepted clients had in any round so far, for each part of the model."""
-    opposition: ClientAverages = field(default_factory=ClientAverages)
-    """How far each client went along with the sum of the others, on average; see `opposing`."""
+    opposition: Opposition = field(default_factory=Opposition)
+    """How far each client went along with the sum of the others in the layers before the last one."""
     directions: Directions = field(default_factory=Directions)
     """How far each client went along with the others, on average, and who was dropped the last time."""
 
@@ -98,13 +97,11 @@ class GuardEvidence:
             return None
         return self.cosines[-1], self.parts.rooted[-1] if self.parts.rooted else None
 
-    def opposition_after(
-        self, known: ClientAverages, clients: tuple[ClientId, ...], kept: IntVector
-    ) -> ClientAverages:
+    def opposition_after(self, known: Opposition, clients: tuple[ClientId, ...], kept: IntVector) -> Opposition:
         """Return what is remembered of how far the clients went along with the sum of the others."""
-        if self.in_first_layers is None or kept.size < 2:
+        if self.in_first_layers is None:
             return known
-        return known.with_round(clients, *measure_opposition(*self.in_first_layers, rows_of(kept, len(clients))))
+        return known.after(*self.in_first_layers, clients, rows_of(kept, len(clients)))
 
     def directions_after(self, known: Directions, clients: tuple[ClientId, ...], kept: IntVector) -> Directions:
         """Return what is remembered of the clients' directions after this round."""
@@ -187,7 +184,8 @@ class Guard(Filter[GuardState]):
         found = self.evidence_of(state, round_, scores)
         number = state.round_number + 1
         learnt = learn_round(state.signatures, round_, number, kept, found.answers)
-        courses = {client: course for client, course in state.courses.items() if client in set(learnt.clients)}
+        remembered = set(learnt.clients)
+        courses = {client: course for client, course in state.courses.items() if client in remembered}
         if kept.size and learnt.crowd is not None:
             headings = parts_of(round_, found.answers.products, learnt.crowd).headings
             now = np.array([*headings, found.answers.values[:, NOVELTY]])
@@ -231,12 +229,9 @@ class Guard(Filter[GuardState]):
             times = math.exp(min(float(longer[row]), 700.0))
             decision.drop(only, float(longer[row]) / LOUDEST, f"{times:.2g} times as long as expected")
         own = own_traits(answers, tuple(changes), novelty, parts.names)
-        turns = np.column_stack(changes[:2]) if changes else None
 
         def traits_of(rows: BoolVector) -> list[Trait]:
-            directions = direction_traits(
-                *found.looked_at, round_.clients, state.directions, rows, found.rooted, turns
-            )
+            directions = direction_traits(*found.looked_at, round_.clients, state.directions, rows, found.rooted)
             return [*own, *directions, length_trait(lengths)]
 
         drop_camps(decision, traits_of)

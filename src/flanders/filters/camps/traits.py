@@ -18,7 +18,6 @@ from flanders.filters.camps.directions import (
     along_main_direction,
     weights_of_round,
 )
-from flanders.filters.camps.judging import TURNED
 from flanders.filters.camps.splitting import PER_CLIENT, PER_CLIENT_OF_NATURE
 from flanders.filters.fingerprint.questions import FINGERPRINT, LENGTH, Answers
 from flanders.linalg.products import gram, lengths_of_gram, projections
@@ -79,17 +78,13 @@ class Trait:
     - `UNKNOWN`: the limit is negative. One median must be below it, the other one above its negative. Infinity
       means that there is no limit.
     """
-    first_telling: int = 0
-    """The numbers from this one on tell which camp is wrong."""
-    least_apart: float = 0.0
-    """How much more one camp must have changed than the other (`CHANGED`). If it has not, the past is asked."""
     parts: tuple[str, ...] = ()
     """The part of the model that each of the k numbers is about, in words. There may be more names than numbers."""
 
     @property
     def per_client(self) -> float:
         """The evidence that two camps need for each client, in nats."""
-        return PER_CLIENT if self.wrong == UNKNOWN or self.first_telling else PER_CLIENT_OF_NATURE
+        return PER_CLIENT if self.wrong == UNKNOWN else PER_CLIENT_OF_NATURE
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +146,6 @@ def direction_traits(
     known: Directions,
     rows: BoolVector,
     server: FloatMatrix | None = None,
-    changes: FloatMatrix | None = None,
 ) -> list[Trait]:
     """Return how far each of these clients goes along with the others, in several ways.
 
@@ -160,9 +154,7 @@ def direction_traits(
     - the cosines with the middle of all these clients;
     - the cosines with the middle of those that were not dropped the last time;
     - the average of the latter over all rounds;
-    - if the server has made a step of its own: the first ones together with the cosines with it (`server`);
-    - the first ones together with how much each client has changed its course (`changes`). Clients without a past
-      are left out.
+    - if the server has made a step of its own: the first ones together with the cosines with it (`server`).
 
     One more trait is the cosine with the main direction in the last part. It shows two camps that point against
     each other.
@@ -171,7 +163,7 @@ def direction_traits(
     accepted = known.middle_rows(clients, rows)
     now = all_cosines_with_middle(cosines, accepted)
     found = {
-        "direction": all_cosines_with_middle(cosines, rows),
+        "direction": now if np.array_equal(accepted, rows) else all_cosines_with_middle(cosines, rows),
         "direction from the clients kept before": now,
         "direction in all rounds": known.averages(clients, now, weights_of_round(cosines, accepted)),
     }
@@ -183,15 +175,6 @@ def direction_traits(
     ]
     values = np.full(len(rows), np.nan)
     values[rows] = along_main_direction(cosines[-1][np.ix_(rows, rows)])
-    if changes is not None:
-        joint = np.hstack([found["direction"], changes])
-        words = ("it has changed course, and its direction differs from the others'",) * 2
-        name, joint = "direction and change of course", np.where(rows[:, None], joint, np.nan)
-        traits.append(
-            Trait(
-                name, joint, ALIKE, CHANGED, words, limit=TURNED_FAR, first_telling=len(names), least_apart=TURNED
-            )
-        )
     against = (f"against the others in {names[-1]}",) * 2
     return [*traits, Trait("main direction", values, ALIKE, UNKNOWN, against, FEWEST_AGAINST, AGAINST)]
 

@@ -43,10 +43,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from flanders.arrays import BoolVector, FloatMatrix, FloatVector
+from flanders.arrays import BoolVector, FloatMatrix, FloatVector, to_numpy
 from flanders.filters.fingerprint.crowd import Company, measure_company
 from flanders.filters.fingerprint.memory import Signatures
 from flanders.linalg.products import cosines_of_gram, gram, lengths_of_gram, products_with
+from flanders.linalg.quadratic import inverse_squares
 from flanders.round import Round, check_continued
 
 CHANNELS = ("fingerprint", "length", "heading", "originality", "any length", "any heading", "novelty", "company")
@@ -132,10 +133,18 @@ def ask_questions(known: Signatures, round_: Round, number: int) -> Answers:
     places = np.array([row_of[round_.clients[i]] for i in rows], dtype=np.int64)
     marks, at, old = known.marks_to_compare_with(places)
     directions = [marks, known.crowd[None, :]] + ([] if known.refused is None else [known.refused])
-    products, along, between = products_with(round_.updates, directions, round_.global_model, skip=old)
+    count, d = sum(piece.shape[0] for piece in directions), round_.updates.shape[1]
+    few = d < count - old
+    products, along, between = products_with(
+        round_.updates, directions, round_.global_model, skip=count if few else old
+    )
     lengths = lengths_of_gram(products)
     along /= lengths[:, None]
-    values[:, NOVELTY] = novelty(along[:, old:], between)
+    if few:
+        now, g, *last = (to_numpy(x).astype(np.float64) for x in (round_.updates, round_.global_model, *directions))
+        values[:, NOVELTY] = novelty_in_few_parameters((now - g) / lengths[:, None], np.concatenate(last)[old:])
+    else:
+        values[:, NOVELTY] = novelty(along[:, old:], between)
     among = along[np.ix_(rows, at)]
     values[:, ANY_LENGTH] = np.log(lengths)
     values[:, ANY_HEADING] = along[:, marks.shape[0]]
@@ -168,7 +177,18 @@ def novelty(along: FloatMatrix, between: FloatMatrix) -> FloatVector:
     `along` has the inner products of the directions with the remembered ones. `between` has those of the
     remembered ones with each other.
     """
-    explained = (along * np.linalg.solve(between + SAME * np.eye(len(between)), along.T).T).sum(axis=1)
+    explained = inverse_squares(between + SAME * np.eye(len(between)), along.T)
+    return np.asarray(np.log(np.maximum(1.0 - explained, SAME)))
+
+
+def novelty_in_few_parameters(directions: FloatMatrix, remembered: FloatMatrix) -> FloatVector:
+    r"""Return `novelty` from the directions themselves, `(m, d)`, and the remembered ones, `(n, d)`.
+
+    This is faster if there are fewer parameters than remembered directions. By the identity of Woodbury,
+    :math:`v^T R^T (R R^T + \epsilon I)^{-1} R v = v^T v - \epsilon\, v^T (R^T R + \epsilon I)^{-1} v`.
+    """
+    spread = remembered.T @ remembered + SAME * np.eye(remembered.shape[1])
+    explained = (directions**2).sum(axis=1) - SAME * inverse_squares(spread, directions.T)
     return np.asarray(np.log(np.maximum(1.0 - explained, SAME)))
 
 

@@ -29,6 +29,7 @@ from flanders.flower.weight_limits import WeightLimits
 from flanders.record import RoundRecord
 from flanders.simulation import ClientTrainer, Received, Setting, World
 from flanders.simulation.clock import Clock
+from flanders.simulation.evaluation import Tested
 from flanders.simulation.resuming import restore, state_of
 from flanders.simulation.thread_limits import one_blas_thread
 from flanders.simulation.training.trainer import exact
@@ -59,6 +60,18 @@ class FlowerSimulation:
     """
 
     def __init__(self, setting: Setting, dataset: Dataset | None = None, *, runtime: Runtime = ray_runtime) -> None:
+        poison = setting.threat.data_poison
+        if poison is not None and poison.learns:
+            raise InputError(
+                f"The data poison {poison} learns in every round, which Flower's nodes cannot do. Run it in the "
+                "simulator (`--engine simulator`), or choose a poison that does not learn."
+            )
+        attack = setting.threat.attack
+        if attack is not None and attack.needs_rehearsal:
+            raise InputError(
+                f"The attack {attack} trains malicious clients twice, which Flower's nodes do not do. Run it in "
+                "the simulator (`--engine simulator`), or choose another attack."
+            )
         self.setting = setting
         self.world = World(setting, dataset)
         """The data, the model and the test."""
@@ -88,7 +101,9 @@ class FlowerSimulation:
         )
         strategy.strict = True
         strategy.server_test = WorldTest(self.world)
-        strategy.defense = Defense(setting.filter, streams=(streams["filter"], streams["aggregator"]))
+        strategy.defense = Defense(
+            setting.filter, setting.aggregator, streams=(streams["filter"], streams["aggregator"])
+        )
         for inner in (self._aggregation, self._fallback):
             if inner is not None:
                 inner.defense = strategy.defense
@@ -128,15 +143,16 @@ class FlowerSimulation:
             seed = world.seed_of_round(number)
             trained = self._trainer.train(self.model, self.buffers, clients, seed, poisoned=turn.malicious)
         with clock.timing("attack"), one_blas_thread():
-            received = self.attacker.poison(turn, trained.updates, self.model, self.defense)
+            weights = world.data.sizes[clients].astype(float)
+            received = self.attacker.poison(turn, trained.updates, self.model, self.defense, weights)
         self._tell_the_truth(received)
         grid = ReceivedGrid(received, trained.buffers, world.data.sizes[clients], world.layout)
         with one_blas_thread():
             self._protect(number, grid)
         self.round_number = number
         with clock.timing("evaluate"), exact(world.device, 0):
-            accuracy, loss, attack_success = world.evaluator.evaluate(self.model, self.buffers)
-        return self._record(received, accuracy, loss, attack_success, clock.seconds)
+            tested = world.evaluator.evaluate(self.model, self.buffers)
+        return self._record(received, tested, clock.seconds)
 
     def _tell_the_truth(self, received: Received) -> None:
         """Tell `Oracle` and an informed aggregator which clients are malicious. No other part learns it."""
@@ -158,9 +174,7 @@ class FlowerSimulation:
             self.model = layout.flatten(new)
             self.buffers = {name: new[name] for name in self.buffers}
 
-    def _record(
-        self, received: Received, accuracy: float, loss: float, attack_success: float, seconds: Mapping[str, float]
-    ) -> RoundRecord:
+    def _record(self, received: Received, tested: Tested, seconds: Mapping[str, float]) -> RoundRecord:
         """Return the strategy's record of the round, with the values that only a simulation knows added."""
         decided = self.strategy.last_round
         if decided is None:
@@ -170,14 +184,8 @@ class FlowerSimulation:
             replace(by_client[client], malicious=malicious)
             for client, malicious in zip(received.clients.tolist(), received.malicious.tolist(), strict=True)
         )
-        return replace(
-            decided,
-            clients=clients,
-            accuracy=accuracy,
-            loss=loss,
-            attack_success=attack_success,
-            seconds={**decided.seconds, **seconds},
-        )
+        told = replace(decided, clients=clients, seconds={**decided.seconds, **seconds})
+        return replace(told, **tested._asdict())
 
     def state_dict(self) -> dict[str, object]:
         """Return all that is needed to continue bit for bit, fit for `flanders.state.save_state`."""

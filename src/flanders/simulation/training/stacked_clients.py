@@ -131,7 +131,18 @@ class Stack:
         leaves = list(parameters.values())
         gradients = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
         with torch.no_grad():
-            self._optimizer.update(leaves, [g.contiguous() for g in gradients], clients)
+            self._optimizer.update(leaves, [g.contiguous() for g in self._freed(gradients, clients)], clients)
+
+    def _freed(self, gradients: Sequence[Tensor], clients: slice) -> Sequence[Tensor]:
+        """Return gradients that are zero in the parameters that poisoned clients leave alone."""
+        if self._poisoner is None or self._poisoner.frozen is None:
+            return gradients
+        masks = self._layout.unflatten(self._poisoner.frozen).values()
+        poisoned = self._poisoned[clients]
+        return [
+            g.masked_fill(poisoned.view(-1, *[1] * mask.ndim) & mask, 0.0)
+            for g, mask in zip(gradients, masks, strict=True)
+        ]
 
     def _examples(self, clients: slice, width: int) -> tuple[Tensor, Tensor]:
         batch = self._batch[clients, :width]

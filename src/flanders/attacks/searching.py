@@ -1,0 +1,152 @@
+"""Attacks that search for the strength that harms the server's own rule most: ByzFL's optimal LIE and IPM."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import array_api_compat
+import numpy as np
+
+from flanders.arrays import Array
+from flanders.attacks.attack import Attack, View
+from flanders.attacks.crafting import copies, mean_displacement, norm, simulated_copies
+from flanders.checks import check_number
+from flanders.linalg.columns import column_medians, column_moments
+
+FIRST_STEP, SHRINK = 10.0, 0.8
+"""The first step of the search for a strength, and what each step is multiplied by once one has failed."""
+CLEARLY = 1e-9
+"""A strength is better than another only if its harm is larger by this share: less may be a rounding error."""
+
+
+@dataclass(frozen=True)
+class SearchedAttack(Attack):
+    """The base of the family: b copies of a + t p, with the strength t that moves the server's model farthest."""
+
+    evaluations: int = 20
+
+    def __post_init__(self) -> None:
+        check_number(type(self).__name__, "evaluations", self.evaluations, 1, whole=True)
+
+    @abstractmethod
+    def line(self, view: View) -> tuple[Array, Array]:
+        """Return the start a and the direction p."""
+
+    def craft(self, view: View, rng: np.random.Generator) -> Array:
+        """Return b copies of the most harmful model that the search finds."""
+        at, along = self.line(view)
+        strength = most_harmful(view, at, along, self.evaluations)
+        return copies(at + strength * along, view.num_malicious)
+
+
+@dataclass(frozen=True)
+class OptimalLie(SearchedAttack):
+    r"""Send LIE's shift with the number of deviations that moves the server's model farthest from the honest mean.
+
+    .. math:: x = \mu - z^* \sigma, \quad z^* = \arg\max_z \|F(x_1, \dots, x_{m-b}, x(z), \dots, x(z)) - \mu\|
+
+    F is what the server makes of the round, its filter included, if the attacker is omniscient. The search is
+    ByzFL's: z grows in steps that double until a step fails, then it tries ever smaller steps. So it may miss the
+    best z of a rule whose harm has several peaks, e.g. behind `nnm`. An attacker that does not know the server
+    takes the median of each parameter for F.
+
+    Parameters
+    ----------
+    evaluations
+        How many strengths are tried. Each costs as much as one aggregation.
+
+    Examples
+    --------
+    >>> view = View(
+    ...     own=np.zeros((1, 1)),
+    ...     global_model=np.zeros(1),
+    ...     num_clients=5,
+    ...     benign=np.array([[1.0], [3.0], [5.0], [7.0]]),
+    ...     respond=lambda rows: np.where(rows[0] > -1, rows[0], 4.0),
+    ... )
+    >>> OptimalLie()(view)  # this server takes everything above -1
+    array([[-0.68...]])
+
+    References
+    ----------
+    Allouah et al., "Fixing by mixing: a recipe for optimal Byzantine ML under heterogeneity", AISTATS 2023.
+    Shejwalkar and Houmansadr, "Manipulating the Byzantine", NDSS 2021 (the same aim).
+    """
+
+    def line(self, view: View) -> tuple[Array, Array]:
+        """Return the honest mean, and minus the honest deviation."""
+        offset, sigma = column_moments(view.honest, view.global_model)
+        return view.global_model + offset, -sigma
+
+
+@dataclass(frozen=True)
+class OptimalIpm(SearchedAttack):
+    r"""Send the opposite of the honest mean step, in the length that moves the server's model farthest from it.
+
+    .. math:: x = g - \varepsilon^* (\mu - g), \quad
+              \varepsilon^* = \arg\max_\varepsilon \|F(x_1, \dots, x_{m-b}, x(\varepsilon), \dots) - \mu\|
+
+    An inner product attack with adaptive scale. F and the search are those of `optimal-lie`.
+
+    Parameters
+    ----------
+    evaluations
+        How many strengths are tried. Each costs as much as one aggregation.
+
+    Examples
+    --------
+    >>> view = View(
+    ...     own=np.zeros((1, 2)),
+    ...     global_model=np.zeros(2),
+    ...     num_clients=4,
+    ...     benign=np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]]),
+    ...     respond=lambda rows: np.clip(rows.mean(axis=0), -30.0, 30.0),
+    ... )
+    >>> OptimalIpm()(view)  # beyond -30 this server moves no farther
+    array([[-30..., 0.]])
+
+    References
+    ----------
+    Allouah et al., "Fixing by mixing: a recipe for optimal Byzantine ML under heterogeneity", AISTATS 2023.
+    """
+
+    def line(self, view: View) -> tuple[Array, Array]:
+        """Return the global model, and minus the honest mean step."""
+        return view.global_model, -mean_displacement(view)
+
+
+def most_harmful(view: View, at: Array, along: Array, evaluations: int) -> float:
+    """Return the strength t at which copies of `at + t * along` move the server's model farthest from honest.
+
+    The search doubles its step as long as the harm grows. Then it tries smaller and smaller steps.
+    """
+    mean = view.global_model + mean_displacement(view)
+
+    def harm(strength: float) -> float:
+        model = at + strength * along
+        response = assumed_response if view.respond is None else server_response
+        return norm(response(view, model) - mean)
+
+    best, step, grows = 0.0, FIRST_STEP, True
+    most = harm(best)
+    for _ in range(evaluations - 1):
+        found = harm(best + step)
+        if found > most * (1 + CLEARLY):
+            best, most = best + step, found
+            step *= 2 if grows else SHRINK
+        else:
+            step, grows = step * SHRINK, False
+    return best
+
+
+def server_response(view: View, model: Array) -> Array:
+    """Return what the server would make of the round if all malicious clients sent this model."""
+    assert view.respond is not None
+    return view.respond(copies(model, view.num_malicious))
+
+
+def assumed_response(view: View, model: Array) -> Array:
+    """Return the median of the honest models and as many copies of this model as the real round would have."""
+    xp = array_api_compat.array_namespace(model)
+    return column_medians(xp.concat([view.honest, copies(model, simulated_copies(view))]))

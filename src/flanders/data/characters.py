@@ -1,0 +1,85 @@
+"""Text that is drawn from a grammar: which character comes next?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from flanders.arrays import IntVector
+from flanders.checks import check_number
+from flanders.data.dataset import Dataset, Images, Loader
+from flanders.data.grammar import ALPHABET, Writer
+
+TASTE = 1.0
+"""How strong an author's likings are. The likeliest of ten words is about 20 times as frequent as the rarest."""
+
+
+@dataclass(frozen=True)
+class Characters(Loader):
+    """Characters: the next of 30 characters after `context` characters of English sentences from a small grammar.
+
+    The sentences are drawn from `seed`. An example is a row for each character of the context, with a 1 in the
+    column of the character. With `authors`, the text has that many authors with favourite words of their own, and
+    each is a client: a natural partition. No file is needed, and the text has no licence.
+
+    Parameters
+    ----------
+    context
+        How many characters are known.
+    num_samples, num_test
+        How many training and test examples there are.
+    authors
+        The number of authors, which is then the number of clients. 0 if a partition is to share the examples out.
+    seed
+        All text follows from it.
+    normalise_test
+        Not used: the values are 0 and 1.
+
+    Examples
+    --------
+    >>> data = Characters(num_samples=100, num_test=20).load()
+    >>> data.x_train.shape, data.num_classes
+    ((100, 10, 30), 30)
+    >>> "".join(ALPHABET[i] for i in data.x_train[0].argmax(1)) + " -> " + ALPHABET[data.y_train[0]]
+    'max counte -> d'
+    """
+
+    context: int = 10
+    num_samples: int = 20_000
+    num_test: int = 2_000
+    authors: int = 0
+    seed: int = 0
+    normalise_test: bool = True
+
+    def __post_init__(self) -> None:
+        check_number("Characters", "context", self.context, 1, whole=True)
+        check_number("Characters", "num_samples", self.num_samples, max(1, self.authors), whole=True)
+        check_number("Characters", "num_test", self.num_test, 1, whole=True)
+        check_number("Characters", "authors", self.authors, 0, whole=True)
+        check_number("Characters", "seed", self.seed, 0, whole=True)
+
+    def load(self, data_dir: Path | str | None = None) -> Dataset:
+        """Write the text; `data_dir` is not needed."""
+        streams = np.random.default_rng(self.seed).spawn(2 + self.authors)
+        if self.authors:
+            owners = np.sort(np.arange(self.num_samples, dtype=np.int64) % self.authors)
+            sizes = np.bincount(owners)
+            parts = [
+                self.examples(Writer(stream, TASTE), int(count))
+                for stream, count in zip(streams[2:], sizes, strict=True)
+            ]
+            x_train, y_train = np.concatenate([x for x, _ in parts]), np.concatenate([y for _, y in parts])
+        else:
+            owners = None
+            x_train, y_train = self.examples(Writer(streams[0]), self.num_samples)
+        x_test, y_test = self.examples(Writer(streams[1]), self.num_test)
+        return Dataset("characters", x_train, y_train, x_test, y_test, len(ALPHABET), owners)
+
+    def examples(self, writer: Writer, count: int) -> tuple[Images, IntVector]:
+        """Return `count` contexts from a text, one for each place in it, and the characters that follow them."""
+        text = writer.text(count + self.context)
+        codes = np.array([ALPHABET.index(character) for character in text], dtype=np.int64)
+        places = np.arange(count)[:, None] + np.arange(self.context)
+        return np.eye(len(ALPHABET), dtype=np.float32)[codes[places]], codes[self.context :]

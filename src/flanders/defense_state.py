@@ -1,0 +1,57 @@
+"""What a `Defense` remembers."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import array_api_compat
+import numpy as np
+
+from flanders.arrays import Array
+from flanders.checks import InputError
+from flanders.state import saveable
+
+
+@saveable
+@dataclass(frozen=True, eq=False)
+class DefenseState:
+    """Everything that a `Defense` remembers."""
+
+    filter: str
+    """The filter that made the memory, with its parameters. Another filter cannot use it."""
+    memory: object
+    """The filter's own memory."""
+    model: Array
+    """The last global model."""
+    generator: dict[str, object]
+    """The state of the aggregator's random generator."""
+    aggregation: dict[str, object] = dataclasses.field(default_factory=dict)
+    """The memory of each aggregator that has one, by the name of its class."""
+    rounds: int = 0
+    """The number of rounds that were protected."""
+
+    def check(self, filter: object, name: str, state: object, rng: np.random.Generator) -> None:
+        """Complain if a `Defense` with this filter cannot continue from this memory.
+
+        `name` is the filter with its parameters, and `state` is a memory that the filter has made. `rng` is the
+        generator that continues.
+        """
+        if self.filter != name:
+            raise InputError(
+                f"This memory was made by {self.filter}, but the filter is {name}. "
+                "Go on with the filter that made it, or start with an empty memory."
+            )
+        if state is not None and not isinstance(self.memory, type(state)):
+            raise InputError(
+                f"This memory holds a {type(self.memory).__name__}, but {type(filter).__name__} needs a "
+                f"{type(state).__name__}. Go on with a file of this filter, or start with an empty memory."
+            )
+        if not (self.model is None or (array_api_compat.is_array_api_obj(self.model) and self.model.ndim == 1)):
+            raise InputError("This memory holds no global model, but something else. Start with an empty memory.")
+        try:
+            type(rng.bit_generator)().state = self.generator  # of a generator that nobody uses
+        except (ValueError, TypeError, KeyError, OverflowError) as error:
+            raise InputError(
+                f"This memory holds no state of the random generator ({error}). Start with an empty memory."
+            ) from error

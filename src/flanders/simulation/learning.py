@@ -1,0 +1,180 @@
+"""Data poisons that learn from the global model before every round: A3FL's trigger, dynamic label flips."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from flanders.checks import check_number
+from flanders.simulation.data_poison import DataPoison, Scope
+from flanders.simulation.laboratory import Laboratory
+from flanders.simulation.triggers import Backdoor
+
+BATCH = 64
+"""The examples in a batch of the attacker's own training, as in the authors' code."""
+RATE, MOMENTUM, DECAY = 0.01, 0.9, 5e-4
+"""The learning rate, momentum and weight decay with which a model unlearns the trigger, as in the authors' code."""
+
+
+@dataclass(frozen=True)
+class A3fl(Backdoor):
+    r"""Learn before every round a patch that the model will not unlearn, and teach it like a backdoor (A3FL).
+
+    .. math:: \delta \leftarrow \delta - \alpha \operatorname{sign} \nabla_\delta \left[ L(x \oplus \delta, t;
+              \theta) + \lambda L(x \oplus \delta, t; \theta') \right], \qquad
+              \lambda = \lambda_0 \cos(\theta', \theta)
+
+    :math:`\theta` is the global model, and t the target. :math:`\theta'` is a copy of :math:`\theta` trained on
+    images with the patch and the right labels, as if the server had fought the backdoor. The loss is taken over
+    the examples of all malicious clients. The patch goes on from that of the last round. It starts in grey. The
+    authors' code takes the cosine of gradients for :math:`\lambda`. The paper takes that of the models, and so does
+    this entry.
+
+    Parameters
+    ----------
+    target, size, share
+        As in `Backdoor`.
+    boost
+        As in `Backdoor`. The paper does not scale up, so the default is 1.
+    steps
+        The steps :math:`\delta` takes before each round. The authors' code takes 200.
+    rate
+        The length :math:`\alpha` of a step, as a share of the range of values in the data.
+    weight
+        The factor :math:`\lambda_0`. The default is the authors'.
+    unlearning
+        How often :math:`\theta'` goes through the examples. It is trained anew every ten steps; the authors' code
+        trains it anew in every step.
+
+    Examples
+    --------
+    >>> images, classes = torch.zeros(1, 1, 1, 3, 3), torch.ones(1, 1, dtype=torch.int64)
+    >>> learned = torch.full((1, 3, 3), 0.7)
+    >>> scope = Scope(num_classes=10, highest=1.0, learned=learned)
+    >>> A3fl(size=2, share=1.0).change(images, classes, classes, torch.tensor([0]), scope)[0][0, 0, 0]
+    tensor([[0.0000, 0.0000, 0.0000],
+            [0.0000, 0.7000, 0.7000],
+            [0.0000, 0.7000, 0.7000]])
+
+    References
+    ----------
+    Zhang et al., "A3FL: adversarially adaptive backdoor attacks to federated learning", NeurIPS 2023.
+    """
+
+    boost: float | None = 1.0
+    steps: int = 20
+    rate: float = 0.05
+    weight: float = 0.01
+    unlearning: int = 5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_number("A3fl", "steps", self.steps, 1, whole=True)
+        check_number("A3fl", "rate", self.rate, 0, 1)
+        check_number("A3fl", "weight", self.weight, 0)
+        check_number("A3fl", "unlearning", self.unlearning, 0, whole=True)
+
+    @property
+    def learns(self) -> bool:
+        """It learns its patch."""
+        return True
+
+    def prepare(self, x: Tensor, y: Tensor, scope: Scope) -> Tensor | None:
+        """Return a grey patch, as large as an image. Only the pixels of the patch are used."""
+        return torch.full_like(x[0], (scope.lowest + scope.highest) / 2)
+
+    def learn(self, lab: Laboratory, scope: Scope) -> Tensor:
+        """Return the patch after some more steps."""
+        patch = scope.learned.clone() if scope.learned is not None else torch.full_like(lab.x[0], scope.highest)
+        where = self.patch(lab.x.shape[1:], lab.x.device)
+        target = torch.full_like(lab.y, self._checked_target(scope))
+        length = self.rate * (scope.highest - scope.lowest)
+        for step in range(self.steps):
+            if step % 10 == 0:
+                forgetful = self._unlearned(lab, where, patch)
+                similar = float(functional.cosine_similarity(forgetful, lab.model, dim=0))
+            trial = patch.detach().requires_grad_()
+            shown = torch.where(where, trial, lab.x)
+            loss = functional.cross_entropy(lab.logits(shown), target)
+            loss = loss + self.weight * similar * functional.cross_entropy(lab.logits(shown, forgetful), target)
+            (slope,) = torch.autograd.grad(loss, trial)
+            patch = (patch - length * slope.sign()).clamp(scope.lowest, scope.highest)
+        return patch.detach()
+
+    def aim(self, x: Tensor, y: Tensor, scope: Scope) -> tuple[Tensor, Tensor, Tensor] | None:
+        """Put the patch on all images. Images of the target class itself do not count."""
+        target = self._checked_target(scope)
+        return self._shown(x, scope), torch.full_like(y, target), y != target
+
+    def _marked(self, x: Tensor, clients: Tensor, scope: Scope) -> Tensor:
+        return self._shown(x, scope)
+
+    def _shown(self, x: Tensor, scope: Scope) -> Tensor:
+        if scope.learned is None:
+            return torch.where(self.patch(x.shape[1:], x.device), scope.highest, x)
+        return torch.where(self.patch(scope.learned.shape, x.device), scope.learned, x)
+
+    def _unlearned(self, lab: Laboratory, where: Tensor, patch: Tensor) -> Tensor:
+        """Return the global model after training on images with the patch and the right labels."""
+        model, speed = lab.model.detach().clone(), torch.zeros_like(lab.model)
+        shown = torch.where(where, patch, lab.x)
+        for _ in range(self.unlearning):
+            for start in range(0, len(shown), BATCH):
+                part = slice(start, start + BATCH)
+                at = model.detach().requires_grad_()
+                (slope,) = torch.autograd.grad(
+                    functional.cross_entropy(lab.logits(shown[part], at), lab.y[part]), at
+                )
+                speed = MOMENTUM * speed + slope + DECAY * model
+                model = model - RATE * speed
+        return model.detach()
+
+
+@dataclass(frozen=True)
+class DynamicFlip(DataPoison):
+    r"""Train on the labels that the global model finds least likely, chosen anew in every round.
+
+    .. math:: y \mapsto \arg\min_{k \ne y} f_k(x; \theta)
+
+    The paper asks a model that the attacker has trained on its own data. Here it is the global model, which every
+    client gets.
+
+    Examples
+    --------
+    >>> scope = Scope(num_classes=10, highest=1.0, learned=torch.tensor([7, 1, 4]))
+    >>> images, classes = torch.zeros(1, 2, 1, 8, 8), torch.tensor([[0, 3]])
+    >>> DynamicFlip().change(images, classes, torch.tensor([[2, 0]]), torch.tensor([0]), scope)[1]
+    tensor([[4, 7]])
+
+    References
+    ----------
+    Shejwalkar et al., "Back to the drawing board: a critical evaluation of poisoning attacks on production
+    federated learning", IEEE S&P 2022.
+    """
+
+    @property
+    def learns(self) -> bool:
+        """It asks the global model."""
+        return True
+
+    def prepare(self, x: Tensor, y: Tensor, scope: Scope) -> Tensor | None:
+        """Return reversed labels, until a model has been asked."""
+        return scope.num_classes - 1 - y
+
+    def learn(self, lab: Laboratory, scope: Scope) -> Tensor:
+        """Return the least likely label of each of the attacker's examples."""
+        labels = lab.y.new_zeros(0) if scope.learned is None else scope.learned.clone()
+        with torch.no_grad():
+            logits = lab.logits(lab.x)
+            logits[torch.arange(len(lab.y), device=lab.y.device), lab.y] = torch.inf
+        labels[lab.examples] = logits.argmin(1)
+        return labels
+
+    def change(
+        self, x: Tensor, y: Tensor, examples: Tensor, clients: Tensor, scope: Scope
+    ) -> tuple[Tensor, Tensor]:
+        """Give each example its least likely label."""
+        return x, scope.num_classes - 1 - y if scope.learned is None else scope.learned[examples]

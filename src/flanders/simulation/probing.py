@@ -1,0 +1,38 @@
+"""Models tried out on random inputs, which need no data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from flanders.arrays import FloatMatrix
+from flanders.models import Layout
+from flanders.simulation.training.stacked_module import Stackable
+from flanders.simulation.training.trainer import exact
+
+BATCH = 2000
+"""How many inputs a model gets at a time. This limits the memory that activations take."""
+
+
+@dataclass(frozen=True, eq=False)
+class Outputs:
+    """The class probabilities of models on random inputs; see `Round.outputs`."""
+
+    _run: Stackable
+    _layout: Layout
+    _input_shape: tuple[int, ...]
+    _buffers: Mapping[str, Tensor]
+
+    def __call__(self, model: Tensor, seed: int, count: int) -> FloatMatrix:
+        """Return the probabilities `(count, classes)` on inputs that are uniform between 0 and 1."""
+        drawn = np.random.default_rng(seed).random((count, *self._input_shape), dtype=np.float32)
+        x, parameters = torch.from_numpy(drawn).to(model.device), self._layout.unflatten(model[None])
+        key = torch.zeros(1, dtype=torch.int32, device=model.device)
+        with torch.no_grad(), exact(model.device, 0):
+            starts = range(0, count, BATCH)
+            parts = [self._run(parameters, self._buffers, key, x[None, s : s + BATCH])[0] for s in starts]
+            return np.asarray(torch.cat(parts).double().softmax(1).cpu().numpy())
