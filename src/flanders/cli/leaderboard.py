@@ -53,13 +53,13 @@ def table_of_board(options: argparse.Namespace) -> int:
         from flanders.leaderboard.board_rows import read_rows
         from flanders.leaderboard.cells import attacks_named
         from flanders.leaderboard.standings import standings_of
-        from flanders.leaderboard.tabling import cases_with, published_rows, rendered, rows_with
+        from flanders.leaderboard.tabling import cases_with, published_rows, rendered, rows_with, shares_of
 
     rows = [*([] if options.only else published_rows()), *(row for path in options.rows for row in read_rows(path))]
     protocol = read_protocol()
     cases = cases_with(protocol, ALL if attacks_named(options.where) else options.attacks, options.shares)
     found = standings_of(rows_with(rows, options.where), options.dataset, cases)
-    title = f"Leaderboard, protocol {protocol.version}: {options.dataset}, {SHARES[options.shares]}"
+    title = f"Leaderboard, protocol {protocol.version}: {options.dataset}, {shares_of(found.cases)}"
     print(rendered(found, title, options.format, terminal_width(116)), end="")
     return 0
 
@@ -122,7 +122,7 @@ def add_leaderboard(add: Add) -> None:
     table.add_argument("--rows", action="append", type=Path, default=[], metavar="FILE", help=text)
     table.add_argument("--only", action="store_true", help="leave out the rows that come with the package")
     text = "which shares of malicious clients: 10-40%%, 60-80%%, or all (default: %(default)s)"
-    table.add_argument("--shares", choices=tuple(SHARES), default=MINORITY, help=text)
+    table.add_argument("--shares", choices=SHARES, default=MINORITY, help=text)
     _attacks(table)
     _where(table, "only cases with these values, e.g. attack=lie,ipm or fraction=0.2 (may be repeated)")
     formats = ("text", "markdown", "latex", "csv")
