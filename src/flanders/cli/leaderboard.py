@@ -69,7 +69,7 @@ def submit(options: argparse.Namespace) -> int:
     with needing("sim"):
         from flanders.leaderboard.board_rows import measured_runs, read_rows, write_rows
         from flanders.leaderboard.cells import KEYS, condition
-        from flanders.leaderboard.submission import check_entrant, check_rows, packages_of
+        from flanders.leaderboard.submission import check_entrant, check_submitted_rows, packages_of
 
     if not options.check and not options.results:
         raise InputError("Say what to do: --check, or --results FILE with --out FILE. See --help.")
@@ -80,7 +80,7 @@ def submit(options: argparse.Namespace) -> int:
         checks = (
             (line for entrant in entrants for line in check_entrant(entrant))
             if options.rows is None
-            else check_rows(options.rows, read_rows(options.rows), entrants)
+            else check_submitted_rows(options.rows, read_rows(options.rows), entrants)
         )
         for line in checks:
             print(line, flush=True)

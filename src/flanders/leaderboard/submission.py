@@ -114,7 +114,7 @@ def _check_contract(entrant: Entrant, setting: Setting) -> None:
         raise InputError(f"{entrant.title} depends on the order of the clients. Go by their ids or their updates.")
 
 
-def check_rows(
+def check_submitted_rows(
     path: Path, rows: Sequence[MeasuredRun], entrants: Sequence[Entrant], again: int = AGAIN
 ) -> Iterator[str]:
     """Yield a sentence for each check that a file of rows has passed. Some of its runs are run again."""
