@@ -169,7 +169,7 @@ def _registered(monkeypatch, _forgotten):
         ("forgetful", "depends on the order of the clients"),
         ("unrepeatable", "does not repeat itself"),
         ("grabbing", "changes the updates that it is given"),
-        ("empty", "not finite from finite updates"),
+        ("empty", "makes no model of finite, honest updates"),
     ],
 )
 def test_a_defence_that_breaks_the_rules_is_refused(name, problem):

@@ -97,8 +97,9 @@ def _check_contract(entrant: Entrant, setting: Setting) -> None:
 
     def after_two_rounds(rows: FloatMatrix, clients: Sequence[int], seed: int = 0) -> FloatVector:
         defense = Defense(setting.filter, setting.aggregator, fallback=setting.fallback, seed=seed)
-        if not np.isfinite(np.asarray(defense(rows, clients).model)).all():
-            raise InputError(f"{entrant.title} makes a model that is not finite from finite updates.")
+        first = defense(rows, clients)
+        if first.stayed:
+            raise InputError(f"{entrant.title} makes no model of finite, honest updates: {first.note}.")
         return np.asarray(defense(rows, clients).model)
 
     first = after_two_rounds(rows, clients)
