@@ -16,8 +16,6 @@ from flanders.filters.camps.opposing import (
     opposing_rows,
 )
 
-FIRST = slice(0, D - 80)
-
 
 def unit(updates):
     return updates / np.linalg.norm(updates, axis=-1, keepdims=True)
@@ -100,14 +98,20 @@ def test_a_round_that_kept_nobody_changes_nothing():
     assert known.after(cosines_of(turned(10, 0, 2)), None, tuple(range(10)), np.zeros(10, bool)) is known
 
 
-def test_the_filter_needs_layers_for_it():
-    """In the last layer honest clients may point against each other, so a model of one layer is not compared."""
-    updates = honest(12, 1, alpha=0.05)
-    updates[:, FIRST] = honest(12, 2, alpha=5.0)[:, FIRST]
-    assert Defense(Guard())(updates, layers=LAYERS).dropped == ()
-    updates[:2, FIRST] *= -1
-    outcome = Defense(Guard())(updates, layers=LAYERS)
-    assert outcome.dropped == (0, 1)
+@pytest.mark.parametrize(
+    ("layers", "compared"),
+    [
+        (LAYERS, True),
+        ({"only.weight": D - 10, "only.bias": 10}, False),
+        ({"w1": D - 80, "w2": 70, "b2": 10}, False),  # the last tensor may be the bias alone
+        (None, False),
+    ],
+)
+def test_the_filter_compares_only_if_it_knows_the_last_layer(layers, compared):
+    """In the last layer honest clients may point against each other."""
+    defense = Defense(Guard())
+    defense(honest(12, 1), layers=layers)
+    assert bool(defense.state.opposition.weights) is compared
 
 
 def test_the_server_stops_a_majority_of_a_small_federation():

@@ -91,9 +91,9 @@ class GuardEvidence:
     def in_first_layers(self) -> tuple[FloatMatrix, FloatVector | None] | None:
         """The cosines in the layers before the last one: with each other, and with the server's step.
 
-        None if the layers are not known, or if there is only one.
+        None if there is only one layer, or if the names of the tensors do not tell which of them are the last one.
         """
-        if len(self.cosines) == 1:
+        if not self.parts.last_layer_named:
             return None
         return self.cosines[-1], self.parts.rooted[-1] if self.parts.rooted else None
 

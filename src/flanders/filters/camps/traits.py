@@ -99,6 +99,11 @@ class Parts:
     """The cosines with the server's own step, for each part; empty if the server made no step."""
     headings: tuple[FloatVector, ...] = ()
     """The cosines with the crowd, the mean direction of the clients accepted last; empty if there is none yet."""
+    last_layer_named: bool = False
+    """Whether the names of the tensors tell which of them belong to the last layer, e.g. `2.weight` and `2.bias`.
+
+    Otherwise the last tensor is taken for the last layer. It may be only a part of it.
+    """
 
 
 def parts_of(round_: Round, products: FloatMatrix, crowd: Array | None) -> Parts:
@@ -123,9 +128,10 @@ def parts_of(round_: Round, products: FloatMatrix, crowd: Array | None) -> Parts
             continue
         pieces = ((products, slice(None)), (of_last, last), (products - of_last, slice(None, start)))
         found.append(tuple(cosines_with_direction(round_, own, v, columns) for own, columns in pieces))
-    return Parts(
-        ("the model", "the last layer", "the first layers"), (products, of_last, products - of_last), *found
-    )
+    assert round_.layers is not None  # there is a last layer, so the layers are known
+    named = "." in list(round_.layers)[-1]
+    names = ("the model", "the last layer", "the first layers")
+    return Parts(names, (products, of_last, products - of_last), *found, last_layer_named=named)
 
 
 def cosines_with_direction(round_: Round, products: FloatMatrix, v: Array, columns: slice) -> FloatVector:
