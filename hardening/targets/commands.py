@@ -28,5 +28,8 @@ def run_command(arguments: Sequence[str]) -> int:
     if code not in CODES:
         raise BadOutput(f"exit code {code}: {printed[-200:]!r}")
     if "\x1b" in printed or "\x07" in printed:
-        raise BadOutput(f"control characters in the output of {arguments[0]}")
+        at = max(printed.find("\x1b"), printed.find("\x07"))
+        raise BadOutput(
+            f"control characters in the output of {arguments[0]}: {printed[max(at - 80, 0) : at + 40]!r}"
+        )
     return code

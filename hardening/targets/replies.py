@@ -128,6 +128,8 @@ def hostile_array(choices: Choices, array: Array) -> Array:
         numbers = array.numpy()
     except Exception:  # it has been spoilt before
         numbers = np.zeros(3)
+    if numbers.dtype.kind not in "biuf":
+        numbers = np.zeros(3)
     kind = choices.below(10)
     with np.errstate(all="ignore"):
         if kind == 0:

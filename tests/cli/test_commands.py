@@ -8,10 +8,12 @@ import re
 import shlex
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 import urllib.request
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -540,3 +542,23 @@ def test_progress_in_a_pipe_has_short_names_and_the_time_that_is_left(cli):
     assert last.startswith("[4/4] ")
     assert "left" not in last
     assert max(map(len, err.splitlines())) <= 80
+
+
+def test_a_message_about_a_hostile_file_has_no_control_characters(tmp_path, capsys):
+    file = tmp_path / "results.sqlite"
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("CREATE TABLE run (id)")
+        connection.execute("PRAGMA writable_schema = 1")
+        connection.execute("UPDATE sqlite_master SET name = char(27) || '[31m', sql = 'CREATE NONSENSE'")
+        connection.commit()
+    assert main(["show", str(file)]) == 2
+    printed = capsys.readouterr().err
+    assert "not a readable results file" in printed
+    assert "\x1b" not in printed
+
+
+def test_a_number_that_no_float_holds_is_a_mistake_in_the_spec(tmp_path, capsys):
+    spec = tmp_path / "spec.toml"
+    spec.write_text(f"[training]\nlearning_rate = {10**400}\n", encoding="utf-8")
+    assert main(["run", str(spec), "--dry-run"]) == 2
+    assert "learning_rate is too large" in capsys.readouterr().err

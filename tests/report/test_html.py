@@ -176,3 +176,9 @@ def test_too_many_reasons_are_cut_the_rare_ones_first_and_the_page_says_so(write
     data = build_payload(runs, characters=10)
     assert unpacked(data["runs"][0]["clients"]["fields"]["reason"], 3).tolist() == ["often", "often", ""]
     assert "leaves out the rarer reasons of 1 run" in data["left_out"]
+
+
+def test_numbers_that_json_does_not_have_become_null():
+    assert script_json({"spec": {"size": float("nan")}, "list": [1.5, float("inf")]}) == (
+        '{"spec":{"size":null},"list":[1.5,null]}'
+    )

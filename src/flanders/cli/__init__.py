@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from flanders.checks import InputError
 from flanders.cli.leaderboard import Command
 from flanders.cli.parser import make_parser
+from flanders.plain_text import printable
 
 __all__ = ["main"]
 
@@ -26,7 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command: Command = options.command
         return command(options)
     except InputError as error:
-        print(f"flanders: {error}", file=sys.stderr)
+        # Messages quote files, and whoever wrote a file may have put control characters into it.
+        print("flanders:", "\n".join(map(printable, str(error).split("\n"))), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("flanders: interrupted.", file=sys.stderr)

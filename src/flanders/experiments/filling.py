@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, is_dataclass
 from pathlib import Path
@@ -74,6 +75,10 @@ class Filler:
         if isinstance(value, float) and math.isnan(value):
             raise InputError(f"{where} is nan, which is not a number. Give a value.")
         if type(value) is int and int not in allowed.plain and float in allowed.plain:
+            if abs(value) > sys.float_info.max:
+                raise InputError(
+                    f"{where} is too large: numbers go up to {sys.float_info.max:.2g}. Give a smaller one."
+                )
             return value if where.rpartition(".")[2] in COUNT_OR_FRACTION else float(value)
         if type(value) in allowed.plain and (not allowed.words or value in allowed.words):
             return value

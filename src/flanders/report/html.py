@@ -6,6 +6,7 @@ import base64
 import hashlib
 import html as markup
 import json
+import math
 from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
@@ -98,8 +99,20 @@ def script_json(value: object) -> str:
     >>> script_json({"note": "</script><!--"})
     '{"note":"\\u003c/script>\\u003c!--"}'
     """
-    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    try:
+        text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    except ValueError:  # a spec in a damaged file holds a number that JSON does not have
+        return script_json(_without_nan(value))
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _without_nan(value: object) -> object:
+    """Return a value in which every NaN and infinity is None."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _without_nan(entry) for key, entry in value.items()}
+    return [_without_nan(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
 def _hash_of(text: str) -> str:

@@ -114,11 +114,11 @@ def parts_of(round_: Round, products: FloatMatrix, crowd: Array | None) -> Parts
     d, g = round_.updates.shape[1], round_.global_model
     start = int(last_layer_of(round_.layers, without_owner=1).start) if round_.layers else 0
     if not 0 < start < d:
-        along = (
+        rooted, headings = (
             () if v is None else (cosines_with_direction(round_, products, v, slice(None)),)
             for v in (round_.root, crowd)
         )
-        return Parts(("the model",), (products,), *along)
+        return Parts(("the model",), (products,), rooted, headings)
     last = slice(start, None)
     of_last = gram(round_.updates[:, last], g[last])
     found: list[tuple[FloatVector, ...]] = []
@@ -131,7 +131,7 @@ def parts_of(round_: Round, products: FloatMatrix, crowd: Array | None) -> Parts
     assert round_.layers is not None  # there is a last layer, so the layers are known
     named = "." in list(round_.layers)[-1]
     names = ("the model", "the last layer", "the first layers")
-    return Parts(names, (products, of_last, products - of_last), *found, last_layer_named=named)
+    return Parts(names, (products, of_last, products - of_last), found[0], found[1], named)
 
 
 def cosines_with_direction(round_: Round, products: FloatMatrix, v: Array, columns: slice) -> FloatVector:
