@@ -64,9 +64,10 @@ class DataPoison(ABC):
         return trained
 
     def aim(self, x: Tensor, y: Tensor, scope: Scope) -> tuple[Tensor, Tensor, Tensor] | None:
-        """Return test images with the trigger, the target class of each, and a mask of those that count.
+        """Return test examples, the class that the attacker wants for each, and a mask of the examples that count.
 
-        Return None if the poison has no trigger.
+        The examples carry the trigger, if the poison has one. Return None if the attacker wants no particular
+        class.
         """
         return None
 
