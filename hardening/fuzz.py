@@ -6,7 +6,7 @@
 
 Case n of a target is always the same input, for the same seed and the same code of the target. The inputs of the
 corpus come first. Each target runs in a process of its own with a limit on its memory. A case of more than
-`SLOWEST` seconds counts as a hang, and its process is killed.
+`SLOWEST` seconds of CPU time, or of more than `LONGEST` seconds, counts as a hang, and its process is killed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ TARGETS: dict[str, type[Target]] = {
     target.name: target for target in (Replies, Arrays, States, Results, Specs, Datasets, Trails)
 }
 SLOWEST = 30.0
-"""Seconds after which a case counts as a hang. Ordinary cases take milliseconds."""
+"""Seconds of CPU time after which a case counts as a hang. Ordinary cases take milliseconds."""
+LONGEST = 600.0
+"""Seconds after which a case counts as a hang that does nothing. A busy machine can slow a case down, but not that
+much."""
 MEMORY = 2 * 2**30
 """The bytes that a target may take above what it has at first. A file that unpacks to more must be refused."""
 LENGTH = 160
@@ -108,6 +111,24 @@ def limit_memory() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (now + MEMORY, now + MEMORY))
 
 
+def answers(pipe: Connection, process: int, patience: float) -> bool:
+    """Wait until a process has something to say, and tell whether it did so in time."""
+    start, used = time.monotonic(), cpu_seconds(process)
+    while not pipe.poll(1.0):
+        if cpu_seconds(process) - used > patience * SLOWEST or time.monotonic() - start > patience * LONGEST:
+            return False
+    return True
+
+
+def cpu_seconds(process: int) -> float:
+    """Return the CPU time of a process so far, in seconds; 0 if the system does not tell."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def fuzz(name: str, *, seconds: float = 1e9, cases: int = 10**9, seed: int = 0) -> Tally:
     """Try cases of a target until the time is up or there are enough."""
     tally, end, number = Tally(name), time.monotonic() + seconds, 0
@@ -117,9 +138,9 @@ def fuzz(name: str, *, seconds: float = 1e9, cases: int = 10**9, seed: int = 0) 
         process = context.Process(target=work, args=(name, range(number, cases), seed, theirs), daemon=True)
         process.start()
         theirs.close()
-        patience = 10 * SLOWEST  # it has to import everything first
+        patience = 10.0  # times as much as a case: it has to import everything first
         while number < cases and time.monotonic() < end:
-            if not ours.poll(patience):
+            if not answers(ours, process.pid or 0, patience):
                 tally.add(Case(name, number, 1, Verdict.HANG, f"more than {SLOWEST:.0f} s"), SLOWEST)
                 number += 1
                 break
@@ -130,7 +151,7 @@ def fuzz(name: str, *, seconds: float = 1e9, cases: int = 10**9, seed: int = 0) 
                 tally.add(Case(name, number, 1, Verdict.TRACEBACK, words), 0.0)
                 number += 1
                 break
-            patience = SLOWEST
+            patience = 1.0
             if found is not None:
                 tally.add(*found)
                 number += 1

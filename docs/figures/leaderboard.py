@@ -13,9 +13,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from flanders.leaderboard.board_rows import MeasuredRun
-from flanders.leaderboard.protocol import CORE, MAJORITY, MINORITY, SHARES, read_protocol
+from flanders.leaderboard.protocol import CORE, MAJORITY, MINORITY, read_protocol
 from flanders.leaderboard.standings import Standings, standings_of
-from flanders.leaderboard.tabling import cases_with, published_rows, rendered
+from flanders.leaderboard.tabling import cases_with, published_rows, rendered, shares_of
 from style import BLUE, GREY, RED, STYLE, save
 
 HERE = Path(__file__).parent
@@ -33,7 +33,7 @@ def tables(rows: list[MeasuredRun]) -> str:
             ran = {row.cell.case for row in rows if row.cell.dataset == dataset}
             if ran & set(cases):
                 table = standings_of(rows, dataset, cases)
-                parts.append(rendered(table, f"{NAMES[dataset]}: {SHARES[shares]}", "markdown", legend=""))
+                parts.append(rendered(table, f"{NAMES[dataset]}: {shares_of(table.cases)}", "markdown", legend=""))
     return "\n".join(parts)
 
 
@@ -59,18 +59,21 @@ def draw(table: Standings) -> Figure:
 def _points(axes: Axes, table: Standings, measure: str) -> None:
     """Draw a point with its place for each defence. Places of defences at the same point share one label."""
     labels: dict[tuple[float, float], list[str]] = {}
+    points: dict[str, tuple[float, float]] = {}
     for place, line in enumerate(line for line in table.lines if line.rank is not None):
         x, y = line.cost.value, getattr(line, measure).value
         axes.plot(x, y, "o", color=BLUE, markersize=6, alpha=0.7)
         near = next((at for at in labels if abs(at[0] - x) < 0.012 and abs(at[1] - y) < 0.03), (x, y))
         labels.setdefault(near, []).append(str(place + 1))
-    for at, places in labels.items():
-        axes.annotate(", ".join(places), at, (5, 4), textcoords="offset points", fontsize=9)
+        points[str(place + 1)] = (x, y)
+    for places in labels.values():
+        rightmost = max(points[place] for place in places)
+        axes.annotate(", ".join(places), rightmost, (5, 4), textcoords="offset points", fontsize=9)
     for line in table.lines:
         if line.rank is None:
             at = line.cost.value, getattr(line, measure).value
             axes.plot(*at, "x", color=RED, markersize=9)
-            axes.annotate(line.name, at, (6, -4), textcoords="offset points", fontsize=10)
+            axes.annotate(line.name, at, (5, -12), textcoords="offset points", fontsize=10)
 
 
 def main(folder: Path = HERE, page: Path = PAGE) -> None:

@@ -25,7 +25,7 @@ def rounds(
 ) -> Iterator[tuple[float, int, int]]:
     """Yield the accuracy after each round, and how many attackers and honest clients were dropped in it."""
     model = task.make_model(name)
-    adapters = task.adapters(model)
+    adapters = {key: value.clone() for key, value in task.adapters(model).items()}
     defense = Defense(seed=seed) if protected else Defense(KeepAll())
     rng, crafted, memory = np.random.default_rng(seed), ATTACKS.make(attack), None
     for number in range(count):

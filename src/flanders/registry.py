@@ -80,7 +80,7 @@ class Registry(Generic[T], Mapping[str, type[T]]):
         return self._families.get(name, "")
 
     def __getitem__(self, name: str) -> type[T]:
-        if name not in self and name in self.broken:
+        if isinstance(name, str) and name not in self and name in self.broken:
             raise UnknownNameError(f"There is no {self.kind} named {name!r}: {self.broken[name]}.")
         if name not in self:
             raise UnknownNameError(

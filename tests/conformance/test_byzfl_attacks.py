@@ -4,8 +4,8 @@ Deliberate differences:
 
 - ByzFL's "A little is enough" adds tau standard deviations, and estimates them with n - 1. Ours subtracts, as the
   paper does, and takes the population's.
-- ByzFL's optimal variants search their strength against an aggregator object. Ours are `agr-min-max`, `agr-min-sum`
-  and `agr-tailored`, with the same directions.
+- ByzFL's optimal variants search their strength against an aggregator object. Our `optimal-ipm` and `optimal-lie`
+  search against the server itself. `tests/attacks/test_searching.py` compares them.
 """
 
 from __future__ import annotations

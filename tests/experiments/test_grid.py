@@ -102,3 +102,8 @@ def test_a_missing_spec_and_a_folder_are_named(tmp_path):
         read_toml(tmp_path / "gone.toml")
     with pytest.raises(InputError, match="is a folder"):
         read_toml(tmp_path)
+
+
+def test_a_key_of_thousands_of_parts_is_refused_in_one_sentence():
+    with pytest.raises(InputError, match=r"--set a\.a\.a.*the key has 3001 parts"):
+        parse_override("a." * 3000 + "b=1")

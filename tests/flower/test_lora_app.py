@@ -61,6 +61,7 @@ def test_the_frozen_part_is_the_same_everywhere_and_is_not_sent(monkeypatch) -> 
     assert not [name for name in sent if "frozen" in name or "norm" in name]
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # PEFT still calls what transformers 5 renames
 def test_the_adapters_of_peft_go_the_same_way(run_app, monkeypatch) -> None:
     pytest.importorskip("peft", reason="PEFT is not installed")
     pytest.importorskip("transformers", reason="transformers is not installed")

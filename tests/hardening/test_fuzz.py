@@ -78,3 +78,23 @@ def test_a_hang_is_killed_and_counted(monkeypatch):
     monkeypatch.setattr(fuzz, "SLOWEST", 0.001)
     tally = fuzz.fuzz("replies", cases=2)
     assert tally.verdicts[Verdict.HANG] >= 1
+
+
+def test_a_process_that_computes_too_long_or_says_nothing_for_too_long_does_not_answer(monkeypatch):
+    class Silent:
+        polls = 0
+
+        def poll(self, seconds):
+            Silent.polls += 1
+            return Silent.polls > 5
+
+    spent = iter([0.0, 0.4, 0.8, 1.2, 1.6, 2.0])
+    monkeypatch.setattr(fuzz, "cpu_seconds", lambda process: next(spent))
+    monkeypatch.setattr(fuzz, "SLOWEST", 1.0)
+    assert not fuzz.answers(Silent(), 1, 1.0)
+    Silent.polls = 0
+    monkeypatch.setattr(fuzz, "cpu_seconds", lambda process: 0.0)
+    assert fuzz.answers(Silent(), 1, 1.0)
+    Silent.polls = 0
+    monkeypatch.setattr(fuzz, "LONGEST", 0.0)
+    assert not fuzz.answers(Silent(), 1, 1.0)

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
 import math
+import re
+from collections import defaultdict
+from pathlib import Path
+from statistics import fmean
 
 import pytest
 
 from flanders.checks import InputError
 from flanders.leaderboard.board_rows import MeasuredRun
 from flanders.leaderboard.cells import BoardCell
+from flanders.leaderboard.entrants import title_of
 from flanders.leaderboard.protocol import CORE, Case, read_protocol
 from flanders.leaderboard.standings import Estimate, standings_of
 from flanders.leaderboard.tabling import cases_with, published_rows, rendered, rows_with
@@ -134,3 +139,20 @@ def test_the_rows_that_come_with_the_package_make_a_table():
     assert {"fedavg", "oracle", "guard"} <= {line.name for line in found.lines}
     assert found.seeds == read_protocol().seeds
     assert found.incomplete == {}
+
+
+def test_the_page_has_the_mean_score_of_each_attack():
+    page = (Path(__file__).parents[2] / "docs" / "leaderboard.md").read_text()
+    found = defaultdict(list)
+    for row in published_rows():
+        cell = row.cell
+        if cell.dataset == "digits" and 0 < cell.case.fraction < 0.5:
+            found[title_of(cell.defence, cell.told), cell.case.attack].append(row.score)
+    head, *lines = re.findall(
+        r"^\| (.*) \|$", page.partition("## What it shows")[2].partition("##")[0], re.MULTILINE
+    )
+    attacks = head.split(" | ")[1:]
+    assert attacks == list(read_protocol().core)
+    for line in lines:
+        name, *values = line.split(" | ")
+        assert [f"{fmean(found[name, attack]):.2f}" for attack in attacks] == values, name

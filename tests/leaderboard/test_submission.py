@@ -19,7 +19,7 @@ from flanders.checks import InputError
 from flanders.cli import main
 from flanders.leaderboard.board_rows import read_rows
 from flanders.leaderboard.entrants import Entrant, own_entrants
-from flanders.leaderboard.submission import check_entrant, check_rows, packages_of
+from flanders.leaderboard.submission import check_entrant, check_submitted_rows, packages_of
 
 SOURCE = Path(__file__).parents[2] / "src"
 MODULE = '''
@@ -169,7 +169,7 @@ def _registered(monkeypatch, _forgotten):
         ("forgetful", "depends on the order of the clients"),
         ("unrepeatable", "does not repeat itself"),
         ("grabbing", "changes the updates that it is given"),
-        ("empty", "not finite from finite updates"),
+        ("empty", "makes no model of finite, honest updates"),
     ],
 )
 def test_a_defence_that_breaks_the_rules_is_refused(name, problem):
@@ -191,9 +191,9 @@ def test_defences_of_this_package_are_of_this_package():
 def test_rows_that_do_not_repeat_are_refused(tmp_path):
     file = SOURCE / "flanders" / "leaderboard" / "rows" / "digits.csv"
     rows = [row for row in read_rows(file) if row.cell.defence == "fedavg"]
-    honest = list(check_rows(file, rows, own_entrants(), again=1))
+    honest = list(check_submitted_rows(file, rows, own_entrants(), again=1))
     assert honest[1].startswith(f"{file}: 1 of its runs")
     with pytest.raises(InputError, match=r"says that the accuracy of fedavg in .* Here it is 0\.\d+"):
-        list(check_rows(file, [replace(row, accuracy=0.999) for row in rows], own_entrants(), again=1))
+        list(check_submitted_rows(file, [replace(row, accuracy=0.999) for row in rows], own_entrants(), again=1))
     with pytest.raises(InputError, match="has rows of 'fedavg', which the file of defences does not have"):
-        list(check_rows(file, rows, own_entrants()[1:]))
+        list(check_submitted_rows(file, rows, own_entrants()[1:]))

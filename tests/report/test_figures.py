@@ -103,3 +103,13 @@ def test_a_folder_that_cannot_be_made_is_explained(results, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be written"):
         write_figures(results, tmp_path / "file" / "figures", "svg")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
+def test_a_figure_is_not_written_through_a_planted_link(results, tmp_path):
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures" / "accuracy.svg").symlink_to(tmp_path / "precious")
+    write_figures(results, tmp_path / "figures", "svg", only=["accuracy"])
+    assert (tmp_path / "precious").read_text() == "precious"
+    assert (tmp_path / "figures" / "accuracy.svg").read_bytes().startswith(STARTS["svg"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 
@@ -46,6 +47,17 @@ def table_after(out, beginning):
 
 def words(row):
     return [cell.strip() for cell in row if cell.strip()]
+
+
+def test_the_source_accuracy_is_a_column_where_the_attack_has_a_target(write, make_spec, tmp_path, capsys):
+    plain = round_record(1, range(3), attack_success=0.5)
+    for name, record in (("plain", plain), ("aimed", dataclasses.replace(plain, source_accuracy=0.25))):
+        path = write(tmp_path / f"{name}.sqlite", [(make_spec(clients=3, rounds=1), [record], "done")])
+        print_run(path, "")
+        header, row = (words(row) for row in table_after(capsys.readouterr().out, "round  accuracy"))
+        found = dict(zip(header, row, strict=False))
+        assert found["attack_success"] == "0.500"
+        assert found.get("source_accuracy") == ("0.250" if name == "aimed" else None)
 
 
 def test_the_rounds_have_counts_of_the_fates_that_occur(path, capsys):

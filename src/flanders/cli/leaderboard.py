@@ -53,13 +53,13 @@ def table_of_board(options: argparse.Namespace) -> int:
         from flanders.leaderboard.board_rows import read_rows
         from flanders.leaderboard.cells import attacks_named
         from flanders.leaderboard.standings import standings_of
-        from flanders.leaderboard.tabling import cases_with, published_rows, rendered, rows_with
+        from flanders.leaderboard.tabling import cases_with, published_rows, rendered, rows_with, shares_of
 
     rows = [*([] if options.only else published_rows()), *(row for path in options.rows for row in read_rows(path))]
     protocol = read_protocol()
     cases = cases_with(protocol, ALL if attacks_named(options.where) else options.attacks, options.shares)
     found = standings_of(rows_with(rows, options.where), options.dataset, cases)
-    title = f"Leaderboard, protocol {protocol.version}: {options.dataset}, {SHARES[options.shares]}"
+    title = f"Leaderboard, protocol {protocol.version}: {options.dataset}, {shares_of(found.cases)}"
     print(rendered(found, title, options.format, terminal_width(116)), end="")
     return 0
 
@@ -69,7 +69,7 @@ def submit(options: argparse.Namespace) -> int:
     with needing("sim"):
         from flanders.leaderboard.board_rows import measured_runs, read_rows, write_rows
         from flanders.leaderboard.cells import KEYS, condition
-        from flanders.leaderboard.submission import check_entrant, check_rows, packages_of
+        from flanders.leaderboard.submission import check_entrant, check_submitted_rows, packages_of
 
     if not options.check and not options.results:
         raise InputError("Say what to do: --check, or --results FILE with --out FILE. See --help.")
@@ -80,7 +80,7 @@ def submit(options: argparse.Namespace) -> int:
         checks = (
             (line for entrant in entrants for line in check_entrant(entrant))
             if options.rows is None
-            else check_rows(options.rows, read_rows(options.rows), entrants)
+            else check_submitted_rows(options.rows, read_rows(options.rows), entrants)
         )
         for line in checks:
             print(line, flush=True)
@@ -122,7 +122,7 @@ def add_leaderboard(add: Add) -> None:
     table.add_argument("--rows", action="append", type=Path, default=[], metavar="FILE", help=text)
     table.add_argument("--only", action="store_true", help="leave out the rows that come with the package")
     text = "which shares of malicious clients: 10-40%%, 60-80%%, or all (default: %(default)s)"
-    table.add_argument("--shares", choices=tuple(SHARES), default=MINORITY, help=text)
+    table.add_argument("--shares", choices=SHARES, default=MINORITY, help=text)
     _attacks(table)
     _where(table, "only cases with these values, e.g. attack=lie,ipm or fraction=0.2 (may be repeated)")
     formats = ("text", "markdown", "latex", "csv")

@@ -18,6 +18,8 @@ from flanders.results.tree import Table
 TOO_MUCH = "its tables or lists are nested too deeply, or a number has too many digits"
 LARGEST = 100_000
 """The most runs that one spec may have. A spec with more is assumed to be a mistake."""
+DEEPEST = 20
+"""The most parts of a key. Tables of a spec lie at most a few levels deep."""
 
 
 def read_toml(path: Path) -> Table:
@@ -101,7 +103,11 @@ def parse_override(text: str) -> tuple[list[str], object]:
     key, equals, value = text.partition("=")
     path = [part.strip() for part in key.split(".")]
     if not equals or not all(path):
-        raise InputError(f"--set needs key=value, e.g. --set federation.rounds=3. Got {text!r}.")
+        raise InputError(f"--set needs key=value, e.g. --set federation.rounds=3. Got {text[:200]!r}.")
+    if len(path) > DEEPEST:
+        raise InputError(
+            f"--set {key[:60]}...: the key has {len(path)} parts. No key of a spec has more than {DEEPEST}."
+        )
     try:
         return path, tomllib.loads(f"value = {value}")["value"]
     except RecursionError as error:

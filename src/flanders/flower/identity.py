@@ -6,6 +6,7 @@ The server knows a client by the node to which it sent its message, never by wha
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from logging import WARNING
@@ -50,8 +51,8 @@ def by_key(node: Node) -> ClientId:
     SuperNode gets a new key and a new node id whenever it starts.
     """
     if not node.public_key:
-        return str(node.node_id)
-    return f"key-{hashlib.sha256(node.public_key).hexdigest()[:16]}"
+        return sys.intern(str(node.node_id))  # several tables hold a name, and share one text
+    return sys.intern(f"key-{hashlib.sha256(node.public_key).hexdigest()[:16]}")
 
 
 @dataclass(frozen=True)

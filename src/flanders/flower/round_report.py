@@ -17,6 +17,8 @@ PREFIX = "flanders-"
 """The first letters of our metrics in `Result`."""
 FATE_NUMBERS = {Fate.KEPT: 0, Fate.DROPPED: 1, Fate.REFUSED: 2, Fate.SILENT: 3, Fate.BANNED: 4}
 """The number of each fate in `Result`, which can hold nothing but numbers."""
+NAMES = {str(name): f"{PREFIX}{name}" for name in (*FATE_NUMBERS, "stayed", "threshold", "unused-nodes")}
+"""The names of the metrics. Flower keeps those of every round, and all rounds share these texts."""
 
 Details = dict[str, "array[int] | array[float]"]
 """The numbers of each client of a round, by the name of the metric."""
@@ -56,10 +58,10 @@ def metrics_of(record: RoundRecord, nodes: Nodes, *, stayed: bool) -> dict[str, 
     """
     unused = record.having(Fate.DROPPED, Fate.REFUSED)
     return {
-        **{f"{PREFIX}{fate}": len(record.having(fate)) for fate in FATE_NUMBERS},
-        f"{PREFIX}stayed": int(stayed),
-        f"{PREFIX}threshold": record.threshold,
-        f"{PREFIX}unused-nodes": [nodes[client.client].node for client in unused],
+        **{NAMES[fate]: len(record.having(fate)) for fate in FATE_NUMBERS},
+        NAMES["stayed"]: int(stayed),
+        NAMES["threshold"]: record.threshold,
+        NAMES["unused-nodes"]: [nodes[client.client].node for client in unused],
     }
 
 

@@ -15,11 +15,7 @@ ROOM = "flanders.leaderboard"
 CORE, ALL = "core", "all"
 """The attacks that the ranking uses, and all attacks of the protocol."""
 MINORITY, MAJORITY, EVERYONE = "minority", "majority", "all"
-SHARES = {
-    MINORITY: "10 to 40% of the clients are malicious",
-    MAJORITY: "60 and 80% of the clients are malicious",
-    EVERYONE: "10 to 80% of the clients are malicious",
-}
+SHARES = (MINORITY, MAJORITY, EVERYONE)
 """Which cases a table is about: those in which fewer than half of the clients are malicious, the others, or all."""
 NOBODY = "none"
 """The name of the case in which nobody attacks."""

@@ -97,8 +97,9 @@ def _check_contract(entrant: Entrant, setting: Setting) -> None:
 
     def after_two_rounds(rows: FloatMatrix, clients: Sequence[int], seed: int = 0) -> FloatVector:
         defense = Defense(setting.filter, setting.aggregator, fallback=setting.fallback, seed=seed)
-        if not np.isfinite(np.asarray(defense(rows, clients).model)).all():
-            raise InputError(f"{entrant.title} makes a model that is not finite from finite updates.")
+        first = defense(rows, clients)
+        if first.stayed:
+            raise InputError(f"{entrant.title} makes no model of finite, honest updates: {first.note}.")
         return np.asarray(defense(rows, clients).model)
 
     first = after_two_rounds(rows, clients)
@@ -114,7 +115,7 @@ def _check_contract(entrant: Entrant, setting: Setting) -> None:
         raise InputError(f"{entrant.title} depends on the order of the clients. Go by their ids or their updates.")
 
 
-def check_rows(
+def check_submitted_rows(
     path: Path, rows: Sequence[MeasuredRun], entrants: Sequence[Entrant], again: int = AGAIN
 ) -> Iterator[str]:
     """Yield a sentence for each check that a file of rows has passed. Some of its runs are run again."""

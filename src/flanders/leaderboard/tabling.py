@@ -80,9 +80,30 @@ def rendered(table: Standings, title: str, format_: str, width: int = 80, legend
     return markdown(title, HEAD, cells, note)
 
 
+def shares_of(cases: Sequence[Case]) -> str:
+    """Return the shares of malicious clients in words.
+
+    Examples
+    --------
+    >>> shares_of([Case("lie", 0.1), Case("lie", 0.2), Case("ipm", 0.2)]), shares_of([Case("lie", 0.2)])
+    ('10 and 20% of the clients are malicious', '20% of the clients are malicious')
+    """
+    shares = [f"{100 * fraction:g}" for fraction in sorted({case.fraction for case in cases})]
+    return f"{_joined(shares)}% of the clients are malicious"
+
+
+def _joined(words: Sequence[str]) -> str:
+    """Return words with commas between them, and an `and` before the last."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
 def _about(table: Standings) -> str:
-    seeds = ", ".join(map(str, table.seeds))
-    text = f"{len(table.cases)} cases, seeds {seeds}."
+    """Return which cases and seeds a table is about, and which defences it leaves out."""
+    seeds = _joined([str(seed) for seed in table.seeds])
+    starts = _joined([str(start) for start in sorted({case.start for case in table.cases})])
+    kinds = _joined(sorted({"rotating" if case.rotating else "fixed" for case in table.cases}))
+    attacks = len({case.attack for case in table.cases})
+    text = f"{len(table.cases)} cases: {attacks} attacks from round {starts}, {kinds} attackers. Seeds: {seeds}."
     if table.incomplete:
         some = ", ".join(f"{name} ({count})" for name, count in table.incomplete.items())
         text += f" Not shown, with the number of runs that are missing: {some}."

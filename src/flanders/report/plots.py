@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from flanders.arrays import FloatVector
-from flanders.files import check_target, file_name
+from flanders.files import atomic, check_target, file_name
 from flanders.record import Fate
 from flanders.report.compared_runs import ComparedRuns
 from flanders.report.crosstable import without_shared_part
@@ -117,8 +117,8 @@ def save(figure: Figure, path: Path) -> None:
     """Write a figure in the format of its file name. The same figure gives the same bytes."""
     check_target(path)
     dates: dict[str, Style] = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
-    with mpl.rc_context(STYLE):
-        figure.savefig(path, metadata=dates.get(path.suffix, {}))
+    with mpl.rc_context(STYLE), atomic(path) as file:
+        figure.savefig(file, format=path.suffix.removeprefix("."), metadata=dates.get(path.suffix, {}))
 
 
 def new_figure(height: float, fill: Callable[[Axes], None], width: float = COLUMN) -> Figure:

@@ -21,6 +21,7 @@ class RoundDetails:
     accuracy: float | None
     loss: float | None
     attack_success: float | None
+    source_accuracy: float | None
     fates: dict[str, int]
     """Fate -> number of clients. Fates that did not occur are left out."""
     caught: int | None
@@ -84,11 +85,13 @@ def _rounds(connection: sqlite3.Connection, id_: str) -> list[RoundDetails]:
         )
     }
     rounds = connection.execute(
-        "SELECT number, accuracy, loss, attack_success, note FROM round WHERE run = ? ORDER BY number", (id_,)
+        "SELECT number, accuracy, loss, attack_success, source_accuracy, note FROM round WHERE run = ? "
+        "ORDER BY number",
+        (id_,),
     )
     return [
-        RoundDetails(number, accuracy, loss, success, fates[number], *truth.get(number, (None, None)), note)
-        for number, accuracy, loss, success, note in rounds
+        RoundDetails(number, accuracy, loss, success, source, fates[number], *truth.get(number, (None, None)), note)
+        for number, accuracy, loss, success, source, note in rounds
     ]
 
 

@@ -116,10 +116,12 @@ def _narrowed(rows: list[dict[str, str]]) -> tuple[list[dict[str, str]], str]:
 
 def _print_rounds(rounds: Sequence[RoundDetails]) -> None:
     fates = [fate for fate in Fate if fate is Fate.KEPT or any(fate in row.fates for row in rounds)]
-    header = ["round", "accuracy", "loss", "attack_success", *fates, "caught", "missed", "note"]
+    aims = any(row.source_accuracy is not None for row in rounds)
+    measured = ["accuracy", "loss", "attack_success", *(["source_accuracy"] if aims else [])]
+    header = ["round", *measured, *fates, "caught", "missed", "note"]
     cells = []
     for row in rounds:
-        before = [row.round, row.accuracy, row.loss, row.attack_success]
+        before = [row.round, *(getattr(row, name) for name in measured)]
         counts = [row.fates.get(fate, 0) for fate in fates]
         cells.append([_cell(value) for value in (*before, *counts, row.caught, row.missed, row.note)])
     print_table(cells, header)
