@@ -84,7 +84,7 @@ class Poisoner:
     def apply(
         self, x: Tensor, y: Tensor, examples: Tensor, clients: Tensor, poisoned: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return the batches of n clients. Those of the `poisoned` (n,) clients are changed."""
+        """Return the batches of n clients. Those of the clients marked in `poisoned`, `(n,)`, are changed."""
         new_x, new_y = self.poison.change(x, y, examples, clients, self.scope)
         if new_x is not x:
             x = torch.where(poisoned.view(-1, *[1] * (x.ndim - 1)), new_x, x)
