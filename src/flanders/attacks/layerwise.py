@@ -40,6 +40,7 @@ class LayerwisePoison(Attack):
 
     Examples
     --------
+    >>> from flanders.attacks.attack import Rehearsal
     >>> layers = {"body": 2, "head": 1}
     >>> rehearsal = Rehearsal(clean=np.zeros((1, 3)), success=lambda model: float(model[2]), layers=layers)
     >>> view = View(np.ones((1, 3)), np.zeros(3), num_clients=4, rehearsal=rehearsal)
