@@ -1,4 +1,9 @@
-"""Buffered asynchronous rounds (FedBuff): the server does not wait for slow clients, so replies differ in age."""
+"""Buffered asynchronous rounds (FedBuff): the server does not wait for slow clients.
+
+It collects replies in a buffer, and a round ends when the buffer is full. So clients of the same round may have
+started from global models of different rounds. The age of a reply is the number of rounds that have ended since its
+client was given a model.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +20,8 @@ from flanders.outcome import Outcome
 from flanders.round import ClientId, check_same_kind
 
 Discount = Callable[[int], float]
-"""From the age of a reply to the factor by which it counts less."""
+"""A function that takes the age of a reply and returns the factor by which the weight of the reply is
+multiplied."""
 
 
 def root_discount(age: int) -> float:
@@ -59,10 +65,11 @@ class AsyncRounds:
     size
         The number of replies that make a round.
     max_age
-        Replies older than this many rounds are not used, and their start is forgotten. So at most `max_age + 1`
-        models are kept.
+        A reply that is older than this many rounds is not used. The server forgets the model that its client was
+        given. So it keeps at most `max_age + 1` models.
     discount
-        From the age of a reply to the factor on its weight. Default: `1 / sqrt(1 + age)`.
+        A function that takes the age of a reply and returns the factor by which its weight is multiplied. Default:
+        `1 / sqrt(1 + age)`.
 
     Examples
     --------
@@ -120,7 +127,8 @@ class AsyncRounds:
         """Take the reply of a client. If it fills the buffer, protect a round and return what happened.
 
         `update` is the model that the client has trained. `more` goes to `Defense`, e.g. `layers=`. A reply that is
-        too old is not used. The reply of a client that was not asked is an error: check this before you call.
+        too old is not used. If the client was not given a model by `begin`, or has replied to it already, this
+        raises an `InputError`.
         """
         if client not in self._given:
             raise InputError(
@@ -147,7 +155,7 @@ class AsyncRounds:
         replies, self.waiting = self.waiting, {}
         updates = xp.stack([self.model + reply.step for reply in replies.values()])
         weights = [reply.weight for reply in replies.values()]
-        weights = weights if any(weights) else [1.0] * len(weights)  # clients that all count nothing count alike
+        weights = weights if any(weights) else [1.0] * len(weights)  # all weights are 0: all count the same
         outcome = self.defense(updates, replies, weights, global_model=self.model, **more)
         self.number += 1
         self._models[self.number] = copied(outcome.model)

@@ -24,7 +24,8 @@ DEFENCE_PHASES = ("filter", "aggregate")
 
 
 MOST_NAMED, LONGEST_NAME = 12, 20
-"""The most clients that a line names, and the most characters of each name, so that it stays a line."""
+"""A line names at most this many clients, with at most this many characters of each name, so that it stays
+short."""
 
 
 class Fate(StrEnum):
@@ -97,7 +98,11 @@ class RoundRecord:
     """The accuracy of the new global model on the server's test examples. NaN if it was not measured."""
     loss: float = math.nan
     attack_success: float = math.nan
-    """The share of triggered test images that are taken for the attacker's target. NaN if there is no target."""
+    """The share of the aimed test examples that the model takes for the class that the attacker wants.
+
+    The aimed examples are all images with the attacker's trigger or, if the attack flips the labels of a class, the
+    examples of this class. NaN if the attack has no target.
+    """
     seconds: Mapping[str, float] = field(default_factory=dict)
     """Time by phase; see `PHASES`."""
     stayed: bool = False
@@ -105,8 +110,8 @@ class RoundRecord:
     widening: float = 1.0
     """How many times as wide as usual the filter's limits are. 1 if they are as usual."""
     source_accuracy: float = math.nan
-    """The share of the test examples that the attack aims at which are still taken for their own class: all
-    triggered images, or the class whose labels are flipped. NaN if the attack has no target."""
+    """The share of the aimed test examples that the model still takes for their own class; see `attack_success`.
+    NaN if the attack has no target."""
 
     def having(self, *fates: Fate) -> list[ClientRecord]:
         """Return the records of the clients with one of these fates."""

@@ -167,7 +167,7 @@ def _registered(monkeypatch, _forgotten):
     ("name", "problem"),
     [
         ("forgetful", "depends on the order of the clients"),
-        ("unrepeatable", "does not repeat itself"),
+        ("unrepeatable", "makes different models from the same updates"),
         ("grabbing", "changes the updates that it is given"),
         ("empty", "makes no model of finite, honest updates"),
     ],

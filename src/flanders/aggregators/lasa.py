@@ -23,11 +23,16 @@ class Lasa(Aggregator):
     .. math:: g_l \leftarrow g_l + \frac{1}{|N_l|} \sum_{c \in N_l} \tilde u_{cl}, \quad
               N_l \text{: the clients that are normal in tensor } l
 
-    Each displacement is clipped to the median length, and its smallest parameters are set to zero, `sparsity` of
-    them. In each tensor a client is normal if its length, and its share of positive among all signs, are closer to
-    the median than `length_bound` and `sign_bound` standard deviations. The clients that are normal in both are
-    averaged, or all clients if nobody is. A round that does not name its layers is one tensor. The authors' code
-    keeps one parameter less of each client.
+    The displacement of a client is its update less the global model. Displacements longer than the median length
+    are shortened to it. In each displacement the parameters that are smallest in size are set to zero: the share
+    `sparsity` of all parameters. The result is :math:`\tilde u_c`.
+
+    Then two numbers of each client are computed in each tensor: the length of its displacement there, and the share
+    of positive numbers among those that are not zero. A client is normal in the tensor if its length is less than
+    `length_bound` standard deviations from the median length, and its share less than `sign_bound` standard
+    deviations from the median share. If no client is normal in a tensor, all clients are averaged there. If the
+    round does not name its layers, the whole model counts as one tensor. The code of the paper's authors keeps one
+    parameter less of each client than this class does.
 
     Examples
     --------

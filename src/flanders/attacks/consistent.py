@@ -1,4 +1,4 @@
-"""PoisonedFL: the same direction in every round, which the honest clients cannot undo."""
+"""PoisonedFL: an attack that pushes the model in the same direction in every round, so that the pushes add up."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from flanders.checks import check_number
 from flanders.state import saveable
 
 SURE = 2.326
-"""Standard deviations that a normal variable exceeds with a chance of 1%."""
+"""With a probability of 1%, a normal variable is more than this many standard deviations above its mean."""
 SHRINK, SMALLEST = 0.7, 0.5
-"""By how much the strength shrinks where the attack has no effect, and the least that it shrinks to."""
+"""If a test shows no effect, the strength is multiplied by the first number, unless it would fall below the
+second."""
 
 
 @saveable
@@ -46,10 +47,12 @@ class PoisonedFL(Attack):
     .. math:: x = g + \lambda\, v \odot s, \qquad \lambda = c \|\Delta\|, \qquad
               v = \frac{|\Delta - \|\Delta\| k / \|k\||}{\|\Delta - \|\Delta\| k / \|k\|\|}
 
-    with fixed random signs s, the last step :math:`\Delta` of the global model and the last malicious step k. The
-    attacker needs no honest model. Every `period` rounds it counts the parameters that have moved in the direction
-    of s. If they are no more than chance would give, with a confidence of 99%, the strength c is multiplied by 0.7,
-    down to 0.5. In its first round the attacker has seen no step, and sends its honest models.
+    with fixed random signs s, the last step :math:`\Delta` of the global model and the last malicious step k. In
+    the numerator of v, the bars take the absolute value of each parameter. The attacker needs no honest model.
+    Every `period` rounds it counts the parameters that have moved in the direction of s. If they are not more than
+    chance would give, with a confidence of 99%, the strength c is multiplied by 0.7, unless it would fall below
+    0.5. In its first round the attacker has not seen a step of the global model yet. It then sends its honest
+    models.
 
     Parameters
     ----------
@@ -111,7 +114,7 @@ class PoisonedFL(Attack):
         return self._strength(view) * length / (size if size > 0 else 1.0) * rest * past.signs
 
     def _strength(self, view: View) -> float:
-        """Return the strength of this round, tested if it is time."""
+        """Return the strength of this round. If it is time for a test, the test may lower it."""
         past = view.memory
         if past.rounds + 1 < self.period:
             return float(past.strength)
@@ -126,5 +129,5 @@ class PoisonedFL(Attack):
 
 
 def seed_of(model: Array) -> int:
-    """Return a seed that follows from the first numbers of a model, so that it is the same for all who know it."""
+    """Return a seed that follows from the first numbers of a model. All who know the model get the same seed."""
     return zlib.crc32(to_numpy(model[: min(64, model.shape[0])]).tobytes())

@@ -32,9 +32,10 @@ class SlowDrift(Attack):
 
     .. math:: x_c = \theta_c + \min(t \rho, \kappa)\,\|\theta_c - g\|\, v
 
-    t counts the attacker's poisoned rounds from 1. v is a unit vector that stays the same. It is opposite to the
-    honest mean displacement of the first round that the attacker saw. No round differs much from the one before,
-    so a filter that learns from what it has accepted notices little.
+    t counts the attacker's poisoned rounds from 1. v is a unit vector that stays the same in all rounds. It points
+    against the mean step of the honest models that the attacker knew in its first round. A step is a model less the
+    global model that it was trained from. No round differs much from the one before, so a filter that learns from
+    what it has accepted notices little.
 
     Parameters
     ----------
@@ -158,9 +159,9 @@ class KeptSignature(Attack):
 
     .. math:: x_c = \theta_c - z \sigma
 
-    The vector :math:`\sigma` and the number z are those of `Lie`. LIE sends the same shifted mean for all clients.
-    Here each client keeps the mark of its own data in its update. A filter that compares a client with its own
-    past looks for this mark.
+    The vector :math:`\sigma` and the number z are those of `Lie`. With LIE, all malicious clients send the same
+    shifted mean. Here each malicious client shifts the model that it has trained itself. So the update still shows
+    on which data it was trained. A filter that compares a client with its own past looks for just that.
 
     Parameters
     ----------
@@ -247,7 +248,10 @@ class NoisyClones(Attack):
         check_instance(type(self).__name__, "base", self.base, Attack, "AgrMinMax()")
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
-        """Return the base attack's rows, each with different noise. If the base attack rests, add none."""
+        """Return the base attack's rows, each with different noise.
+
+        In a round in which the base attack sends honest models, the rows get no noise.
+        """
         rows = self.base.craft(view, rng)
         if self.rests(view):
             return rows

@@ -1,4 +1,4 @@
-"""Taking part without training: free riders."""
+"""Free riders: clients that take part without training."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class DeltaFreeRider(Attack):
 
     .. math:: x_c = g_t + (g_t - g_{t-1}) + \mathcal{N}(0, \sigma^2 I)
 
-    This is the advanced delta-weights attack. Without noise it is the delta-weights attack. In the first round
-    there is no last step, so the client sends the global model back unchanged.
+    This is the paper's "advanced delta weights" attack. Without noise it is its "delta weights" attack. In the
+    first round there is no last step, so the client sends the global model back unchanged.
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ GAUGES = {
     "loss": ("flanders_loss", "The loss of the global model on the server's examples"),
     "attack_success": (
         "flanders_attack_success",
-        "The share of triggered examples taken for the attacker's target",
+        "The share of the examples that the attack aims at which are taken for the attacker's target",
     ),
     "source_accuracy": (
         "flanders_source_accuracy",

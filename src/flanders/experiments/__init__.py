@@ -1,4 +1,4 @@
-"""Experiments: TOML specs, their grids of runs, and the processes that carry them out."""
+"""Experiments: specs in TOML, the grids of runs that they describe, and the processes that carry out the runs."""
 
 from flanders.experiments.experiment import Experiment
 from flanders.experiments.grid import expand

@@ -14,9 +14,9 @@ from flanders.record import Fate, RoundRecord
 from flanders.round import ClientId
 
 PREFIX = "flanders-"
-"""The first letters of our metrics in `Result`."""
+"""How the names of our metrics in `Result` begin."""
 FATE_NUMBERS = {Fate.KEPT: 0, Fate.DROPPED: 1, Fate.REFUSED: 2, Fate.SILENT: 3, Fate.BANNED: 4}
-"""The number of each fate in `Result`, which can hold nothing but numbers."""
+"""The number that stands for each fate in `Result`. A `Result` can hold only numbers."""
 NAMES = {str(name): f"{PREFIX}{name}" for name in (*FATE_NUMBERS, "stayed", "threshold", "unused-nodes")}
 """The names of the metrics. Flower keeps those of every round, and all rounds share these texts."""
 
@@ -52,9 +52,10 @@ def filter_line(filter: Filter[Any]) -> str:
 
 
 def metrics_of(record: RoundRecord, nodes: Nodes, *, stayed: bool) -> dict[str, Metric]:
-    """Return the number of clients of each fate, and the nodes whose replies were not used.
+    """Return the metrics of a round.
 
-    `stayed` tells whether the global model is still that of the last round.
+    These are the number of clients of each fate, whether the global model `stayed` that of the last round, the
+    largest score that was kept, and the nodes whose replies were not used.
     """
     unused = record.having(Fate.DROPPED, Fate.REFUSED)
     return {

@@ -74,13 +74,19 @@ class MeasuredRun:
 
     @property
     def command(self) -> str:
-        """The command that made this row. The defences of another package are in a file with its name."""
+        """The command that repeats this run.
+
+        If another package has the defence, the command reads the file of defences that has the package's name.
+        """
         name = self.package.split()[0]
         return self.cell.command if name == OWN else f"{self.cell.command} --defences {name}.toml"
 
     @property
     def score(self) -> float:
-        """The accuracy, or the share of examples that the attacker does not get if that is lower."""
+        """The accuracy or, if it is lower, the share of test examples on which the attacker fails.
+
+        Attacks without a target have no such share. Then the score is the accuracy.
+        """
         return self.accuracy if self.attack_success is None else min(self.accuracy, 1 - self.attack_success)
 
 
@@ -98,7 +104,7 @@ def measured_runs(results: Path, entrants: Sequence[Entrant], packages: Mapping[
         seed, dataset = spec_keys.seed(s.spec), spec_keys.dataset_name(s.spec)
         if s.status != "done" or s.final is None or case is None or seed not in protocol.seeds:
             continue
-        for entrant in entrants:  # two of them may be the same run, e.g. if both assume 20% malicious clients
+        for entrant in entrants:  # one run may belong to two defences, e.g. if both assume 20% malicious clients
             if dataset not in protocol.datasets or parts[entrant] != _parts(s.spec):
                 continue
             if entrant.experiment(protocol, dataset, case, seed).id == s.id:
@@ -110,12 +116,12 @@ def measured_runs(results: Path, entrants: Sequence[Entrant], packages: Mapping[
 
 
 def _threat(table: Tree, case: Case) -> tuple[object, ...]:
-    """Return what tells a case of the protocol from others, from the table of its attack."""
+    """Return five values that identify a case. `table` is the table of its attack in the protocol."""
     return (table.get("attack"), table.get("data_poison"), case.fraction, case.start, case.rotating)
 
 
 def _threat_of(spec: Tree) -> tuple[object, ...]:
-    """Return the same from the spec of a run."""
+    """Return the values of `_threat` for the spec of a run."""
     if not spec_keys.is_attacked(spec):
         return _threat({}, Case())
     threat = spec[spec_keys.THREAT]

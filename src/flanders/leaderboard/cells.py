@@ -64,7 +64,7 @@ def cells_of(
 
 
 def attacks_named(wheres: Sequence[str]) -> bool:
-    """Tell whether conditions name attacks. They can then be any of the protocol, not only the core."""
+    """Tell whether a condition names an attack. It may be any attack of the protocol, not only one of the core."""
     return any(where.startswith(("attack=", "case=")) for where in wheres)
 
 
@@ -104,5 +104,5 @@ def condition(where: str, keys: Collection[str], cells: Iterable[BoardCell]) -> 
 def experiments_of(
     protocol: BoardProtocol, cells: Iterable[tuple[BoardCell, Entrant]]
 ) -> dict[BoardCell, Experiment]:
-    """Return the run of each cell, as a spec would describe it."""
+    """Return for each cell the experiment to carry out."""
     return {cell: entrant.experiment(protocol, cell.dataset, cell.case, cell.seed) for cell, entrant in cells}

@@ -5,12 +5,13 @@ A file has one table `[[defence]]` for each defence::
     [[defence]]
     name = "my-krum"                                    # the name of its row
     paper = "Doe et al., ICML 2026"
-    largest_b = 8                                       # the most malicious of 20 clients that it accepts
+    largest_b = 8                                       # it can be told at most 8 malicious clients, of 20
     untold = { aggregator = "my-krum" }
     told = { aggregator = { name = "my-krum", num_malicious = "b" } }
 
-`untold` and `told` hold the tables `filter`, `aggregator`, `fallback` and `server` of a spec. `told` may use the
-number of malicious clients, "b", and of the others, "m-b". A defence with both has two rows.
+`untold` and `told` hold the tables `filter`, `aggregator`, `fallback` and `server` of a spec. In `told`, the word
+"b" stands for the number of malicious clients, and "m-b" for the number of the others. A defence with both tables
+has two rows on the leaderboard.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ KEYS = ("name", "paper", "largest_b", "reference", "untold", "told")
 NAME = re.compile(r"[a-z0-9][a-z0-9+.-]{0,39}")
 """Names of rows are short and plain, since they stand in tables, in commands and on a page."""
 LONGEST_PAPER = 120
-"""A reference is one line of a table."""
+"""The most characters of `paper`, so that it fits in one line of a table."""
 COUNTS = ("b", "m-b")
-"""The words for the number of malicious clients and of the others."""
+"""The words for two numbers: the number of malicious clients, and the number of the others."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,8 @@ class Entrant:
     """What it changes in the spec of the protocol."""
     paper: str = ""
     largest_b: int | None = None
-    """The most malicious clients that it accepts. It is told at most this number."""
+    """The largest number of malicious clients that the defence can be told. If more are malicious, it is told this
+    number."""
     reference: bool = False
     """Whether it is there only to compare with, so that it has no rank."""
 

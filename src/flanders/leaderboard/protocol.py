@@ -12,6 +12,7 @@ from flanders.checks import InputError, did_you_mean
 from flanders.results.tree import Table
 
 ROOM = "flanders.leaderboard"
+"""The package whose folder holds `protocol.toml`, `defences.toml` and the rows."""
 CORE, ALL = "core", "all"
 """The attacks that the ranking uses, and all attacks of the protocol."""
 MINORITY, MAJORITY, EVERYONE = "minority", "majority", "all"
@@ -23,7 +24,10 @@ NOBODY = "none"
 
 @dataclass(frozen=True)
 class Case:
-    """One threat: an attack, the share of malicious clients, its first round, and whether these clients change.
+    """One threat: an attack, its first round, the share of malicious clients, and whether these clients rotate.
+
+    If they rotate, different clients are malicious in each round. Otherwise the same clients are malicious in all
+    rounds.
 
     Examples
     --------

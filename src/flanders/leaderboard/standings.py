@@ -70,14 +70,15 @@ class Standing:
 
 @dataclass(frozen=True)
 class Standings:
-    """The table of one data set: the defences with all runs, best first, and those with some runs missing."""
+    """The table of one data set, and the defences that are not in it since some of their runs are missing."""
 
     lines: tuple[Standing, ...]
+    """First the references, then the defences, best first."""
     cases: tuple[Case, ...]
     """The cases with an attack that the numbers are about."""
     seeds: tuple[int, ...]
     incomplete: Mapping[str, int]
-    """The number of runs that each other defence lacks."""
+    """For each defence without a line, the number of runs that are missing."""
 
 
 Scores = dict[int, dict[Case, MeasuredRun]]

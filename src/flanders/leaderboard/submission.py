@@ -22,11 +22,12 @@ from flanders.results.tree import Table
 from flanders.simulation.setting import Setting
 
 PARTS = {"filter": "filters", "aggregator": "aggregators", "preaggregators": "preaggregators"}
-"""The tables of a defence, and the kinds of entries that they name."""
-AGAIN = 3
-"""How many rows are run again."""
-SAME = 0.02
-"""The largest difference of the accuracy when a row is run again: other machines round sums differently."""
+"""For each table in which a defence names its parts, the kind of these parts, as entry points spell it."""
+ROWS_RUN_AGAIN = 3
+"""How many rows of a file are run again by default."""
+LARGEST_DIFFERENCE = 0.02
+"""The largest difference between the accuracy in a row and that of its run here: machines round sums
+differently."""
 
 
 def packages_of(entrants: Sequence[Entrant]) -> dict[str, str]:
@@ -74,11 +75,14 @@ def check_entrant(entrant: Entrant) -> Iterator[str]:
             entrant.experiment(protocol, dataset, case, 0)
     yield f"{entrant.title}: it can be made for every data set and every share of malicious clients."
     setting = entrant.experiment(protocol, "digits", Case(), 0).setting
-    if setting.server.examples:  # a round of arrays has no examples
-        yield f"{entrant.title}: it needs examples of the server, so its rules are not checked on arrays."
+    if setting.server.examples:  # random updates come without examples
+        yield f"{entrant.title}: it needs examples of the server, so it is not checked on random updates."
     else:
         _check_contract(entrant, setting)
-        yield f"{entrant.title}: it repeats itself, changes no input, and does not go by the order of the clients."
+        yield (
+            f"{entrant.title}: it makes the same model from the same updates, and does not change them. Unless it "
+            "draws random numbers, the order of the clients does not matter."
+        )
     for case in shares:
         records = list(start(entrant.experiment(protocol, "digits", case, 0), datasets).run())
         seconds += sum(sum(record.seconds.values()) for record in records)
@@ -89,7 +93,11 @@ def check_entrant(entrant: Entrant) -> Iterator[str]:
 
 
 def _check_contract(entrant: Entrant, setting: Setting) -> None:
-    """Complain unless a defence keeps the rules that every defence of this package keeps."""
+    """Complain unless a defence keeps three rules that every defence of this package keeps.
+
+    It makes the same model from the same updates and seed. It does not change the updates. And the order of the
+    clients does not matter, unless the defence draws random numbers.
+    """
     rng = np.random.default_rng(0)
     rows: FloatMatrix = rng.normal(size=(20, 40)) * 0.1 + rng.normal(size=40)
     before, order = rows.copy(), rng.permutation(20)
@@ -107,16 +115,17 @@ def _check_contract(entrant: Entrant, setting: Setting) -> None:
         raise InputError(f"{entrant.title} changes the updates that it is given. Work on a copy.")
     if not np.array_equal(first, after_two_rounds(rows, clients)):
         raise InputError(
-            f"{entrant.title} does not repeat itself. Draw random numbers from the `rng` that it gets."
+            f"{entrant.title} makes different models from the same updates and the same seed. Draw random numbers "
+            "from the `rng` that it gets."
         )
     if not np.array_equal(first, after_two_rounds(rows, clients, seed=1)):
-        return  # it draws random numbers, and another order of the clients gives them to others
+        return  # it draws random numbers: in another order, other clients would get them
     if not np.allclose(first, after_two_rounds(rows[order], order.tolist()), rtol=1e-5, atol=1e-6):
         raise InputError(f"{entrant.title} depends on the order of the clients. Go by their ids or their updates.")
 
 
 def check_submitted_rows(
-    path: Path, rows: Sequence[MeasuredRun], entrants: Sequence[Entrant], again: int = AGAIN
+    path: Path, rows: Sequence[MeasuredRun], entrants: Sequence[Entrant], again: int = ROWS_RUN_AGAIN
 ) -> Iterator[str]:
     """Yield a sentence for each check that a file of rows has passed. Some of its runs are run again."""
     known = {(entrant.name, entrant.told): entrant for entrant in entrants}
@@ -132,7 +141,7 @@ def check_submitted_rows(
         cell = row.cell
         experiment = known[cell.defence, cell.told].experiment(protocol, cell.dataset, cell.case, cell.seed)
         *_, last = start(experiment, datasets).run()
-        if abs(last.accuracy - row.accuracy) > SAME:
+        if abs(last.accuracy - row.accuracy) > LARGEST_DIFFERENCE:
             raise InputError(
                 f"{path} says that the accuracy of {cell.defence} in {cell.case.name}, seed {cell.seed}, is "
                 f"{row.accuracy:.4f}. Here it is {last.accuracy:.4f}. Try it yourself: {row.command}"

@@ -30,10 +30,13 @@ HEAD = (
     "worst under",
 )
 LEGEND = (
-    "Means over seeds ± half the width of the 95% confidence interval. Mean rank: the mean over all cases of the "
-    "rank among the defences, 1 is the best. Holds: the share of cases with a score at most "
-    f"{NEAR:g} below the oracle's. Honest cost: the accuracy lost if nobody attacks. Dropped: the share of clients "
-    "that are dropped then. Rows without a place are there to compare."
+    "Means over seeds ± half the width of the 95% confidence interval. Told b: whether the server knows how many "
+    "clients are malicious. The score in a case is the accuracy or, if lower, the share of examples on which the "
+    "attacker fails. Mean, worst case: the mean and the lowest score over all cases. Worst under: the case with "
+    "the lowest score. Mean rank: the mean over all cases of the rank among the defences, 1 is the best. Holds: "
+    f"the share of cases with a score at most {NEAR:g} below the oracle's. Honest cost: the accuracy lost if "
+    "nobody attacks. Dropped: the share of clients that are dropped then. Rows without a place are there to "
+    "compare."
 )
 
 

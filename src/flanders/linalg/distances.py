@@ -1,4 +1,8 @@
-"""Distances between rows that are computed block by block, not from inner products."""
+"""Distances between two rows, and norms of rows, computed from the rows themselves.
+
+The columns are read block by block, so that no copy of a matrix is needed. Where the inner products of all rows are
+known, it is faster to compute Euclidean distances from them; see `products`.
+"""
 
 from __future__ import annotations
 
@@ -39,10 +43,12 @@ def distance_to_sums(
     *,
     centred: bool,
 ) -> FloatVector:
-    """Return the distance between the displacement of each row from `center` and a weighted sum of known vectors.
+    """Return the distance of each client's displacement from a vector of its own, such as its forecast.
 
-    The sums are `factors @ rows - shift * center`, where `rows` are all rows of `pieces`. With `centred`, `center`
-    is subtracted from these rows first.
+    The displacement of client c is `updates[c] - center`. Its vector is a weighted sum of all rows of `pieces`,
+    with the weights `factors[c]`, less `shift[c] * center`. If `centred` is true, `center` is subtracted from each
+    of these rows before they are summed. If it is false and the rows are models, a shift of 1 turns their sum into
+    a displacement.
     """
     sent, g, known = on_host(updates), on_host(center), [on_host(piece) for piece in pieces]
     xp = array_api_compat.array_namespace(sent)
@@ -83,8 +89,8 @@ def lp_norms(blocks: Iterable[Array], p: float) -> FloatVector:
     """Return the L^p norms of rows that come in blocks of columns.
 
     Each number is divided by the largest one of its row before it is raised to the power p. So the sums neither
-    overflow nor vanish. If p is so small that a norm itself overflows, all norms are divided by d^(1/p), which
-    does not change how they compare.
+    overflow nor vanish. If p is small, a norm itself may be too large for a float. Then all norms are divided by
+    d^(1/p). Their order and their ratios stay the same.
 
     Examples
     --------
@@ -128,10 +134,12 @@ def squares_by_layer(
     expected: Sequence[tuple[FloatVector, Array, IntVector]],
     layers: Mapping[str, int],
 ) -> FloatMatrix:
-    r"""Return the squared distance of rows of updates from what was expected of them, in each layer: `(n, layers)`.
+    r"""Return how far some updates are from what was expected of them, as a squared distance in each layer.
 
-    It is the squared length of :math:`s_c (x_c - g) - \sum_k a_{kc} v_{kc}`, with the `scale` s. Entry k of
-    `expected` has three parts: the factors :math:`a_{kc}`, a matrix, and for each c the row of that matrix that is
+    The result has the shape `(n, layers)`: a row for each of the n `rows` of `updates`. For the update :math:`x_c`
+    and the global model g, it is the squared length of :math:`s_c (x_c - g) - \sum_k a_{kc} v_{kc}` in the columns
+    of each layer. The :math:`s_c` are the `scale`. Each entry of `expected` describes one term k of the sum. It has
+    three parts: the factors :math:`a_{kc}`, a matrix, and for each c the number of the row of that matrix that is
     :math:`v_{kc}`.
     """
     xp = array_api_compat.array_namespace(updates)

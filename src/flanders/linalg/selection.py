@@ -21,14 +21,14 @@ def take_columns(matrix: Array, columns: IntVector) -> Array:
 
 
 def replace_rows(matrix: Array, rows: IntVector, vectors: Sequence[Array]) -> Array:
-    """Return a copy of a matrix with a vector in place of each of these rows."""
+    """Return a copy of a matrix in which these rows are replaced by vectors, one for each row."""
     xp = array_api_compat.array_namespace(matrix)
     new = dict(zip(rows.tolist(), vectors, strict=True))
     return xp.stack([new[i] if i in new else matrix[i, :] for i in range(matrix.shape[0])])
 
 
 def replace_columns(matrix: Array, columns: IntVector, values: Array, rows: BoolVector) -> Array:
-    """Return a copy of a matrix with `values` in these columns, in the rows marked true.
+    """Return a copy of a matrix in which these columns are replaced by `values`, in the rows marked true only.
 
     Examples
     --------
@@ -47,7 +47,9 @@ def replace_columns(matrix: Array, columns: IntVector, values: Array, rows: Bool
 
 
 def largest_entries(vector: Array, count: int) -> Array:
-    """Return which `count` numbers of a vector are largest in size. Numbers as large as the last of them count too.
+    """Return a mask of the `count` numbers of a vector that have the largest absolute values.
+
+    If several numbers are as large as the smallest of these, the mask has all of them. It never has zeros.
 
     Examples
     --------

@@ -14,15 +14,17 @@ from flanders.checks import InputError
 from flanders.models.model_spec import ModelSpec
 
 MakeModule = Callable[..., nn.Module]
-"""A function that makes a module: of no arguments, or of the shape of an example and the number of classes."""
+"""A function that makes a module. It takes no arguments, or two: the shape of an example and the number of
+classes."""
 
 
 @dataclass(frozen=True)
 class OwnModel(ModelSpec):
     """A module of one's own, or a function that makes one.
 
-    A module keeps its parameters: all clients begin with them. A function is called with the random generator of
-    the run, so that other seeds begin elsewhere.
+    The parameters of a module are the initial global model of every run. A function is called once for each run,
+    after PyTorch's random generator was seeded with a number that follows from the seed of the run. So runs with
+    different seeds begin with different parameters, if the function draws them at random.
 
     Examples
     --------
@@ -40,7 +42,7 @@ class OwnModel(ModelSpec):
             )
 
     def make(self, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
-        """Return a copy of the module, or what the function makes. Complain unless its output is one per class."""
+        """Return a copy of the module, or what the function makes. It must return one number for each class."""
         if isinstance(self.source, nn.Module):
             module: object = copy.deepcopy(self.source)
         else:

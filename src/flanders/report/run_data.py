@@ -101,7 +101,7 @@ class RunData:
 
     @property
     def attack_success(self) -> FloatVector:
-        """The share of triggered images taken for the attacker's target, after each round."""
+        """The share of the aimed examples taken for the attacker's target, after each round; see `RoundRecord`."""
         return self.measures["attack_success"]
 
     @property

@@ -64,9 +64,10 @@ class DataPoison(ABC):
         return trained
 
     def aim(self, x: Tensor, y: Tensor, scope: Scope) -> tuple[Tensor, Tensor, Tensor] | None:
-        """Return test images with the trigger, the target class of each, and a mask of those that count.
+        """Return test examples, the class that the attacker wants for each, and a mask of the examples that count.
 
-        Return None if the poison has no trigger.
+        The examples carry the trigger, if the poison has one. Return None if the attacker wants no particular
+        class.
         """
         return None
 
@@ -83,7 +84,7 @@ class Poisoner:
     def apply(
         self, x: Tensor, y: Tensor, examples: Tensor, clients: Tensor, poisoned: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return the batches of n clients. Those of the `poisoned` (n,) clients are changed."""
+        """Return the batches of n clients. Those of the clients marked in `poisoned`, `(n,)`, are changed."""
         new_x, new_y = self.poison.change(x, y, examples, clients, self.scope)
         if new_x is not x:
             x = torch.where(poisoned.view(-1, *[1] * (x.ndim - 1)), new_x, x)

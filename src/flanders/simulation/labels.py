@@ -105,12 +105,13 @@ class RandomLabels(DataPoison):
 
 @dataclass(frozen=True)
 class TargetedFlip(DataPoison):
-    r"""Train on examples of one class with the label of another. The attack success is how often the model errs so.
+    r"""Train on wrong labels for one class: all examples of the class `source` get the label `target`.
 
     .. math:: y \mapsto \text{target} \quad \text{if } y = \text{source}
 
-    It is the share of test examples of the class `source` that the model takes for the class `target`. The source
-    accuracy of a run is the share of them that it still takes for `source`. The accuracy counts all classes.
+    The attack success of a run is the share of the test examples of the class `source` that the model takes for the
+    class `target`. The source accuracy is the share of these examples that the model still takes for `source`. The
+    accuracy of the run counts the test examples of all classes.
 
     Parameters
     ----------
@@ -149,7 +150,7 @@ class TargetedFlip(DataPoison):
         return x, torch.where(y == self.source, self.target, y)
 
     def aim(self, x: Tensor, y: Tensor, scope: Scope) -> tuple[Tensor, Tensor, Tensor] | None:
-        """Count the examples of the class, which should be taken for the other."""
+        """Return the examples, `target` for each of them, and a mask: only examples of `source` count."""
         self._check(scope)
         return x, torch.full_like(y, self.target), y == self.source
 

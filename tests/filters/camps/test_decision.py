@@ -50,12 +50,15 @@ def test_a_dropped_client_keeps_its_first_reason():
     assert scores_of(found, None).values[:4].tolist() == [3.0, 3.0, 5.0, 0.0]
 
 
-@pytest.mark.parametrize(("size", "words"), [(1, ""), (2, ", like 1 other client"), (3, ", like 2 other clients")])
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [(1, ""), (2, "; the same holds for 1 other client"), (3, "; the same holds for 2 other clients")],
+)
 def test_a_reason_counts_the_other_clients_of_the_camp(size, words):
     found = decision()
     camps = two_camps([0.0] * size + [9.0] * (20 - size), range(size), LOW, limit=1.0)
     assert drop_wrong_camp(found, camps)
-    assert found.reasons[0] == f"too low{words} (evidence 50, needed 20)"
+    assert found.reasons[0] == f"too low{words} (evidence 50 nats, needed 20)"
 
 
 def test_too_little_evidence_drops_nobody():

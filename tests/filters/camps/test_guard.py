@@ -125,8 +125,8 @@ def test_what_it_cannot_use_is_refused():
 def test_a_reason_names_the_trait_the_camp_the_evidence_and_the_witness():
     reason = Defense(Guard())(turned(60, 20, 1), layers=LAYERS).reasons[0]
     assert re.fullmatch(
-        r"(away from|against) the others in the (last layer|first layers), like 19 other clients "
-        r"\(evidence \d+, needed 32\); they are the smaller camp",
+        r"(away from|against) the others in the (last layer|first layers); the same holds for 19 other clients "
+        r"\(evidence \d+ nats, needed 32\); they are the smaller camp",
         reason,
     )
 

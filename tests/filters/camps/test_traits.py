@@ -34,13 +34,13 @@ def cosines_of(updates):
 
 @pytest.mark.parametrize("layers", [None, {"only.weight": D - 10, "only.bias": 10}, {"all": D}])
 def test_a_model_of_one_layer_is_one_part(layers):
-    assert parts(layers).names == ("the model",)
+    assert parts(layers).names == ("the whole model",)
 
 
 @pytest.mark.parametrize(("layers", "size"), [(LAYERS, 80), ({"w1": D - 30, "b1": 20, "w2": 10}, 10)])
 def test_the_last_layer_is_a_part_of_its_own(layers, size):
     found, updates = parts(layers), honest(12, 1)
-    assert found.names == ("the model", "the last layer", "the first layers")
+    assert found.names == ("the whole model", "the last layer", "the first layers")
     assert np.allclose(found.products[1], gram(updates[:, -size:]))
     assert np.allclose(found.products[2], gram(updates[:, :-size]))
 
@@ -84,6 +84,12 @@ def test_a_client_without_a_past_has_no_own_traits():
     round_ = Round(honest(12, 1), layers=LAYERS)
     unknown = np.full(12, np.nan)
     found = own_traits(ask_questions(Signatures(), round_, 1), (unknown,) * 3, unknown, parts(LAYERS).names)
-    names = ["fingerprint", "novelty", "own length", "own course in the model", "own course in the last layer"]
+    names = [
+        "fingerprint",
+        "novelty",
+        "own length",
+        "own course in the whole model",
+        "own course in the last layer",
+    ]
     assert [trait.name for trait in found] == names
     assert all(np.isnan(trait.values).all() for trait in found)

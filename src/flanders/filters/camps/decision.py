@@ -125,7 +125,7 @@ def drop_wrong_camp(decision: Decision, camps: TwoCamps) -> bool:
     if wrong is None:
         return False
     words = (trait.words[0] if wrong is camps.low else trait.words[1]) + where_apart(camps)
-    why = f"{words}{others_in(wrong)} (evidence {camps.evidence:.0f}, needed {camps.needed:.0f})"
+    why = f"{words}{others_in(wrong)} (evidence {camps.evidence:.0f} nats, needed {camps.needed:.0f})"
     decision.drop(wrong, camps.evidence / camps.needed, f"{why}; {witness}" if witness else why)
     return True
 
@@ -156,7 +156,7 @@ def where_apart(camps: TwoCamps) -> str:
 def others_in(camp: BoolVector) -> str:
     """Return in words how many other clients are in the camp of a client."""
     others = int(camp.sum()) - 1
-    return f", like {others} other client{'s' if others > 1 else ''}" if others else ""
+    return f"; the same holds for {others} other client{'s' if others > 1 else ''}" if others else ""
 
 
 def judge_by_examples(

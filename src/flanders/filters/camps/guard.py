@@ -24,7 +24,7 @@ from flanders.filters.camps.loud import LOUDEST, loud_rows
 from flanders.filters.camps.opposing import Opposition, opposing_rows
 from flanders.filters.camps.splitting import split_in_two
 from flanders.filters.camps.traits import (
-    ALIKE,
+    LEAST_SPREAD_OF_COSINES,
     Parts,
     Trait,
     direction_traits,
@@ -42,7 +42,7 @@ from flanders.state import saveable
 
 COPY = "a copy of another client's update, or random noise"
 COPY_STRENGTH = 10.0
-"""The score of a copy: it is far above 1, since no honest client sends one."""
+"""The score of a copy. Clients with a score of at least 1 are dropped, and no honest client sends a copy."""
 
 
 @saveable
@@ -55,13 +55,16 @@ class GuardState:
     signatures: Signatures = field(default_factory=Signatures)
     """The marks of the clients; see `Fingerprint`."""
     courses: dict[ClientId, FloatVector] = field(default_factory=dict)
-    """Of each accepted client, the usual cosine with the crowd in each part of the model, and the usual novelty."""
+    """For each accepted client: its usual cosine with the crowd in each part of the model, and its usual novelty.
+    The crowd is the mean direction of the clients accepted last."""
     common: tuple[float, ...] = ()
-    """The smallest mean cosine that accepted clients had in any round so far, for each part of the model."""
+    """For each part of the model: the mean cosine between two accepted clients, in the round in which it was
+    lowest."""
     opposition: Opposition = field(default_factory=Opposition)
-    """How far each client went along with the sum of the others in the layers before the last one."""
+    """For each client: its average cosine with the sum of the others, in the layers before the last one."""
     directions: Directions = field(default_factory=Directions)
-    """How far each client went along with the others, on average, and who was dropped the last time."""
+    """For each client: its average cosine with the middle of the clients, in the parts of the model. Also the
+    clients that were dropped the last time they took part."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +81,7 @@ class GuardEvidence:
         """The names and cosines of the parts whose directions are compared: the first layers and the last layer."""
         if len(self.cosines) == 1:
             return self.parts.names, self.cosines
-            # Without the whole model, in reverse order: the first layers, then the last layer.
+        # Without the whole model, in reverse order: the first layers, then the last layer.
         return self.parts.names[:0:-1], self.cosines[:0:-1]
 
     @property
@@ -131,7 +134,7 @@ class Guard(Filter[GuardState]):
     Parameters
     ----------
     max_false_positive_rate
-        The share of honest clients that may be dropped.
+        The share of all updates of honest clients, over all rounds, that may be dropped.
     min_survivors
         If less than this share of a round is left, nobody is kept and the global model stays.
     on_doubt
@@ -255,12 +258,12 @@ def rows_of(kept: IntVector, m: int) -> BoolVector:
 
 
 def usual_mean_cosine(cosines: FloatMatrix) -> float:
-    """Return the mean cosine between the accepted clients of the larger part.
+    """Return the mean cosine between accepted clients, measured on the larger of two groups.
 
-    Undetected attackers may be among them and differ from the others. So the clients are cut in two, and only the
-    larger part counts.
+    Undetected attackers may be among the accepted clients, and differ from the others. So the clients are cut in
+    two groups by their cosines with the middle. Only the larger group counts.
     """
-    cut = split_in_two(cosines_with_middle(cosines), ALIKE, fewest=2)
+    cut = split_in_two(cosines_with_middle(cosines), LEAST_SPREAD_OF_COSINES, fewest=2)
     larger = np.ones(len(cosines), dtype=bool)
     if cut is not None:
         larger = cut.low if 2 * cut.low.sum() > len(cosines) else ~cut.low

@@ -27,32 +27,36 @@ LOW, CHANGED, UNKNOWN = "low", "changed", "unknown"
 """Which camp of a trait is wrong: the lower one (`LOW`); the one farther from zero, where zero means no change
 (`CHANGED`); or the trait does not tell, and a judge decides (`UNKNOWN`)."""
 STRANGE = 2.0
-"""A fingerprint below this many standard deviations may be a stranger's."""
+"""A fingerprint is a number of standard deviations. If it is below this, another client may have made the
+update."""
 TURNED_FAR = 0.3
-"""The cosine of an honest client with the crowd changes by less than this from round to round."""
+"""A client's cosine with the crowd has changed if it is this far from its usual value. Honest clients change less.
+
+The crowd is the mean direction of the clients accepted last.
+"""
 MANY_TIMES = np.log(2.0)
-"""The length of an honest client's updates usually changes by less than this factor, as a logarithm."""
+"""The length of an honest client's updates usually changes by less than a factor of two. This is its logarithm."""
 LESS_NEW = np.log(0.2)
-"""In honest training the new share of a client's updates does not fall below a fifth of its usual value. This is
-the logarithm of that fifth."""
-ALIKE = 0.02
+"""The novelty of an update is the logarithm of the share of it that is not a sum of earlier updates. In honest
+training this share does not fall below a fifth of its usual value. This is the logarithm of a fifth."""
+LEAST_SPREAD_OF_COSINES = 0.02
 """The smallest spread of cosines in a camp: two batches of training more or fewer change a cosine by about this
 much."""
-LENGTHS = 0.25
+LEAST_SPREAD_OF_LENGTHS = 0.25
 """The smallest spread of log lengths in a camp: honest clients differ that much in steps and data."""
-MARKS = 0.5
-"""The smallest spread of fingerprints in a camp, in standard deviations of strangers' fingerprints."""
+LEAST_SPREAD_OF_FINGERPRINTS = 0.5
+"""The smallest spread of fingerprints in a camp. Fingerprints are numbers of standard deviations."""
 AGAINST = -0.3
-"""Camps point against each other if one has a median cosine with the main direction below this, and the other one
-a median above its negative.
+"""Two camps point against each other if their median cosines with the main direction are below -0.3 and above 0.3.
+The main direction is the first principal direction of the updates; see `along_main_direction`.
 
-Honest clients with the same few classes may lie far along the main direction. But the other clients then hardly lie
-on the opposite side: there, their median was at most 0.2 away from zero.
+Honest clients that hold the same few classes may have large cosines with the main direction. But then the median
+cosine of the other clients was never more than 0.2 away from zero.
 """
 FEWEST_AGAINST = 2
 """The smallest camp along the main direction: a single client may only hold unusual data."""
-NEW = 0.25
-"""The smallest spread of novelty in a camp, as a logarithm."""
+LEAST_SPREAD_OF_NOVELTY = 0.25
+"""The smallest spread of novelty in a camp. Novelty is a logarithm."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +83,8 @@ class Trait:
       means that there is no limit.
     """
     parts: tuple[str, ...] = ()
-    """The part of the model that each of the k numbers is about, in words. There may be more names than numbers."""
+    """For each of the k numbers, the part of the model that it is about, in words. Names after the first k are not
+    used."""
 
     @property
     def per_client(self) -> float:
@@ -98,7 +103,8 @@ class Parts:
     rooted: tuple[FloatVector, ...] = ()
     """The cosines with the server's own step, for each part; empty if the server made no step."""
     headings: tuple[FloatVector, ...] = ()
-    """The cosines with the crowd, the mean direction of the clients accepted last; empty if there is none yet."""
+    """The cosines with the crowd, for each part; empty if there is no crowd yet. The crowd is the mean direction of
+    the clients accepted last."""
     last_layer_named: bool = False
     """Whether the names of the tensors tell which of them belong to the last layer, e.g. `2.weight` and `2.bias`.
 
@@ -118,7 +124,7 @@ def parts_of(round_: Round, products: FloatMatrix, crowd: Array | None) -> Parts
             () if v is None else (cosines_with_direction(round_, products, v, slice(None)),)
             for v in (round_.root, crowd)
         )
-        return Parts(("the model",), (products,), rooted, headings)
+        return Parts(("the whole model",), (products,), rooted, headings)
     last = slice(start, None)
     of_last = gram(round_.updates[:, last], g[last])
     found: list[tuple[FloatVector, ...]] = []
@@ -130,7 +136,7 @@ def parts_of(round_: Round, products: FloatMatrix, crowd: Array | None) -> Parts
         found.append(tuple(cosines_with_direction(round_, own, v, columns) for own, columns in pieces))
     assert round_.layers is not None  # there is a last layer, so the layers are known
     named = "." in list(round_.layers)[-1]
-    names = ("the model", "the last layer", "the first layers")
+    names = ("the whole model", "the last layer", "the first layers")
     return Parts(names, (products, of_last, products - of_last), found[0], found[1], named)
 
 
@@ -155,12 +161,15 @@ def direction_traits(
 ) -> list[Trait]:
     """Return how far each of these clients goes along with the others, in several ways.
 
-    The traits are, jointly for the parts of the model (`names`, `cosines`):
+    `cosines` are those between the clients, for each part of the model in `names`. The middle of some clients is
+    the geometric median of their unit updates; see `directions`. The first three of these
+    traits have one number for each part:
 
-    - the cosines with the middle of all these clients;
-    - the cosines with the middle of those that were not dropped the last time;
-    - the average of the latter over all rounds;
-    - if the server has made a step of its own: the first ones together with the cosines with it (`server`).
+    - the cosine with the middle of all these clients;
+    - the cosine with the middle of the clients that were not dropped the last time they took part;
+    - the average of the second trait over all rounds in which the client took part;
+    - if the server has made a step of its own: the numbers of the first trait, and after them the cosines with the
+      server's step (`server`).
 
     One more trait is the cosine with the main direction in the last part. It shows two camps that point against
     each other.
@@ -176,19 +185,24 @@ def direction_traits(
     if server is not None:
         found["direction with the server's"] = np.hstack([found["direction"], server])
     traits = [
-        Trait(name, np.where(rows[:, None], values, np.nan), ALIKE, UNKNOWN, words, parts=names * 2)
+        Trait(
+            name, np.where(rows[:, None], values, np.nan), LEAST_SPREAD_OF_COSINES, UNKNOWN, words, parts=names * 2
+        )
         for name, values in found.items()
     ]
     values = np.full(len(rows), np.nan)
     values[rows] = along_main_direction(cosines[-1][np.ix_(rows, rows)])
     against = (f"against the others in {names[-1]}",) * 2
-    return [*traits, Trait("main direction", values, ALIKE, UNKNOWN, against, FEWEST_AGAINST, AGAINST)]
+    return [
+        *traits,
+        Trait("main direction", values, LEAST_SPREAD_OF_COSINES, UNKNOWN, against, FEWEST_AGAINST, AGAINST),
+    ]
 
 
 def length_trait(lengths: FloatVector) -> Trait:
     """Return the logarithm of the length of each update."""
     words = ("much shorter than the others", "much longer than the others")
-    return Trait("length", np.log(lengths), LENGTHS, UNKNOWN, words)
+    return Trait("length", np.log(lengths), LEAST_SPREAD_OF_LENGTHS, UNKNOWN, words)
 
 
 def own_traits(
@@ -196,23 +210,35 @@ def own_traits(
 ) -> list[Trait]:
     """Return how each client compares with its own accepted past.
 
-    `answers` are what `ask_questions` measured in this round, `changes` the changes of the cosine with the accepted
-    clients' mean direction for each part of the model, `novelty` the changes of novelty, and `names` the names of
-    the parts. The model and the last layer are looked at, since most of a model lies in the layers before the last
-    one.
+    `answers` are what `ask_questions` measured in this round. `changes` tell, for each part of the model, how far
+    the cosine with the crowd is from its usual value. `novelty` tells the same of novelty. `names` are the names of
+    the parts. Only the whole model and the last layer are used. The layers before the last one are most of a model,
+    so they change as the whole model does.
     """
     values = answers.values
     marks = Trait(
-        "fingerprint", values[:, FINGERPRINT], MARKS, LOW, ("it lacks its own fingerprint", ""), 1, STRANGE
+        "fingerprint",
+        values[:, FINGERPRINT],
+        LEAST_SPREAD_OF_FINGERPRINTS,
+        LOW,
+        ("it lacks its own fingerprint", ""),
+        1,
+        STRANGE,
     )
     made_up = ("nearly a sum of earlier updates, with little new in it", "")
-    new = Trait("novelty", novelty, NEW, LOW, made_up, 1, float(LESS_NEW))
+    new = Trait("novelty", novelty, LEAST_SPREAD_OF_NOVELTY, LOW, made_up, 1, float(LESS_NEW))
     words = ("much shorter than its earlier updates", "much longer than its earlier updates")
-    traits = [marks, new, Trait("own length", values[:, LENGTH], LENGTHS, CHANGED, words, 1, MANY_TIMES)]
+    traits = [
+        marks,
+        new,
+        Trait("own length", values[:, LENGTH], LEAST_SPREAD_OF_LENGTHS, CHANGED, words, 1, MANY_TIMES),
+    ]
     for name, change in list(zip(names, changes, strict=False))[:2]:
         words = (
-            f"its direction in {name} agrees less with the directions of accepted clients than it used to",
-            f"its direction in {name} agrees more with the directions of accepted clients than it used to",
+            f"its update points less in the direction of accepted clients than before, in {name}",
+            f"its update points more in the direction of accepted clients than before, in {name}",
         )
-        traits.append(Trait(f"own course in {name}", change, ALIKE, CHANGED, words, 1, TURNED_FAR))
+        traits.append(
+            Trait(f"own course in {name}", change, LEAST_SPREAD_OF_COSINES, CHANGED, words, 1, TURNED_FAR)
+        )
     return traits

@@ -1,9 +1,25 @@
-"""The decision of `Fingerprint`: which clients to drop, by the answers to its questions.
+"""The decision of `Fingerprint`: which clients to drop.
 
-Each answer is compared with those of the clients accepted in the last rounds, in robust standard deviations. These
-use the median and the median deviation, which hardly change when the filter drops the extreme values. The largest
-deviation is the client's score. Its p-value is that of Student's t with 5 degrees of freedom, which has heavy
-tails. `questions` explains the answers, which are called channels here.
+The filter asks several questions about each update. The answer to a question is a number. All answers to one
+question are a channel, which is a column of `Answers.values`:
+
+- *fingerprint*: how much more the update is like its sender's mark than like the marks of others. The mark of a
+  client is the direction in which it differed from the other clients when it was last accepted;
+- *length*: the logarithm of the update's length;
+- *heading*: the cosine of the update with the mean direction of the clients accepted last;
+- *originality*: how far the update is from the nearest update with a clearer fingerprint;
+- *novelty*: how much of the update is not a sum of the last round's updates;
+- *company*: the mean cosine with the other clients whose fingerprint passes. A crowd is a group of clients whose
+  company is clearly higher than that of the rest.
+
+`questions` has the details. Length and heading are two channels each. One compares a client with its own past. The
+other is for clients without a past, and compares them with all clients.
+
+An answer is compared with the answers that accepted clients gave in the last rounds. Its deviation is the distance
+from their median, in robust standard deviations. A robust standard deviation comes from the median distance to the
+median. So it hardly changes when the filter drops the clients with extreme answers. The score of a client is its
+largest deviation. The p-value of a score is the probability that Student's t with 5 degrees of freedom exceeds it.
+This distribution has heavy tails: large deviations are less rare than in a normal distribution.
 """
 
 from __future__ import annotations
@@ -33,39 +49,54 @@ from flanders.linalg.robust import NORMAL, local_false_discovery_rate, robust_sp
 from flanders.round import Round
 
 SIDES = np.array([-1, 0, -1, -1, 0, -1, -1, 1])
-"""On which side an answer is suspicious, by channel: below (-1), above (1), or on both (0)."""
+"""For each channel, which answers are suspicious: too low ones (-1), too high ones (1), or both (0)."""
 TAILS = 7
-"""On how many sides one client can deviate. The allowed rate of false positives is divided by this number."""
-STRANGE = -2.0
-"""A fingerprint below this is always suspicious. Those of honest clients are positive, others are around zero."""
-CLEAR = 10.0
-"""A fingerprint above this always passes, even if accepted clients have higher ones.
+"""The number of ways in which a client with a mark can be suspicious. The allowed rate of false positives is
+divided by it.
 
-How high they are also depends on which other clients are known.
+Such a client is judged by six channels, and its length may be too low or too high. It is not judged by the two
+channels of clients without a past.
+"""
+STRANGE_BELOW = -2.0
+"""The limit for fingerprints is at least this, unless the limits have widened: a lower fingerprint is suspicious.
+
+Fingerprints of honest clients are positive. If an update does not come from its sender's data, its fingerprint is
+around zero.
+"""
+CLEAR_ABOVE = 10.0
+"""The limit for fingerprints is at most this: a higher fingerprint passes, even if most accepted clients have far
+higher ones.
+
+An honest fingerprint can fall from one round to the next, since it also depends on the marks that it is compared
+with.
 """
 WEIGHTS = np.array([1.5, *[1.0] * 6, 1.5])
 """Deviations of fingerprint and company count 1.5 times, since their tails are nearly normal and not heavy."""
 LEAST_SPREAD = np.array([0.3, 0.02, 0.02, 0.2, 0.02, 0.02, 0.02, 0.02])
 """Standard deviations count as at least this, by channel, since a few clients may agree by chance."""
 NEARLY_ALL, NEARLY_ALL_WITHIN = 0.95, 1.96
-"""This share of normal values lies within this many standard deviations."""
-PACE = 0.1
-"""The typical log length and heading usually move by about this much in a round."""
+"""In a normal distribution, 95% of all values lie within 1.96 standard deviations of the mean."""
+USUAL_CHANGE = 0.1
+"""From one round to the next, the typical log length and the typical heading usually change by about this much."""
 LARGEST_FALL, LARGEST_RISE = -0.4, 0.3
-"""The typical log length and heading move no farther than this in a round, whatever a majority sends."""
-NEAR = 2.0
-"""A client within this many standard deviations of the typical client counts as normal."""
+"""The typical log length and the typical heading change by no more than this from one round to the next, whatever a
+majority sends."""
+NEAR_THE_TYPICAL = 2.0
+"""The typical length and heading are medians over the clients within this many standard deviations of the most
+typical client."""
 WIDENING = 1.5
-"""With each round in a row that kept too few, the limits widen by this factor. The data may have changed."""
+"""Each round that keeps nobody widens the limits of the next round by this factor, since the clients' data may have
+changed. The first round that keeps a client resets the limits."""
 MOST_FAILURES = 4
-"""After this many failed rounds the limits stop widening, at five times their width.
+"""After this many rounds in a row that kept nobody, the limits stop widening. They are then 1.5^4, or about five,
+times as wide as usual.
 
-If they went on, a majority of attackers would only have to wait until anything passes.
+If they widened without end, a majority of attackers would only have to wait until anything passes.
 """
-COPIED = 2.0
-"""If another client sends nearly the same, a deviation of the fingerprint counts this many times."""
+WEIGHT_IF_COPIED = 2.0
+"""The deviation of a fingerprint is multiplied by this if another client sends nearly the same update."""
 ENOUGH_CLIENTS = 20
-"""This many clients show what is usual. With fewer, the limits are wider."""
+"""The answers of this many clients show well enough what is usual. With fewer clients the limits are wider."""
 SPREAD_OF_LENGTHS = (0.25, 0.7)
 """The least and the most that log lengths are assumed to vary from client to client (standard deviations).
 
@@ -73,8 +104,8 @@ Data and numbers of steps differ. But no honest client has to send an update tha
 or as its own usual ones.
 """
 LENGTHS = np.array([LENGTH, ANY_LENGTH])
-NO_LOWER = (math.inf, math.inf)
-"""The lowest typical length and heading before any round has shown one."""
+NO_LOWEST_YET = (math.inf, math.inf)
+"""The lowest typical log length and heading before the first round: every number is lower than infinity."""
 
 
 def score_by_answers(known: Signatures, round_: Round, number: int, max_false_positive_rate: float) -> Scores:
@@ -87,7 +118,7 @@ def score_by_answers(known: Signatures, round_: Round, number: int, max_false_po
     copied = answers.nearest < middle[ORIGINALITY] - limit * spread[ORIGINALITY]
     answers = answers_in_context(answers, known, copied, middle, spread, limit)
     away = deviations(answers, middle, spread, known.lowest)
-    away[copied, FINGERPRINT] *= COPIED
+    away[copied, FINGERPRINT] *= WEIGHT_IF_COPIED
     scores = away.max(axis=1)
     p = np.minimum(1.0, TAILS * t_tail(scores))
     chance = 1.0 - local_false_discovery_rate(np.maximum(p, 1e-300))
@@ -100,21 +131,25 @@ def score_by_answers(known: Signatures, round_: Round, number: int, max_false_po
 
 
 def widening(known: Signatures) -> float:
-    """Return how many times as wide as usual the limits are. They get wider with each round that kept nobody."""
+    """Return how many times as wide as usual the limits are: wider for each of the last rounds that kept nobody."""
     return float(WIDENING ** min(known.failures, MOST_FAILURES))
 
 
 def usual_answers(known: Signatures, limit: float) -> tuple[FloatVector, FloatVector]:
-    """Return middle and spread of the accepted clients' answers, for each channel.
+    """Return the middle and the spread of the accepted clients' answers, for each channel.
 
-    Spreads are wider if few clients are known, and after rounds that kept nobody. Those of lengths stay within what
-    lengths can vary. The spread of fingerprints is such that the limit lies between `STRANGE` and `CLEAR`.
+    Spreads are wider if few clients are known, and after rounds that kept nobody. Rounds that kept nobody widen the
+    spread of lengths up to `SPREAD_OF_LENGTHS[1]` only. `limit` is the largest deviation that passes. The spread of
+    fingerprints is chosen so that the lowest fingerprint that passes lies between `STRANGE_BELOW` and
+    `CLEAR_ABOVE`.
     """
     middle, spread = middle_and_spread(known.past)
     middle[COMPANY], spread[COMPANY] = known.company
     unsure = uncertainty(len(known.clients))
     spread *= unsure
-    least, most = (WEIGHTS[FINGERPRINT] * (middle[FINGERPRINT] - low) / limit for low in (CLEAR, STRANGE))
+    least, most = (
+        WEIGHTS[FINGERPRINT] * (middle[FINGERPRINT] - low) / limit for low in (CLEAR_ABOVE, STRANGE_BELOW)
+    )
     spread[FINGERPRINT] = np.clip(spread[FINGERPRINT], least, most)
     spread = np.maximum(spread, unsure * LEAST_SPREAD)
     wider = spread * widening(known)
@@ -130,9 +165,10 @@ def answers_in_context(
     spread: FloatVector,
     limit: float,
 ) -> Answers:
-    """Return the answers with what the clients have in common, and with the round's typical length and heading.
+    """Return the answers, completed with the company of each client and the round's typical length and heading.
 
-    Both are measured on the clients whose fingerprint passes.
+    The company of a client is measured with the clients whose fingerprint passes. The typical length and heading
+    come from these clients and from newcomers, without suspicious crowds.
     """
     alike = deviations(answers, middle, spread)[:, FINGERPRINT] <= limit
     group = alike & answers.asked[:, FINGERPRINT] & ~copied  # without newcomers and copies
@@ -144,9 +180,10 @@ def answers_in_context(
 
 
 def first_look(answers: Answers, round_: Round, limit: float) -> Scores:
-    """Score the clients of a first round, which has no past, by the length of their updates.
+    """Score the clients by the length of their updates alone, as long as no answers of earlier rounds are known.
 
-    This finds a minority whose long updates would dominate the average. Later rounds are compared with the others.
+    This is so in the first two rounds: the first one shows the marks, and the second one the first answers. The
+    scores find a minority whose long updates would dominate the average.
     """
     lengths = answers.values[:, ANY_LENGTH]
     usual = lengths[answers.moved] if answers.moved.any() else lengths
@@ -162,7 +199,7 @@ def first_look(answers: Answers, round_: Round, limit: float) -> Scores:
 
 
 def uncertainty(examples: int) -> float:
-    """Return how much wider the limits are if they come from few examples.
+    """Return by which factor the limits are wider if they come from few clients.
 
     >>> uncertainty(100), uncertainty(5)
     (1.0, 2.0)
@@ -171,14 +208,14 @@ def uncertainty(examples: int) -> float:
 
 
 def deviations(
-    answers: Answers, middle: FloatVector, spread: FloatVector, lowest: tuple[float, float] = NO_LOWER
+    answers: Answers, middle: FloatVector, spread: FloatVector, lowest: tuple[float, float] = NO_LOWEST_YET
 ) -> FloatMatrix:
     """Return how far each answer is on the suspicious side, in standard deviations of accepted clients' answers.
 
-    Lengths and headings are compared with what is typical of the round. On the lower side they are compared with
-    the `lowest` typical ones so far, if these are lower. So a client that stays as it was does not become
-    suspicious because a majority pulls more from round to round. All clients of a crowd have the same deviation
-    for what they have in common.
+    A length is too high if it is far above what is typical of this round. A length or a heading is too low if it is
+    far below what is typical of this round, and far below `lowest`, the lowest typical value so far. A majority may
+    send longer and longer updates, and so raise what is typical. A client that stays as it was is then still not
+    suspicious. All clients of a crowd have the same deviation in company: that of the crowd's median.
     """
     above = (answers.relative - middle) / spread * WEIGHTS
     below = (middle - answers.relative_to(np.minimum(lowest, answers.typical))) / spread * WEIGHTS
@@ -191,10 +228,11 @@ def deviations(
 
 
 def middle_and_spread(past: Sequence[FloatMatrix]) -> tuple[FloatVector, FloatVector]:
-    """Return middle and spread of each channel: median, and median deviation scaled to a standard deviation.
+    """Return the middle and the spread of each channel: the median, and the robust standard deviation.
 
-    The channels `ANY` compare a client with all others, and clients are often of several kinds. So their spread is
-    that of nearly all clients, not that of the middle half.
+    The channels `ANY` compare a client with all others, and clients are often of several kinds. The robust standard
+    deviation shows only the middle half of the clients. So the spread of these channels comes from the distance to
+    the median that 95% of the clients do not exceed.
     """
     values = np.concatenate(past)
     middle = middle_of_columns(values)
@@ -213,15 +251,16 @@ def middle_of_columns(values: FloatMatrix) -> FloatVector:
 def typical_level(
     levels: FloatMatrix, alike: BoolVector, last: tuple[float, float], spread: FloatVector
 ) -> tuple[float, float]:
-    """Return the round's typical length and heading: those of most clients whose fingerprint passes.
+    """Return the round's typical length and heading: those that most clients have whose fingerprint passes.
 
-    They are near those of the last round. A majority of attackers may agree on any length and heading. But the
-    typical ones move only as far as honest clients can move in a round.
+    `levels` has the length and the heading of each client. `last` has the typical ones of the last round. Values
+    near `last` are preferred, and the result is never far from it. So a majority of attackers that agrees on some
+    length and heading can move the typical ones only as far as honest training can.
     """
     x = levels[alike] if alike.any() else levels
     apart = (((x[:, None] - x[None, :]) / spread) ** 2).sum(axis=2)
-    moved = ((x - last) / PACE) ** 2
+    moved = ((x - last) / USUAL_CHANGE) ** 2
     best = np.argmax(np.exp(-0.5 * apart).sum(axis=1) * np.exp(-0.5 * moved.sum(axis=1)))
-    step = np.median(x[apart[best] <= 2 * NEAR**2], axis=0) - last
+    step = np.median(x[apart[best] <= 2 * NEAR_THE_TYPICAL**2], axis=0) - last
     length, heading = last + np.clip(step, LARGEST_FALL, LARGEST_RISE)
     return float(length), float(heading)

@@ -40,7 +40,7 @@ class Fingerprint(Filter[FingerprintState]):
     Parameters
     ----------
     max_false_positive_rate
-        The share of honest clients that may be dropped.
+        The share of all updates of honest clients, over all rounds, that may be dropped.
     min_survivors
         If less than this share of a round is left, nobody is kept and the global model stays.
 

@@ -10,27 +10,22 @@ The mark of the client is the direction in which it differed from this mean when
 There are six questions:
 
 - *fingerprint*: is the update more like its sender's mark than like the other clients' marks? The answer compares
-its
-  inner product with its sender's mark to those with the others' marks: by how many standard deviations is it above
-  their mean? An update that was not learnt from this client's data has no reason to be above zero here, even if
-  many clients send the same update.
+  its inner product with its sender's mark to those with the others' marks: by how many standard deviations is it
+  above their mean? An update that was not learnt from this client's data has no reason to be above zero here, even
+  if many clients send the same update.
 - *length* and *heading*: is the update as long as its sender's updates usually are? And does it point in the
-direction
-  of the others as much as they usually do? This direction is the mean direction of the clients accepted last. Both
-  answers are relative to what is typical of the round. The typical length and heading are those that most clients
-  have, among the clients whose fingerprint passes. They cannot be far from those of the last round.
+  direction of the others as much as they usually do? This direction is the mean direction of the clients accepted
+  last. Both answers are relative to what is typical of the round. The typical length and heading are those that
+  most clients have, among the clients whose fingerprint passes. They cannot be far from those of the last round.
 - *originality*: does a client with a clearer fingerprint send nearly the same? Several clients may send the same
-crafted
-  model, or copy an honest client. At most one of them passes: the client with the clearest fingerprint. If others
-  send nearly the same as a client, a deviation of its fingerprint counts twice.
+  crafted model, or copy an honest client. At most one of them passes: the client with the clearest fingerprint. If
+  others send nearly the same as a client, a deviation of its fingerprint counts twice.
 - *novelty*: is there something new in the update? Training on data always adds something that nobody has sent
-before. The
-  answer is the share of its direction that is not a weighted sum of the last round's updates, including dropped
-  ones. In a forecast, a replay or a mixture of earlier updates this share is zero.
+  before. The answer is the share of its direction that is not a weighted sum of the last round's updates, including
+  dropped ones. In a forecast, a replay or a mixture of earlier updates this share is zero.
 - *company*: is the client part of a crowd? A crowd has more in common than accepted clients ever had, and it is
-clearly
-  apart from the other clients whose fingerprint passes. This finds a majority that adds the same pull to each
-  client's own update. If all clients have more in common than before, there is no such crowd.
+  clearly apart from the other clients whose fingerprint passes. This finds a majority that adds the same pull to
+  each client's own update. If all clients have more in common than before, there is no such crowd.
 
 A client without a mark is asked about novelty and company, whether its length and its heading are usual for any
 client, and whether any client sends nearly the same.

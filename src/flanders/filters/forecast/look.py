@@ -1,4 +1,8 @@
-"""Which parameters FLANDERS looks at: everything, a sample, or secret sketches."""
+"""Which numbers of a model FLANDERS compares: all parameters, a sample of them, or sketches.
+
+A sketch has far fewer numbers than the model: each is a sum of many parameters with random signs. Which parameters
+are added up is drawn after the models have arrived. So an attacker cannot prepare for it.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +110,7 @@ class Sample(Look):
         return most_varied_columns(round_.take(kept).updates, self.size) if self.choose == "variance" else None
 
     def views(self, numbering: Numbering, rng: np.random.Generator) -> Iterator[Numbering]:
-        """Yield all vectors on the parameters drawn for this round."""
+        """Draw the parameters for this round. Yield all vectors, cut down to these parameters."""
         yield on_columns(numbering, sample_columns(numbering.round_.updates.shape[1], self.size, rng))
 
 
@@ -119,9 +123,8 @@ class Sketch(Look):
     Parameters
     ----------
     width
-        How many buckets the parameters are added to. Scores have a noise of relative size 1 / sqrt(width).
-    repeats
-        How many sketches to draw each round.
+        The number of buckets. Each parameter is added to one of them, with a random sign. A score from a sketch has
+        a random error of about 1 / sqrt(width) of its size. repeats How many sketches to draw each round.
     """
 
     width: int
@@ -194,8 +197,8 @@ def on_columns(numbering: Numbering, columns: IntVector) -> Numbering:
 def in_sketch(numbering: Numbering, width: int, rng: np.random.Generator) -> Numbering:
     """Return the sketches of all vectors, by one new CountSketch with `width` buckets.
 
-    All vectors are sketched as displacements from the current global model, so that small displacements keep their
-    precision. The sketched global model is therefore zero, and the origin is the sketch of the negative model.
+    All vectors are sketched as displacements from the current global model g, so that small displacements keep
+    their precision. So the sketch of g is zero. The origin of parameter space, a model of zeros, is sketched as -g.
     """
     round_, center = numbering.round_, numbering.round_.global_model
     sketch = CountSketch.draw(center.shape[0], width, rng)

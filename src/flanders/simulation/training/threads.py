@@ -26,7 +26,10 @@ def count_for(device: torch.device) -> int:
 
 
 def side_by_side(work: Callable[[T, I], R], tools: Sequence[T], items: Sequence[I]) -> list[R]:
-    """Return `work(tool, item)` for each item, in order. Each tool is used for one item at a time."""
+    """Return `work(tool, item)` for each item, in order, with as many threads as there are tools.
+
+    A tool is what a thread needs for itself while it works. So no two threads use a tool at the same time.
+    """
     tools = tools[: len(items)]
     if len(tools) <= 1:
         return [work(tools[0], item) for item in items]
