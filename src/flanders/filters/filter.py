@@ -20,7 +20,7 @@ V = TypeVar("V")
 log = logging.getLogger("flanders")
 
 ROUNDS_OF_CLIENTS, FEWEST_REMEMBERED = 10, 100
-"""A filter that remembers something of each client does so for ten rounds' worth of clients, and for a hundred."""
+"""A filter remembers at most ten times as many clients as take part in a round, or a hundred if that is more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +77,9 @@ class Filter(ABC, Generic[S]):
         """
 
     def visible_columns(self, state: S, d: int, layers: Mapping[str, int] | None = None) -> IntVector | None:
-        """Return the parameters that the filter looks at, if it looks at the same few in every round; else None.
+        """Return the positions of the model's parameters that the filter looks at, or None.
+
+        They are None unless the filter looks at the same part of the model in every round.
 
         Studies give them to attackers. A real server keeps them secret. `d` is the number of parameters, and
         `layers` are the sizes of the model's layers (see `Round`).
@@ -94,8 +96,8 @@ def checked_scores(filter: Filter[Any], scores: object, seen: Round) -> Scores |
         raise InputError(f"{name}.score returned {type(scores).__name__}, expected Scores or None.")
     if np.shape(scores.values) != (m,) or scores.clients != seen.clients:
         raise InputError(
-            f"{name}.score returned values of shape {np.shape(scores.values)} for {len(scores.clients)} clients, "
-            f"expected ({m},): a score for each client of the round, in its order."
+            f"{name}.score returned values of shape {np.shape(scores.values)} for {len(scores.clients)} clients. "
+            f"It must return shape ({m},), with the clients of the round in the same order (`round_.clients`)."
         )
     return scores
 
@@ -113,10 +115,10 @@ def checked_rows(filter: Filter[Any], rows: object, m: int) -> IntVector:
 
 
 def newest_clients(old: Mapping[ClientId, V], new: Mapping[ClientId, V], m: int) -> dict[ClientId, V]:
-    """Return what is remembered of clients, with what is new of the `m` clients of a round.
+    """Return `old`, updated with `new` and cut to the clients that took part most recently.
 
-    Anybody may make up new client ids. So at most `ROUNDS_OF_CLIENTS` rounds' worth of clients are remembered, and
-    those that were away longest are forgotten first.
+    `m` is the number of clients in the round. Anybody may make up new client ids. So at most `ROUNDS_OF_CLIENTS`
+    times `m` clients are remembered, or `FEWEST_REMEMBERED` if that is more.
 
     Examples
     --------

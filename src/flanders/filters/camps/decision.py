@@ -19,18 +19,19 @@ from flanders.round import Round
 log = logging.getLogger("flanders")
 
 PASSES = 4
-"""How many camps are dropped at most: a round with attackers of more kinds is not expected."""
+"""How many camps are dropped in a round at most: each kind of attacker forms a camp, and more are not expected."""
 WITH_SERVER = 0.15
-"""The server's step goes along with one of two camps if their median cosines with it differ by more than this.
+"""The step that the server trains on its own examples supports one of two camps if this camp's median cosine with
+the step is higher by more than this in some part of the model, and in no part lower by as much.
 
-For attackers that shift honest updates, this cosine was at most 0.07 above that of honest clients, and mostly far
-below it.
+The median cosine of attackers that shift honest updates was at most 0.07 above that of honest clients, and mostly
+far below it.
 """
 NEARLY_ALL = 0.9
 """A trait that calls more than this share of a round wrong is ignored: something has then changed for all clients.
 
-For example, if the data are even, no client has a fingerprint of its own, and that trait would call nearly
-everybody wrong.
+For example, if all clients have data of the same kind, they cannot be told apart by their earlier updates. The
+trait `fingerprint` would then call nearly everybody wrong.
 """
 
 
@@ -90,8 +91,8 @@ def start_decision(round_: Round, rate: float, past: Past, rooted: FloatMatrix |
 def drop_camps(decision: Decision, traits_of: Callable[[BoolVector], list[Trait]]) -> None:
     """Drop one wrong camp after the other, the clearest first, until no camp can be dropped.
 
-    `traits_of` measures the traits of the clients that are still kept. It is called again after each drop, since
-    the middle of the clients moves.
+    `traits_of` measures the traits of the clients that are still kept. It is called again after each drop:
+    traits are measured from the middle of the kept clients, and the middle moves.
     """
     for _ in range(PASSES):
         found = []
@@ -143,7 +144,10 @@ def drop_opposing(decision: Decision, found: Opposing) -> None:
 
 
 def where_apart(camps: TwoCamps) -> str:
-    """Return in words in which part of the model the camps of a joint trait differ most, in standard deviations."""
+    """Name the part of the model in which two camps differ most, if the trait has a number for each part.
+
+    The differences are compared in standard deviations.
+    """
     names, values = camps.trait.parts, camps.trait.values
     if not names:
         return ""
@@ -166,10 +170,9 @@ def judge_by_examples(
 
     `wrong` is the camp that the trait itself calls wrong, if it does. The losses of the two camps are compared:
 
-    - One camp clearly has the higher losses. It is wrong, with three exceptions, in which neither camp is dropped:
-      the trait calls the other camp wrong; the trait calls none wrong, and without the camp the losses of the round
-      would clearly rise; the trait calls none wrong, and the server's own step clearly goes along with this camp
-      and not with the other.
+    - One camp clearly has the higher losses. It is wrong, unless the trait calls the other camp wrong. If the trait
+      calls neither camp wrong, there are two more exceptions: the losses of the round would clearly rise without
+      the camp, or the server's own step supports it (`WITH_SERVER`). In these exceptions neither camp is dropped.
     - The losses are about the same. Then the trait decides. If it does not tell, trusted clients and the past do,
       but never the majority: the server sees no harm in either camp.
     """
@@ -188,9 +191,10 @@ def judge_by_examples(
 
 
 def far_apart(camps: TwoCamps) -> bool:
-    """Tell whether the camps lie far enough apart for the judge, on both sides of the limits of the trait.
+    """Tell whether the medians of the camps lie on opposite sides of zero, and both beyond the limit of the trait.
 
-    Traits without a limit, and traits that tell by themselves which camp is wrong, always pass.
+    Only then is the judge asked which camp is wrong. Traits without a limit, and traits that tell by themselves
+    which camp is wrong, always pass.
     """
     trait = camps.trait
     if trait.wrong != UNKNOWN or trait.limit == np.inf:
@@ -200,7 +204,10 @@ def far_apart(camps: TwoCamps) -> bool:
 
 
 def wrong_by_nature(camps: TwoCamps) -> BoolVector | None:
-    """Return the camp that the trait itself calls wrong; None if it calls none wrong, or nearly all clients."""
+    """Return the camp that the trait itself calls wrong.
+
+    None if it calls neither camp wrong, or if that camp holds nearly all clients (`NEARLY_ALL`).
+    """
     trait, low, high = camps.trait, camps.low, camps.high
     wrong = None
     if trait.wrong == LOW:

@@ -1,8 +1,12 @@
-r"""How MAR is fitted to the remembered rounds, and what it forecasts.
+r"""How the matrix autoregressive model (MAR) is fitted to the remembered rounds, and what it forecasts.
 
-If FLANDERS fits the model in every round, it needs only the forecast, and neither A nor B. If a fit is used again
-in later rounds, both are kept: B as it is, and :math:`A_i = Z^T C_i Z`, where the rows of Z are the vectors to
-which the model was fitted. A later forecast is :math:`\sum_i B_i X_{t-i} Z^T C_i^T Z`, with a row per client.
+The model says that :math:`X_t \approx \sum_i A_i X_{t-i} B_i^T`, where X has a column for each client. A mixes
+parameters, and B mixes clients.
+
+If FLANDERS fits the model in every round, it needs only the forecast, and neither A nor B. If a fit is used again in
+later rounds, both are kept: B as it is, and :math:`A_i = Z^T C_i Z`, where the rows of Z are the vectors to which
+the model was fitted, and :math:`C_i` is a small matrix. So the large matrix :math:`A_i` is never formed. A later
+forecast is :math:`\sum_i B_i X_{t-i} Z^T C_i^T Z`, where X has a row for each client.
 """
 
 from __future__ import annotations
@@ -35,8 +39,8 @@ class Als:
     ridge_a, ridge_b
         The penalties alpha and beta on the squares of A and B.
     refit_every
-        Estimate A and B once in this many rounds, as soon as the window is full. The rounds in between are forecast
-        with the last estimate. A client that the fit does not know is scored by its distance to the global model.
+        Once the window of remembered rounds is full, estimate A and B only once in this many rounds. The rounds in
+        between are forecast with the last estimate. A client that the fit does not know is scored by its distance to the global model.
     """
 
     iterations: int = 100
@@ -64,7 +68,7 @@ class KeptFit:
     inner: tuple[FloatMatrix, ...]
     """C_1 .. C_w, `(k, k)` each."""
     mixing: tuple[FloatMatrix, ...]
-    """B_1 .. B_w, `(h, h)` each."""
+    """B_1 .. B_w, `(h, h)` each, where h is the number of `clients`."""
     age: int = 0
     """How many rounds it has forecast."""
 
@@ -82,10 +86,11 @@ class Forecaster:
     solver: Als
 
     def coefficients(self, numbering: Numbering, gram: FloatMatrix) -> FloatMatrix:
-        """Return `(places, m)` coefficients: each client's forecast as a weighted sum of the numbered vectors.
+        """Return each client's forecast as a weighted sum of vectors: `(places, m)` weights.
 
-        `gram` holds the inner products of these vectors. The matrix of each remembered round is extended to the
-        clients of all remembered rounds. The vector of an absent client is that round's global model. The forecast
+        Column j holds the weights of the vectors that `numbering` lists, for the forecast of client j. `gram` holds
+        the inner products of these vectors. Every remembered round gets a vector for every remembered client. The
+        vector of a client that was absent is that round's global model. The forecast
         for a client that was in none of the last `order` rounds is the global model. If there are too few rounds
         for a training pair, the forecast is the client's vector in the newest round.
         """
@@ -122,7 +127,10 @@ class Forecaster:
         return coefficients
 
     def kept_fit(self, numbering: Numbering, last: KeptFit | None) -> KeptFit | None:
-        """Return the last fit, or a new one if that is too old. None if there are too few rounds."""
+        """Return the last fit, or a new one if there is none or it has served for `refit_every` rounds.
+
+        None if too few rounds are remembered for a fit.
+        """
         if last is not None and last.age < self.solver.refit_every:
             return last
         return self._fit(numbering) if len(numbering.snapshots) > self.order else None
@@ -146,7 +154,7 @@ class Forecaster:
         return KeptFit(everyone, vectors, tuple(back @ a @ back.T for a in found.a), tuple(found.b))
 
     def remembered_rows(self, numbering: Numbering, snapshot: int, clients: tuple[ClientId, ...]) -> Array:
-        """Return the vectors of clients in a snapshot, `(h, d)`. That of an absent client is the global model.
+        """Return the vectors of clients in a snapshot, `(h, d)`. For an absent client it is the global model of then.
 
         With `center` they are displacements from the current global model, in the widest float.
         """
