@@ -3,10 +3,10 @@ r"""How the matrix autoregressive model (MAR) is fitted to the remembered rounds
 The model says that :math:`X_t \approx \sum_i A_i X_{t-i} B_i^T`, where X has a column for each client. A mixes
 parameters, and B mixes clients.
 
-If FLANDERS fits the model in every round, it needs only the forecast, and neither A nor B. If a fit is used again in
-later rounds, both are kept: B as it is, and :math:`A_i = Z^T C_i Z`, where the rows of Z are the vectors to which
-the model was fitted, and :math:`C_i` is a small matrix. So the large matrix :math:`A_i` is never formed. A later
-forecast is :math:`\sum_i B_i X_{t-i} Z^T C_i^T Z`, where X has a row for each client.
+If FLANDERS fits the model in every round, it needs only the forecast, and neither A nor B. If a fit is used again
+in later rounds, both are kept: B as it is, and :math:`A_i = Z^T C_i Z`, where the rows of Z are the vectors to
+which the model was fitted, and :math:`C_i` is a small matrix. So the large matrix :math:`A_i` is never formed. A
+later forecast is :math:`\sum_i B_i X_{t-i} Z^T C_i^T Z`, where X has a row for each client.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class Als:
         The penalties alpha and beta on the squares of A and B.
     refit_every
         Once the window of remembered rounds is full, estimate A and B only once in this many rounds. The rounds in
-        between are forecast with the last estimate. A client that the fit does not know is scored by its distance to the global model.
+        between are forecast with the last estimate. A client that the fit does not know is scored by its distance
+        to the global model.
     """
 
     iterations: int = 100
@@ -154,7 +155,7 @@ class Forecaster:
         return KeptFit(everyone, vectors, tuple(back @ a @ back.T for a in found.a), tuple(found.b))
 
     def remembered_rows(self, numbering: Numbering, snapshot: int, clients: tuple[ClientId, ...]) -> Array:
-        """Return the vectors of clients in a snapshot, `(h, d)`. For an absent client it is the global model of then.
+        """Return the vectors of clients in a snapshot, `(h, d)`. For an absent client it is the global model.
 
         With `center` they are displacements from the current global model, in the widest float.
         """
