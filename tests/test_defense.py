@@ -203,7 +203,7 @@ class Sloppy(KeepAll):
     ("filter_", "says"),
     [
         (Sloppy(np.zeros(3)), "Sloppy.score returned ndarray, expected Scores or None"),
-        (Sloppy(Scores((0, 1, 2), np.zeros(2))), r"Sloppy.score returned values of shape \(2,\).*must return shape \(3,\)"),
+        (Sloppy(Scores((0, 1, 2), np.zeros(2))), r"of shape \(2,\).*must return shape \(3,\)"),
         (Sloppy(Scores((0, 1, 5), np.zeros(3))), "in the same order"),
         (
             Sloppy(Scores((0, 1, 2), np.zeros(3)), [0, 3]),
