@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command: Command = options.command
         return command(options)
     except InputError as error:
-        # Messages quote files, and whoever wrote a file may have put control characters into it.
+        # Messages quote files, and a hostile file may hold control characters.
         print("flanders:", "\n".join(map(printable, str(error).split("\n"))), file=sys.stderr)
         return 2
     except KeyboardInterrupt:

@@ -17,7 +17,7 @@ from flanders.leaderboard.protocol import NOBODY, Case
 from flanders.report.spread import CI, half_width
 
 PLAIN, ORACLE = "fedavg", "oracle"
-"""The two references: no defence, and a filter that is told who attacks."""
+"""The two references: no defence, and a filter that knows the attackers."""
 REFERENCES = (PLAIN, ORACLE)
 NEAR = 0.05
 """A defence holds in a case if its score is at most this much below that of the oracle with the same seed."""

@@ -63,8 +63,8 @@ found were honest.
 LEAST_LEFT = 0.1
 """With a server's step, clients are left out until this share of the round is left."""
 AT_ONCE = 0.25
-"""The share of the opposing clients that is left out before the sum is computed anew: one by one would take long in
-large rounds."""
+"""The share of the opposing clients that is left out before the sum is computed anew. Those with the lowest
+averages go first: attackers move the sum, and some of the others may only seem to oppose it."""
 
 
 @dataclass(frozen=True, eq=False)
