@@ -1,4 +1,7 @@
-"""Attacks: ways for b clients of a round to poison the model, using only what they know (`View`)."""
+"""Attacks: what malicious clients send instead of the models that they have trained.
+
+An attack computes the b malicious rows of a round. It may use only what the attacker knows (`View`).
+"""
 
 from flanders.attacks.adaptive import BlindSpot, Budget
 from flanders.attacks.agr import AgrMinMax, AgrMinSum, AgrTailored

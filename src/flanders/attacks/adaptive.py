@@ -1,4 +1,8 @@
-"""Attacks that use what they know of the filter: where it looks, or how far it lets a client go."""
+"""Attacks by an attacker that knows the filter: which parameters it reads, or how far a client may deviate.
+
+In the formulas, g is the global model and mu the mean of the honest models. theta_c is what client c has honestly
+trained, and x_c is what it sends.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +27,8 @@ class BlindSpot(Attack):
     .. math:: x_c = \theta_c \text{ on the server's columns}, \quad
               x_c = g - s\,(\mu - g) \text{ elsewhere}
 
-    Against a server that looks at everything, or whose columns the attacker does not know
-    (`View.server_columns` is None), there is no blind spot and the honest models are sent.
+    The server's columns are the parameters that its filter looks at (`View.server_columns`). If they are all
+    parameters, or if the attacker does not know them, it sends the honest models.
 
     Parameters
     ----------
@@ -53,7 +57,7 @@ class BlindSpot(Attack):
         check_number("BlindSpot", "scale", self.scale, 0)
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
-        """Return the honest models with everything poisoned that the server does not see."""
+        """Return the honest models, poisoned in all parameters that the filter does not look at."""
         if view.server_columns is None:
             return copied(view.own)
         xp = array_api_compat.array_namespace(view.own)
@@ -66,7 +70,7 @@ class BlindSpot(Attack):
 @saveable
 @dataclass(frozen=True, eq=False)
 class SeenSteps:
-    """What the budget attack remembers: its direction, and each client's last displacement."""
+    """What `Budget` remembers: its direction, and the last displacement of each client."""
 
     direction: Array | None = None
     displacements: dict[ClientId, Array] = field(default_factory=dict)
@@ -78,17 +82,17 @@ class Budget(Attack):
 
     .. math:: x_c = g + \rho D_c + c\,\|D_c\|\, v
 
-    :math:`D_c` is what client c last sent, as a displacement from that round's global model. If the attacker has
-    not seen it send anything, it is the client's honest displacement. v is a unit vector that stays the same. It
-    is opposite to the honest mean displacement of the first round that the attacker saw. A filter that compares
-    clients with their own past sees a deviation of c times the length of the last step.
+    :math:`D_c` is the last step of client c that the attacker has seen: the model that the client sent, minus the
+    global model of that round. If the attacker has seen none, it takes the client's honest step of this round. The
+    unit vector v stays the same. It is opposite to the mean honest step of the first round that the attacker saw.
+    A filter that compares clients with their own past sees a deviation of c times the length of the last step.
 
     Parameters
     ----------
     rho
         How much of the last step to repeat, as a factor.
     c
-        The length of the pull, as a multiple of the last step.
+        The length of the pull, as a multiple of the length of the last step.
 
     Examples
     --------
@@ -111,7 +115,7 @@ class Budget(Attack):
         check_number("Budget", "c", self.c, 0)
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
-        """Return the continued steps with the pull."""
+        """Return the models with the repeated step and the pull."""
         xp = array_api_compat.array_namespace(view.own)
         g, past = view.global_model, (view.memory or SeenSteps())
         steps = xp.stack([past.displacements.get(c, view.own[i, :] - g) for i, c in enumerate(view.clients)])
@@ -123,7 +127,7 @@ class Budget(Attack):
         return moved + self.c * lengths[:, None] * v[None, :]
 
     def remember(self, view: View, sent: Array) -> SeenSteps:
-        """Keep every known client's displacement, and the direction once there is one."""
+        """Keep the displacement of every client that the attacker saw, and the direction once it is known."""
         past = view.memory or SeenSteps()
         g, steps = view.global_model, dict(past.displacements)
         steps |= {client: sent[i, :] - g for i, client in enumerate(view.clients)}

@@ -1,4 +1,9 @@
-"""Shejwalkar and Houmansadr's attacks: the largest step away from the honest mean that a constraint allows."""
+"""Shejwalkar and Houmansadr's attacks: the largest step away from the honest mean that a constraint allows.
+
+In the formulas, the x_i are the honest models that the attacker knows, mu is their mean, and g is the global model.
+A round has m clients, b of them malicious. All b send the same model x = mu + gamma p: a vector p, the
+perturbation, times a number gamma.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +25,15 @@ from flanders.linalg.neighbours import bulyan_rows, multi_krum_rows
 DIRECTIONS = ("std", "unit", "sign")
 TARGETS = ("krum", "multi-krum", "bulyan", "server")
 EVALUATIONS = 20
-"""How many strengths are tried against the server itself, as many as ByzFL tries."""
+"""How many values of gamma are tried with `target="server"`. ByzFL tries as many."""
 
 
 @dataclass(frozen=True)
 class AgrAttack(Attack):
-    """The base of the family: an attack that sends b copies of mu + gamma p. Subclasses choose gamma.
+    """The base class of these attacks: it sends b copies of mu + gamma p. Subclasses choose gamma.
 
-    mu is the honest mean. `direction` names p: "std" is minus the honest standard deviation. "unit" is minus the
-    unit vector along the honest mean displacement mu - g. "sign" is minus the signs of that displacement.
+    `direction` is the name of p. "std" is minus the honest standard deviation. "unit" is minus the unit vector
+    along the honest mean displacement mu - g. "sign" is minus the signs of mu - g.
     """
 
     direction: str = "std"
@@ -38,7 +43,7 @@ class AgrAttack(Attack):
 
     @abstractmethod
     def gamma(self, line: Line, view: View) -> float:
-        """Return how far to go along `line`, which starts at the honest mean."""
+        """Return gamma. `line` has the distances from the points mu + gamma p to the honest models."""
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
         """Return b copies of the perturbed mean."""
@@ -62,21 +67,21 @@ class AgrAttack(Attack):
 
 @dataclass(frozen=True)
 class AgrMinMax(AgrAttack):
-    r"""Move away from the honest mean, but no farther from any honest model than these are from each other.
+    r"""Move away from the honest mean, but stay as near to each honest model as the two farthest ones are.
 
     .. math:: x = \mu + \gamma p, \quad \text{the largest } \gamma \text{ with }
               \max_i \|x - x_i\| \le \max_{i,j} \|x_i - x_j\|
 
     No search is needed. For each i, the left side squared minus the right side squared is a parabola in gamma that
     opens upwards. At gamma = 0 it is not positive, since the mean is no farther from x_i than some x_j is. So the
-    constraint of i holds exactly up to the larger root, and the answer is the least of these roots. If all honest
-    models that the attacker knows are equal, gamma is 0, and the attacker sends their mean.
+    constraint of i holds up to the larger root of its parabola. The result is the least of these roots. If all
+    honest models that the attacker knows are equal, gamma is 0, and the attacker sends their mean.
 
     Parameters
     ----------
     direction
         The perturbation p: "std" is minus the honest standard deviation (the paper's setting). "unit" is minus the
-        unit vector along the honest mean displacement mu - g. "sign" is minus the signs of that displacement.
+        unit vector along the honest mean displacement mu - g. "sign" is minus the signs of mu - g.
 
     Examples
     --------
@@ -95,25 +100,25 @@ class AgrMinMax(AgrAttack):
     """
 
     def gamma(self, line: Line, view: View) -> float:
-        """Return the least of the roots."""
+        """Return the least of the larger roots."""
         return min_max_gamma(line)
 
 
 @dataclass(frozen=True)
 class AgrMinSum(AgrAttack):
-    r"""Move away from the honest mean, while the squared distances add up to no more than for some honest model.
+    r"""Move away from the honest mean, but keep the sum of squared distances at most that of an honest model.
 
     .. math:: x = \mu + \gamma p, \quad \text{the largest } \gamma \text{ with }
               \sum_i \|x - x_i\|^2 \le \max_i \sum_j \|x_i - x_j\|^2
 
     The left side is a parabola in gamma. At gamma = 0 it is not above the right side, since no point has a smaller
-    sum than the mean. So the answer is the larger gamma at which both sides are equal.
+    sum than the mean. So the largest gamma is the larger one of the two at which both sides are equal.
 
     Parameters
     ----------
     direction
         The perturbation p: "std" is minus the honest standard deviation. "unit" is minus the unit vector along
-        the honest mean displacement mu - g. "sign" is minus the signs of that displacement.
+        the honest mean displacement mu - g. "sign" is minus the signs of mu - g.
 
     Examples
     --------
@@ -140,28 +145,32 @@ class AgrMinSum(AgrAttack):
 class AgrTailored(AgrAttack):
     r"""Move away from the honest mean as long as a known aggregator still selects the malicious models.
 
-    :math:`x = \mu + \gamma p` with the largest gamma found that fools the target. Krum is fooled if it picks a
-    malicious model. Multi-Krum, which selects m - b models, and Bulyan, which selects m - 2b, are fooled if
-    they select all b malicious models, or only malicious ones. The search is that of the authors: gamma starts at
-    `gamma_init`, rises after a success and falls after a failure. The step is halved each time until it is below
-    `tau`. So gamma stays below 2 `gamma_init`, even if every gamma fools the target. If no gamma does, the gamma of
-    AGR-min-max is taken. An attacker that knows only its own models simulates the round with them. The simulated
-    round has the same share of malicious copies as the real one.
+    .. math:: x = \mu + \gamma p, \quad \text{the largest } \gamma \text{ found that fools the target}
 
-    The target "server" is the paper's general aim: the gamma for which the server's own rule, whichever it is, ends
-    farthest from the honest mean. Its search is that of `optimal-lie`.
+    Krum is fooled if it selects a malicious model. Multi-Krum selects m - b models, and Bulyan m - 2b. They are
+    fooled if they select all b malicious models, or only malicious ones.
+
+    The search is that of the authors. gamma starts at `gamma_init`, rises after a success and falls after a
+    failure. Its step is halved each time until it is at most `tau`. So gamma stays below 2 `gamma_init`, even if
+    every gamma fools the target. If no tried gamma fools it, the gamma of `AgrMinMax` is used. An attacker that
+    knows only its own models simulates the round with them, with the same share of malicious copies as in the real
+    round.
+
+    With the target "server", the attack takes the gamma for which the server's new model is farthest from the
+    honest mean, whatever the aggregator is. This is the paper's general aim. The search is that of `OptimalLie`.
 
     Parameters
     ----------
     direction
         The perturbation p: "std" is minus the honest standard deviation. "unit" is minus the unit vector along
-        the honest mean displacement mu - g. "sign" is minus the signs of that displacement.
+        the honest mean displacement mu - g. "sign" is minus the signs of mu - g.
     target
-        The aggregator to fool: "krum", "multi-krum" or "bulyan"; "server" for what the server really does.
+        The aggregator to fool: "krum", "multi-krum" or "bulyan". "server" is the server's own filter and
+        aggregator.
     gamma_init
-        Where the search starts.
+        The first gamma of the search. Not used with the target "server".
     tau
-        The search ends when its step is smaller than this.
+        The search ends when its step is at most this. Not used with the target "server".
 
     Examples
     --------
@@ -197,7 +206,7 @@ class AgrTailored(AgrAttack):
         return copies(mu + most_harmful(view, mu, p, EVALUATIONS) * p, view.num_malicious)
 
     def gamma(self, line: Line, view: View) -> float:
-        """Return the largest gamma that the search finds, or else the gamma of AGR-min-max."""
+        """Return the largest gamma that the search finds. If it finds none, return the gamma of `AgrMinMax`."""
         b = simulated_copies(view)
         best, gamma, step = 0.0, self.gamma_init, self.gamma_init
         while step > self.tau:
@@ -209,19 +218,19 @@ class AgrTailored(AgrAttack):
         return best if best > 0 else min_max_gamma(line)
 
     def _is_fooled(self, distances: FloatMatrix, b: int) -> bool:
-        """Tell whether the target selects as many of the last b rows as it can."""
+        """Whether the target selects as many of the last b rows, which are malicious, as it can."""
         chosen = selected_rows(self.target, distances, b)
         honest = distances.shape[0] - b
         return int(np.sum(chosen >= honest)) == min(b, chosen.size)
 
 
 def min_max_gamma(line: Line) -> float:
-    """Return the largest gamma with x(gamma) no farther from any row than the two farthest rows from each other."""
+    """Return the largest gamma at which no row is farther from the point than the two farthest rows are apart."""
     return line.longest_within(float(line.between.max()))
 
 
 def selected_rows(target: str, distances: FloatMatrix, num_malicious: int) -> IntVector:
-    """Return the rows that Krum, Multi-Krum or Bulyan's first phase selects."""
+    """Return the rows that Krum, Multi-Krum, or the first phase of Bulyan selects."""
     m, b = distances.shape[0], num_malicious
     if target == "bulyan":
         return bulyan_rows(distances, b, max(1, m - 2 * b))

@@ -1,4 +1,11 @@
-"""What an attack is, and what an attacker may know."""
+"""`Attack`, the base class of all attacks, and `View`, what the attacker knows in a round.
+
+The formulas of all attacks use the same letters. A round has m clients, and the attacker controls b of them. A
+model is a vector of d parameters. g is the global model that the round started from. theta_c is the model that
+client c has honestly trained. mu and sigma are the mean and the standard deviation of each parameter over the
+honest models that the attacker knows. x_c is the model that malicious client c sends; without c, all malicious
+clients send the same x. A model minus g is called a displacement or a step.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +24,17 @@ from flanders.round import ClientId, check_clients, check_matrix, check_same_kin
 
 @dataclass(frozen=True, eq=False)
 class Rehearsal:
-    """What the attacker has tried out before it sends anything, for attacks that carry a backdoor."""
+    """Clean models and a test of the backdoor, which the attacker has before it sends anything.
+
+    Only attacks that carry a backdoor use it.
+    """
 
     clean: Array
-    """The models that its clients have trained on clean data, `(b, d)`."""
+    """The models that the attacker's clients have trained on clean data, `(b, d)`."""
     success: Callable[[Array], float]
-    """Turns a model `(d,)` into its attack success on examples of the attacker's own clients."""
+    """Returns the attack success of a model `(d,)`, measured on examples of the attacker's own clients."""
     layers: Mapping[str, int]
-    """The number of parameters of each tensor, by its name, in the order of a row."""
+    """The name and the number of parameters of each tensor of the model, in the order of a row."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,15 +44,16 @@ class View:
     Parameters
     ----------
     own
-        The models that its own b clients have trained honestly in this round, `(b, d)`.
+        The models that the attacker's own b clients have trained honestly in this round, `(b, d)`.
     global_model
         The model that the round started from, `(d,)`.
     num_clients
-        How many clients take part in the round (m), its own included.
+        How many clients take part in the round, m. The attacker's own clients count.
     clients
-        The ids of its own clients. Default: 0 to b - 1.
+        The ids of the attacker's own clients. Default: 0 to b - 1.
     benign
-        The models of all other clients, `(m - b, d)`, if the attacker is omniscient; else None.
+        The models of all other clients, `(m - b, d)`. None if the attacker does not know them. An attacker that
+        knows them is called omniscient.
     benign_clients
         The ids of the other clients, in the order of `benign`.
     memory
@@ -50,12 +61,13 @@ class View:
     server_columns
         The columns of a row that the server's filter looks at. None if the attacker does not know them.
     last_layer
-        The columns of the model's last layer, which every client knows.
+        The columns of the model's last layer. None if they are not known.
     respond
-        A function from rows `(b, d)` to the model `(d,)` that the server would make of the round if the attacker's
-        clients sent these rows. None if the attacker does not know the server.
+        A function that takes b rows, `(b, d)`. It returns the new global model, `(d,)`, if the attacker's clients
+        sent these rows. None if the attacker does not know the server's filter and aggregator.
     rehearsal
-        What the attacker has tried out; see `Attack.needs_rehearsal`. None if it has tried out nothing.
+        Clean models and a test of the backdoor. None if the attack does not need them; see
+        `Attack.needs_rehearsal`.
     """
 
     own: Array
@@ -112,7 +124,7 @@ class View:
     def honest(self) -> Array:
         """The honest models from which the attack computes its statistics.
 
-        If the attacker is omniscient, these are the models of all benign clients. If it is not, or if there are no
+        These are the models of all benign clients, if the attacker knows them. If it does not, or if there are no
         benign clients, they are the models of its own clients before poisoning.
         """
         if self.benign is None or self.benign.shape[0] == 0:
@@ -121,7 +133,7 @@ class View:
 
     @property
     def everyone(self) -> Array:
-        """All models that the attacker knows: the honest ones of its own clients, then those of benign clients."""
+        """All models that the attacker knows: the honest models of its own clients, then the benign models."""
         if self.benign is None or self.benign.shape[0] == 0:
             return self.own
         xp = array_api_compat.array_namespace(self.own, self.benign)
@@ -136,7 +148,7 @@ class Attack(ABC):
 
     @property
     def needs_rehearsal(self) -> bool:
-        """Whether it needs clean models of its clients, and a test of its backdoor (`View.rehearsal`)."""
+        """Whether the attack needs clean models of its clients, and a test of its backdoor (`View.rehearsal`)."""
         return False
 
     @property
@@ -145,10 +157,10 @@ class Attack(ABC):
         return False
 
     def frozen(self, memory: object, global_model: Array) -> Array | None:
-        """Return which parameters malicious clients do not train in the coming round, `(d,)`. None: they train all.
+        """Return which parameters malicious clients do not train in the coming round, as booleans, `(d,)`.
 
-        `memory` is what `remember` returned after the last round. The simulator asks this if the malicious clients
-        have a `data_poison`.
+        None means that they train all parameters. `memory` is what `remember` returned after the last round. The
+        simulator calls this if the malicious clients train on poisoned data (`data_poison`).
         """
         return None
 
@@ -157,13 +169,13 @@ class Attack(ABC):
         """Return the malicious models, `(b, d)`, one for each of the attacker's clients."""
 
     def rests(self, view: View) -> bool:
-        """Tell whether the attacker sends only honest models in this round. Then no client counts as malicious."""
+        """Whether the attacker sends only honest models in this round. Then no client counts as malicious."""
         return False
 
     def remember(self, view: View, sent: Array) -> object:
-        """Return what to remember: the next round has it as `view.memory`.
+        """Return what the attack remembers. The next round has it as `view.memory`.
 
-        Called after every round, poisoned or not, with the rows the attacker's clients sent.
+        This is called after every round, poisoned or not. `sent` has the rows that the attacker's clients sent.
         """
         return view.memory
 

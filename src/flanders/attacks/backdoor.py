@@ -1,4 +1,8 @@
-"""Attacks that carry a backdoor from poisoned data into the model: model replacement, Neurotoxin."""
+"""Two attacks that carry a backdoor from poisoned data into the model: model replacement and Neurotoxin.
+
+In the formulas, g is the global model, theta_c is what client c has trained on its poisoned data, and x_c is what
+it sends.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +26,16 @@ class ModelReplacement(Attack):
     .. math:: x_c = g + \gamma (\theta_c - g), \qquad
               \gamma = \min\left(\frac{m}{b}, \frac{S}{\|\theta_c - g\|}\right)
 
-    It is meant for clients with a `data_poison`, of any kind. With a `bound`, it is the paper's train-and-scale:
-    the attacker knows the length S that a detector accepts.
+    b of the m clients of the round are malicious. The attack is meant for clients that train on poisoned data
+    (`data_poison`). With a `bound` it is the paper's train-and-scale, whose attacker knows the longest step S that
+    a detector accepts.
 
     Parameters
     ----------
     boost
-        The factor in place of m / b.
+        The factor that replaces m / b. None for m / b.
     bound
-        The longest step S; None for no bound.
+        The length S of the longest step that is sent. None for no bound.
 
     Examples
     --------
@@ -67,28 +72,33 @@ class ModelReplacement(Attack):
 @saveable
 @dataclass(frozen=True, eq=False)
 class SeenModel:
-    """The global model of the last round, and where its last step was largest."""
+    """What `Neurotoxin` remembers of the last round."""
 
     model: Array
+    """The global model."""
     busy: Array = None
+    """The parameters that had moved most, as booleans, `(d,)`. None if the global model had not moved yet."""
 
 
 @dataclass(frozen=True)
 class Neurotoxin(Attack):
-    r"""Poison only the parameters that honest clients hardly change, so that they do not undo it.
+    r"""Poison only the parameters that honest clients hardly change, so that they do not undo the backdoor.
 
     .. math:: x_{cj} = \begin{cases} g_j & |g_j^{(t)} - g_j^{(t-1)}| \text{ is among the largest} \\
               \theta_{cj} & \text{otherwise} \end{cases}
 
-    The step of each client is set to zero in the `share` of parameters in which the last step of the global model
-    was largest. It is meant for clients with a `data_poison`. In the simulator, these clients set every gradient of
-    their local training to zero there, as in the paper. Elsewhere, e.g. in `--engine flower`, only the finished
-    step is projected. In the first round there is no last step, and the trained models are sent.
+    :math:`g^{(t)}` is the global model of round t, and j counts the parameters. The busy parameters are those in
+    which the last step of the global model was largest. Malicious clients leave them as they are. The attack is
+    meant for clients that train on poisoned data (`data_poison`).
+
+    In the simulator, these clients set the gradients of busy parameters to zero during their local training, as in
+    the paper. Elsewhere, e.g. with `--engine flower`, only the finished step is set to zero there. In the first
+    round there is no last step, and the trained models are sent.
 
     Parameters
     ----------
     share
-        The share of parameters that are left alone. The paper's best value is 0.05.
+        The share of parameters that count as busy. The paper's best value is 0.05.
 
     Examples
     --------
@@ -110,11 +120,11 @@ class Neurotoxin(Attack):
 
     @property
     def freezes(self) -> bool:
-        """Busy parameters are not trained."""
+        """True: malicious clients do not train busy parameters."""
         return True
 
     def frozen(self, memory: object, global_model: Array) -> Array | None:
-        """Return where the last step of the global model was largest; None if it has not been seen to move."""
+        """Return the busy parameters as booleans. None if the attacker has not seen the global model move."""
         if not isinstance(memory, SeenModel):
             return None
         xp = array_api_compat.array_namespace(global_model)
@@ -124,7 +134,7 @@ class Neurotoxin(Attack):
         return largest_entries(step, round(self.share * step.shape[0]))
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
-        """Return the models without the steps in busy parameters."""
+        """Return the trained models with the busy parameters set back to the global model."""
         busy = self.frozen(view.memory, view.global_model)
         if busy is None:
             return copied(view.own)
@@ -132,5 +142,5 @@ class Neurotoxin(Attack):
         return xp.where(busy[None, :], view.global_model[None, :], view.own)
 
     def remember(self, view: View, sent: Array) -> SeenModel:
-        """Keep the global model."""
+        """Keep the global model and its busy parameters."""
         return SeenModel(copied(view.global_model), self.frozen(view.memory, view.global_model))

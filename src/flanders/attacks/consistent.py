@@ -1,4 +1,7 @@
-"""PoisonedFL: an attack that pushes the model in the same direction in every round, so that the pushes add up."""
+"""PoisonedFL: an attack that pushes the model in the same direction in every round, so that the pushes add up.
+
+Every `period` rounds the attacker tests whether the model has moved in this direction. If not, it pushes less.
+"""
 
 from __future__ import annotations
 
@@ -16,28 +19,28 @@ from flanders.checks import check_number
 from flanders.state import saveable
 
 SURE = 2.326
-"""With a probability of 1%, a normal variable is more than this many standard deviations above its mean."""
+"""A normal variable exceeds its mean by more than this many standard deviations with a probability of 1%."""
 SHRINK, SMALLEST = 0.7, 0.5
-"""If a test shows no effect, the strength is multiplied by the first number, unless it would fall below the
-second."""
+"""If a test shows no effect, the strength is multiplied by SHRINK, unless it would fall below SMALLEST."""
 
 
 @saveable
 @dataclass(frozen=True, eq=False)
 class Campaign:
-    """What PoisonedFL keeps from round to round."""
+    """What PoisonedFL remembers from round to round."""
 
     signs: Array
-    """The direction: a sign for each parameter."""
+    """The direction: +1 or -1 for each parameter."""
     model: Array
     """The last global model."""
     sent: Array
-    """The last malicious step; zeros if none was sent."""
+    """The last malicious step. Zeros if none was sent."""
     tested: Array
     """The global model at the last test."""
     strength: float
+    """The factor c of the formula."""
     rounds: int = 0
-    """Rounds since the last test."""
+    """The number of rounds since the last test."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +50,15 @@ class PoisonedFL(Attack):
     .. math:: x = g + \lambda\, v \odot s, \qquad \lambda = c \|\Delta\|, \qquad
               v = \frac{|\Delta - \|\Delta\| k / \|k\||}{\|\Delta - \|\Delta\| k / \|k\|\|}
 
-    with fixed random signs s, the last step :math:`\Delta` of the global model and the last malicious step k. In
-    the numerator of v, the bars take the absolute value of each parameter. The attacker needs no honest model.
-    Every `period` rounds it counts the parameters that have moved in the direction of s. If they are not more than
-    chance would give, with a confidence of 99%, the strength c is multiplied by 0.7, unless it would fall below
-    0.5. In its first round the attacker has not seen a step of the global model yet. It then sends its honest
-    models.
+    All malicious clients send x. g is the global model, :math:`\Delta` its last step, and k the last malicious
+    step. The vector s has random signs that stay the same in all rounds. In the numerator of v, the bars take the
+    absolute value of each parameter, and :math:`\odot` multiplies parameter by parameter. The attacker needs no
+    honest model.
+
+    Every `period` rounds the attacker counts the parameters that have moved in the direction of s since the last
+    test. Chance alone would exceed a certain count in 1% of tests. If the count is below that, the strength c is
+    multiplied by 0.7, unless it would fall below 0.5. In its first round the attacker has not seen the global model
+    move. It then sends its honest models.
 
     Parameters
     ----------
@@ -83,7 +89,7 @@ class PoisonedFL(Attack):
         check_number("PoisonedFL", "period", self.period, 1, whole=True)
 
     def rests(self, view: View) -> bool:
-        """Tell whether no step of the global model has been seen yet."""
+        """Whether the attacker has not seen a step of the global model yet."""
         return view.memory is None
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
@@ -93,7 +99,7 @@ class PoisonedFL(Attack):
         return copies(view.global_model + self._step(view), view.num_malicious)
 
     def remember(self, view: View, sent: Array) -> Campaign:
-        """Keep the direction, the global model, and what was sent. Test the effect when it is time."""
+        """Keep the direction, the global model and the malicious step. Test the effect every `period` rounds."""
         g, past = view.global_model, view.memory
         xp = array_api_compat.array_namespace(g)
         if past is None:
@@ -114,7 +120,7 @@ class PoisonedFL(Attack):
         return self._strength(view) * length / (size if size > 0 else 1.0) * rest * past.signs
 
     def _strength(self, view: View) -> float:
-        """Return the strength of this round. If it is time for a test, the test may lower it."""
+        """Return the strength c for this round. Every `period` rounds a test may lower it."""
         past = view.memory
         if past.rounds + 1 < self.period:
             return float(past.strength)
@@ -129,5 +135,5 @@ class PoisonedFL(Attack):
 
 
 def seed_of(model: Array) -> int:
-    """Return a seed that follows from the first numbers of a model. All who know the model get the same seed."""
+    """Return a seed computed from the first 64 parameters of a model. The same model gives the same seed."""
     return zlib.crc32(to_numpy(model[: min(64, model.shape[0])]).tobytes())

@@ -1,4 +1,4 @@
-"""What several attacks need: the honest clients' mean step, copies of one model, and the like."""
+"""Small functions that several attacks use, e.g. the mean step of the honest clients, or copies of one model."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from flanders.linalg.products import squared_norms
 
 
 def mean_displacement(view: View) -> Array:
-    """Return how far the honest models have moved from the global model, on average, `(d,)`."""
+    """Return the mean of the honest models minus the global model, `(d,)`."""
     return column_means(view.honest, view.global_model)
 
 
 def direction_against(view: View) -> Array | None:
-    """Return the unit vector opposite to the honest mean displacement. None if that displacement is zero."""
+    """Return the unit vector opposite to the honest mean displacement. None if the displacement is zero."""
     displacement = mean_displacement(view)
     length = norm(displacement)
     return -displacement / length if length > 0 else None
@@ -32,8 +32,9 @@ def norm(vector: Array) -> float:
 def simulated_copies(view: View) -> int:
     """Return the number of malicious copies in a round that the attacker simulates.
 
-    An attacker that knows all benign models simulates b copies. Otherwise its own b honest models take the place of
-    the benign ones. The copies then have the same share of the rows as in the real round, but there are at most b.
+    An attacker that knows all benign models simulates the round with b copies. Otherwise its own b honest models
+    take the place of the benign models. The number of copies, at most b, is then chosen such that their share of
+    the rows is about the same as in the real round.
     """
     b, known = view.num_malicious, view.honest.shape[0]
     unknown = view.num_clients - b
@@ -47,5 +48,5 @@ def copies(model: Array, count: int) -> Array:
 
 
 def is_honest(view: View, sent: Array) -> bool:
-    """Tell whether the attacker's clients sent what they had honestly trained."""
+    """Whether the attacker's clients sent the models that they had honestly trained."""
     return bool(array_api_compat.array_namespace(sent).all(sent == view.own))

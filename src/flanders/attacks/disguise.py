@@ -1,4 +1,8 @@
-"""Attacks that hide: they grow slowly, pause, keep the client's own update, or send clones that differ."""
+"""Attacks that hide: they grow slowly, pause, keep most of the honest update, or add noise to identical models.
+
+In the formulas, g is the global model. theta_c is what client c has honestly trained, and x_c is what it sends. The
+update of a client is its model minus g.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,7 @@ from flanders.state import saveable
 @saveable
 @dataclass(frozen=True, eq=False)
 class Drift:
-    """What the slow drift remembers: its direction, and in how many rounds it has pulled."""
+    """What `SlowDrift` remembers: its direction, and the number of rounds that it has poisoned."""
 
     direction: Array | None = None
     rounds: int = 0
@@ -32,17 +36,16 @@ class SlowDrift(Attack):
 
     .. math:: x_c = \theta_c + \min(t \rho, \kappa)\,\|\theta_c - g\|\, v
 
-    t counts the attacker's poisoned rounds from 1. v is a unit vector that stays the same in all rounds. It points
-    against the mean step of the honest models that the attacker knew in its first round. A step is a model less the
-    global model that it was trained from. No round differs much from the one before, so a filter that learns from
-    what it has accepted notices little.
+    t counts the poisoned rounds, from 1. The unit vector v stays the same in all rounds. It is opposite to the mean
+    of the honest updates that the attacker knew in its first round. Each round differs little from the round
+    before. So a filter that learns from accepted updates notices little.
 
     Parameters
     ----------
     rate
-        How much the pull grows in each round, :math:`\rho`, as a multiple of the length of the honest update.
+        How much longer the pull gets in each round, :math:`\rho`, as a multiple of the length of the honest update.
     cap
-        The largest pull, :math:`\kappa`, as a multiple of the length of the honest update.
+        The length of the longest pull, :math:`\kappa`, as a multiple of the length of the honest update.
 
     Examples
     --------
@@ -78,7 +81,7 @@ class SlowDrift(Attack):
         return view.own + lengths[:, None] * v[None, :]
 
     def remember(self, view: View, sent: Array) -> Drift:
-        """Keep the direction once there is one, and count the poisoned rounds."""
+        """Keep the direction once it is known, and count the poisoned rounds."""
         past = view.memory or Drift()
         v = direction_against(view) if past.direction is None else past.direction
         return Drift(v, past.rounds + (not is_honest(view, sent)))
@@ -87,7 +90,7 @@ class SlowDrift(Attack):
 @saveable
 @dataclass(frozen=True, eq=False)
 class Phase:
-    """What the on-off attack remembers: the rounds since it began, and what its base attack remembers."""
+    """What `OnOff` remembers: the number of rounds since it began, and the memory of its base attack."""
 
     rounds: int = 0
     base: object = None
@@ -109,7 +112,7 @@ class OnOff(Attack):
     off
         How many rounds to be honest after that, :math:`n_0`.
     base
-        The attack.
+        The attack of the poisoned rounds.
 
     Examples
     --------
@@ -137,17 +140,17 @@ class OnOff(Attack):
         check_instance(type(self).__name__, "base", self.base, Attack, "AgrMinMax()")
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
-        """Return the base attack's rows, or the honest models."""
+        """Return the rows of the base attack, or the honest models in an honest round."""
         if self.rests(view):
             return copied(view.own)
         return self.base.craft(replace(view, memory=(view.memory or Phase()).base), rng)
 
     def rests(self, view: View) -> bool:
-        """Tell whether this is one of the honest rounds."""
+        """Whether this is one of the honest rounds."""
         return bool((view.memory or Phase()).rounds % (self.on + self.off) >= self.on)
 
     def remember(self, view: View, sent: Array) -> Phase:
-        """Count the round, if the attack has begun, and let the base attack remember it."""
+        """Count the round if the attack has begun, and let the base attack remember it."""
         past = view.memory or Phase()
         begun = past.rounds > 0 or not is_honest(view, sent)
         return Phase(past.rounds + begun, self.base.remember(replace(view, memory=past.base), sent))
@@ -155,21 +158,22 @@ class OnOff(Attack):
 
 @dataclass(frozen=True)
 class KeptSignature(Attack):
-    r"""Add LIE's shift to each client's own honest update, so that it still looks like that client's.
+    r"""Add the shift of the LIE attack to each client's own honest update, so that it stays typical of the client.
 
     .. math:: x_c = \theta_c - z \sigma
 
-    The vector :math:`\sigma` and the number z are those of `Lie`. With LIE, all malicious clients send the same
-    shifted mean. Here each malicious client shifts the model that it has trained itself. So the update still shows
-    on which data it was trained. A filter that compares a client with its own past looks for just that.
+    :math:`\sigma` is the standard deviation of each parameter over the honest models that the attacker knows. In
+    `Lie`, all malicious clients send the same shifted mean. Here each malicious client shifts its own model. So its
+    update still shows on which data it was trained. A filter that compares a client with its own past sees the same
+    data as before.
 
     Parameters
     ----------
     z
-        The number of standard deviations. Default: LIE's formula, or 1.5 if at least half of the clients are
+        The number of standard deviations. Default: the formula of `Lie`, or 1.5 if at least half of the clients are
         malicious.
     rescale
-        Whether to bring the shifted update back to the length of the honest one:
+        Whether to scale the shifted update to the length of the honest update:
         :math:`x_c = g + \|u_c\|\,(u_c - z\sigma) / \|u_c - z\sigma\|` with :math:`u_c = \theta_c - g`.
 
     Examples
@@ -210,19 +214,20 @@ class KeptSignature(Attack):
 
 @dataclass(frozen=True)
 class NoisyClones(Attack):
-    r"""Add different noise to each malicious model of another attack, so that no two of them are alike.
+    r"""Add different noise to each malicious model of another attack, so that no two models are equal.
 
     .. math:: x_c = y_c + \nu\,\|y_c - g\|\, n_c
 
-    The base attack crafts :math:`y_c`. The :math:`n_c` are independent random unit vectors, which are nearly
-    orthogonal in many dimensions. So two clones of a step of length 1 are about :math:`\sqrt{2}\,\nu` apart.
+    The base attack crafts the model :math:`y_c`. The :math:`n_c` are independent random unit vectors. In many
+    dimensions such vectors are nearly orthogonal. So if the base attack sends the same model for two clients, with
+    a step of length 1, their noisy models are about :math:`\sqrt{2}\,\nu` apart.
 
     Parameters
     ----------
     noise
-        The length of the noise, :math:`\nu`, as a multiple of the poisoned step.
+        The length of the noise, :math:`\nu`, as a multiple of the length of the poisoned step.
     base
-        The other attack, for example one that sends the same row for all clients.
+        The attack that crafts the models, typically one that sends the same model for all malicious clients.
 
     Examples
     --------
@@ -261,9 +266,9 @@ class NoisyClones(Attack):
         return rows + scales[:, None] * noise
 
     def rests(self, view: View) -> bool:
-        """Tell whether the base attack rests."""
+        """Whether the base attack sends only honest models in this round."""
         return self.base.rests(view)
 
     def remember(self, view: View, sent: Array) -> object:
-        """Let the base attack remember."""
+        """Return what the base attack remembers."""
         return self.base.remember(view, sent)

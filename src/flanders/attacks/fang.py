@@ -1,4 +1,8 @@
-"""Fang et al.'s attacks, built against Krum and against the trimmed mean and median."""
+"""Two attacks of Fang et al.: one against Krum, the other against the trimmed mean and the median.
+
+In the formulas, g is the global model, the x_i are the honest models that the attacker knows, and mu is their mean.
+b of the m clients of a round are malicious, and x is what they send.
+"""
 
 from __future__ import annotations
 
@@ -18,24 +22,24 @@ from flanders.linalg.neighbours import krum_scores, multi_krum_rows
 
 @dataclass(frozen=True)
 class Opt(Attack):
-    r"""Step against the honest direction, but not so far that Krum stops picking a malicious model (Fang et al.).
+    r"""Step against the honest direction, as far as Krum still selects a malicious model (Fang et al.).
 
     .. math:: x = g - \lambda\, s, \quad s = \operatorname{sign}(\mu - g)
 
-    Lambda starts from the authors' upper bound. The sum for a benign model i is over the m - b - 2 benign models j
-    nearest to it:
+    Lambda starts at the authors' upper bound. The sum for an honest model i is over the m - b - 2 honest models j
+    that are nearest to it:
 
     .. math:: \lambda_0 = \sqrt{\frac{\min_i \sum_j \|x_i - x_j\|^2}{\max(1, m - 2b - 1)\,\|s\|^2}}
               + \frac{\max_i \|x_i - g\|}{\|s\|}
 
-    Lambda is halved until Krum picks a malicious model, or until lambda <= tau. A parameter that no honest client
-    moved has s = 0 and stays as it is. An attacker that knows only its own models simulates the round with them.
-    The simulated round has the same share of malicious copies as the real one.
+    Lambda is halved until Krum selects a malicious model, or until lambda <= tau. A parameter whose honest mean
+    does not change has s = 0 and stays as it is. An attacker that knows only its own models simulates the round
+    with them, with the same share of malicious copies as in the real round.
 
     Parameters
     ----------
     tau
-        Halving stops at this lambda. The authors use 1e-5.
+        The halving stops once lambda is at most this. The authors use 1e-5.
 
     Examples
     --------
@@ -58,7 +62,7 @@ class Opt(Attack):
         check_number("Opt", "tau", self.tau, 0)
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
-        """Return b copies of the crafted model, which Krum is meant to pick."""
+        """Return b copies of the model that Krum is meant to select."""
         xp = array_api_compat.array_namespace(view.own)
         s = xp.sign(mean_displacement(view))
         line = Line.measure(view.honest, view.global_model, -s)
@@ -79,14 +83,16 @@ class Opt(Attack):
 class OptTrimmedMean(Attack):
     r"""Put every parameter just outside the honest range, on the side against the honest direction.
 
-    If the honest mean of a parameter grows, its values are drawn below the honest minimum. If the mean falls, they
-    are drawn above the honest maximum. They are uniform within a factor k of that bound:
+    If the honest mean of a parameter j is above the global model, the malicious values are drawn below the honest
+    minimum. If the mean is below the global model, they are drawn above the honest maximum. They are uniform (U)
+    within a factor k of that bound:
 
-    .. math:: x_j \sim U[\min/k, \min] \text{ or } [k \min, \min], \qquad
-              x_j \sim U[\max, k \max] \text{ or } [\max, \max/k]
+    .. math:: x_j \sim U[\min/k, \min] \text{ or } U[k \min, \min], \qquad
+              x_j \sim U[\max, k \max] \text{ or } U[\max, \max/k]
 
-    (the first of each pair for a positive bound, the second otherwise). Each malicious client draws its
-    own values. If the honest mean of a parameter does not change, the mean is sent.
+    In each pair, the first interval is for a positive bound and the second for the other bounds. Each malicious
+    client draws its own values. If the honest mean of a parameter does not change, the global model's value is
+    sent.
 
     Parameters
     ----------

@@ -1,4 +1,7 @@
-"""The adaptive attack of the FLANDERS paper: compute the forecast of the filter, and send it."""
+"""The adaptive attack of the FLANDERS paper: it computes the same forecast as the filter `Flanders`, and sends it.
+
+`Flanders` forecasts each client's model from its past models, and drops clients that are far from their forecast.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +23,14 @@ from flanders.state import saveable
 @saveable
 @dataclass(frozen=True, eq=False)
 class SeenRound:
-    """The models that an attacker saw in one round, and the global model that they started from."""
+    """The models that the attacker saw in one round, and the global model that they were trained from."""
 
     clients: tuple[ClientId, ...]
     models: Array
     global_model: Array
 
     def rows(self, clients: Sequence[ClientId], columns: IntVector) -> Array:
-        """Return these columns of these clients' models. For an absent client, take the global model."""
+        """Return the given columns of the given clients' models. An absent client has the global model."""
         xp = array_api_compat.array_namespace(self.models)
         with_absent = xp.concat([self.models, self.global_model[None, :]])
         row_of = {client: row for row, client in enumerate(self.clients)}
@@ -41,18 +44,20 @@ class Mar(Attack):
 
     .. math:: x_c = \text{column } c \text{ of } \hat X_t = A\, X_{t-1} B^\top
 
-    The attacker fits MAR, the filter's forecasting model, to the models that the server received in the last
-    `window` rounds. Each malicious client sends what MAR forecasts for it instead of what it learnt. If a client
-    was absent from one of these rounds, the attacker takes that round's global model for it. A client that was
-    absent from all of them has no forecast and stays honest. If any of these models is not finite, all clients
-    stay honest.
+    MAR, matrix autoregression, is the filter's forecasting model. :math:`X_t` has a column for each client: its
+    model in round t. The attacker fits the matrices A and B to the models that the server received in the last
+    `window` rounds. Each malicious client c then sends its forecast :math:`x_c` instead of what it learnt.
+
+    If a client was absent from one of these rounds, the global model of that round takes its place. A client that
+    was absent from all these rounds has no forecast and stays honest. If any of the models is not finite, all
+    clients stay honest.
 
     Parameters
     ----------
     omniscient
-        True: the attacker knows the columns that the server samples (`View.server_columns`) and
-        follows all clients whose models and ids it sees. False: it guesses the last layer
-        (`View.last_layer`) and follows its own clients.
+        If true, the attacker knows the columns that the filter looks at (`View.server_columns`). It fits the
+        models of all clients that it sees. If false, it assumes that the filter looks at the last layer
+        (`View.last_layer`). It then fits the models of its own clients only.
     window
         The number of rounds to fit. With 1, the forecast is each client's last model.
 
@@ -95,7 +100,7 @@ class Mar(Attack):
         return replace_columns(view.own, columns, own, forecastable)
 
     def remember(self, view: View, sent: Array) -> tuple[SeenRound, ...]:
-        """Keep the newest rounds as the server received them."""
+        """Keep the models of the last `window` rounds, as the server received them."""
         xp = array_api_compat.array_namespace(sent)
         others = self._others(view)
         models = xp.concat([sent, view.benign]) if others else copied(sent)
@@ -114,7 +119,7 @@ class Mar(Attack):
                     "`View.server_columns` is None. Pass them (all columns, if the filter samples none), or "
                     "use Mar(omniscient=False)."
                 )
-            # A repeated column counts twice in the fit, as it does in the filter.
+            # A column that occurs twice counts twice in the fit, as it does in the filter.
             return np.asarray(view.server_columns, dtype=np.int64)
         if view.last_layer is None:
             raise InputError(

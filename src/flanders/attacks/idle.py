@@ -1,4 +1,4 @@
-"""Free riders: clients that take part without training."""
+"""An attack by free riders, which are clients that take part without training."""
 
 from __future__ import annotations
 
@@ -26,15 +26,17 @@ class LastGlobalModel:
 class DeltaFreeRider(Attack):
     r"""Do not train: repeat the last step of the global model, with a little noise to hide it.
 
-    .. math:: x_c = g_t + (g_t - g_{t-1}) + \mathcal{N}(0, \sigma^2 I)
+    .. math:: x_c = g_t + (g_t - g_{t-1}) + \mathcal{N}(0, (\sigma r)^2 I)
 
-    This is the paper's "advanced delta weights" attack. Without noise it is its "delta weights" attack. In the
-    first round there is no last step, so the client sends the global model back unchanged.
+    Client c sends :math:`x_c`. :math:`g_t` is the global model of round t. r is the root mean square of the last
+    step :math:`g_t - g_{t-1}` over all parameters. This is the paper's "advanced delta weights" attack. Without
+    noise it is the paper's "delta weights" attack. In the first round there is no last step, so the client sends
+    the global model back unchanged.
 
     Parameters
     ----------
     sigma
-        The standard deviation of the noise in each parameter, as a share of the root mean square of the last step.
+        The standard deviation of the noise in each parameter, as a multiple of r.
 
     Examples
     --------
@@ -54,7 +56,7 @@ class DeltaFreeRider(Attack):
         check_number("DeltaFreeRider", "sigma", self.sigma, 0)
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
-        """Return the repeated step, with noise of its own for each client."""
+        """Return the global model with the repeated step, and with different noise for each client."""
         g = view.global_model
         step = 0 * g if view.memory is None else g - view.memory.model
         size = norm(step) / math.sqrt(g.shape[0])

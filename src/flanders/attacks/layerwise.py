@@ -1,4 +1,7 @@
-"""The layer-wise backdoor attack: only the tensors that carry the backdoor are poisoned."""
+"""The layer-wise backdoor attack, which poisons only the tensors of the model that carry the backdoor.
+
+A tensor is the weights or the biases of one layer.
+"""
 
 from __future__ import annotations
 
@@ -22,21 +25,26 @@ class LayerwisePoison(Attack):
     .. math:: x_{cl} = \begin{cases} \lambda \theta_{cl} + \max(0, 1 - \lambda)\, \bar u_l
               & l \text{ is critical} \\ \bar u_l & \text{otherwise} \end{cases}
 
-    :math:`\theta_c` is what client c has trained on poisoned data, and :math:`\bar u` the mean of what the
-    malicious clients have trained on clean data. The attacker tests models on its own examples. First it puts each
-    clean tensor into the poisoned model, and notes how far the success of the backdoor falls. Then it puts the
-    poisoned tensors into the clean model, the most important ones first, until the success is `enough` of that of
-    the poisoned model. These tensors are critical. Both models are means over the malicious clients.
+    :math:`x_{cl}` is tensor l of what client c sends. :math:`\theta_c` is the model that client c has trained on
+    poisoned data. The *clean model* :math:`\bar u` is the mean of what the malicious clients have trained on clean
+    data. The *poisoned model* is the mean of the :math:`\theta_c`.
 
-    It is meant for clients with a `data_poison` that has a target, with `boost = 1`. Without one there is nothing
-    to test, and the trained models are sent. It needs the simulator, which trains malicious clients twice.
+    The attacker finds the critical tensors with its own examples. First it puts one clean tensor at a time into the
+    poisoned model, and measures how far the success of the backdoor falls. The farther it falls, the more important
+    is the tensor. Then it puts the poisoned tensors into the clean model, the most important ones first. It stops
+    once the success is `enough` times the success of the poisoned model. The tensors that it has put in are
+    critical.
+
+    The attack is meant for clients with a `data_poison` that has a target class and `boost = 1`. Without a
+    `data_poison` there is no backdoor to test, and the trained models are sent. The attack runs only in the
+    simulator, which trains malicious clients twice.
 
     Parameters
     ----------
     enough
-        The share of the poisoned model's success that is enough. The default is that of the authors' code.
+        The share of the poisoned model's success at which the search stops. The authors' code has the same default.
     scale
-        The factor :math:`\lambda`.
+        The factor :math:`\lambda` of the poisoned tensors.
 
     Examples
     --------
@@ -61,11 +69,11 @@ class LayerwisePoison(Attack):
 
     @property
     def needs_rehearsal(self) -> bool:
-        """It compares poisoned with clean models."""
+        """True: the attack compares poisoned models with clean models."""
         return True
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
-        """Return the mean clean model for each client, with its own critical tensors."""
+        """Return the clean model for each client, with the client's poisoned tensors where they are critical."""
         found = view.rehearsal
         if found is None:
             return copied(view.own)
@@ -94,7 +102,7 @@ def critical_tensors(poisoned: Array, clean: Array, rehearsal: Rehearsal, enough
 
 
 def spliced(base: Array, other: Array, columns: Sequence[slice]) -> Array:
-    """Return a copy of rows, or of one model, with some of its columns taken from another."""
+    """Return a copy of `base`, with the given columns taken from `other`. Both are one model, or rows of models."""
     xp = array_api_compat.array_namespace(base, other)
     inside = np.zeros(base.shape[-1], dtype=bool)
     for part in columns:

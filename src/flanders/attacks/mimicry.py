@@ -1,4 +1,4 @@
-"""Attacks that repeat something: the model of one honest client, or one malicious model in every round."""
+"""Two attacks that repeat one model: that of an honest client, or the same malicious model in every round."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ from flanders.round import ClientId, by_name
 
 @dataclass(frozen=True)
 class Mimic(Attack):
-    r"""Let all malicious clients send the model of one honest client, which then counts b + 1 times.
+    r"""Let all b malicious clients send the model of one honest client, so that this model counts b + 1 times.
 
     .. math:: x = \theta_h \quad \text{for an honest client } h
 
-    No single row is abnormal. On non-iid data the copies still bias aggregators that trust the majority.
+    :math:`\theta_h` is the model that client h has trained, and x is what the malicious clients send. No single row
+    is abnormal. If the clients have different data, the copies still bias aggregators that trust the majority.
 
     Parameters
     ----------
     client
-        The id of the client to copy. The attacker must know its model in every poisoned round. Default: the benign
-        client whose id comes first, numbers before strings. If the attacker knows no benign model, it copies the
-        first of its own clients.
+        The id of the client to copy. The attacker must know this client's model in every poisoned round. By default
+        it copies the benign client whose id comes first, numbers before strings. If the attacker knows no benign
+        model, it copies the first of its own clients.
 
     Examples
     --------
@@ -74,8 +75,9 @@ class Static(Attack):
 
     .. math:: x^{(t)} = x^{(t_0)} \quad \text{for all } t \ge t_0
 
-    A filter that trusts predictable clients trusts a model that never changes. All malicious clients send the same
-    row in all rounds: the first row that `base` crafts.
+    :math:`x^{(t)}` is what all malicious clients send in round t. :math:`t_0` is the first poisoned round. The
+    model is the first row that `base` crafts in that round. A filter that trusts predictable clients trusts a model
+    that never changes.
 
     Parameters
     ----------
@@ -104,10 +106,10 @@ class Static(Attack):
         check_instance("Static", "base", self.base, Attack, "AgrMinMax()")
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
-        """Return b copies of the remembered model, or of a new one if there is none yet."""
+        """Return b copies of the remembered model. If there is none yet, craft it."""
         model = self.base.craft(view, rng)[0, :] if view.memory is None else view.memory
         return copies(model, view.num_malicious)
 
     def remember(self, view: View, sent: Array) -> Array:
-        """Keep the first model that was sent and was not honest. Rounds before the attack do not count."""
+        """Keep the first malicious model that was sent. In the rounds before the attack there is none."""
         return view.memory if view.memory is not None or is_honest(view, sent) else copied(sent[0, :])

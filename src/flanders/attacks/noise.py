@@ -1,4 +1,7 @@
-"""Attacks that need only the client's own model: random noise, and the opposite step."""
+"""Two attacks that need only the client's own model: random noise, and the opposite step.
+
+In the formulas, g is the global model. theta_c is what client c has honestly trained, and x_c is what it sends.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ class Gauss(Attack):
     Parameters
     ----------
     sigma
-        The standard deviation of the noise. The FLANDERS paper uses 10.
+        The standard deviation of the noise in each parameter. The FLANDERS paper uses 10.
 
     Examples
     --------
@@ -39,20 +42,20 @@ class Gauss(Attack):
         check_number("Gauss", "sigma", self.sigma, 0)
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
-        """Return each client's model with its own noise."""
+        """Return the honest models, with different noise for each client."""
         return view.own + self.sigma * normals_like(view.own, rng)
 
 
 @dataclass(frozen=True)
 class SignFlip(Attack):
-    r"""Send the opposite of the step the client has honestly trained.
+    r"""Send the opposite of the step that the client has honestly trained.
 
     .. math:: x_c = g - s\,(\theta_c - g)
 
     Parameters
     ----------
     scale
-        The length s of the opposite step, as a multiple of the honest step.
+        The length s of the opposite step, as a multiple of the length of the honest step.
 
     Examples
     --------

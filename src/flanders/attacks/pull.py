@@ -1,4 +1,8 @@
-"""An attack that pulls each client's own update in a harmful direction, and two ways to hide the pull."""
+"""The attack `OwnPull` turns each client's own update in a harmful direction. Two more attacks hide this pull.
+
+In the formulas, g is the global model. theta_c is what client c has honestly trained, and x_c is what it sends. The
+update of a client is its model minus g.
+"""
 
 from __future__ import annotations
 
@@ -24,15 +28,15 @@ class OwnPull(Attack):
     .. math:: x_c = g + \|u_c\| \frac{u_c - s \|u_c\| n}{\|u_c - s \|u_c\| n\|},
               \qquad u_c = \theta_c - g
 
-    n is the unit vector along the honest mean displacement. Each row still contains what its
-    client learnt. So no two rows are copies, and each has the length of the honest update.
+    n is the unit vector along the mean of the honest updates that the attacker knows. Each row still contains what
+    its client learnt. So no two rows are copies.
 
     Parameters
     ----------
     strength
-        The length s of the pull, as a multiple of the client's own update.
+        The length s of the pull, as a multiple of the length of the client's own update.
     where
-        Which parameters are pulled: `"all"`, `"last-layer"`, or `"but-last-layer"` (all but the last layer). The
+        Which parameters are pulled: `"all"`, `"last-layer"`, or `"but-last-layer"` (all except the last layer). The
         pulled part of the update keeps its length. If the attacker does not know the last layer, it pulls all
         parameters.
 
@@ -63,26 +67,27 @@ class OwnPull(Attack):
 @saveable
 @dataclass(frozen=True, eq=False)
 class Poisoned:
-    """How many rounds an attack has poisoned."""
+    """What `GrowingCamp` remembers: how many rounds it has poisoned."""
 
     rounds: int = 0
 
 
 @dataclass(frozen=True)
 class GrowingCamp(Attack):
-    r"""Start the pull of `OwnPull` with `joining` clients, and let as many more join in every round.
+    r"""Start the pull of `OwnPull` with `joining` clients, and let as many more clients join in every round.
 
     .. math:: x_c = \begin{cases} \text{the row of } \texttt{OwnPull} & c \le k\,t \\
               \theta_c & \text{otherwise} \end{cases}
 
-    A camp that appears at once stands out; one that grows slowly may pass for a change of the whole federation.
+    A group of clients that all turn away in the same round stands out. A group that grows slowly may look like a
+    change of the whole federation.
 
     Parameters
     ----------
     strength
-        The length s of the pull, as a multiple of the client's own update.
+        The length of the pull, as a multiple of the length of the client's own update.
     joining
-        How many clients join each round, k. In round t of the attack, k t clients pull.
+        How many clients join in each round, k. In round t of the attack, the first k t malicious clients pull.
 
     Examples
     --------
@@ -123,14 +128,16 @@ class BelowTheSplit(Attack):
 
     .. math:: \max\{s : \operatorname{median}_{c \text{ malicious}} a_c(s) \ge Q_{0.1}(a_i(s) : i \text{ honest})\}
 
-    The attacker computes the mean cosine a of each client with all others, in the last layer if it knows that
-    layer. It finds by bisection the strongest pull at which the median of its own clients is still above the lowest
-    tenth of the honest clients.
+    :math:`a_c(s)` is the mean cosine between the update of client c and all updates of the round, if malicious
+    clients pull with strength s. It is computed in the last layer if the attacker knows that layer, else in all
+    parameters. :math:`Q_{0.1}` is the lower 10% quantile. So the attacker pulls as strongly as possible while half
+    of its clients still agree with the round as much as the lowest tenth of honest clients. It finds this strength
+    by bisection. An attacker that knows no honest client uses a strength of about 0.1.
 
     Parameters
     ----------
     most
-        The strongest pull that it tries, as a multiple of the client's own update.
+        The strongest pull that is tried, as a multiple of the length of the client's own update.
 
     Examples
     --------
@@ -164,7 +171,7 @@ class BelowTheSplit(Attack):
 
     def _is_hidden(self, view: View, strength: float) -> bool:
         if view.benign is None or view.benign.shape[0] == 0:
-            return strength <= 0.1  # the attacker knows no honest client to compare with, so it pulls weakly
+            return strength <= 0.1  # there is no honest client to compare with, so the attacker pulls weakly
         xp = array_api_compat.array_namespace(view.own)
         columns = slice(None) if view.last_layer is None else view.last_layer
         rows = xp.concat([pull_away(view, strength, slice(None)), view.benign])
@@ -174,14 +181,17 @@ class BelowTheSplit(Attack):
 
 
 def columns_to_pull(view: View, where: str) -> slice:
-    """Return the columns that are pulled. These are all columns if the last layer is not known."""
+    """Return the columns that are pulled. If the last layer is not known, these are all columns."""
     if where == "all" or view.last_layer is None:
         return slice(None)
     return view.last_layer if where == "last-layer" else slice(0, view.last_layer.start)
 
 
 def pull_away(view: View, strength: float, columns: slice) -> Array:
-    """Return the attacker's models with these columns turned away from the honest mean. Their length stays."""
+    """Return the attacker's models with the given columns of each update turned away from the honest mean.
+
+    The turned part of each update keeps its length.
+    """
     against = direction_against(view)
     if against is None:
         return copied(view.own)

@@ -1,4 +1,8 @@
-"""Attacks that keep the statistics that a defence looks at: the mean of the round, or the signs of an update."""
+"""Two attacks that mislead simple statistics: `Rearranged` keeps the signs of an update, `ByzMean` sets the mean.
+
+In the formulas, g is the global model and mu the mean of the honest models that the attacker knows. theta_c is what
+client c has honestly trained, and x_c is what it sends.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +21,14 @@ from flanders.linalg.columns import column_moments
 
 @dataclass(frozen=True)
 class Rearranged(Attack):
-    r"""Send each client's own step with its values rearranged so that it points against the honest mean most.
+    r"""Rearrange the values of each client's own step so that it points against the honest mean as far as possible.
 
     .. math:: x_c = g + P u_c, \quad P = \arg\min_{P \text{ a permutation}} \langle P u_c, \mu - g \rangle
 
-    The largest value goes to the parameter in which the honest mean step is smallest, and so on. No other order of
-    the same values has a smaller inner product with the honest mean. The step keeps its length, and the numbers of
-    its positive, zero and negative values, which is what SignGuard looks at.
+    :math:`u_c = \theta_c - g` is the client's own step. Its largest value goes to the parameter in which the honest
+    mean step is smallest, and so on. No other order of the same values has a smaller inner product with the honest
+    mean step. The rearranged step has the same length, and as many positive, zero and negative values as before.
+    The filter SignGuard looks at just these numbers.
 
     Examples
     --------
@@ -47,18 +52,20 @@ class Rearranged(Attack):
 
 @dataclass(frozen=True)
 class ByzMean(Attack):
-    r"""Make the average of the round equal to a model of the attacker's choice, which some of its clients send.
+    r"""Make the average of the round equal to a model that half of the malicious clients send.
 
     .. math:: x_1 = \mu - z \sigma, \qquad x_2 = \frac{(m - b_1)\, x_1 - \sum_{c \text{ honest}} \theta_c}{b_2}
 
-    The first :math:`b_1 = \lfloor b / 2 \rfloor` clients send :math:`x_1`, the model of LIE, and look normal. The
-    other :math:`b_2` pull the average of all clients there. A single malicious client sends :math:`x_2`. An
-    attacker that knows only its own models takes their mean for that of the honest clients.
+    The round has m clients, b of them malicious. The first :math:`b_1 = \lfloor b / 2 \rfloor` malicious clients
+    send :math:`x_1`, which is the model of the LIE attack and looks normal. :math:`\sigma` is the standard
+    deviation of each parameter over the honest models. The other :math:`b_2 = b - b_1` malicious clients send
+    :math:`x_2`, which makes the average of all m clients equal to :math:`x_1`. A single malicious client sends
+    :math:`x_2`. An attacker that knows only its own models uses them in place of the honest ones.
 
     Parameters
     ----------
     z
-        LIE's number of standard deviations; None for its formula.
+        The number of standard deviations of the shift. None for the formula of `Lie`.
 
     Examples
     --------

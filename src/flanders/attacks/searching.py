@@ -1,4 +1,8 @@
-"""Attacks that search for the strength that harms the server's own rule most: ByzFL's optimal LIE and IPM."""
+"""Two attacks that search for the strength which harms the server most: ByzFL's optimal LIE and optimal IPM.
+
+The server's rule is its filter together with its aggregator. The harm is the distance between the model that the
+rule makes of the round and the mean of the honest models.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +19,18 @@ from flanders.checks import check_number
 from flanders.linalg.columns import column_medians, column_moments
 
 FIRST_STEP, SHRINK = 10.0, 0.8
-"""The first step of the search for a strength, and what each step is multiplied by once one has failed."""
+"""The first step of the search for a strength, and the factor by which steps shrink after the first failed step.
+Both values are ByzFL's."""
 CLEARLY = 1e-9
-"""A strength is better than another only if its harm is larger by this share: less may be a rounding error."""
+"""A strength counts as better only if its harm is larger by this share. A smaller gain may be a rounding error."""
 
 
 @dataclass(frozen=True)
 class SearchedAttack(Attack):
-    """The base of the family: b copies of a + t p, with the strength t that moves the server's model farthest."""
+    """The base class of both attacks. It sends b copies of a + t p, with the most harmful strength t.
+
+    Subclasses choose the point a and the direction p.
+    """
 
     evaluations: int = 20
 
@@ -42,14 +50,17 @@ class SearchedAttack(Attack):
 
 @dataclass(frozen=True)
 class OptimalLie(SearchedAttack):
-    r"""Send LIE's shift with the number of deviations that moves the server's model farthest from the honest mean.
+    r"""Shift the honest mean as LIE does, by as many standard deviations as harm the server most.
 
     .. math:: x = \mu - z^* \sigma, \quad z^* = \arg\max_z \|F(x_1, \dots, x_{m-b}, x(z), \dots, x(z)) - \mu\|
 
-    F is what the server makes of the round, its filter included, if the attacker is omniscient. The search is
-    ByzFL's: z grows in steps that double until a step fails, then it tries ever smaller steps. So it may miss the
-    best z of a rule whose harm has several peaks, e.g. behind `nnm`. An attacker that does not know the server
-    takes the median of each parameter for F.
+    :math:`\mu` and :math:`\sigma` are the mean and the standard deviation of each parameter over the honest models
+    :math:`x_1` to :math:`x_{m-b}`. All b malicious clients send x. F is the model that the server makes of the
+    round, with its filter and its aggregator. An attacker that does not know the server takes the median of each
+    parameter for F.
+
+    The search is that of ByzFL: z grows in steps that double until a step fails, and then tries smaller and smaller
+    steps. So it may miss the best z if the harm has several peaks, e.g. with the pre-aggregator `nnm`.
 
     Parameters
     ----------
@@ -75,19 +86,20 @@ class OptimalLie(SearchedAttack):
     """
 
     def line(self, view: View) -> tuple[Array, Array]:
-        """Return the honest mean, and minus the honest deviation."""
+        """Return the honest mean, and minus the honest standard deviation."""
         offset, sigma = column_moments(view.honest, view.global_model)
         return view.global_model + offset, -sigma
 
 
 @dataclass(frozen=True)
 class OptimalIpm(SearchedAttack):
-    r"""Send the opposite of the honest mean step, in the length that moves the server's model farthest from it.
+    r"""Send the opposite of the honest mean step, with the length that harms the server most.
 
     .. math:: x = g - \varepsilon^* (\mu - g), \quad
               \varepsilon^* = \arg\max_\varepsilon \|F(x_1, \dots, x_{m-b}, x(\varepsilon), \dots) - \mu\|
 
-    An inner product attack with adaptive scale. F and the search are those of `optimal-lie`.
+    This is the attack `Ipm` with a searched length. g is the global model. The other letters and the search are
+    those of `OptimalLie`.
 
     Parameters
     ----------
@@ -117,7 +129,7 @@ class OptimalIpm(SearchedAttack):
 
 
 def most_harmful(view: View, at: Array, along: Array, evaluations: int) -> float:
-    """Return the strength t at which copies of `at + t * along` move the server's model farthest from honest.
+    """Return the strength t at which copies of `at + t * along` harm the server most.
 
     The search doubles its step as long as the harm grows. Then it tries smaller and smaller steps.
     """
@@ -141,12 +153,12 @@ def most_harmful(view: View, at: Array, along: Array, evaluations: int) -> float
 
 
 def server_response(view: View, model: Array) -> Array:
-    """Return what the server would make of the round if all malicious clients sent this model."""
+    """Return the server's new model if all malicious clients sent `model`."""
     assert view.respond is not None
     return view.respond(copies(model, view.num_malicious))
 
 
 def assumed_response(view: View, model: Array) -> Array:
-    """Return the median of the honest models and as many copies of this model as the real round would have."""
+    """Return the median of a simulated round, in which malicious clients send copies of `model`."""
     xp = array_api_compat.array_namespace(model)
     return column_medians(xp.concat([view.honest, copies(model, simulated_copies(view))]))

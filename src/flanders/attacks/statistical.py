@@ -1,4 +1,8 @@
-"""Attacks that hide in the spread of the honest models, or send the opposite of their average step."""
+"""The attacks LIE and IPM, which use only the mean and the standard deviation of the honest models.
+
+LIE hides in the spread of the honest models. IPM sends the opposite of their mean step. A round has m clients, b of
+them malicious, and all b send the same model x.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +19,14 @@ from flanders.checks import check_number
 from flanders.linalg.columns import column_moments
 
 MAJORITY_Z = 1.5
-"""The z of LIE if at least half of the clients are malicious. The formula for z has no value then."""
+"""The z of LIE if at least half of the clients are malicious. The formula does not apply then."""
 
 
 def little_is_enough_z(num_clients: int, num_malicious: int) -> float:
-    r"""Return how many standard deviations LIE may move, :math:`\Phi^{-1}((m - b - s)/(m - b))`.
+    r"""Return by how many standard deviations LIE shifts the mean, :math:`\Phi^{-1}((m - b - s)/(m - b))`.
 
-    s is the number of honest clients the attacker needs on its side for a majority, floor(m/2 + 1) - b.
-    From b = m/2 on it needs none, and z is `MAJORITY_Z`.
+    :math:`\Phi` is the standard normal distribution. s = floor(m/2 + 1) - b is the number of honest clients that
+    the attacker needs on its side for a majority. For b >= m/2, the attacker needs none, and z is `MAJORITY_Z`.
 
     Examples
     --------
@@ -38,20 +42,21 @@ def little_is_enough_z(num_clients: int, num_malicious: int) -> float:
 
 @dataclass(frozen=True)
 class Lie(Attack):
-    r"""Shift each parameter from the honest mean by a few standard deviations, few enough to look honest.
+    r"""Shift each parameter from the honest mean by a small number of standard deviations, so that it looks honest.
 
     .. math:: x = \mu - z \sigma, \quad z = \Phi^{-1}\left(\frac{m - b - s}{m - b}\right), \quad
               s = \lfloor m/2 + 1 \rfloor - b
 
     The vectors :math:`\mu` and :math:`\sigma` are the mean and the (population) standard deviation of each
-    parameter, over the honest models that the attacker knows. For b >= m/2 the attacker needs no honest supporter,
-    and z is 1.5. With b = 1 the formula has little effect: z is zero for odd m and negative for even m (-0.43 for
+    parameter over the honest models that the attacker knows. :math:`\Phi` is the standard normal distribution. s is
+    the number of honest clients that the attacker needs on its side for a majority. For b >= m/2 it needs none, and
+    z is 1.5. With b = 1 the formula has little effect: z is zero for odd m and negative for even m (-0.43 for
     m = 4, -0.01 for m = 100).
 
     Parameters
     ----------
     z
-        The number of standard deviations; None for the formula.
+        The number of standard deviations. None for the formula.
 
     Examples
     --------
@@ -88,13 +93,14 @@ class Ipm(Attack):
 
     .. math:: x = g - \varepsilon\,(\mu - g)
 
-    With a small epsilon the attack hides near the honest models. With a large one it reverses the average.
+    g is the global model and :math:`\mu` the mean of the honest models that the attacker knows. With a small
+    epsilon the attack hides near the honest models. With a large epsilon it reverses the average of the round.
 
     Parameters
     ----------
     epsilon
-        The length of the opposite step, as a multiple of the average honest step. Common values are 0.1, 0.5 and
-        100.
+        The length of the opposite step, as a multiple of the length of the average honest step. Common values are
+        0.1, 0.5 and 100.
 
     Examples
     --------
@@ -114,5 +120,5 @@ class Ipm(Attack):
         check_number("Ipm", "epsilon", self.epsilon, 0)
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
-        """Return b copies of the global model moved by the opposite step."""
+        """Return b copies of the global model plus the opposite step."""
         return copies(view.global_model - self.epsilon * mean_displacement(view), view.num_malicious)
