@@ -40,7 +40,7 @@ def test_a_grid_study_leaves_a_table_a_csv_file_and_a_figure(study, tmp_path):
     code, out, err = study("refit", *TINY)
     assert code == 0
     lines = out.splitlines()
-    assert lines[1] == "How often must A and B be estimated?"
+    assert lines[1] == "How often must the forecasting model be fitted?"
     assert lines[2].split()[:4] == ["attack", "r", "filter", "point"]
     assert "[9/9]" in err
     rows = rows_of(tmp_path / "out" / "refit.csv")

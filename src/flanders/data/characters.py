@@ -1,4 +1,4 @@
-"""Text that is drawn from a grammar: which character comes next?"""
+"""The dataset `characters`: text drawn from a small grammar. The task is to predict the next character."""
 
 from __future__ import annotations
 
@@ -13,29 +13,31 @@ from flanders.data.dataset import Dataset, Images, Loader
 from flanders.data.grammar import ALPHABET, Writer
 
 TASTE = 1.0
-"""How strong an author's likings are. The likeliest of ten words is about 20 times as frequent as the rarest."""
+"""How much an author prefers some words. With 1, the most frequent of ten words is about 20 times as frequent as
+the rarest one."""
 
 
 @dataclass(frozen=True)
 class Characters(Loader):
-    """Characters: the next of 30 characters after `context` characters of English sentences from a small grammar.
+    """Characters: predict the next of 30 characters in simple English text, from the `context` characters before.
 
-    The sentences are drawn from `seed`. An example is a row for each character of the context, with a 1 in the
-    column of the character. With `authors`, the text has that many authors with favourite words of their own, and
-    each is a client: a natural partition. No file is needed, and the text has no licence.
+    The sentences are drawn at random from a small grammar. An example has a row for each character of the context,
+    with a 1 in the column of the character and 0 elsewhere. With `authors`, each client has the text of one author,
+    who prefers some words. No file is needed, and the text has no licence.
 
     Parameters
     ----------
     context
-        How many characters are known.
+        The number of characters before the one to predict.
     num_samples, num_test
-        How many training and test examples there are.
+        The number of training and of test examples.
     authors
-        The number of authors, which is then the number of clients. 0 if a partition is to share the examples out.
+        The number of authors. Each author is a client, so the federation must have as many clients. With 0, all
+        text has the same author, and a partition divides the examples among the clients.
     seed
-        All text follows from it.
+        The seed of the random text.
     normalise_test
-        Not used: the values are 0 and 1.
+        Not used, since the values are 0 and 1.
 
     Examples
     --------
@@ -61,7 +63,7 @@ class Characters(Loader):
         check_number("Characters", "seed", self.seed, 0, whole=True)
 
     def load(self, data_dir: Path | str | None = None) -> Dataset:
-        """Write the text; `data_dir` is not needed."""
+        """Draw the text. `data_dir` is not used."""
         streams = np.random.default_rng(self.seed).spawn(2 + self.authors)
         if self.authors:
             owners = np.sort(np.arange(self.num_samples, dtype=np.int64) % self.authors)
@@ -78,7 +80,7 @@ class Characters(Loader):
         return Dataset("characters", x_train, y_train, x_test, y_test, len(ALPHABET), owners)
 
     def examples(self, writer: Writer, count: int) -> tuple[Images, IntVector]:
-        """Return `count` contexts from a text, one for each place in it, and the characters that follow them."""
+        """Return `count` contexts, one for each position in a text, and the character that follows each of them."""
         text = writer.text(count + self.context)
         codes = np.array([ALPHABET.index(character) for character in text], dtype=np.int64)
         places = np.arange(count)[:, None] + np.arange(self.context)

@@ -1,4 +1,7 @@
-"""CIFAR-10 and CIFAR-100, from their original binary or python files."""
+"""The datasets CIFAR-10 and CIFAR-100, read from their original files in the binary or the python version.
+
+The python version consists of pickle files. They are read by an unpickler that runs no code.
+"""
 
 from __future__ import annotations
 
@@ -20,20 +23,24 @@ PIXELS = 3 * 32 * 32
 
 @dataclass(frozen=True)
 class CifarLoader(Loader):
-    """Reads a dataset in CIFAR's binary format, or in its python format."""
+    """The base class of both datasets. It reads the binary or the python version."""
 
     normalise_test: bool = True
     verify: bool = True
+    """Whether to check the MD5 sums of the files."""
     source: ClassVar[Source]
     mean: ClassVar[tuple[float, ...]]
+    """The mean of each colour over the training images, whose pixels are from 0 to 1."""
     std: ClassVar[tuple[float, ...]]
+    """The standard deviation of each colour over the training images."""
     binary: ClassVar[Mapping[str, str]]
-    """The MD5 sum of each binary file."""
+    """The MD5 sum of each file of the binary version. The test file comes last."""
     python: ClassVar[Mapping[str, str]]
-    """The MD5 sum of each pickled file."""
+    """The MD5 sum of each file of the python version. The test file comes last."""
     label_bytes: ClassVar[int]
-    """The number of bytes in front of each binary record. The last of them is the class."""
+    """How many bytes of a binary record come before the pixels. The last of these bytes is the class."""
     label_key: ClassVar[str]
+    """The key of the classes in a file of the python version."""
     num_classes: ClassVar[int]
 
     def load(self, data_dir: Path | str | None = None) -> Dataset:
@@ -47,7 +54,7 @@ class CifarLoader(Loader):
         return Dataset(self.source.name, x_train, y_train, x_test, y_test, self.num_classes)
 
     def read_all(self, data_dir: Path | str | None) -> tuple[Labelled, Labelled]:
-        """Return the training and the test set from wherever they are."""
+        """Return the training and the test set: from binary files, else from python files, else downloaded."""
         binary = find_files(self.source, {file: (file,) for file in self.binary}, data_dir)
         if binary is not None:
             parts = [self.read_binary(binary[file], expected) for file, expected in self.binary.items()]
@@ -73,7 +80,7 @@ class CifarLoader(Loader):
         return records[:, self.label_bytes :].reshape(-1, 3, 32, 32), records[:, self.label_bytes - 1]
 
     def read_python(self, path: Path, expected: str) -> tuple[NDArray[np.uint8], NDArray[np.generic]]:
-        """Return the images and classes of one pickled file."""
+        """Return the images and classes of one python file."""
         content = read_bytes(path)
         if self.verify:
             check_md5(path, content, expected)
@@ -94,18 +101,18 @@ class CifarLoader(Loader):
 
 
 def places(name: str, *unpacked: str) -> tuple[str, ...]:
-    """Return the folders to look in: the data directory, the folder `name` in it, and unpacked folders in both."""
+    """Return the folders to look in: the data directory, its folder `name`, and the `unpacked` folders in both."""
     return tuple(f"{parent}{folder}" for parent in ("", f"{name}/") for folder in (*unpacked, ""))
 
 
 @dataclass(frozen=True)
 class Cifar10(CifarLoader):
-    """CIFAR-10: 50,000 + 10,000 photographs of 10 kinds of things, 32 x 32 in colour.
+    """CIFAR-10: 50,000 training and 10,000 test photographs of 10 kinds of things, 32 x 32 pixels in colour.
 
     The FLANDERS paper says that it shuffles all images and splits them 80/20. Its code uses the official training
-    and test sets, and so does this loader. It reads the unpacked binary version (`cifar-10-batches-bin/`) or the
-    python version (`cifar-10-batches-py/`), for which it uses an unpickler that runs no code. The folder is in the
-    data directory, or in `cifar10/` there. The MD5 sums are checked unless `verify=False`.
+    and test sets, and so does this loader. It reads the unpacked folder of the binary version
+    (`cifar-10-batches-bin/`) or of the python version (`cifar-10-batches-py/`). The folder must be in the data
+    directory, or in the folder `cifar10/` of the data directory. The MD5 sums are checked unless `verify=False`.
 
     References
     ----------
@@ -144,11 +151,12 @@ class Cifar10(CifarLoader):
 
 @dataclass(frozen=True)
 class Cifar100(CifarLoader):
-    """CIFAR-100: 50,000 + 10,000 photographs of 100 kinds of things, 32 x 32 in colour.
+    """CIFAR-100: 50,000 training and 10,000 test photographs of 100 kinds of things, 32 x 32 pixels in colour.
 
-    The classes are the 100 fine ones. The files are read like those of `Cifar10`, from the folders
-    `cifar-100-binary/`, `cifar-100-python/` and `cifar100/`. No MD5 sums are published for the binary files. Their
-    sums were computed from the images and classes of the python version, whose sums are published.
+    The classes are the 100 fine labels, not the 20 coarse ones. The files are read like those of `Cifar10`, from
+    the folders `cifar-100-binary/`, `cifar-100-python/` and `cifar100/`. The authors publish MD5 sums for the
+    python version only. For the binary files, the sums were computed from the images and classes of the python
+    version.
 
     References
     ----------

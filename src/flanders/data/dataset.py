@@ -1,4 +1,4 @@
-"""What a dataset is, how one is loaded, and how to bring your own arrays."""
+"""The class `Dataset`, the base class `Loader`, and functions that make a dataset from your own arrays."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ Images = NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Examples and their classes: the clients train on one part, and the server tests on the other.
+    """Examples and their classes. The clients share the training examples, and the server has the test examples.
 
     Parameters
     ----------
     name
         The name of the dataset in reports.
     x_train, x_test
-        float32, `(n, *input_shape)`; images are channels-first, `(n, C, H, W)`.
+        The examples: float32, `(n, *input_shape)`. Images have the channels first, `(n, C, H, W)`.
     y_train, y_test
-        int64 class numbers from 0 to `num_classes - 1`, `(n,)`.
+        The class of each example: int64 from 0 to `num_classes - 1`, `(n,)`.
     num_classes
         The number of classes. Some of them may have no examples.
     owners
-        The client of each training example, whole numbers from 0, `(n,)`: a natural partition. None if a partition
-        is to share the examples out.
+        The client that each training example belongs to: int64 from 0, `(n,)`. None if the data do not say it. Then
+        a partition divides the examples among the clients.
     """
 
     name: str
@@ -78,18 +78,21 @@ class Dataset:
 
 
 class Loader(ABC):
-    """Finds a dataset and turns it into arrays.
+    """The base class of all datasets. A loader finds the data and returns them as a `Dataset`.
 
     A new dataset is a frozen dataclass with `load`, and one line in `DATASETS`. Every loader has the parameter
-    `normalise_test`: whether the test examples are normalised like the training examples. With `False` their pixels
-    stay between 0 and 1. The code published with the FLANDERS paper tests on such examples.
+    `normalise_test`. It says whether the test examples are normalised like the training examples. With `False`,
+    their pixels stay between 0 and 1. The code published with the FLANDERS paper tests on such examples.
     """
 
     normalise_test: bool
 
     @abstractmethod
     def load(self, data_dir: Path | str | None = None) -> Dataset:
-        """Read the dataset from `data_dir`. Default: the environment variable `FLANDERS_DATA`."""
+        """Return the dataset, read from the directory `data_dir`.
+
+        By default the directory is the value of the environment variable `FLANDERS_DATA`.
+        """
 
 
 def from_arrays(
@@ -104,23 +107,28 @@ def from_arrays(
     name: str = "arrays",
     seed: int = 0,
 ) -> Dataset:
-    """Make a dataset from your own arrays.
+    """Return a dataset made of your own arrays.
 
-    The values are cast to float32 and otherwise not changed. Normalise them first. For a convolutional model, put
-    the channels before height and width.
+    The values are cast to float32 and otherwise not changed. So normalise them first. For a convolutional model,
+    put the channels before height and width.
 
     Parameters
     ----------
     x, y
         Examples `(n, ...)` and their classes `(n,)`, whole numbers from 0.
     x_test, y_test
-        Test examples and their classes. Without them, the share `test_fraction` of every class becomes the test
-        set. The examples are drawn at random from `seed`.
+        The test examples and their classes. Without them, some examples of `x` become the test examples.
+    test_fraction
+        The share of every class that becomes test examples, if `x_test` is not given.
     num_classes
-        Default: the largest class, plus one.
+        The number of classes. Default: the largest class, plus one, but at least 2.
     owners
-        The client of each example of `x`, e.g. a column with the names of hospitals: the natural partition of the
-        data. Clients are numbered in the order of their names. Default: a partition shares the examples out.
+        The client of each example of `x`, e.g. a column with the names of hospitals. Clients are numbered in the
+        order of their names. By default, a partition divides the examples among the clients.
+    name
+        The name of the dataset in reports.
+    seed
+        The seed by which the test examples are drawn.
 
     Examples
     --------
@@ -152,9 +160,10 @@ def from_clients(
     name: str = "clients",
     seed: int = 0,
 ) -> Dataset:
-    """Make a dataset from the arrays of each client: a list with a pair of examples and classes for each.
+    """Return a dataset made of a list of clients. Each client is a pair of arrays: its examples and their classes.
 
-    The other parameters are those of `from_arrays`. Without test examples, some are taken from the clients.
+    The other parameters are those of `from_arrays`. Without test examples, some examples of the clients become the
+    test examples.
 
     Examples
     --------
@@ -182,7 +191,7 @@ def from_clients(
 
 
 def numbered_owners(owners: ArrayLike, count: int) -> IntVector:
-    """Return the clients of the examples as numbers from 0, in the order of their names."""
+    """Return the clients of the examples as numbers from 0. Clients are numbered in the order of their names."""
     column = np.asarray(owners)
     if column.shape != (count,):
         raise InputError(
@@ -192,7 +201,7 @@ def numbered_owners(owners: ArrayLike, count: int) -> IntVector:
 
 
 def check_owners(owners: IntVector, count: int) -> None:
-    """Complain unless every example has a client, and every client an example."""
+    """Complain unless every example has a client, and every client has an example."""
     if owners.shape != (count,) or owners.dtype != np.int64 or owners.min() < 0:
         raise InputError(f"Dataset needs int64 `owners` from 0 on for its {count} training examples.")
     missing = np.setdiff1d(np.arange(owners.max() + 1), owners)
@@ -227,8 +236,8 @@ def as_examples(x: ArrayLike, y: ArrayLike, names: str) -> tuple[Images, IntVect
 def stratified_split(y: IntVector, test_fraction: float, rng: np.random.Generator) -> tuple[IntVector, IntVector]:
     """Return the rows to train on and the rows to test on, both in rising order.
 
-    The share `test_fraction` of each class goes to the test, rounded to a whole number. A class of at least two
-    examples has at least one in each part.
+    Of each class, the share `test_fraction` is tested on, rounded to a whole number of examples. A class with at
+    least two examples has at least one example in each part, if `test_fraction` is neither 0 nor 1.
     """
     check_number("stratified_split", "test_fraction", test_fraction, 0, 1)
     chosen = []
@@ -242,7 +251,7 @@ def stratified_split(y: IntVector, test_fraction: float, rng: np.random.Generato
     if in_test.all() or not in_test.any():
         raise InputError(
             f"A test_fraction of {test_fraction} of {y.size} examples leaves nothing to train or to test on. "
-            "Choose one between 0 and 1, or pass the test examples themselves."
+            "Choose a fraction between 0 and 1, or pass the test examples themselves."
         )
     return np.flatnonzero(~in_test), np.flatnonzero(in_test)
 
@@ -254,7 +263,7 @@ def rows_by_class(y: IntVector) -> list[IntVector]:
 
 
 def as_images(pieces: Sequence[NDArray[np.uint8]]) -> Images:
-    """Join byte images into one float32 array with values from 0 to 1, without another copy."""
+    """Return byte images as one float32 array with values from 0 to 1, without a second copy in memory."""
     images = np.empty((sum(map(len, pieces)), *pieces[0].shape[1:]), dtype=np.float32)
     start = 0
     for piece in pieces:

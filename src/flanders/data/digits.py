@@ -1,4 +1,4 @@
-"""The handwritten digits that come with scikit-learn: a dataset that needs no files."""
+"""The dataset `digits`: handwritten digits that come with scikit-learn, so that no files are needed."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from flanders.data.dataset import Dataset, Loader, normalise, stratified_split
 from flanders.extras import needing
 
 MEAN, STD = 0.3055, 0.3761
+"""The mean and the standard deviation of the pixels, which are from 0 to 1."""
 
 
 @dataclass(frozen=True)
 class Digits(Loader):
     """Digits: 1,438 training and 359 test images of handwritten digits, 8 x 8 pixels, which come with scikit-learn.
 
-    A fifth of each class is the test set. It is always the same.
+    The test set is a fifth of each class, and is the same in every run.
 
     References
     ----------
@@ -28,7 +29,7 @@ class Digits(Loader):
     normalise_test: bool = True
 
     def load(self, data_dir: Path | str | None = None) -> Dataset:
-        """Take the images out of scikit-learn; `data_dir` is not needed."""
+        """Return the images that come with scikit-learn. `data_dir` is not used."""
         with needing("sim"):
             from sklearn.datasets import load_digits
         x, y = load_digits(return_X_y=True)

@@ -1,4 +1,8 @@
-"""Partitions by a Dirichlet distribution: clients of different sizes (the paper) or of equal size (its code)."""
+"""Two partitions in which each client draws its mix of classes from a Dirichlet distribution.
+
+With `Dirichlet`, clients differ in size, as in the FLANDERS paper. With `DirichletEqual`, all clients have the same
+size, as in the code published with the paper.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +20,14 @@ from flanders.data.partition import Partition
 class Dirichlet(Partition):
     r"""Give each client its own mix of classes, and split all examples of each class accordingly.
 
-    Client c draws :math:`q_c \sim \text{Dir}(\alpha p)`, where p are the shares of the classes in the data. It gets
-    the share :math:`q_{ck} / \sum_j q_{jk}` of the examples of class k. All examples are given away, so clients
-    differ in size. A client with fewer than `min_samples` gets random examples of the largest clients.
+    Client c draws :math:`q_c \sim \text{Dir}(\alpha p)`, where p has the share of each class in the data. The
+    client gets the share :math:`q_{ck} / \sum_j q_{jk}` of the examples of class k, where j runs over all clients.
+    All examples are given away, so clients differ in size. A client with fewer than `min_samples` examples gets
+    random examples of the largest clients.
 
-    `alpha` is the concentration of the whole vector, as in the reference and in the FLANDERS paper. In much other
-    code, including that of the FLANDERS paper and `DirichletEqual`, alpha is the concentration of each class. With
-    10 classes, an alpha of 0.5 there is an alpha of 5 here.
+    Here `alpha` is the sum of the Dirichlet parameters, as in the reference below and in the FLANDERS paper. In
+    much other code, alpha is the parameter of each class. The code of the FLANDERS paper and `DirichletEqual` are
+    examples. With 10 classes, their alpha of 0.5 is an alpha of 5 here.
 
     References
     ----------
@@ -38,7 +43,7 @@ class Dirichlet(Partition):
         check_number("Dirichlet", "min_samples", self.min_samples, 1, whole=True)
 
     def assign(self, labels: IntVector, num_clients: int, rng: np.random.Generator) -> IntVector:
-        """Cut the examples of each class at the running sum of its shares."""
+        """Divide the examples of each class in proportion to the clients' shares of this class."""
         if labels.size < num_clients * self.min_samples:
             raise InputError(
                 f"Dirichlet(min_samples={self.min_samples}) needs {num_clients * self.min_samples} examples for "
@@ -60,10 +65,13 @@ class Dirichlet(Partition):
 class DirichletEqual(Partition):
     r"""Give each client its own mix of classes and the same number of examples, as the FLANDERS paper's code does.
 
-    One after the other, each client draws :math:`q \sim \text{Dir}(\alpha, \ldots, \alpha)` and takes
-    `samples_per_client` examples whose classes are drawn from q. Default: an equal share of all examples, such as
-    600 on MNIST with 100 clients. No example is taken twice. A class without examples left is removed from q, so
-    the last clients get the remaining classes. Examples that are left at the end are not used.
+    One after the other, each client draws a mix of classes :math:`q \sim \text{Dir}(\alpha, \ldots, \alpha)`. It
+    takes `samples_per_client` examples, whose classes are drawn from q. No example is taken twice. Once a class has
+    no examples left, clients draw from the other classes. So the last clients get the remaining classes. Examples
+    that are left at the end are not used.
+
+    By default, `samples_per_client` is the number of examples divided by the number of clients, e.g. 600 for MNIST
+    with 100 clients.
 
     References
     ----------
@@ -80,7 +88,7 @@ class DirichletEqual(Partition):
             check_number("DirichletEqual", "samples_per_client", self.samples_per_client, 1, whole=True)
 
     def assign(self, labels: IntVector, num_clients: int, rng: np.random.Generator) -> IntVector:
-        """Count how many of each class each client takes, then hand them out."""
+        """Draw how many examples of each class each client gets, and give them to the clients."""
         size = labels.size // num_clients if self.samples_per_client is None else self.samples_per_client
         if size * num_clients > labels.size:
             raise InputError(
@@ -101,10 +109,10 @@ class DirichletEqual(Partition):
 
 
 def draw_mixes(concentration: FloatVector, count: int, rng: np.random.Generator) -> FloatVector:
-    """Draw `count` vectors from a Dirichlet distribution, even if its concentration is very small.
+    """Draw `count` vectors from a Dirichlet distribution with the parameters `concentration`.
 
-    For a very small concentration NumPy may return rows of zeros or NaN. They are replaced by the limit of the
-    distribution: a client with a single class.
+    If these parameters are very small, NumPy may return rows of zeros or NaN. Such a row is replaced by a single
+    class, drawn at random. The distribution tends to single classes as its parameters tend to zero.
     """
     q = np.nan_to_num(rng.dirichlet(concentration, size=count), nan=0.0)
     only = rng.choice(concentration.size, size=count, p=concentration / concentration.sum())
@@ -114,10 +122,10 @@ def draw_mixes(concentration: FloatVector, count: int, rng: np.random.Generator)
 
 
 def limit_to_available(left: IntVector, mix: FloatVector, taken: IntVector, rng: np.random.Generator) -> None:
-    """Change `taken` in place so that no class gives more examples than it has left.
+    """Lower the counts in `taken`, in place, so that no class gives more examples than are `left` of it.
 
-    Examples that a class lacks are drawn from the other classes. Each draw either suffices or uses up another
-    class, so there are at most as many draws as classes.
+    As many examples are drawn from other classes instead, with the probabilities in `mix`. Each draw either finds
+    enough examples or uses up another class. So the loop ends after at most as many draws as there are classes.
     """
     while (taken > left).any():
         lacking = int(np.maximum(taken - left, 0).sum())
@@ -130,9 +138,9 @@ def limit_to_available(left: IntVector, mix: FloatVector, taken: IntVector, rng:
 
 
 def fill_small_clients(owners: IntVector, num_clients: int, least: int) -> IntVector:
-    """Give every client at least `least` examples. Missing ones are taken from the largest clients.
+    """Return the owners after every client has got at least `least` examples, taken from the largest clients.
 
-    The examples of each client are numbered from 0, and the examples with the highest numbers are given away. These
+    The examples of each client are numbered from 0. The examples with the highest numbers are given away. They
     belong to the largest clients.
     """
     sizes = np.bincount(owners, minlength=num_clients)

@@ -1,4 +1,4 @@
-"""The partitioners of Flower Datasets, an optional package, as a partition."""
+"""The partition `flower`, which uses a partitioner of the optional package Flower Datasets."""
 
 from __future__ import annotations
 
@@ -15,31 +15,33 @@ from flanders.data.partition import Partition
 from flanders.extras import MissingExtra
 
 ROW, LABEL = "row", "label"
-OURS = ("num_partitions", "partition_by", "seed")
-"""The arguments of a partitioner that are filled in: the number of clients, the column of the classes, a seed."""
+FILLED_IN = ("num_partitions", "partition_by", "seed")
+"""The parameters that the user cannot set. Their values are the number of clients, the column of the classes, and a
+seed."""
 UNFIT = {
     "DistributionPartitioner": "needs an array",
     "IdToSizeFncPartitioner": "needs a function",
     "VerticalEvenPartitioner": "divides columns, not examples",
     "VerticalSizePartitioner": "divides columns, not examples",
 }
+"""The partitioners that cannot be used, with the reason."""
 
 
 @dataclass(frozen=True)
 class FlowerPartition(Partition):
     """Use a partitioner of Flower Datasets (`pip install "flanders-fl[download]"`).
 
-    It must divide the examples by their classes or their number, into as many partitions as there are clients. It
-    gets the examples in random order, so the split depends on the seed of the run even if the partitioner has no
-    seed. It takes about a millisecond per client.
+    The partitioner must divide the examples by their classes or their number, into as many partitions as there are
+    clients. It gets the examples in random order. So the split depends on the seed of the run, even if the
+    partitioner has no seed. A split takes about a millisecond per client.
 
     Parameters
     ----------
     partitioner
-        The name of the class in `flwr_datasets.partitioner`.
+        The name of a class in `flwr_datasets.partitioner`.
     options
-        Its parameters, written like a TOML inline table without the braces. A spec can have a list of such strings.
-        The number of partitions, the column to divide by and the seed are filled in.
+        The parameters of this class, written like a TOML inline table without the braces. A spec can have a list of
+        such strings. The number of partitions, the column to divide by and the seed are filled in.
 
     Examples
     --------
@@ -59,7 +61,7 @@ class FlowerPartition(Partition):
                 f"flwr_datasets.partitioner. Got {self.partitioner!r} instead."
             )
         for name in read_options(self.options):
-            if name in OURS:
+            if name in FILLED_IN:
                 raise InputError(
                     f"The `options` of FlowerPartition cannot set {name}: the number of clients, the classes and "
                     "the seed of the run are filled in. Leave it out."
@@ -68,7 +70,7 @@ class FlowerPartition(Partition):
     def assign(self, labels: IntVector, num_clients: int, rng: np.random.Generator) -> IntVector:
         """Give the classes to the partitioner, and return the client of each row."""
         kind, dataset = find_partitioner(self.partitioner)
-        filled = dict(zip(OURS, (num_clients, LABEL, int(rng.integers(2**31))), strict=True))
+        filled = dict(zip(FILLED_IN, (num_clients, LABEL, int(rng.integers(2**31))), strict=True))
         arguments = self._arguments(inspect.signature(kind).parameters, filled)
         try:
             partitioner = kind(**arguments)
@@ -86,7 +88,7 @@ class FlowerPartition(Partition):
     def _arguments(self, known: Any, filled: dict[str, Any]) -> dict[str, Any]:
         """Return the options, and the filled-in arguments that the partitioner accepts."""
         options = read_options(self.options)
-        settable = [name for name in known if name not in OURS]
+        settable = [name for name in known if name not in FILLED_IN]
         has = f"It has: {', '.join(settable)}." if settable else "It has none."
         for name in options:
             if name not in settable:
@@ -100,7 +102,7 @@ class FlowerPartition(Partition):
         return options | {name: value for name, value in filled.items() if name in known}
 
     def _owners(self, rows: list[IntVector], n: int, num_clients: int) -> IntVector:
-        """Return the client of each example, or -1. Complain if the partition cannot be used."""
+        """Return the client of each example, or -1 if it has none. Complain if the partition cannot be used."""
         if len(rows) != num_clients:
             raise InputError(
                 f"{self} makes {len(rows)} partitions of these data, but there are {num_clients} clients. "
@@ -135,7 +137,7 @@ def read_options(text: Any) -> dict[str, Any]:
 
 
 def find_partitioner(name: str) -> tuple[Any, Any]:
-    """Return the partitioner's class, and the class of the datasets it works on."""
+    """Return the class of the partitioner, and the class `datasets.Dataset` that it divides."""
     try:
         from datasets import Dataset
         from flwr_datasets import partitioner

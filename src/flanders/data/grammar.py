@@ -1,4 +1,7 @@
-"""A small grammar of English sentences, from which text is drawn."""
+"""A small grammar of English sentences, and `Writer`, which draws text from it.
+
+The dataset `characters` uses the text.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +26,15 @@ ALPHABET = " abcdefghijklmnopqrstuvwxyz,.-"
 
 
 class Writer:
-    """Writes sentences. Each writer has words that it likes more than others.
+    """An author who writes random sentences, and who may prefer some words to others.
 
     Parameters
     ----------
     rng
-        Where all chance comes from.
+        The random generator.
     taste
-        How much the writer's words differ in frequency: 0 for all alike. The likings are drawn at random.
+        How much the frequencies of the words differ. With 0, all words of a kind are equally frequent. Otherwise
+        the frequencies are proportional to exp(taste z), with a standard normal z for each word.
 
     Examples
     --------
@@ -40,10 +44,10 @@ class Writer:
 
     def __init__(self, rng: np.random.Generator, taste: float = 0.0) -> None:
         self._rng, self._taste = rng, taste
-        self._likings: dict[Sequence[str], np.ndarray] = {}
+        self._cumulative: dict[Sequence[str], np.ndarray] = {}
 
     def text(self, length: int) -> str:
-        """Return that many characters of sentences, the last of which may be cut."""
+        """Return `length` characters of text. The last sentence may be cut off."""
         sentences: list[str] = []
         written = 0
         while written <= length:
@@ -68,10 +72,10 @@ class Writer:
         return spelled(number)
 
     def _word(self, words: Sequence[str]) -> str:
-        if words not in self._likings:
+        if words not in self._cumulative:
             drawn = np.exp(self._taste * self._rng.normal(size=len(words)))
-            self._likings[words] = np.cumsum(drawn / drawn.sum())
-        return words[int(np.searchsorted(self._likings[words], self._rng.random()))]
+            self._cumulative[words] = np.cumsum(drawn / drawn.sum())
+        return words[int(np.searchsorted(self._cumulative[words], self._rng.random()))]
 
 
 def spelled(number: int) -> str:

@@ -1,4 +1,4 @@
-"""MNIST and Fashion-MNIST, from their original IDX files."""
+"""The datasets MNIST and Fashion-MNIST, read from their original files in the IDX format."""
 
 from __future__ import annotations
 
@@ -19,19 +19,23 @@ SPELLINGS = {
     file: tuple(name + end for name in (file, file.replace("-idx", ".idx")) for end in ("", ".gz"))
     for file in FILES
 }
+"""The names that each file may have: with "-idx" or ".idx", compressed or not."""
 
 
 @dataclass(frozen=True)
 class IdxLoader(Loader):
-    """Reads a dataset in MNIST's format: four IDX files, compressed or not."""
+    """The base class of these datasets. It reads four IDX files, compressed or not."""
 
     normalise_test: bool = True
     verify: bool = True
+    """Whether to check the MD5 sums of the files."""
     source: ClassVar[Source]
     mean: ClassVar[float]
+    """The mean that is subtracted from the pixels, which are from 0 to 1."""
     std: ClassVar[float]
+    """The number by which the pixels are then divided."""
     md5: ClassVar[tuple[str, ...]]
-    """The MD5 sums of the decompressed `FILES`. They do not depend on how a copy was compressed."""
+    """The MD5 sums of the decompressed `FILES`."""
 
     def load(self, data_dir: Path | str | None = None) -> Dataset:
         """Read the four files, or download them. The official division into training and test examples is kept."""
@@ -58,7 +62,11 @@ class IdxLoader(Loader):
 
 
 def parse_idx(path: Path, content: bytes) -> NDArray[np.uint8]:
-    """Read the IDX format: two zero bytes, a type (8 for bytes), the number of axes, their lengths, the values."""
+    """Return the array in an IDX file.
+
+    The format has two zero bytes, a byte for the type of the values (8 for bytes), and a byte for the number of
+    axes. Then come the length of each axis, four bytes each, and the values.
+    """
     start = 4 + 4 * content[3] if len(content) > 3 else 4
     shape = np.frombuffer(content[4:start], dtype=">u4").tolist() if len(content) >= start else []
     if content[:3] != b"\0\0\x08" or not shape or len(content) != start + math.prod(shape):
@@ -69,7 +77,7 @@ def parse_idx(path: Path, content: bytes) -> NDArray[np.uint8]:
 
 
 def labelled(images: NDArray[np.uint8], labels: NDArray[np.generic]) -> Labelled:
-    """Return images with one channel and their classes, after a check that both have the same number."""
+    """Return the images, with an axis for their one channel, and their classes. Complain if the numbers differ."""
     if images.ndim != 3 or labels.shape != images.shape[:1]:
         raise InputError(
             f"The image and label files do not belong together: {images.shape} and {labels.shape}. Get them again."
@@ -79,12 +87,12 @@ def labelled(images: NDArray[np.uint8], labels: NDArray[np.generic]) -> Labelled
 
 @dataclass(frozen=True)
 class Mnist(IdxLoader):
-    """MNIST: 60,000 + 10,000 handwritten digits, 28 x 28.
+    """MNIST: 60,000 training and 10,000 test images of handwritten digits, 28 x 28 pixels.
 
     The FLANDERS paper says that it shuffles all images and splits them 80/20. Its code uses the official training
-    and test sets, and so does this loader. It reads the four original IDX files, compressed or not. They can be in
-    `mnist/`, in torchvision's `MNIST/raw/` or in the data directory itself. Their MD5 sums are checked unless
-    `verify=False`.
+    and test sets, and so does this loader. It reads the four original IDX files, compressed or not. In the data
+    directory they can be in `mnist/`, in `MNIST/raw/` (as torchvision stores them), or in the directory itself.
+    Their MD5 sums are checked unless `verify=False`.
 
     References
     ----------
@@ -111,11 +119,12 @@ class Mnist(IdxLoader):
 
 @dataclass(frozen=True)
 class FashionMnist(IdxLoader):
-    """Fashion-MNIST: 60,000 + 10,000 pictures of clothes, 28 x 28.
+    """Fashion-MNIST: 60,000 training and 10,000 test pictures of clothes, 28 x 28 pixels.
 
-    It is read like `Mnist`, from four original IDX files, compressed or not. They can be in `fashion-mnist/`, in
-    torchvision's `FashionMNIST/raw/` or in the data directory itself. The files of the Debian and Ubuntu package
-    `dataset-fashion-mnist` are found, too. Their MD5 sums are checked unless `verify=False`.
+    The loader reads the four original IDX files, compressed or not. In the data directory they can be in
+    `fashion-mnist/`, in `FashionMNIST/raw/` (as torchvision stores them), or in the directory itself. The files of
+    the Debian and Ubuntu package `dataset-fashion-mnist` are found, too. The MD5 sums are checked unless
+    `verify=False`.
 
     References
     ----------
@@ -142,10 +151,10 @@ class FashionMnist(IdxLoader):
 
 @dataclass(frozen=True)
 class MnistReference(Mnist):
-    """MNIST as the code published with the paper prepares it, to match its numbers.
+    """MNIST as the code published with the FLANDERS paper prepares it, to repeat the paper's numbers.
 
-    The pixels are scaled to values from -1 to 1. That code does not scale the server's test images, so the model
-    sees them with a grey background. Pass `normalise_test=False` to do the same.
+    The pixels are scaled to values from -1 to 1. The published code does not scale the server's test images, so the
+    model sees them with a grey background. Pass `normalise_test=False` to do the same.
     """
 
     mean: ClassVar = 0.5
@@ -154,7 +163,7 @@ class MnistReference(Mnist):
 
 @dataclass(frozen=True)
 class FashionMnistReference(FashionMnist):
-    """Fashion-MNIST as the code published with the paper prepares it, see `MnistReference`."""
+    """Fashion-MNIST as the code published with the FLANDERS paper prepares it; see `MnistReference`."""
 
     mean: ClassVar = 0.5
     std: ClassVar = 0.5
@@ -165,3 +174,4 @@ KNOWN = {
     for loader in (Mnist, FashionMnist)
     for file, md5 in zip(FILES, loader.md5, strict=True)
 }
+"""The name of each file by its MD5 sum. If two files are mixed up, the error says so."""

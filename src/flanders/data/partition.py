@@ -1,4 +1,7 @@
-"""Partitions, which divide a dataset among clients: the base class, an even random one, and one by shards."""
+"""The base class `Partition`, and two simple partitions: at random, and by shards.
+
+A partition divides the training examples of a dataset among clients.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,10 @@ from flanders.checks import InputError, check_number
 
 
 class Partition(ABC):
-    """Decides which client holds which training examples.
+    """Decides which client gets which training examples.
 
-    A new partition is a frozen dataclass with `assign`, and one line in `PARTITIONS`. Every client gets at least
-    one example, and no example goes to two clients.
+    Every client gets at least one example, and no example goes to two clients. A new partition is a frozen
+    dataclass with `assign`, and one line in `PARTITIONS`.
     """
 
     def split(self, labels: Any, num_clients: int, rng: np.random.Generator) -> list[IntVector]:
@@ -53,15 +56,16 @@ class Partition(ABC):
 
     @abstractmethod
     def assign(self, labels: IntVector, num_clients: int, rng: np.random.Generator) -> IntVector:
-        """Return the client of each example. -1 means that no client gets the example.
+        """Return the client of each example, or -1 if no client gets the example.
 
-        `labels` are the classes of the examples, which come in random order. The classes are numbered without gaps.
+        `labels` has the classes of the examples, which come in random order. The classes are numbered from 0
+        without gaps.
         """
 
 
 @dataclass(frozen=True)
 class Iid(Partition):
-    """Deal the examples out at random. The clients' numbers of examples differ by one at most.
+    """Give each client the same number of random examples. The numbers differ by at most one.
 
     Examples
     --------
@@ -70,15 +74,16 @@ class Iid(Partition):
     """
 
     def assign(self, labels: IntVector, num_clients: int, rng: np.random.Generator) -> IntVector:
-        """Deal the examples out in turn. They are shuffled already."""
+        """Give the examples to the clients in turn. They come in random order."""
         return np.arange(labels.size, dtype=np.int64) % num_clients
 
 
 @dataclass(frozen=True)
 class Shards(Partition):
-    """Sort the examples by class, cut them into equal shards and give each client `shards_per_client` of them.
+    """Sort the examples by class, cut them into equal shards, and give each client `shards_per_client` shards.
 
-    With two shards, most clients have examples of two classes.
+    The shards of a client are drawn at random. With two shards per client, most clients have examples of two
+    classes.
 
     References
     ----------
@@ -91,7 +96,7 @@ class Shards(Partition):
         check_number("Shards", "shards_per_client", self.shards_per_client, 1, whole=True)
 
     def assign(self, labels: IntVector, num_clients: int, rng: np.random.Generator) -> IntVector:
-        """Deal out whole shards. Their sizes differ by one at most."""
+        """Give random shards to the clients. The sizes of the shards differ by at most one."""
         n, count = labels.size, num_clients * self.shards_per_client
         if n < count:
             raise InputError(
@@ -105,7 +110,7 @@ class Shards(Partition):
 
 
 def natural_rows(owners: IntVector, num_clients: int, rng: np.random.Generator) -> list[IntVector]:
-    """Return the rows of each client in random order, if the data themselves say whose each example is."""
+    """Return the rows of each client in random order, for data that say which client each example belongs to."""
     found = int(owners.max()) + 1
     sizes = np.bincount(owners, minlength=num_clients)
     if found != num_clients:

@@ -1,7 +1,8 @@
-"""Finding the files of a dataset, checking them, and downloading missing ones.
+"""Functions that find the files of a dataset, check them, and download missing files.
 
-The data directory is the argument `data_dir` (`--data-dir` on the command line). Without it, it is the environment
-variable `FLANDERS_DATA`. Missing files are downloaded with Flower Datasets, if that is installed.
+The files are looked for in the data directory. It is the argument `data_dir` (`--data-dir` on the command line) or,
+without this argument, the environment variable `FLANDERS_DATA`. If the files are missing, they are downloaded with
+the package Flower Datasets, if it is installed.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from flanders.checks import InputError
 from flanders.extras import MissingExtra
 
 LARGEST_FILE = 2**29
-"""The most bytes of a file, decompressed. The largest one of the datasets here has a third of it."""
+"""The most bytes that a file may have, decompressed. The largest file of these datasets has a third of that."""
 Labelled = tuple[list[NDArray[np.uint8]], NDArray[np.generic]]
-"""Byte images (n, C, H, W) in pieces, and their classes."""
+"""A list of arrays of byte images, (n, C, H, W) each, and the classes of all images."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +34,13 @@ class Source:
 
     name: str
     folders: tuple[str, ...]
-    """The folders to look in. A relative one is inside the data directory."""
+    """The folders to look in. Relative paths are relative to the data directory."""
     instructions: str
     """Which files to put into which folder. The error for a missing dataset shows this text."""
     hub: str
-    """The name on the Hugging Face hub."""
+    """The name of the dataset on the Hugging Face hub."""
     columns: tuple[str, str]
-    """The hub's columns with the images and the classes."""
+    """The names of the columns on the hub: of the images, and of the classes."""
 
 
 def data_directory(data_dir: Path | str | None) -> Path | None:
@@ -57,7 +58,7 @@ def data_directory(data_dir: Path | str | None) -> Path | None:
 def find_files(
     source: Source, spellings: Mapping[str, Sequence[str]], data_dir: Path | str | None
 ) -> dict[str, Path] | None:
-    """Return the path of each file, from the first folder that holds all of them. None if no folder holds any.
+    """Return the path of each file, in the first folder that holds all files. None if no folder holds any of them.
 
     `spellings` maps each file to the names that it may have.
     """
@@ -101,7 +102,7 @@ def read_bytes(path: Path) -> bytes:
 def check_md5(path: Path, content: bytes, expected: str, known: Mapping[str, str] = {}) -> None:
     """Complain unless the decompressed content has the published MD5 sum.
 
-    `known` maps the sums of other files to their names. If the content is one of these files, the error says which.
+    `known` maps the sums of other files to their names. If the content is one of these files, the error names it.
     """
     found = hashlib.md5(content, usedforsecurity=False).hexdigest()
     if found != expected:

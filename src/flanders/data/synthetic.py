@@ -1,4 +1,4 @@
-"""A dataset drawn at random, of any size."""
+"""The dataset `synthetic`, which is drawn at random and can have any size."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from flanders.data.dataset import Dataset, Images, Loader
 
 @dataclass(frozen=True)
 class Synthetic(Loader):
-    """Synthetic: one Gaussian cloud per class, drawn from `seed`.
+    """Synthetic: one Gaussian cloud of points per class, drawn from `seed`.
 
-    The clouds have unit variance; their centres are drawn so that two of them are about `separation` apart.
-    The classes are of equal size. For many clients, raise `num_samples`: 10,000 clients with 20 examples of 32
-    features each take 26 MB.
+    Each cloud has variance 1 in every feature. The distance between two centres is about `separation`. The classes
+    have equal sizes. All values are then scaled such that the training examples have mean 0 and standard deviation
+    1. For many clients, raise `num_samples`. The examples of 10,000 clients, 20 each with 32 features, take 26 MB.
 
     Examples
     --------
@@ -43,7 +43,7 @@ class Synthetic(Loader):
         check_number("Synthetic", "seed", self.seed, 0, whole=True)
 
     def load(self, data_dir: Path | str | None = None) -> Dataset:
-        """Draw the examples; `data_dir` is not needed."""
+        """Draw the examples. `data_dir` is not used."""
         rng = np.random.default_rng(self.seed)
         centres = rng.standard_normal((self.num_classes, self.num_features), dtype=np.float32)
         centres *= np.float32(self.separation / np.sqrt(2 * self.num_features))
@@ -56,7 +56,7 @@ class Synthetic(Loader):
         return Dataset("synthetic", x_train, y_train, x_test, y_test, self.num_classes)
 
     def draw(self, count: int, centres: Images, rng: np.random.Generator) -> tuple[Images, IntVector]:
-        """Return `count` examples, the same number of each class, in random order."""
+        """Return `count` examples and their classes, in random order. All classes have the same size."""
         y = rng.permutation(np.arange(count, dtype=np.int64) % self.num_classes)
         x = rng.standard_normal((count, self.num_features), dtype=np.float32)
         x += centres[y]

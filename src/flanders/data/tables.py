@@ -1,4 +1,4 @@
-"""A table of measurements that comes with scikit-learn: a dataset without images that needs no files."""
+"""The dataset `breast-cancer`: a table of measurements that comes with scikit-learn, so no files are needed."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from flanders.extras import needing
 class BreastCancer(Loader):
     """Breast cancer: 456 training and 113 test rows of 30 measurements of cells, benign or malignant.
 
-    The table comes with scikit-learn. Each column is scaled to mean 0 and standard deviation 1 on the training
-    rows. A fifth of each class is the test set. It is always the same.
+    The table comes with scikit-learn. Each column is scaled to mean 0 and standard deviation 1 over the training
+    rows. The test set is a fifth of each class, and is the same in every run.
 
     Examples
     --------
@@ -33,7 +33,7 @@ class BreastCancer(Loader):
     normalise_test: bool = True
 
     def load(self, data_dir: Path | str | None = None) -> Dataset:
-        """Take the table out of scikit-learn; `data_dir` is not needed."""
+        """Return the table that comes with scikit-learn. `data_dir` is not used."""
         with needing("sim"):
             from sklearn.datasets import load_breast_cancer
         x, y = load_breast_cancer(return_X_y=True)

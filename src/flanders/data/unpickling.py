@@ -1,8 +1,8 @@
-"""Reading the python version of CIFAR without running code from the pickle.
+"""`unpickle`, which reads the pickle files of CIFAR without running code from them.
 
-A pickle can name any function and have it called. Here only the few names that an array of bytes needs are allowed.
-They lead to harmless classes of our own, which take only bytes and a shape. NumPy's own constructors are not called
-either, since a crafted dtype could make them read bytes as pointers to objects.
+A pickle file can name any function, and Python's unpickler calls it. Here a pickle may use only the few names that
+an array of bytes needs. Each name is replaced by a harmless class of this module. NumPy's own constructors are not
+called, since a hostile dtype could make them read bytes as pointers to objects.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from flanders.checks import InputError
 
 
 class PickledDtype:
-    """Takes the place of `numpy.dtype`. It holds only the name of the dtype."""
+    """The replacement of `numpy.dtype`. It holds only the name of the dtype."""
 
     __slots__ = ("name",)
 
@@ -28,11 +28,11 @@ class PickledDtype:
         self.name = name.decode("ascii") if isinstance(name, bytes) else str(name)
 
     def __setstate__(self, state: Any) -> None:
-        """Ignore the byte order and the rest of the state, which bytes do not need."""
+        """Ignore the state, e.g. the byte order. An array of bytes does not need it."""
 
 
 class PickledArray:
-    """Takes the place of `numpy.ndarray`, and of the function that makes an empty one. Holds bytes with a shape."""
+    """The replacement of `numpy.ndarray`, and of NumPy's function that makes an empty array. It holds bytes."""
 
     __slots__ = ("values",)
 
@@ -50,7 +50,7 @@ class PickledArray:
 
 
 class PickledBytes:
-    """Takes the place of `_codecs.encode`, with which Python 3 writes bytes in an old pickle protocol."""
+    """The replacement of `_codecs.encode`, with which Python 3 stores bytes in old pickle protocols."""
 
     __slots__ = ()
 
@@ -70,20 +70,21 @@ STAND_INS: dict[tuple[str, str], type] = {
     ("numpy", "dtype"): PickledDtype,
     ("_codecs", "encode"): PickledBytes,
 }
+"""The class that replaces each name that a pickle may use."""
 
 
 class RestrictedUnpickler(pickle.Unpickler):
     """An unpickler that builds byte arrays, lists, dicts, tuples, bytes, strings and numbers, and nothing else."""
 
     def find_class(self, module: str, name: str) -> type:
-        """Return the class that takes the place of the name, or refuse the name."""
+        """Return the class that replaces a name. Raise an error if the name is not allowed."""
         if (module, name) not in STAND_INS:
             raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no dataset needs")
         return STAND_INS[module, name]
 
 
 def unpickle(path: Path, content: bytes) -> dict[str, Any]:
-    """Return the dict in a pickle, its keys as strings and its arrays as byte arrays."""
+    """Return the dict that a pickle contains, with strings as keys and NumPy arrays of bytes."""
     try:
         found = RestrictedUnpickler(io.BytesIO(content), encoding="bytes").load()
         if not isinstance(found, dict):

@@ -1,6 +1,7 @@
-"""The models that clients train: PyTorch modules that also run for many clients at once.
+"""The models that clients train, as PyTorch modules.
 
-Every module works with `torch.func.functional_call` and `torch.func.vmap`, even if it has batch normalisation.
+The simulator trains many clients at once with `torch.func.functional_call` and `torch.func.vmap`. All modules of
+this package support that, also those with batch normalisation.
 """
 
 from flanders.extras import needing

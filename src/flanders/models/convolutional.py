@@ -1,4 +1,4 @@
-"""Small convolutional models."""
+"""Two small convolutional models for images."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from flanders.models.model_spec import ModelSpec, check_images
 
 @dataclass(frozen=True)
 class Cnn6(ModelSpec):
-    """Two convolutions and three linear layers, the paper's model for CIFAR-10: 62,006 parameters.
+    """Two convolutions and three linear layers, the FLANDERS paper's model for CIFAR-10 with 62,006 parameters.
 
-    The convolutions have 6 and 16 channels and 5 x 5 windows. ReLU and pooling follow each of them. The linear
-    layers have 120 units, 84 units and one unit per class. The paper counts six layers.
+    The convolutions have 6 and 16 channels and 5 x 5 windows. ReLU and max pooling follow each convolution. The
+    linear layers have 120 units, 84 units and one unit per class.
     """
 
     def make(self, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
-        """Return the module. A convolution makes each side 4 pixels shorter, and pooling halves it."""
+        """Return the module. A convolution makes each side of the image 4 pixels shorter, and pooling halves it."""
         channels, height, width = check_images("cnn6", input_shape, 16, "'small-cnn' or 'mlp2'")
         height, width = (((side - 4) // 2 - 4) // 2 for side in (height, width))
         return nn.Sequential(
@@ -34,7 +34,7 @@ class Cnn6(ModelSpec):
 
 @dataclass(frozen=True)
 class SmallCnn(ModelSpec):
-    """Two 3 x 3 convolutions with pooling and one linear layer, for images down to 4 x 4."""
+    """Two 3 x 3 convolutions with max pooling and one linear layer, for images of at least 4 x 4 pixels."""
 
     channels: int = 16
 
@@ -42,7 +42,7 @@ class SmallCnn(ModelSpec):
         check_number("SmallCnn", "channels", self.channels, 1, whole=True)
 
     def make(self, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
-        """Return the module. The second convolution has twice as many channels as the first."""
+        """Return the module. The first convolution has `channels` output channels, the second twice as many."""
         channels, height, width = check_images("small-cnn", input_shape, 4, "'mlp2'")
         c = self.channels
         return nn.Sequential(

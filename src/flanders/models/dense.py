@@ -23,7 +23,7 @@ class Logistic(ModelSpec):
 
 @dataclass(frozen=True)
 class Mlp2(ModelSpec):
-    """Two fully connected layers, the paper's model for MNIST: 784-128-10 with ReLU, 101,770 parameters.
+    """Two fully connected layers, the FLANDERS paper's model for MNIST: 784-128-10 with ReLU, 101,770 parameters.
 
     Examples
     --------
@@ -43,9 +43,9 @@ class Mlp2(ModelSpec):
 
 @dataclass(frozen=True)
 class Mlp4(ModelSpec):
-    """Four fully connected layers, the paper's model for Fashion-MNIST: 784-256-128-64-10, 242,762 parameters.
+    """Four fully connected layers, the FLANDERS paper's model for Fashion-MNIST with 242,762 parameters.
 
-    ReLU and dropout follow each hidden layer.
+    On Fashion-MNIST the layers have 784-256-128-64-10 units. ReLU and dropout follow each hidden layer.
     """
 
     dropout: float = 0.2
@@ -61,7 +61,7 @@ class Mlp4(ModelSpec):
 def perceptron(
     input_shape: tuple[int, ...], hidden: Sequence[int], num_classes: int, dropout: float = 0.0
 ) -> nn.Sequential:
-    """Return linear layers of these widths. ReLU, and dropout if it is above 0, follow each hidden layer."""
+    """Return linear layers with `hidden` units in between. ReLU follows each hidden layer, and dropout if not 0."""
     layers: list[nn.Module] = [nn.Flatten()]
     before = math.prod(input_shape)
     for width in hidden:

@@ -1,4 +1,4 @@
-"""MobileNet, and a batch normalisation that many clients can run at once."""
+"""The model MobileNet, and a layer for batch normalisation that can be run for many clients at once."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ BLOCKS = ((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(512, 1)]
 
 @dataclass(frozen=True)
 class MobileNet(ModelSpec):
-    """MobileNet for small images, the paper's model for CIFAR-100: 3,315,428 parameters, 21,915 buffer values.
+    """MobileNet for small images, the FLANDERS paper's model for CIFAR-100 with 3,315,428 parameters.
 
-    As in the paper's code, the first convolution keeps the resolution, and the pointwise convolutions have a bias.
+    Its batch normalisation adds 21,915 buffer values. As in the code of the FLANDERS paper, the first convolution
+    keeps the resolution, and the pointwise convolutions have a bias.
 
     References
     ----------
@@ -25,7 +26,7 @@ class MobileNet(ModelSpec):
     """
 
     def make(self, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
-        """Return the module. Four strides of 2 turn the smallest images, of 17 x 17 pixels, into 2 x 2."""
+        """Return the module. Images need at least 17 x 17 pixels, which four strides of 2 turn into 2 x 2."""
         channels, _, _ = check_images("mobilenet", input_shape, 17, "'small-cnn' or 'mlp2'")
         layers: list[nn.Module] = [nn.Conv2d(channels, 32, 3, padding=1, bias=False), BatchNorm2d(32), nn.ReLU()]
         before = 32
@@ -41,17 +42,17 @@ class MobileNet(ModelSpec):
 
 
 class BatchNorm2d(nn.BatchNorm2d):
-    """Batch normalisation that replaces its running statistics instead of writing into them.
+    """Batch normalisation that stores its running statistics in new tensors.
 
-    PyTorch's own layer writes in place. `vmap` refuses that if clients share the buffers, and under `grad` the new
-    values are lost. Here the new statistics are new tensors, and `functional_call` puts them into the dict that it
-    was given.
+    PyTorch's own layer changes the running statistics in place. `vmap` refuses that if clients share the buffers,
+    and under `grad` the new values are lost. With new tensors, `functional_call` writes them into the dict of
+    parameters and buffers that it was given.
     """
 
     num_batches_tracked: Tensor | None
 
     def forward(self, input: Tensor) -> Tensor:
-        """Normalise by the batch when training, else by the running statistics."""
+        """Return the normalised input. Training uses the statistics of the batch, testing the running ones."""
         mean, var, momentum = self.running_mean, self.running_var, self.momentum
         if not self.training or mean is None or var is None or momentum is None or self.num_batches_tracked is None:
             return super().forward(input)

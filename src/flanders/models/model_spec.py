@@ -1,4 +1,4 @@
-"""The base of all models: a description from which a PyTorch module is built."""
+"""`ModelSpec`, the base class of all models: a description from which a PyTorch module is built."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ class ModelSpec(ABC):
     """A kind of model and its parameters, from which `build` makes a PyTorch module.
 
     A new model is a frozen dataclass with `make`, and one line in `MODELS`. `torch.func.vmap` runs the module for
-    all clients at once. So the module must not branch on values or change tensors in place. Its layers must be
-    registered in the order in which they run.
+    all clients at once. So the module must not branch on the values of tensors or change tensors in place. Its
+    layers must be registered in the order in which they run.
     """
 
     def build(self, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
         """Return a freshly initialised module that turns `(n, *input_shape)` into `(n, num_classes)` logits.
 
-        The weights are drawn from PyTorch's global generator: seed it first.
+        The weights are drawn from PyTorch's global random generator. Seed it first.
         """
         name = type(self).__name__
         check_number(name, "num_classes", num_classes, 2, whole=True)
@@ -34,7 +34,10 @@ class ModelSpec(ABC):
 
 
 def check_images(name: str, input_shape: tuple[int, ...], smallest: int, instead: str) -> tuple[int, int, int]:
-    """Return channels, height and width. Complain unless these are images of at least that size."""
+    """Return channels, height and width. Complain unless examples are images with sides of at least `smallest`.
+
+    `instead` names models that take smaller examples.
+    """
     if len(input_shape) != 3 or min(input_shape[1:]) < smallest:
         raise InputError(
             f"{name} needs images (channels, height, width) of at least {smallest} x {smallest}, got examples of "

@@ -1,4 +1,4 @@
-"""A PyTorch module of the user's own, as the model of a simulation."""
+"""`OwnModel`, which makes a PyTorch module of the user the model of a simulation."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ classes."""
 
 @dataclass(frozen=True)
 class OwnModel(ModelSpec):
-    """A module of one's own, or a function that makes one.
+    """A PyTorch module of the user, or a function that makes one.
 
-    The parameters of a module are the initial global model of every run. A function is called once for each run,
-    after PyTorch's random generator was seeded with a number that follows from the seed of the run. So runs with
-    different seeds begin with different parameters, if the function draws them at random.
+    If `source` is a module, its parameters are the initial global model of every run. If it is a function, it is
+    called once for each run. Before the call, PyTorch's random generator is seeded with a number that depends on
+    the seed of the run. So if the function draws its parameters at random, runs with different seeds begin with
+    different parameters.
 
     Examples
     --------
@@ -42,7 +43,7 @@ class OwnModel(ModelSpec):
             )
 
     def make(self, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
-        """Return a copy of the module, or what the function makes. It must return one number for each class."""
+        """Return a copy of the module, or the module that the function makes."""
         if isinstance(self.source, nn.Module):
             module: object = copy.deepcopy(self.source)
         else:
@@ -76,7 +77,7 @@ def check_output(module: nn.Module, input_shape: tuple[int, ...], num_classes: i
 
 
 def as_model(model: object) -> object:
-    """Return a model of the user's own as a `ModelSpec`, and anything else as it is."""
+    """Return a module or a function that makes one as an `OwnModel`, and anything else unchanged."""
     if isinstance(model, ModelSpec):
         return model
     return OwnModel(model) if callable(model) else model

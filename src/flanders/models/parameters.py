@@ -1,4 +1,4 @@
-"""A module's parameters as one flat vector, and back."""
+"""`Layout`, which turns the tensors of a PyTorch module into one flat vector and back."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from flanders.checks import InputError
 
 @dataclass(frozen=True)
 class Layout:
-    """How the tensors of a module lie in a flat vector: parameters as in `named_parameters`, then buffers.
+    """The order of a module's tensors in a flat vector: parameters as in `named_parameters`, then buffers.
 
-    Leading axes are kept. So the same layout is used for a single model `(d,)` and for the models of all clients
-    `(m, d)`.
+    Additional axes in front are kept. So the same layout works for a single model `(d,)` and for the models of all
+    clients `(m, d)`.
 
     Examples
     --------
@@ -36,7 +36,8 @@ class Layout:
     def of(cls, module: nn.Module, *, parameters: bool = True, buffers: bool = False) -> Layout:
         """Return the layout of the parameters of a module, of its buffers, or of both.
 
-        `buffers=True` is what the paper's code sends: the parameters and all buffers of batch normalisation.
+        Clients in the code of the FLANDERS paper send the parameters and the buffers of batch normalisation. Pass
+        `buffers=True` for the same.
         """
         tensors: dict[str, Tensor] = {}
         if parameters:
@@ -48,7 +49,7 @@ class Layout:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """How many values each tensor has."""
+        """The number of values in each tensor."""
         return tuple(math.prod(shape) for shape in self.shapes)
 
     @property
@@ -57,7 +58,7 @@ class Layout:
         return sum(self.sizes)
 
     def flatten(self, tensors: Mapping[str, Tensor] | nn.Module) -> Tensor:
-        """Return tensors `(..., *shape)`, or the detached tensors of a module, as a new vector `(..., d)`."""
+        """Return named tensors `(..., *shape)`, or the tensors of a module, as a new vector `(..., d)`."""
         if isinstance(tensors, nn.Module):
             own = {**dict(tensors.named_parameters()), **dict(tensors.named_buffers())}
             tensors = {name: own[name].detach() for name in self.names if name in own}
@@ -79,7 +80,10 @@ class Layout:
         return torch.cat(pieces, dim=-1)
 
     def unflatten(self, vector: Tensor) -> dict[str, Tensor]:
-        """Return a vector `(..., d)` as tensors `(..., *shape)`. Integers are rounded copies, others are views."""
+        """Return a vector `(..., d)` as named tensors `(..., *shape)`.
+
+        Tensors of floats are views of the vector. Tensors of integers are rounded copies.
+        """
         if vector.shape[-1] != self.size:
             raise InputError(f"A flat model must have shape (..., {self.size}), got {tuple(vector.shape)}.")
         tensors = {}
@@ -91,6 +95,6 @@ class Layout:
 
 
 def tensor_sizes(module: nn.Module) -> dict[str, int]:
-    """Return the number of values in each parameter tensor by name, in the order of the flat vector."""
+    """Return the name and the number of values of each parameter tensor, in the order of the flat vector."""
     layout = Layout.of(module)
     return dict(zip(layout.names, layout.sizes, strict=True))

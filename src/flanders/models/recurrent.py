@@ -16,8 +16,8 @@ from flanders.models.model_spec import ModelSpec
 class Gru(ModelSpec):
     """One layer of gated recurrent units and one linear layer, for text and other sequences.
 
-    An example of shape `(steps, features)` is read step by step. Examples of other shapes are read along their last
-    axis.
+    An example of shape `(steps, features)` is read step by step. In examples with more axes, the last axis has the
+    features, and all other axes together are the steps.
 
     Examples
     --------
@@ -41,9 +41,10 @@ class Gru(ModelSpec):
 
 
 class GatedReader(nn.Module):
-    """Reads a sequence with gated recurrent units, and classifies it by their last state.
+    """Reads a sequence with gated recurrent units, and computes the classes from their last state.
 
-    It computes the same as `torch.nn.GRU`, in plain steps that `torch.func.vmap` can run for all clients at once.
+    It computes the same as `torch.nn.GRU`. But it uses plain operations, which `torch.func.vmap` can run for all
+    clients at once.
     """
 
     def __init__(self, input_shape: tuple[int, ...], hidden: int, num_classes: int) -> None:

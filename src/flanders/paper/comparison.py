@@ -1,4 +1,8 @@
-"""Our results compared with the published ones: means and ranges over seeds, and whether they agree."""
+"""The comparison of our values with the published values of the FLANDERS paper, cell by cell.
+
+A cell is one number of a table. Its published value is printed in the paper. The authors also ran their code again
+later, which gives a second published value for some cells (the re-run).
+"""
 
 from __future__ import annotations
 
@@ -12,23 +16,27 @@ from flanders.paper.variants import Variant
 
 DETECTION = ("precision", "recall")
 TOLERANCES = {"accuracy": 0.10, "precision": 0.05, "recall": 0.05}
-"""The largest distance from the paper, or from its authors' re-run, that counts as agreement."""
-QUIET_MINORITY = 0.15
-"""The same for the detection of OPT with 20% malicious clients, for which the authors' own runs differ."""
+"""The largest distance between our value and a published value that counts as agreement."""
+OPT_MINORITY_TOLERANCE = 0.15
+"""The tolerance for precision and recall under the attack OPT with 20% malicious clients. It is larger, since the
+paper and the authors' re-run differ there."""
 
 
 @dataclass(frozen=True)
 class Compared:
-    """A cell with our value, the paper's value, and the value of the authors' re-run. A missing value is None."""
+    """A cell with our value and the published values. A missing value is None."""
 
     cell: Cell
     paper: float | None
+    """The value in the paper."""
     rerun: float | None
+    """The value of the authors' re-run."""
     ours: float | None
-    """The mean over seeds."""
+    """The mean of our values over the seeds."""
     low: float | None
-    """The lowest value of any seed."""
+    """The lowest of our values."""
     high: float | None
+    """The highest of our values."""
     seeds: int
     """How many seeds have finished."""
 
@@ -39,7 +47,7 @@ class Compared:
 
     @property
     def distance(self) -> float | None:
-        """The distance of our value to that of the paper or of the re-run, whichever is nearer."""
+        """The distance between our value and the nearer one of the two published values."""
         theirs = [value for value in (self.paper, self.rerun) if value is not None]
         return None if self.ours is None or not theirs else min(abs(self.ours - value) for value in theirs)
 
@@ -49,7 +57,7 @@ class Compared:
         c = self.cell
         measure = c.metric.partition("@")[0]
         if measure in DETECTION and (c.attack, c.malicious_ratio) == ("opt", "0.2"):
-            return QUIET_MINORITY
+            return OPT_MINORITY_TOLERANCE
         return TOLERANCES[measure]
 
     @property
@@ -65,7 +73,7 @@ def compare_cells(
     seeds: Sequence[int],
     overrides: Sequence[str] = (),
 ) -> list[Compared]:
-    """Return each cell with the results of its runs and the published values."""
+    """Return each cell with our value and the published values. `measures` has the results of runs by their ids."""
     found = []
     for cell in cells:
         values = []
@@ -88,19 +96,25 @@ def with_published(cell: Cell, ours: float | None, low: float | None, high: floa
 
 @dataclass(frozen=True)
 class Verdict:
-    """How many published cells our values agree with."""
+    """How many of our values agree with the published values, for one measure."""
 
     measure: str
+    """Precision and recall, or accuracy."""
     agreeing: int
+    """The number of cells that agree."""
     compared: int
+    """The number of cells for which we have a value."""
     missing: int
-    """Published cells for which we have no value yet."""
+    """The number of published cells for which we have no value yet."""
     others: tuple[Compared, ...]
-    """Those that do not agree, farthest first."""
+    """The cells that do not agree, the largest distance first."""
 
 
 def verdicts_on(compared: Sequence[Compared]) -> list[Verdict]:
-    """Sum up detection and accuracy over all published cells. A cell that is in two tables counts twice."""
+    """Return the verdicts on detection (precision and recall) and on accuracy, over all published cells.
+
+    A cell that is in two tables counts twice.
+    """
     verdicts = []
     for measure, metrics in (("precision and recall", DETECTION), ("accuracy", ("accuracy",))):
         here = [c for c in compared if c.paper is not None and c.cell.metric.partition("@")[0] in metrics]

@@ -1,4 +1,4 @@
-"""The figures of the paper, drawn from our runs, and a figure that compares our values with the published ones."""
+"""Writes the paper's figures, drawn from our runs, and a figure that compares our values with the paper's."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from flanders.report.plots import save
 def write_paper_figures(
     asked: Reproduction, results: Path, compared: Sequence[tuple[TableSpec, Sequence[Compared]]], folder: Path
 ) -> list[Path]:
-    """Draw the figures that were asked for and have runs, as SVG. Return the files written.
+    """Write those of the requested figures for which there are finished runs, as SVG files. Return their paths.
 
-    `accuracy-over-time` and `tradeoff` are figures of the paper. `agreement` is our own. It shows each of our
-    values against the published one.
+    The figures `accuracy-over-time` and `tradeoff` are in the paper. The figure `agreement` is ours. It shows our
+    values against the published values.
     """
     figures = {}
     if curves := asked.curves(results):

@@ -1,4 +1,4 @@
-"""The results of runs in the measures of the paper: accuracy, precision, recall, time."""
+"""Reads the results of runs in the measures that the FLANDERS paper reports: accuracy, precision, recall, time."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from flanders.results.schema import reading
 from flanders.results.summary import read_summaries
 
 Measures = dict[str, float | None]
-"""The value of each measure. None if it is not defined, such as the precision if nobody was dropped."""
+"""The value of each measure of a run. None if it is not defined, e.g. the precision if no client was dropped."""
 
 
 def read_measures(path: Path, first_round: int) -> dict[str, Measures]:
-    """Return the measures of each finished run by its id.
+    """Return the measures of each finished run, by the id of the run.
 
-    Detection and the best accuracy count from `first_round` on.
+    Precision, recall and the best accuracy are computed from round `first_round` on.
     """
     if not path.exists():
         return {}
@@ -33,7 +33,7 @@ def read_measures(path: Path, first_round: int) -> dict[str, Measures]:
 
 
 def read_curves(path: Path, ids: Sequence[str]) -> dict[str, list[float | None]]:
-    """Return the accuracy in each round of these runs. Runs that are not done are left out."""
+    """Return the accuracy in each round of the runs with the given ids. Unfinished runs are left out."""
     if not path.exists():
         return {}
     with reading(path) as connection:

@@ -1,4 +1,4 @@
-"""The drawing of the paper's figures."""
+"""Functions that draw the figures of the FLANDERS paper from our values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ MARKERS = {"0.2": "o", "0.6": "s"}
 
 
 def over_time(curves: Sequence[Curve]) -> Figure:
-    """Draw the accuracy in each round with the filter (left) and without it (right): mean and range over seeds."""
+    """Draw the accuracy in each round, with the filter (left) and without it (right).
+
+    Lines are means over the seeds, and bands reach from the lowest to the highest seed.
+    """
     attacks = [a for a in dict.fromkeys(curve.cell.attack for curve in curves) if a != "none"]
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(2 * COLUMN, 2.4), layout="constrained")
@@ -44,7 +47,7 @@ def over_time(curves: Sequence[Curve]) -> Figure:
 
 
 def tradeoff(cells: Sequence[Compared]) -> Figure:
-    """Draw accuracy against the time of a whole run, a panel for each dataset."""
+    """Draw the best accuracy against the duration of a whole run, with a panel for each dataset."""
     datasets = list(dict.fromkeys(c.cell.dataset for c in cells if c.cell.metric == "seconds"))
     strategies = list(dict.fromkeys((c.cell.aggregator, c.cell.filter) for c in cells))
     by_cell = {c.cell.key: c for c in cells}
@@ -72,7 +75,7 @@ def tradeoff(cells: Sequence[Compared]) -> Figure:
 
 
 def agreement(cells: Sequence[Compared]) -> Figure:
-    """Draw our values against the paper's, a point for each cell. Points inside the band count as agreement."""
+    """Draw our values against the paper's values, with a point for each cell. Points inside the band agree."""
     colors = dict(zip(dict.fromkeys(c.cell.filter for c in cells), SERIES, strict=False))
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(2 * COLUMN, 3.1), layout="constrained")

@@ -1,4 +1,7 @@
-"""Compared cells as Markdown, LaTeX and CSV."""
+"""Tables that compare our values with those of the FLANDERS paper, as Markdown, LaTeX and CSV.
+
+A cell is one number of a table of the paper.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ LEGEND = (
 
 
 def render(table: TableSpec, compared: Sequence[Compared], format_: str, variant: str) -> str:
-    """Return a table in one of `FORMATS`. `variant` describes its runs in words."""
+    """Return a table in one of `FORMATS`. The title contains `variant`, a description of the runs."""
     if format_ == "csv":
         return as_csv(compared)
     header, rows = pivot(table, compared)
@@ -33,7 +36,7 @@ def render(table: TableSpec, compared: Sequence[Compared], format_: str, variant
 
 
 def as_csv(compared: Sequence[Compared]) -> str:
-    """Return a line for each cell: the published value (`value`) and our value (`ours`)."""
+    """Return a line for each cell, with the published value (`value`) and our value (`ours`)."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -45,7 +48,7 @@ def as_csv(compared: Sequence[Compared]) -> str:
 
 
 def read_csv(path: Path) -> dict[Cell, Compared]:
-    """Return the cells of a file that `as_csv` wrote. Return none if there is no such file."""
+    """Return the cells of a file that `as_csv` wrote. Without a file, return an empty dict."""
     if not path.exists():
         return {}
     found = {}
@@ -62,9 +65,10 @@ def read_csv(path: Path) -> dict[Cell, Compared]:
 
 
 def pivot(table: TableSpec, compared: Sequence[Compared]) -> tuple[list[str], list[list[str]]]:
-    """Return a header and rows: a column for each key that varies, then a column for each value of one key.
+    """Return the header and the rows of a table.
 
-    `table.columns` is the name of that key.
+    The last columns are the values of one key, e.g. a column for each filter. `table.columns` is the name of this
+    key. Before them comes a column for each other key that has several values in the table.
     """
     across = list(dict.fromkeys(getattr(c.cell, table.columns) for c in compared))
     varying = [key for key in KEYS if key != table.columns and len({getattr(c.cell, key) for c in compared}) > 1]
@@ -78,7 +82,7 @@ def pivot(table: TableSpec, compared: Sequence[Compared]) -> tuple[list[str], li
 
 
 def verdict_text(verdicts: Sequence[Verdict], variant: str) -> str:
-    """Return as Markdown which cells agree. `variant` describes the runs in words."""
+    """Return a page in Markdown that says which cells agree. `variant` is a description of the runs."""
     lines = [f"# Agreement with the published values ({variant})", ""]
     for v in verdicts:
         share = f" ({v.agreeing / v.compared:.1%})" if v.compared else ""

@@ -1,4 +1,8 @@
-"""The command `flanders reproduce`: choose cells, run what is missing, and compare our values with the paper's."""
+"""The parts of the command `flanders reproduce`: it chooses tables of the paper, and compares our values with them.
+
+A cell is one number of a table. Each cell needs a run for each seed. A variant is a set of settings for all runs:
+those of the published code ("reference") or those of the paper's text ("textbook").
+"""
 
 from __future__ import annotations
 
@@ -19,26 +23,27 @@ from flanders.results.labels import labels
 
 OVER_TIME = "fig:accuracy-over-time"
 VERIFY = "data.dataset.verify"
-"""The key that says whether the files of a dataset are checked. It does not change an experiment."""
+"""The key of a spec that says whether the files of a dataset are checked. It does not change the results."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A cell's accuracy in each round."""
+    """The accuracy of a cell in each round."""
 
     cell: Cell
     rounds: tuple[tuple[float, ...], ...]
-    """For each round, the value of each seed."""
+    """For each round, the accuracy of each seed."""
 
 
 @dataclass(frozen=True)
 class Reproduction:
-    """Some tables of the paper, in one variant, for some seeds."""
+    """What the user wants to reproduce: some tables of the paper, in one variant, for some seeds."""
 
     variant: Variant
     tables: tuple[TableSpec, ...]
     seeds: tuple[int, ...]
     overrides: tuple[str, ...] = ()
+    """Changes to the specs of all runs, each of the form `key=value`."""
 
     @classmethod
     def of(
@@ -49,7 +54,10 @@ class Reproduction:
         where: Mapping[str, Sequence[str]],
         overrides: Sequence[str] = (),
     ) -> Reproduction:
-        """Return the tables with these names. `where` limits their cells to some values of `KEYS`."""
+        """Return the reproduction of the tables with the given names, with the seeds 0 to `seeds - 1`.
+
+        `where` maps some of `KEYS` to the values that are wanted. Other cells are left out.
+        """
         if seeds < 1:
             raise InputError(f"--seeds must be at least 1. Got {seeds} instead.")
         tables = [table for table in read_tables(table_names(names)) if variant in table.variants]
@@ -78,21 +86,21 @@ class Reproduction:
 
     @property
     def changes(self) -> list[str]:
-        """The overrides that change the experiments."""
+        """The overrides that change the results of the runs."""
         return [text for text in self.overrides if not text.startswith(f"{VERIFY}=")]
 
     @property
     def words(self) -> str:
-        """The runs in words, e.g. `reference variant with federation.rounds=4`."""
+        """A description of the runs, e.g. `reference variant with federation.rounds=4`."""
         return f"{self.variant.name} variant" + (f" with {', '.join(self.changes)}" if self.changes else "")
 
     def runs(self) -> list[Experiment]:
-        """Return the runs of all cells. Each run is in the list once, and one seed comes after the other."""
+        """Return the runs of all cells, one seed after the other. A run that several cells need is there once."""
         cells = [cell for table in self.tables for cell in table.cells]
         return runs(self.variant, cells, self.seeds, self.overrides)
 
     def compare(self, results: Path) -> list[tuple[TableSpec, list[Compared]]]:
-        """Return every table with our values and the paper's. A cell without finished runs has no value of ours."""
+        """Return every table with our values and the paper's values. `results` is the file with our runs."""
         measures = read_measures(results, self.variant.first_round)
         return [
             (table, compare_cells(self.variant, table.cells, measures, self.seeds, self.overrides))
@@ -100,7 +108,7 @@ class Reproduction:
         ]
 
     def curves(self, results: Path) -> list[Curve]:
-        """Return the curves of the figure of accuracy over time. A cell without a finished run has no curve."""
+        """Return the curves of the figure "accuracy over time". A cell without a finished run has no curve."""
         figures = [table for table in self.tables if table.label == OVER_TIME]
         cells = [cell for figure in figures for cell in figure.cells if cell.metric == "accuracy"]
         ids = {
@@ -113,7 +121,7 @@ class Reproduction:
 
 
 def parse_where(texts: Sequence[str]) -> dict[str, list[str]]:
-    """Read `key=value,value` limits.
+    """Return the limits of `--where`, which are written as `key=value,value`.
 
     Examples
     --------
@@ -133,10 +141,10 @@ def parse_where(texts: Sequence[str]) -> dict[str, list[str]]:
 
 
 def write_tables(folder: Path, asked: Reproduction, results: Path) -> list[tuple[TableSpec, list[Compared]]]:
-    """Write every table as Markdown and LaTeX, all cells as one CSV file, and the verdict. Return the tables.
+    """Write every table as Markdown and LaTeX, all cells as one CSV file, and a page with the verdict.
 
-    Cells that are already in the CSV file stay. So one folder can be filled in parts, from several results files.
-    Results of changed settings need a folder of their own.
+    Return the tables. Cells that are already in the CSV file of the folder stay. So a folder can be filled in
+    parts, from several results files. Results with overrides need a folder of their own.
     """
     variant, found, said = asked.variant.name, asked.compare(results), asked.words
     earlier = check_tables(folder, asked, [c.cell for _, cells in found for c in cells if c.seeds])
@@ -159,10 +167,10 @@ def write_tables(folder: Path, asked: Reproduction, results: Path) -> list[tuple
 
 
 def check_tables(folder: Path, asked: Reproduction, cells: Collection[Cell] | None = None) -> dict[Cell, Compared]:
-    """Return the cells of earlier runs that stay in the tables of a folder. Make the folder if it is missing.
+    """Return the cells that are in the tables of a folder already and stay there. Make the folder if it is missing.
 
-    With changed settings, no earlier cell stays. Then complain if the folder has results of other cells than
-    `cells`, since these would be lost. Default of `cells`: all that were asked for.
+    With overrides that change the results, no earlier cell stays. Then complain if the folder has results of other
+    cells than `cells`, since these results would be lost. By default, `cells` are all requested cells.
     """
     file = folder / f"{asked.variant.name}.csv"
     with writing(folder):
@@ -181,7 +189,7 @@ def check_tables(folder: Path, asked: Reproduction, cells: Collection[Cell] | No
 def with_earlier(
     compared: Sequence[tuple[TableSpec, list[Compared]]], earlier: Mapping[Cell, Compared], variant: str
 ) -> list[tuple[TableSpec, list[Compared]]]:
-    """Return all tables with new or earlier cells. A new value replaces an earlier one."""
+    """Return all tables with the new and the earlier cells. A new value replaces an earlier value."""
     cells = dict(earlier)
     for c in (c for _, found in compared for c in found):
         if c.seeds or c.cell not in cells:
@@ -194,14 +202,16 @@ def with_earlier(
 def _curves_csv(curves: Sequence[Curve]) -> str:
     lines = ["dataset,attack,malicious_ratio,aggregator,filter,round,ours,low,high,seeds"]
     for curve in curves:
-        who = ",".join(curve.cell.key[:-1])
+        setting = ",".join(curve.cell.key[:-1])
         for number, values in enumerate(curve.rounds, start=1):
-            lines.append(f"{who},{number},{fmean(values):.4f},{min(values):.4f},{max(values):.4f},{len(values)}")
+            lines.append(
+                f"{setting},{number},{fmean(values):.4f},{min(values):.4f},{max(values):.4f},{len(values)}"
+            )
     return "\n".join(lines) + "\n"
 
 
 def print_compared(compared: Sequence[tuple[TableSpec, list[Compared]]], variant: str, format_: str) -> None:
-    """Print every table, and how much of it agrees with the published values. `variant` describes the runs."""
+    """Print every table, and how many cells agree with the paper. `variant` is a description of the runs."""
     if format_ == "csv":
         print(as_csv([c for _, cells in compared for c in cells]), end="")
         return
@@ -212,7 +222,7 @@ def print_compared(compared: Sequence[tuple[TableSpec, list[Compared]]], variant
 
 
 def print_missing(asked: Reproduction, results: Path) -> None:
-    """Print the runs that are not done, in the order in which they would be run, and how many there are."""
+    """Print the runs that are not done, in the order in which they would be run, and their number."""
     done = read_measures(results, asked.variant.first_round)
     every = asked.runs()
     missing = [run for run in every if run.id not in done]

@@ -1,4 +1,7 @@
-"""The tables and figures of the paper: which cells each has, and what was published in them."""
+"""The tables and figures of the FLANDERS paper: the cells of each table, and the published values.
+
+A cell is one number of a table.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,11 @@ from flanders.results.tree import Table
 
 PACKAGE = "flanders.paper"
 VARIANTS = ("reference", "textbook")
-"""The variants of the experiments: the settings of the published code, and those of the text."""
+"""The variants of the experiments: with the settings of the published code, or with those of the paper's text."""
 KEYS = ("dataset", "attack", "malicious_ratio", "aggregator", "filter", "metric")
-"""The keys that name a cell within a table, in the order of the columns of the published values."""
+"""The keys that identify a cell within a table, in the order of the columns of the file of published values."""
 UNDEFINED = "NA"
-"""Takes the place of a published value if the paper says that the aggregator cannot be applied."""
+"""The published value of a cell if the paper says that the aggregator cannot be applied."""
 TABLES = (
     "tab:pr-20",
     "tab:pr-80",
@@ -39,12 +42,13 @@ TABLES = (
     "tab:increment-fld-60",
     "tab:increment-60",
 )
-"""The labels of all tables and figures, the most informative first."""
+"""The labels of all tables and figures, the most informative first. "quirks" is not in the paper. It shows the
+effect of each way in which the published code differs from the text."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One number of a table. All fields have the paper's names and values."""
+    """One number of a table. The fields have the names and values that the paper uses."""
 
     table: str
     dataset: str
@@ -54,16 +58,16 @@ class Cell:
     filter: str
     metric: str
     changes: Table = field(default_factory=dict, compare=False, repr=False)
-    """What the table changes in the variant's settings."""
+    """The changes that the table makes to the settings of the variant."""
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The name of the cell in the published values, apart from the table."""
+        """The values of `KEYS`, which identify the cell within its table."""
         return tuple(getattr(self, name) for name in KEYS)
 
     @property
     def is_undefined(self) -> bool:
-        """Whether the paper says of this setting, in any table, that the aggregator cannot be applied."""
+        """Whether the paper says, in any table, that the aggregator cannot be applied in this setting."""
         return self.key[:-1] in undefined()
 
 
@@ -74,19 +78,19 @@ class TableSpec:
     label: str
     title: str
     columns: str
-    """The one of `KEYS` whose values are the columns."""
+    """The key, one of `KEYS`, whose values are the columns of the table."""
     variants: tuple[str, ...]
-    """The variants in which it makes sense."""
+    """The variants in which the table can be reproduced."""
     cells: tuple[Cell, ...]
 
     @property
     def stem(self) -> str:
-        """The beginning of the names of its files."""
+        """The label without its prefix. The names of the table's files contain it."""
         return self.label.rpartition(":")[2]
 
 
 def table_names(asked: str) -> list[str]:
-    """Return the labels that were asked for: `all`, or labels separated by commas, with or without `tab:`.
+    """Return a list of labels from a string: `all`, or labels separated by commas, with or without `tab:`.
 
     Examples
     --------
@@ -108,30 +112,30 @@ def table_names(asked: str) -> list[str]:
 
 
 def read_tables(names: Sequence[str]) -> list[TableSpec]:
-    """Return tables by their labels."""
+    """Return the tables with the given labels."""
     return [_read(name) for name in names]
 
 
 @cache
 def published() -> dict[tuple[str, tuple[str, ...]], str]:
-    """Return the paper's values by table and cell, as they are printed. A missing one is `UNDEFINED`."""
+    """Return the paper's values by table and cell, as they are printed. Some of them are `UNDEFINED`."""
     return {(row["table"], _key(row)): row["value"] for row in _rows("tables.csv")}
 
 
 @cache
 def undefined() -> frozenset[tuple[str, ...]]:
-    """Return the settings (cells without their metric) to which an aggregator cannot be applied."""
+    """Return the settings in which the aggregator cannot be applied. A setting is a cell without its metric."""
     return frozenset(key[:-1] for (_, key), value in published().items() if value == UNDEFINED)
 
 
 @cache
 def rerun() -> dict[tuple[str, ...], str]:
-    """Return the values of the authors' own later re-run of their code, by cell."""
+    """Return the values of the re-run, by cell. In the re-run, the authors ran their code again later."""
     return {_key(row): row["value"] for row in _rows("rerun.csv")}
 
 
 def spec_text(name: str) -> str:
-    """Return a TOML file of this package."""
+    """Return the text of a TOML file of this package."""
     return resources.files(PACKAGE).joinpath("specs", f"{name}.toml").read_text(encoding="utf-8")
 
 

@@ -1,4 +1,8 @@
-"""The two variants of the paper's experiments, and their runs: that of its published code, and that of its text."""
+"""The two variants of the FLANDERS paper's experiments, and the runs that they consist of.
+
+The variant "reference" has the settings of the published code. The variant "textbook" has those of the paper's
+text. A cell is one number of a table of the paper.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +21,17 @@ from flanders.results.tree import Table
 
 @dataclass(frozen=True)
 class Variant:
-    """The settings behind the paper's names of datasets, attacks, filters and aggregators.
+    """The settings that belong to the paper's names of datasets, attacks, filters and aggregators.
 
     Parameters
     ----------
     name
         One of `VARIANTS`.
     first_round
-        Detection and the best accuracy count from this round on.
+        Precision, recall and the best accuracy are computed from this round on.
     settings
-        The spec file: `base`, and the choices `datasets`, `attacks`, `filters` and `aggregators`.
+        The content of the variant's file. `base` has the settings of all runs. `datasets`, `attacks`, `filters` and
+        `aggregators` have the settings that belong to each name.
     """
 
     name: str
@@ -35,7 +40,7 @@ class Variant:
     _resolved: dict[tuple[object, ...], Experiment] = field(default_factory=dict, compare=False, repr=False)
 
     def run(self, cell: Cell, seed: int, overrides: Sequence[str] = ()) -> Experiment | None:
-        """Return the run that gives the value of a cell. None if the paper says that there is no such run."""
+        """Return the run that gives the value of a cell. None if the aggregator cannot be applied in this cell."""
         if cell.is_undefined:
             return None
         known = (cell.key[:-1], json.dumps(cell.changes), seed, tuple(overrides))
@@ -51,7 +56,7 @@ class Variant:
         return self._resolved[known]
 
     def point(self, cell: Cell, seed: int) -> Table:
-        """Return the spec of a cell's run, in the form of a spec file."""
+        """Return the spec of a cell's run, as the content of a spec file."""
         s = self.settings
         dataset = dict(s["datasets"][cell.dataset])
         of_dataset = dataset.pop("attacks", {})
@@ -73,7 +78,7 @@ class Variant:
 
 
 def read_variant(name: str) -> Variant:
-    """Return a variant by its name."""
+    """Return the variant with the given name."""
     check_choice("reproduce", "variant", name, VARIANTS)
     settings = tomllib.loads(spec_text(name))
     return Variant(name, settings.pop("first_round"), settings)
@@ -82,7 +87,7 @@ def read_variant(name: str) -> Variant:
 def runs(
     variant: Variant, cells: Iterable[Cell], seeds: Sequence[int], overrides: Sequence[str] = ()
 ) -> list[Experiment]:
-    """Return the runs of some cells, each once: one seed after the other, in the order of the cells."""
+    """Return the runs of some cells, one seed after the other. A run that several cells need is there once."""
     found: dict[str, Experiment] = {}
     cells = list(cells)
     for seed in seeds:
@@ -94,7 +99,7 @@ def runs(
 
 
 def merged(tree: Table, more: Table) -> Table:
-    """Return a table with the values of another one, which replace those of the same keys, also in inner tables."""
+    """Return `tree` with the values of `more` in place of its own values, also in inner tables."""
     both = dict(tree)
     for key, value in more.items():
         below = both.get(key)
@@ -103,7 +108,11 @@ def merged(tree: Table, more: Table) -> Table:
 
 
 def _tolerated(point: Table, holds: Table) -> int:
-    """Return b, or, if that is less, the largest number of malicious clients that the aggregator tolerates."""
+    """Return the number of malicious clients that the aggregator is told.
+
+    This is the true number b, but at most the number that the aggregator can withstand. `holds` says how many
+    models the aggregator needs to withstand f malicious ones: at least `each` * f + `spare`.
+    """
     m = point["federation"]["num_clients"]
     b = resolve_count(point.get("threat", {"fraction": 0.0})["fraction"], m)
     left = m if point["filter"]["name"] == "keep-all" else m - b

@@ -1,4 +1,5 @@
-"""Attacks and defences as the code published with the FLANDERS paper computes them, mistakes included.
+"""Attacks and defences as the code published with the FLANDERS paper computes them, with its mistakes.
 
-Use them to reproduce the numbers of the paper, not to judge a defence.
+Use them to repeat the numbers of the paper. To judge a defence, use `flanders.attacks`, `flanders.filters` and
+`flanders.aggregators`.
 """

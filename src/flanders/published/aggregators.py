@@ -1,7 +1,7 @@
-"""Multi-Krum and Bulyan as the code published with the paper computes them, to match its numbers.
+"""Multi-Krum and Bulyan as the code published with the FLANDERS paper computes them, to repeat its numbers.
 
-They accept any number of malicious clients. The textbook forms in `flanders.aggregators` refuse numbers for which
-their guarantees do not hold. Use the textbook forms to judge a defence.
+They accept any number of malicious clients. The aggregators in `flanders.aggregators` refuse numbers for which
+their guarantees do not hold. To judge a defence, use those.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ class MultiKrumReference(Aggregator):
     .. math:: g = \frac{\sum_{c \in K} n_c \theta_c}{\sum_{c \in K} n_c}, \quad
               K \text{: the clients with the lowest } \sum_{i \in N_c} \|\theta_c - \theta_i\|^2
 
-    A Krum score is a sum over the m - b - 2 nearest models, or over the nearest one if that number is less than
-    one. If there are fewer than `keep` models, all are averaged. The paper's code keeps 3 by default and 10 behind
-    its filter.
+    :math:`\theta_c` is the model of client c, and :math:`n_c` its weight. The sum is the Krum score of client c.
+    :math:`N_c` has the m - b - 2 models that are nearest to :math:`\theta_c`, but at least one. m is the number of
+    models, and b that of malicious models (`num_malicious`, a number or a fraction of m). If there are fewer than
+    `keep` models, all are averaged. The paper's code keeps 3 by default, and 10 if its filter comes first.
 
     Examples
     --------
@@ -61,6 +62,9 @@ class BulyanReference(Aggregator):
     r"""Apply Bulyan if m >= 4b + 3, else take the plain average.
 
     .. math:: g = \begin{cases} \texttt{Bulyan} & m \ge 4b + 3 \\ \texttt{FedAvg} & \text{otherwise} \end{cases}
+
+    g is the new global model. m is the number of models, and b that of malicious models (`num_malicious`, a number
+    or a fraction of m).
 
     Examples
     --------

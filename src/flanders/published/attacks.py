@@ -1,7 +1,10 @@
-"""LIE, OPT and AGR-MM as the code published with the paper computes them, to match its numbers.
+"""LIE, OPT and AGR-MM as the code published with the FLANDERS paper computes them, to repeat its numbers.
 
-They are much easier to detect than the textbook forms in `flanders.attacks`. Use the textbook forms to judge a
-defence. Gauss is the same in both.
+They are much easier to detect than the attacks in `flanders.attacks`, which follow the papers of their authors. To
+judge a defence, use those. The attack Gauss is the same in both.
+
+In the formulas, mu and sigma are the mean and the standard deviation of each parameter. A round has m clients, and
+b of them are malicious. All b send the same model x.
 """
 
 from __future__ import annotations
@@ -25,13 +28,14 @@ from flanders.linalg.products import squared_distances, squared_norms
 
 @dataclass(frozen=True)
 class LieReference(Attack):
-    r"""LIE as the FLANDERS paper's code computes it: with the root of the deviation, and a probability as z.
+    r"""LIE as the FLANDERS paper's code computes it: with the square root of sigma, and with a probability as z.
 
     .. math:: x = \mu - z \sqrt{\sigma}, \quad z = \Phi\left(\frac{m - b - s}{m - b}\right), \quad
               s = \lfloor m/2 + 1 \rfloor - b
 
-    The mean and the standard deviation are those of all models that the attacker knows, including the honest
-    models of its own clients. For b = m, z is 1, the limit of the formula.
+    The mean and the standard deviation are taken over all models that the attacker knows, including the honest
+    models of its own clients. :math:`\Phi` is the standard normal distribution. The authors of LIE use its inverse.
+    For b = m, z is 1, the limit of the formula.
 
     Examples
     --------
@@ -77,27 +81,28 @@ class OptReference(Attack):
 
     .. math:: x = w - \lambda \operatorname{sign}(w)
 
-    w is the model of the first benign client in the first round. It is never refreshed. Lambda starts at
+    w is the model of the first benign client in the first round. It stays the same in all later rounds. Lambda
+    starts at
 
     .. math:: \min\left(999,\; \frac{\min_i K_i}{(m - 2)(c - 1)\sqrt{L}} +
               \frac{\max_i \left(\sum_l \|x_i^{(l)} - w^{(l)}\|\right)^2}{\sqrt{L}}\right),
               \quad c = \max(b, 2)
 
-    It is halved while it exceeds `tau` and Krum, told that c models are malicious, picks no malicious model. K_i
-    are the Krum scores of the benign models among all models before the attack. l runs over the L tensors of the
-    model.
+    The :math:`x_i` are the benign models, and l counts the L tensors of a model. :math:`K_i` is the Krum score of
+    :math:`x_i` among all models before the attack. Lambda is halved until Krum selects a malicious model, or until
+    lambda <= `tau`. Krum is told that c models are malicious.
 
     Parameters
     ----------
     tau
-        Halving stops at this lambda.
+        The halving stops once lambda is at most this.
     num_tensors
-        The number of weight and bias tensors, L. Default: as many as `layer_sizes` has, else 1.
+        The number of weight and bias tensors, L. By default it is the length of `layer_sizes`, or 1 without them.
     layer_sizes
-        How many parameters each tensor has, in order. Without them, the model counts as one tensor in the sum over
-        l.
+        How many parameters each tensor has, in order. Without them, the sum over l treats the model as one tensor.
     stale
-        Whether w is the old model. False takes the round's global model as w, to show the effect of the old one.
+        Whether w is the old model. With False, w is the global model of the round. This shows how much of the
+        effect is due to the old model.
 
     Examples
     --------
@@ -178,18 +183,19 @@ class AgrMinMaxReference(Attack):
 
     .. math:: x = \mu - \gamma \sigma
 
-    The mean and the standard deviation are those of all models that the attacker knows. The search starts at gamma
-    = 5 with a step of 2.5. Gamma moves by half of the step, and the step is halved each time. Gamma passes and
-    moves up if x is nearer to every benign model than the two farthest benign models are to each other. Otherwise
-    it moves down. The last gamma that passed is used. If none has passed, gamma is 6. This is what happens on
-    trained models.
+    The mean and the standard deviation are taken over all models that the attacker knows. The search starts at
+    gamma = 5 with a step of 2.5. A gamma passes if x is nearer to every benign model than the two farthest benign
+    models are to each other. Gamma then moves up by half of the step, otherwise down. The step is halved each time.
+    The result is the last gamma that passed. If none has passed, the result is gamma = 6. On trained models, none
+    passes.
 
     Parameters
     ----------
     gamma_init
-        Where the search starts. If it fails, gamma is one more than this.
+        The first gamma of the search. If no gamma passes, the result is `gamma_init + 1`.
     tau
-        The search ends once its step, or the distance of gamma from the last one that passed, is at most this.
+        The search ends once its step is at most this. It also ends once gamma is this near to the last gamma that
+        passed.
 
     Examples
     --------

@@ -1,4 +1,8 @@
-"""FLANDERS as the code published with the paper computes it, to match its numbers."""
+"""The filter FLANDERS as the code published with the paper computes it, to repeat the paper's numbers.
+
+It fits a forecasting model, MAR (matrix autoregression), to the models of the last round. It drops clients whose
+models are far from the forecast. `flanders.filters.Flanders` follows the equations of the paper instead.
+"""
 
 from __future__ import annotations
 
@@ -30,33 +34,36 @@ class FlandersReferenceState:
     """The memory of `FlandersReference`."""
 
     seed: int
-    """The secret from which the sample and the starting points of the fits are drawn."""
+    """The secret seed from which the sampled columns and the starting points of the fits are drawn."""
     round_number: int = 0
-    """How many rounds it has seen."""
+    """How many rounds the filter has seen."""
     newest: Snapshot | None = None
-    """The sampled parameters of the last round. The models of dropped clients are replaced."""
+    """The sampled parameters of the last round. Dropped clients have the new global model instead of their own."""
     calibration: Calibration = field(default_factory=Calibration)
-    """What is known about the scores of accepted clients. It is used only with a `threshold`."""
+    """The scores of accepted clients in earlier rounds, in summary. It is used only with a `threshold`."""
 
 
 @dataclass(frozen=True)
 class FlandersReference(Filter[FlandersReferenceState]):
     r"""Drop the clients whose models are far from the forecast that the paper's published code makes.
 
-    .. math:: \hat X_t = A\, X_{t-1} B, \quad \text{score}_c = \|\theta_c - \hat\theta_c\|
+    .. math:: \hat X_t = A\, X_{t-1} B^\top, \quad \text{score}_c = \|\theta_c - \hat\theta_c\|
 
-    It differs from the equations of the paper, which `Flanders` follows. It forecasts a round only from the last
-    one (see `reference_forecast`). It looks at `sample` parameters, which are drawn once, with replacement. The
-    distance is the L2 distance. In the memory, the *new* global model replaces the model of a dropped client.
+    :math:`X_t` has a row for each client: its model :math:`\theta_c` in round t. :math:`\hat\theta_c` is the row of
+    the forecast :math:`\hat X_t`. The published code differs from the equations of the paper, which `Flanders`
+    follows. It forecasts a round only from the round before (see `reference_forecast`). It looks at `sample`
+    parameters, which are drawn once, with replacement. The distance is the L2 distance. In the memory, the *new*
+    global model replaces the model of a dropped client.
 
     Parameters
     ----------
     keep
-        How many clients to keep in a round: a number, or a fraction of the round.
+        How many clients to keep in a round: a number, or a fraction of the clients of the round.
     threshold
-        Instead of `keep`: the largest probability of being malicious with which a client is kept; see `Flanders`.
+        The largest probability of being malicious with which a client is kept; see `Flanders`. Give either `keep`
+        or `threshold`.
     min_honest
-        With `threshold`: the least share of honest clients in any round.
+        The least share of honest clients in any round. It is used only with `threshold`.
     iterations
         The number of iterations of each fit.
     sample
@@ -98,7 +105,7 @@ class FlandersReference(Filter[FlandersReferenceState]):
         return FlandersReferenceState(draw_seed(rng))
 
     def score(self, state: FlandersReferenceState, round_: Round) -> Scores | None:
-        """Score each client by the distance of its model to the forecast; None in the first round."""
+        """Score each client by the distance of its model to the forecast. Return None in the first round."""
         check_state("FlandersReference", state, FlandersReferenceState)
         if state.newest is None:
             return None
@@ -108,7 +115,7 @@ class FlandersReference(Filter[FlandersReferenceState]):
         return Scores(round_.clients, values, chance)
 
     def select(self, scores: Scores) -> IntVector:
-        """Keep the `keep` lowest scores, or the clients within the `threshold`."""
+        """Keep the `keep` clients with the lowest scores, or all clients with a probability within `threshold`."""
         return select_by_keep_or_threshold(scores, self.keep, self.threshold)
 
     def amend(
@@ -119,7 +126,7 @@ class FlandersReference(Filter[FlandersReferenceState]):
         model: Array,
         scores: Scores | None = None,
     ) -> FlandersReferenceState:
-        """Remember the round, with the new global model in place of dropped clients' models."""
+        """Remember the round, with the new global model in place of the models of dropped clients."""
         check_state("FlandersReference", state, FlandersReferenceState)
         calibration = state.calibration
         if self.threshold is not None and scores is not None:
@@ -138,7 +145,7 @@ class FlandersReference(Filter[FlandersReferenceState]):
         return np.random.default_rng([state.seed, 0]).integers(0, d, size=self.sample)
 
     def _distances(self, state: FlandersReferenceState, newest: Snapshot, round_: Round) -> FloatVector:
-        """Return the distance of each model to its forecast. Without a forecast, take the global model."""
+        """Return the distance of each model to its forecast. For a new client, the global model is the forecast."""
         columns = self.visible_columns(state, round_.updates.shape[1])
         sent = np.asarray(to_numpy(take_columns(round_.updates, columns)), dtype=np.float64)
         rows = np.asarray(to_numpy(newest.rows), dtype=np.float64)
@@ -159,17 +166,19 @@ def reference_forecast(
     ridge_a: float = 1.0,
     ridge_b: float = 1.0,
 ) -> FloatMatrix:
-    r"""Forecast as the paper's published code does, from the newest `(m, n)` matrix alone.
+    r"""Return the forecast of the published code, from the models X of the last round alone, `(m, n)`.
 
-    That code fits MAR to a single training pair. Both matrices of the pair are the newest one, scaled to
-    S = (X - min X) / max X. It applies the coefficients to the unscaled X. B starts at random numbers (`start`,
-    n x n). A matrix has a row per client, so A is m x m and B is n x n. The ridge penalties are always added:
+    X has a row for each of m clients and a column for each of n sampled parameters. MAR forecasts a matrix of
+    models from the matrix before it, and is fitted to pairs of such matrices. The published code has a single pair,
+    whose two matrices are equal: S = (X - min X) / max X. It then applies the fitted A and B to the unscaled X. A
+    is m x m and B is n x n. B starts at random numbers (`start`). The ridge penalties alpha (`ridge_a`) and beta
+    (`ridge_b`) are always added:
 
     .. math:: A \leftarrow S B S^T (S B^T B S^T + \alpha I)^{-1}, \quad
               B \leftarrow S^T A S (S^T A^T A S + \beta I)^{-1}, \quad \hat X = A X B^T.
 
-    After the first step :math:`B = S^T C S` with C an m x m matrix, so the iterations run on
-    :math:`G = S S^T`, with the same result and without an n x n matrix.
+    After the first step, :math:`B = S^T C S` with an m x m matrix C. So the iterations need only C and
+    :math:`G = S S^T`. The result is the same, without a linear system of size n x n.
     """
     m = newest.shape[0]
     largest = float(newest.max())

@@ -1,4 +1,7 @@
-"""FLDetector with a delay of one round, which explains the values that the FLANDERS paper has for it."""
+"""The filter FLDetector with a delay of one round.
+
+The delay explains the values that the FLANDERS paper reports for FLDetector.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,15 @@ from flanders.round import Round
 
 @dataclass(frozen=True)
 class FLDetectorLagged(FLDetector):
-    r"""FLDetector that judges a round by the rounds before it.
+    r"""FLDetector with a delay: it judges the clients of a round only by earlier rounds.
 
     .. math:: \text{score}_c^{(t)} = \text{the mean of the distances of } c \text{ in rounds before } t
 
-    If the malicious clients change from round to round, this is no better than a random choice. The FLANDERS paper
-    reports exactly this result for FLDetector: precision and recall equal to the share of malicious clients. That
-    its FLDetector has such a delay is our guess, since that part of its code is not public. `FLDetector` itself
-    also looks at the round that it judges.
+    The distance is that between the model of client c and FLDetector's prediction of it. If the malicious clients
+    change from round to round, this filter is no better than a random choice. The FLANDERS paper reports exactly
+    this result for FLDetector: precision and recall equal the share of malicious clients. This part of the paper's
+    code is not public. So we only guess that its FLDetector has such a delay. The filter `FLDetector` of this
+    package also uses the round that it judges.
 
     Examples
     --------
@@ -47,7 +51,7 @@ class FLDetectorLagged(FLDetector):
             raise InputError("FLDetectorLagged needs `keep`: how many clients, or what fraction of them.")
 
     def score(self, state: FLDetectorState, round_: Round) -> Scores | None:
-        """Score each client by its distances in earlier rounds. A client without any gets the median score."""
+        """Score each client by its mean distance in earlier rounds. A new client gets the median score."""
         now = super().score(state, round_)
         if now is None:
             return None

@@ -1,1 +1,4 @@
-"""Studies: questions that the FLANDERS paper asks or leaves open. A grid of runs answers each of them."""
+"""Studies: questions that the FLANDERS paper asks or leaves open, each answered by a set of runs.
+
+The command `flanders study` carries them out.
+"""

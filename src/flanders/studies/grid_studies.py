@@ -1,4 +1,7 @@
-"""The list of studies: the question of each, and what it varies. This module needs no optional package."""
+"""The list of all studies, with the question of each study and the keys of the spec that it varies.
+
+This module needs no optional package, since the help text of `flanders study` uses it.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +13,19 @@ from flanders.checks import InputError, did_you_mean
 
 @dataclass(frozen=True)
 class GridStudy:
-    """A question that a grid of runs answers."""
+    """A question, and the settings that are varied to answer it. There is a run for each combination of values."""
 
     name: str
     question: str
     axes: tuple[str, ...]
     """The keys of the spec that are varied."""
     label: str
-    """The words along the axis of the figure."""
+    """The label of the horizontal axis of the figure."""
     specs: tuple[str, ...]
     """The names of the spec files."""
 
     def point(self, spec: Mapping[str, object]) -> str:
-        """Return the values of a run along the axes, in words."""
+        """Return in words which values a run has for the varied keys, e.g. "cosine, centred"."""
         return ", ".join(word for axis in self.axes if (word := value_in_words(axis, _at(spec, axis))))
 
 
@@ -31,7 +34,8 @@ def _study(name: str, question: str, axes: str, label: str, specs: str = "") -> 
 
 
 PREDICTABILITY = _study("predictability", "Are honest clients more predictable?", "threat.attack.name", "attack")
-"""This study measures the clients themselves. The others compare results. See `flanders.studies.predictability`."""
+"""This study measures what single clients send; see `flanders.studies.predictability`. All other studies compare
+the results of runs."""
 
 STUDIES = {
     study.name: study
@@ -42,7 +46,12 @@ STUDIES = {
             "filter.look.size",
             "sampled parameters",
         ),
-        _study("refit", "How often must A and B be estimated?", "filter.solver.refit_every", "rounds between fits"),
+        _study(
+            "refit",
+            "How often must the forecasting model be fitted?",
+            "filter.solver.refit_every",
+            "rounds between fits",
+        ),
         _study("distance", "Which distance to the forecast?", "filter.distance filter.center", "distance"),
         _study("window", "How many rounds should the model be fitted to?", "filter.window", "window l"),
         _study("order", "Of which order should the model be?", "filter.order", "order w (l = 6)"),
@@ -68,7 +77,7 @@ QUESTIONS = {PREDICTABILITY.name: PREDICTABILITY, **STUDIES}
 
 
 def find(name: str) -> GridStudy:
-    """Return the study of that name."""
+    """Return the study with the given name."""
     if name not in QUESTIONS:
         guess = did_you_mean(name, QUESTIONS)
         raise InputError(f"There is no study {name!r}.{guess} Known: {', '.join(QUESTIONS)}.")
@@ -76,7 +85,7 @@ def find(name: str) -> GridStudy:
 
 
 def value_in_words(axis: str, value: object) -> str:
-    """Return one value of an axis in words.
+    """Return a value of a varied key in words. `axis` is the key.
 
     Examples
     --------
@@ -96,7 +105,7 @@ def value_in_words(axis: str, value: object) -> str:
 
 
 def _at(spec: Mapping[str, object], key: str) -> object:
-    """Return the value of a spec at a dotted key; None if it has no such key."""
+    """Return the value of a spec at a dotted key. None if there is no such key."""
     found: object = spec
     for part in key.split("."):
         found = found.get(part) if isinstance(found, Mapping) else None

@@ -1,4 +1,4 @@
-"""The runs of a study, from its spec files and a dataset."""
+"""`runs_of`, which returns the runs of a study on a dataset. They come from the spec files of the study."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from flanders.results.tree import Table
 from flanders.studies.grid_studies import GridStudy
 
 CONTROLS = ("distance-to-global", "persistence", "keep-all")
-"""The simple filters with which each study compares."""
+"""The simple filters to which the studies compare the filter `flanders`."""
 CHANGES_BY_DATASET: dict[str, tuple[str, ...]] = {
     "mnist": ("federation.num_clients=100", "federation.rounds=50", "training.learning_rate=1e-3"),
     "fashion-mnist": (
@@ -33,9 +33,10 @@ CHANGES_BY_DATASET: dict[str, tuple[str, ...]] = {
         "training.momentum=0.9",
     ),
 }
-"""The changes to a study's spec for each dataset of the paper, besides the dataset itself."""
+"""The changes to a study's spec for each dataset of the FLANDERS paper, besides the name of the dataset."""
 FIXED_STUDIES, CHANGES_OF_FIXED_STUDIES = ("fldetector",), ("federation.num_clients=100",)
-"""Studies in which training and rounds are part of the question, and the only change besides the dataset."""
+"""In these studies, training and rounds are part of the question. So for another dataset only the number of clients
+is changed."""
 
 
 def runs_of(
@@ -48,7 +49,8 @@ def runs_of(
 ) -> list[Experiment]:
     """Return the runs of a study on a dataset, with the seeds 0 to `seeds - 1`. Each run is in the list once.
 
-    `attacks` replace the attacks of the study. Specs that have no `threat.attack` are then left out.
+    If `attacks` are given, they replace the attacks of the study. Specs without `threat.attack` are then left out.
+    `overrides` are changes to the specs, each of the form `key=value`.
     """
     check_number("study", "seeds", seeds, 1, whole=True)
     for name in attacks:
@@ -73,7 +75,7 @@ def runs_of(
 
 
 def changes_for(study: str, dataset: str) -> list[str]:
-    """Return the overrides that a study needs for a dataset."""
+    """Return the changes that a study's spec needs for a dataset, each of the form `key=value`."""
     registry("datasets")[dataset]  # raises an error if there is no such name
     if dataset == "digits":
         return []
@@ -84,5 +86,5 @@ def changes_for(study: str, dataset: str) -> list[str]:
 
 
 def read_study_spec(name: str) -> Table:
-    """Return a study's spec, from the package."""
+    """Return the content of a spec file of this package."""
     return tomllib.loads((files("flanders.studies") / "specs" / f"{name}.toml").read_text(encoding="utf-8"))

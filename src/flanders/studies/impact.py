@@ -1,6 +1,8 @@
-r"""How many malicious clients a round has when the server draws m of K clients and b of the K are malicious.
+r"""Probabilities of how many malicious clients a round has, if the server draws the clients of a round at random.
 
-Their number X is hypergeometric: :math:`\Pr(X = x) = \binom{b}{x} \binom{K-b}{m-x} / \binom{K}{m}`.
+The server draws m of K clients. b of the K clients are malicious. The number X of malicious clients in the round
+has a hypergeometric distribution: :math:`\Pr(X = x) = \binom{b}{x} \binom{K-b}{m-x} / \binom{K}{m}`. In the
+functions, K is `clients`, b is `malicious` and m is `selected`.
 
 References
 ----------
@@ -32,7 +34,8 @@ def chance_of_at_least(count: int, *, clients: int, malicious: int, selected: in
 
     Examples
     --------
-    The paper's: one or more of 5 malicious clients among 20 of 100, "about two out of three".
+    The example of the paper: 5 of 100 clients are malicious, and 20 are selected. In "about two out of three"
+    rounds, at least one malicious client is among them.
 
     >>> round(chance_of_at_least(1, clients=100, malicious=5, selected=20), 3)
     0.681
@@ -55,7 +58,7 @@ def chance_of_majority(*, clients: int, malicious: int, selected: int) -> float:
 def chance_over_rounds(count: int, rounds: int, *, clients: int, malicious: int, selected: int) -> float:
     """Return the probability that at least one of `rounds` rounds has at least `count` malicious clients.
 
-    Rounds are drawn independently of each other.
+    The clients of each round are drawn independently of other rounds.
 
     Examples
     --------
@@ -68,7 +71,7 @@ def chance_over_rounds(count: int, rounds: int, *, clients: int, malicious: int,
 
 
 def expected_malicious(*, clients: int, malicious: int, selected: int) -> float:
-    """Return how many of the selected clients are malicious on average, m b / K.
+    """Return the expected number of malicious clients among the selected clients, m b / K.
 
     Examples
     --------

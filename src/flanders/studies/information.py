@@ -1,8 +1,8 @@
-"""Mutual information between two series, by three estimators, for many pairs at once.
+"""Three estimators of the mutual information between two series of numbers, for many pairs of series at once.
 
-All estimators take `x` and `y` of shape `(..., n)` and use the n pairs along the last axis. The result is in nats.
-They work on ranks or standardised values, so the scale of the series does not matter. For a constant series the
-result is 0.
+All estimators take `x` and `y` of shape `(..., n)` and use the n pairs of numbers along the last axis. The result
+is in nats. The estimators use ranks or standardised values, so the scale of the series does not matter. If a series
+is constant, the result is 0.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from scipy.stats import rankdata
 Floats = NDArray[np.float64]
 
 NEIGHBOURS = 3
+"""The k of `kraskov`: which neighbour sets the distance."""
 FEW = 500
-"""Up to this number of pairs, neighbours are found by comparing all pairs, for many series at a time."""
+"""Up to this number of pairs, neighbours are found by comparing all pairs with each other. Above it, with a tree."""
 BLOCK = 2_000_000
-"""How many numbers these comparisons compute at a time. This limits the memory that they take."""
+"""How many comparisons are computed at once. This limits the memory."""
 
 
 def gaussian_copula(x: ArrayLike, y: ArrayLike) -> Floats:
@@ -30,7 +31,9 @@ def gaussian_copula(x: ArrayLike, y: ArrayLike) -> Floats:
     .. math:: I = -\tfrac12 \log(1 - \rho^2)
               - \tfrac12 \left[\psi\left(\tfrac{n-1}{2}\right) - \psi\left(\tfrac{n-2}{2}\right)\right]
 
-    The second term is the bias of the first term for n independent pairs. Estimates near zero may be negative.
+    The normal score of a value is the normal quantile of its rank. :math:`\rho` is the correlation of the scores of
+    both series, and :math:`\psi` is the digamma function. The second term is the bias of the first term for n
+    independent pairs. Estimates near zero may be negative.
 
     References
     ----------
@@ -44,19 +47,20 @@ def gaussian_copula(x: ArrayLike, y: ArrayLike) -> Floats:
     inner = np.sum(u * v, axis=-1)
     rho = np.divide(inner, size, out=np.zeros_like(inner), where=size > 0)
     bias = (digamma((n - 1) / 2) - digamma((n - 2) / 2)) / 2
-    # If both series have the same ranks, the formula is infinite. But n ranks cannot tell more than log n.
+    # If both series have the same ranks, the formula is infinite. But n ranks contain at most log n nats.
     found = np.minimum(-0.5 * np.log(np.maximum(1 - rho**2, np.finfo(float).tiny)), np.log(n)) - bias
     return np.where(_varies(a) & _varies(b), found, 0.0)
 
 
 def kraskov(x: ArrayLike, y: ArrayLike) -> Floats:
-    r"""Estimate by the distances to the k-th neighbour, k = 3 (KSG, the first of the two algorithms).
+    r"""Estimate by the distances to the k-th nearest neighbour, k = 3 (the first algorithm of the paper below).
 
     .. math:: I = \psi(k) + \psi(n) - \langle \psi(n_x + 1) + \psi(n_y + 1) \rangle
 
-    Neighbours are found in the maximum norm. n_x is the number of points that are nearer along x than the k-th
-    neighbour is, and n_y the same along y. Equal values would make the counts wrong. So, as the authors advise,
-    noise far below the scale of the data is added.
+    Each of the n pairs (x, y) is a point. Distances are in the maximum norm, and :math:`\psi` is the digamma
+    function. :math:`n_x` is the number of points whose x is nearer than the k-th neighbour of the point is, and
+    :math:`n_y` is the same for y. The brackets are the mean over all points. Equal values would make the counts
+    wrong. So a little noise is added, far below the scale of the data, as the authors advise.
 
     References
     ----------
@@ -77,15 +81,18 @@ def kraskov(x: ArrayLike, y: ArrayLike) -> Floats:
 
 
 def histogram(x: ArrayLike, y: ArrayLike, bins: int | None = None) -> Floats:
-    r"""Estimate from counts in bins of equal frequency, with the Miller-Madow correction of all three entropies.
+    r"""Estimate from counts in bins of equal frequency.
+
+    The estimate is the entropy of x, plus the entropy of y, minus the entropy of the pairs. Each entropy has the
+    Miller-Madow correction for its bias.
 
     Parameters
     ----------
     x, y
         The series.
     bins
-        The number of bins along each axis. Default: 64, or fewer for short series, so that a cell has five pairs on
-        average.
+        The number of bins for x and for y. The default is 64, or fewer for short series. Then a combination of two
+        bins has five pairs on average.
 
     References
     ----------
@@ -111,25 +118,25 @@ ESTIMATORS: dict[str, Callable[[ArrayLike, ArrayLike], Floats]] = {
 
 
 def _entropy(counts: NDArray[np.int64]) -> float:
-    """Return the entropy of a distribution from counts, plus (occupied cells - 1) / 2n."""
+    """Return the entropy of n counted values, plus the correction (non-zero counts - 1) / 2n."""
     seen = counts[counts > 0]
     share = seen / seen.sum()
     return float(-np.sum(share * np.log(share)) + (seen.size - 1) / (2 * seen.sum()))
 
 
 def _counts_of_few(a: Floats, b: Floats, k: int) -> NDArray[np.int64]:
-    """Return n_x + 1 and n_y + 1 for each point of each series, stacked. All points are compared with all."""
+    """Return n_x + 1 and n_y + 1 for each point of each pair of series, by comparing all points with each other."""
     dx, dy = (np.abs(s[:, :, None] - s[:, None, :]) for s in (a, b))
     both = np.maximum(dx, dy)
     each = np.arange(a.shape[1])
     both[:, each, each] = np.inf
     reach = np.partition(both, k - 1, axis=-1)[..., k - 1]
     inside = np.nextafter(reach, 0)[..., None]
-    return np.stack([np.sum(d <= inside, axis=-1) for d in (dx, dy)])  # a point counts itself: the + 1
+    return np.stack([np.sum(d <= inside, axis=-1) for d in (dx, dy)])  # a point also counts itself, hence the + 1
 
 
 def _counts_of_many(a: Floats, b: Floats, k: int) -> NDArray[np.int64]:
-    """Return the same for one series of many points, with a tree and by sorting."""
+    """Return n_x + 1 and n_y + 1 for each point of one pair of long series, with a tree and by sorting."""
     points = np.column_stack([a[0], b[0]])
     reach = cKDTree(points).query(points, k=k + 1, p=np.inf)[0][:, k]
     inside = np.nextafter(reach, 0)
@@ -138,7 +145,8 @@ def _counts_of_many(a: Floats, b: Floats, k: int) -> NDArray[np.int64]:
         line = np.sort(values)
         first = np.searchsorted(line, values - inside, side="left")
         last = np.searchsorted(line, values + inside, side="right") - 1
-        # The neighbour at `reach` itself must not count. The sums above are rounded, so check the differences.
+        # The k-th neighbour itself must not count. The sums above are rounded, so the differences are checked
+        # again.
         while np.any(beyond := values - line[first] > inside):
             first += beyond
         while np.any(beyond := line[last] - values > inside):
@@ -148,7 +156,7 @@ def _counts_of_many(a: Floats, b: Floats, k: int) -> NDArray[np.int64]:
 
 
 def _noise(n: int) -> Floats:
-    """Return two series of noise with a standard deviation of 1e-10. They are always the same."""
+    """Return two series of noise with a standard deviation of 1e-10. They are the same in every call."""
     return 1e-10 * np.random.default_rng(0).normal(size=(2, n))
 
 

@@ -1,4 +1,4 @@
-"""The figures of studies."""
+"""Functions that draw the figures of the studies."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from flanders.studies.predictability import Series
 from flanders.studies.rows import Row
 
 GRID = 256
-"""At how many points a density is drawn."""
+"""The number of points at which a density is computed."""
 
 
 def along_axis(study: GridStudy, rows: Sequence[Row]) -> Figure:
-    """Draw detection and accuracy along a study's axis, a column for each attack.
+    """Draw detection and accuracy for each value of the varied key, with a column for each attack.
 
-    Each share of malicious clients has a colour. If every point has only one share, each filter has a colour
-    instead. Controls that do not vary along the axis are horizontal lines. Bars reach from the lowest to the
-    highest seed.
+    Each share of malicious clients has its own colour. If every value has only one share, each filter has its own
+    colour instead. A control filter that does not depend on the varied key is a horizontal line. Bars reach from
+    the lowest to the highest seed.
     """
     detection = "auc" if study.name == "fldetector" else "recall"
     attacks = list(dict.fromkeys(row.attack for row in rows))
     points = list(dict.fromkeys(row.point for row in rows if row.point))
-    looks = _looks(rows)
+    styles = _line_styles(rows)
     with mpl.rc_context(STYLE):
         size = max(6.6, 1.0 + 1.3 * len(attacks)), 4.2 if _long(points) else 3.6
         figure = Figure(figsize=size, layout="constrained")
@@ -41,7 +41,7 @@ def along_axis(study: GridStudy, rows: Sequence[Row]) -> Figure:
         for column, attack in enumerate(attacks):
             mine = [row for row in rows if row.attack == attack]
             for ax, metric in zip(axes[:, column], (detection, "accuracy"), strict=True):
-                _lines(ax, mine, points, metric, looks)
+                _lines(ax, mine, points, metric, styles)
             axes[0, column].set_title(attack)
             axes[1, column].set_xticks(range(len(points)), points, rotation=90 if _long(points) else 0)
         axes[0, 0].set_ylabel("AUC of the scores" if detection == "auc" else "Recall (= precision)")
@@ -58,7 +58,7 @@ def along_axis(study: GridStudy, rows: Sequence[Row]) -> Figure:
 
 
 @dataclass(frozen=True)
-class _Look:
+class _LineStyle:
     """How the rows of one filter and one share of malicious clients are drawn."""
 
     label: str
@@ -66,60 +66,65 @@ class _Look:
     dashes: str | tuple[int, tuple[int, ...]]
     marker: str
     shift: float
-    """How far to the side of the point it is drawn, so that filters do not hide each other."""
+    """How far the markers are moved to the side, so that filters do not hide each other."""
 
 
-def _looks(rows: Sequence[Row]) -> dict[tuple[str, float], _Look]:
+def _line_styles(rows: Sequence[Row]) -> dict[tuple[str, float], _LineStyle]:
     filters, fractions = (sorted({getattr(row, key) for row in rows}) for key in ("filter", "fraction"))
     shares: dict[str, set[float]] = {}
     for row in rows:
         shares.setdefault(row.point, set()).add(row.fraction)
     by_filter = all(len(share) == 1 for share in shares.values())
     dashes = {"keep-all": (0, (1, 2)), "distance-to-global": DASHES[1], "persistence": DASHES[2]}
-    looks = {}
+    styles = {}
     for place, name in enumerate(filters):
         for fraction in fractions:
             label = name if by_filter else f"{name}, r = {fraction:g}"
             color = SERIES[(place if by_filter else fractions.index(fraction)) % len(SERIES)]
             shift = 0.15 * (place - (len(filters) - 1) / 2) if by_filter else 0.0
             marker = "_" if name in CONTROLS else "o"
-            looks[name, fraction] = _Look(label, color, dashes.get(name, "-"), marker, shift)
-    return looks
+            styles[name, fraction] = _LineStyle(label, color, dashes.get(name, "-"), marker, shift)
+    return styles
 
 
 def _lines(
-    ax: Axes, rows: Sequence[Row], points: Sequence[str], metric: str, looks: Mapping[tuple[str, float], _Look]
+    ax: Axes,
+    rows: Sequence[Row],
+    points: Sequence[str],
+    metric: str,
+    styles: Mapping[tuple[str, float], _LineStyle],
 ) -> None:
     place = {point: x for x, point in enumerate(points)}
-    for (name, fraction), look in looks.items():
+    for (name, fraction), style in styles.items():
         mine = [row for row in rows if (row.filter, row.fraction) == (name, fraction)]
         if metric != "accuracy" and name == "keep-all":
-            continue  # it drops nobody, and all its scores are equal
+            continue  # keep-all drops no client, and all its scores are equal
         for row in mine:
             if not row.point:
                 level = getattr(row, metric)
-                ax.axhline(level, color=look.color, linestyle=look.dashes, linewidth=0.8, label=look.label)
+                ax.axhline(level, color=style.color, linestyle=style.dashes, linewidth=0.8, label=style.label)
         along = [row for row in mine if row.point]
         if along:
-            x = [place[row.point] + look.shift for row in along]
-            joined = look.dashes if _is_scale(points) else "none"
-            style: dict[str, Any] = {"linestyle": joined, "marker": look.marker, "ms": 3.5, "label": look.label}
-            ax.plot(x, [getattr(row, metric) for row in along], color=look.color, **style)
+            x = [place[row.point] + style.shift for row in along]
+            joined = style.dashes if _is_scale(points) else "none"
+            options: dict[str, Any] = {"linestyle": joined, "marker": style.marker, "ms": 3.5, "label": style.label}
+            ax.plot(x, [getattr(row, metric) for row in along], color=style.color, **options)
             low, high = ([getattr(row, f"{metric}_{end}") for row in along] for end in ("low", "high"))
-            ax.vlines(x, low, high, color=look.color, linewidth=0.7)
+            ax.vlines(x, low, high, color=style.color, linewidth=0.7)
 
 
 def _is_scale(points: Sequence[str]) -> bool:
-    """Tell whether the points are numbers, perhaps with "all" among them, and a line between them makes sense."""
+    """Whether all points are numbers or "all". Only then does a line between the points make sense."""
     return all(point == "all" or point.replace(".", "", 1).isdigit() for point in points)
 
 
 def _long(points: Sequence[str]) -> bool:
+    """Whether the labels of the points are too long to stand beside each other."""
     return sum(map(len, points)) > 18
 
 
 def densities(series: Mapping[str, Series], key: tuple[str, str, str]) -> Figure:
-    """Draw the densities of an honest and a malicious client's values, a panel for each attack."""
+    """Draw the densities of the values of an honest and a malicious client, with a panel for each attack."""
     columns = min(4, len(series))
     lines = -(-len(series) // columns)
     with mpl.rc_context(STYLE):
@@ -146,9 +151,9 @@ def densities(series: Mapping[str, Series], key: tuple[str, str, str]) -> Figure
 
 
 def density(values: FloatVector) -> tuple[FloatVector, FloatVector]:
-    """Return a Gaussian kernel density estimate with Silverman's bandwidth, scaled to a peak of one.
+    """Return a Gaussian kernel density estimate with Silverman's bandwidth, scaled to a peak of 1.
 
-    Two groups in a panel may have very different spreads. With the same height, both can be seen.
+    Two densities in a panel may have very different spreads. With the same height, both can be seen.
     """
     quarter, three = np.quantile(values, [0.25, 0.75])
     spread = min(float(values.std()), float(three - quarter) / 1.349) or float(values.std())

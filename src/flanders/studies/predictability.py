@@ -1,17 +1,18 @@
-r"""Are honest clients more predictable than malicious ones? The question of the paper's Section 4.2.
+r"""The predictability study: are honest clients more predictable than malicious ones?
 
-The paper averages over all parameters the mutual information between the values of a parameter in rounds t and
-t + 1. A parameter has only one value in each round, so values must be pooled to estimate anything. The paper does
-not say how. Both ways are computed:
+Section 4.2 of the FLANDERS paper asks this question. It measures predictability by the mutual information between
+the values of a parameter in rounds t and t + 1, averaged over all parameters. But a parameter has only one value in
+each round, and an estimate needs many. The paper does not say which values it puts together. This module does it in
+two ways, with T rounds:
 
 * `"parameters"`: one estimate for each pair of rounds (t, t + 1), from the values of all parameters. This gives
-  T - 1 estimates per client, from which the paper's figure and t-test may have been made.
+  T - 1 estimates per client. The paper's figure and t-test may have been made from them.
 * `"time"`: one estimate for each parameter, from its T - 1 pairs of consecutive values.
 
-Both are computed for the models, as in the paper, and for their displacements from the global model of the round,
-which do not contain what all models share. In addition each model is forecast. A straight line is fitted that maps
-the parameters of round t - 1 to those of round t. The same line then maps round t to a forecast of round t + 1. The
-squared error is divided by the variance of the model that is forecast.
+Both are computed for the models, as in the paper, and for the displacements (a model minus the global model of its
+round). Displacements do not contain what all models share.
+
+In addition, this module measures how well each model can be forecast; see `forecast_errors`.
 """
 
 from __future__ import annotations
@@ -37,42 +38,55 @@ from flanders.studies.trajectories import Trajectories, follow
 PUBLISHED = {"gauss": 5.67e-38, "lie": 8.33e-5, "opt": 6.70e-18, "agr-min-max": 4.20e-12}
 """The paper's p-values (its table tab:t-test, MNIST)."""
 COORDINATES = 10_000
-"""How many parameters are drawn for the slow estimates: nearest neighbours over parameters, and all over time."""
+"""How many parameters are drawn at random for slow estimates. Slow are the estimator `kraskov`, and all estimates
+of the way `"time"`."""
 ROUNDS = 4
-"""The fewest rounds to estimate from, since a pair of rounds needs other pairs as neighbours."""
+"""The fewest rounds for an estimate, since the estimators compare a pair of rounds with other pairs."""
 FORECAST = "forecast-error"
 Key = tuple[str, str, str]
-"""The vectors ("models" or "displacements"), the pooling ("parameters" or "time"), and the estimator."""
+"""A way of measuring: the vectors ("models" or "displacements"), the values that are put together ("parameters" or
+"time"), and the name of the estimator or `FORECAST`."""
 Series = dict[Key, tuple[FloatVector, FloatVector]]
-"""The values of the honest client, and those of the malicious one."""
+"""For each way of measuring, the values of the honest client and those of the malicious client."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One comparison of an honest with a malicious client.
+    """The comparison of an honest with a malicious client in one run, by one way of measuring.
 
-    The difference is positive if the honest client is more predictable: its mutual information is higher, or its
-    forecast error is lower. The p-values test this claim.
+    The difference is positive if the honest client is more predictable. Then its mutual information is higher, or
+    its forecast error is lower. The p-values are those of the claim that the difference is positive.
     """
 
     attack: str
     seed: int
     of: str
+    """The vectors: "models" or "displacements"."""
     pooling: str
+    """The values that are put together: "parameters" or "time"."""
     estimator: str
     values: int
+    """The number of values of each client."""
     honest: float
+    """The mean of the honest client's values."""
     malicious: float
+    """The mean of the malicious client's values."""
     difference: float
     welch_p: float
     bootstrap_p: float
     low: float
+    """The lower end of the bootstrap's 95% interval of the difference."""
     high: float
+    """The upper end of this interval."""
     published_p: float | None
+    """The p-value in the paper, if it has one."""
 
 
 def measure(found: Trajectories, *, seed: int = 0, coordinates: int = COORDINATES) -> Series:
-    """Return the mutual information and the forecast errors of both clients, for every `Key`."""
+    """Return the values of both clients for every way of measuring.
+
+    At most `coordinates` parameters are used for the slow estimates. They are drawn from `seed`.
+    """
     d = found.honest.shape[1]
     some = np.sort(np.random.default_rng([seed, 1]).choice(d, min(d, coordinates), replace=False))
     series: Series = {}
@@ -89,11 +103,11 @@ def measure(found: Trajectories, *, seed: int = 0, coordinates: int = COORDINATE
 
 
 def forecast_errors(models: FloatMatrix) -> FloatVector:
-    """Return the error of each forecast, as a share of the variance of the model that is forecast.
+    """Return the mean squared error of each forecast, divided by the variance of the model that is forecast.
 
-    A straight line is fitted by least squares. It maps the parameters of round t - 1 to those of round t. Then it
-    maps those of round t to a forecast of round t + 1. A perfect forecast has the error 0. The mean as a forecast
-    has 1.
+    A straight line is fitted by least squares that maps the parameters of round t - 1 to those of round t. The same
+    line then maps the parameters of round t to a forecast of round t + 1. A perfect forecast has the error 0. If
+    the forecast of all parameters were their mean, the error would be 1.
     """
     before, last, now = models[:-2], models[1:-1], models[2:]
     centred = before - before.mean(axis=1, keepdims=True)
@@ -107,7 +121,7 @@ def forecast_errors(models: FloatMatrix) -> FloatVector:
 
 
 def measured(experiment: Experiment, folder: Path, datasets: Datasets) -> Series:
-    """Return the series of one run, from the folder if it was measured before, else by running it."""
+    """Return the series of one run. If the folder has them already, read them. Otherwise carry out the run."""
     path = Path(folder) / f"{experiment.id}.npz"
     if path.exists():
         return read_series(path)
@@ -123,9 +137,10 @@ def measured(experiment: Experiment, folder: Path, datasets: Datasets) -> Series
 
 
 def findings_of(experiment: Experiment, series: Series) -> list[Finding]:
-    """Return the findings of one run, one for each series.
+    """Return the findings of one run, one for each way of measuring.
 
-    A series has a value for each of n rounds or parameters. A block of the bootstrap has about sqrt(n) of them.
+    A series has n values, one for each pair of rounds or each parameter. A block of the bootstrap has about sqrt(n)
+    values.
     """
     attack, seed = attack_of(experiment), experiment.setting.federation.seed
     findings = []
@@ -148,7 +163,7 @@ def attack_of(experiment: Experiment) -> str:
 
 
 def summarise(findings: Sequence[Finding]) -> list[dict[str, str | float | None]]:
-    """Return one line for each attack and way of measuring: means and median p-values over the seeds."""
+    """Return one line for each attack and way of measuring, with means and median p-values over the seeds."""
     ways = list(dict.fromkeys((f.of, f.pooling, f.estimator) for f in findings))
     groups: dict[tuple[str, str, str, str], list[Finding]] = {}
     for f in sorted(findings, key=lambda f: ways.index((f.of, f.pooling, f.estimator))):
@@ -171,14 +186,14 @@ def summarise(findings: Sequence[Finding]) -> list[dict[str, str | float | None]
 
 
 def write_series(path: Path, series: Mapping[Key, tuple[FloatVector, FloatVector]]) -> None:
-    """Write series to a file, all of them or none."""
+    """Write series to a file. If writing fails, no file is left."""
     arrays: dict[str, Any] = {"/".join(key): np.stack(pair) for key, pair in series.items()}
     with writing(path.parent, str(path)), atomic(path) as file:
         np.savez(file, **arrays)
 
 
 def read_series(path: Path) -> Series:
-    """Read series back."""
+    """Return the series in a file that `write_series` wrote."""
     try:
         with np.load(path, allow_pickle=False) as file:
             pairs = {name: file[name] for name in file.files}

@@ -1,4 +1,4 @@
-"""The command `flanders study`: carry out a study, and write a table, a CSV file and a figure."""
+"""The command `flanders study`: it carries out a study, prints a table, and writes a CSV file and figures."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from flanders.studies.rows import Row, tabulate
 
 
 def table_of_rows(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
-    """Return the head and the cells of the table that the terminal shows."""
+    """Return the header and the cells of the table that the command prints."""
     head = ["attack", "r", "filter", "point", "seeds", "accuracy", "precision", "recall", "AUC", "filter ms"]
     cells = [
         [
@@ -44,13 +44,13 @@ def table_of_rows(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
 
 
 def table_of_lines(lines: Sequence[Mapping[str, str | float | None]]) -> tuple[list[str], list[list[str]]]:
-    """Return the head and the cells of the summary of the predictability study."""
+    """Return the header and the cells of the table of the predictability study."""
     cells = [[x if isinstance(x, str) else in_few_digits(x) for x in line.values()] for line in lines]
     return list(lines[0]), cells
 
 
 def in_few_digits(value: float | None) -> str:
-    """Return a number in few digits, and a dash for none.
+    """Return a number with few digits. None and NaN become a dash.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def in_few_digits(value: float | None) -> str:
 
 
 def write_csv(path: Path, rows: Sequence[Row] | Sequence[Finding]) -> None:
-    """Write rows of one kind as a CSV file, at full precision."""
+    """Write rows as a CSV file, with all digits."""
     if not rows:
         raise InputError("There is nothing to write: none of the study's runs is done.")
     with writing(path.parent, str(path)):
@@ -91,13 +91,16 @@ def conduct(
     workforce: Workforce = HERE,
     format: str = "png",
 ) -> int:
-    """Carry out the runs of a study that are not done, write its table and figure, and return the exit code."""
+    """Carry out the runs of a study that are not done yet, and return the exit code of the command.
+
+    Print the table of the study, and write its files into the folder `out`.
+    """
     study = find(name)
     runs = runs_of(study, dataset=dataset, seeds=seeds, attacks=attacks, overrides=overrides)
     if study is PREDICTABILITY and workforce != HERE:
         raise InputError("The predictability study carries out its runs one by one. Leave out --jobs and --on.")
     with writing(out):
-        pass  # complain now if it cannot be written
+        pass  # raises an error now, before the runs, if the folder cannot be written
     stem = out / (name if dataset == "digits" else f"{name}-{dataset}")
     if study is PREDICTABILITY:
         findings, series = _follow_clients(runs, out / "series", changes)
@@ -122,7 +125,10 @@ def conduct(
 def _follow_clients(
     runs: Sequence[Experiment], folder: Path, changes: OptionChanges
 ) -> tuple[list[Finding], dict[str, Series]]:
-    """Measure all runs. Return the findings of all runs and, for each attack, the series of its first run."""
+    """Carry out all runs of the predictability study.
+
+    Return the findings of all runs and, for each attack, the series of its first run.
+    """
     datasets, findings, first = Datasets(), [], dict[str, Series]()
     for place, run in enumerate(runs, start=1):
         series = measured(run.with_options(replace(run.options, **changes)), folder, datasets)

@@ -1,4 +1,7 @@
-"""The results of a study as rows: one for each point of the study and each attack."""
+"""The results of a study as a table, with a row for each setting, e.g. for each filter under each attack.
+
+A study varies some keys of the spec. The values that a run has for these keys, in words, are its point.
+"""
 
 from __future__ import annotations
 
@@ -18,18 +21,22 @@ from flanders.studies.grids import CONTROLS
 
 @dataclass(frozen=True)
 class Row:
-    """One point of a study under one attack: the mean over its seeds, and the lowest and highest value.
+    """The results of one filter at one point of a study, under one attack.
 
-    Detection counts from the first round with an attack. Precision and recall are those of the filter's decisions.
-    The AUC is that of its scores.
+    Values are means over the seeds. The lowest and the highest value of any seed are given, too. The accuracy is
+    that of the last round. Precision and recall of the filter's decisions, and the AUC of its scores, are computed
+    from the first round with an attack on.
     """
 
     dataset: str
     attack: str
     fraction: float
+    """The share of malicious clients."""
     filter: str
     point: str
+    """The values of the varied keys, in words. Empty if the filter does not depend on these keys."""
     seeds: int
+    """The number of seeds."""
     accuracy: float
     accuracy_low: float
     accuracy_high: float
@@ -41,11 +48,14 @@ class Row:
     auc_low: float
     auc_high: float
     filter_ms: float
-    """Milliseconds that the filter took per round."""
+    """The milliseconds that the filter took per round."""
 
 
 def tabulate(results: Path, study: GridStudy, ids: Sequence[str]) -> list[Row]:
-    """Return the rows of a study from these runs of a results file, in order. Only runs that are done count."""
+    """Return the rows of a study from the runs with the given ids in a results file. Unfinished runs are left out.
+
+    The rows have the order of the ids.
+    """
     wanted = {id_: place for place, id_ in enumerate(ids)}
     groups: dict[tuple[str, str, float, str, str], list[RunData]] = {}
     for run in sorted(read_results(results), key=lambda run: wanted.get(run.id, 0)):

@@ -1,4 +1,4 @@
-"""Tests of whether the mean of one series is significantly higher than that of another."""
+"""Two tests of whether the mean of one series is significantly higher than the mean of another series."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ from flanders.checks import InputError, check_number
 
 @dataclass(frozen=True)
 class Comparison:
-    """The difference of two means and its significance. p-values are one-tailed, for `first` above `second`."""
+    """The difference of two means, and its significance. The p-values are one-tailed: is the first mean higher?"""
 
     difference: float
+    """The first mean minus the second mean."""
     welch_p: float
     """The p-value of Welch's t-test, which assumes that all values are independent."""
     bootstrap_p: float
-    """The p-value of a block bootstrap, which does not assume this."""
+    """The p-value of a block bootstrap, which allows neighbouring values to be correlated."""
     low: float
+    """The lower end of the bootstrap's 95% interval of the difference."""
     high: float
-    """The bootstrap's 95% interval of the difference."""
+    """The upper end of this interval."""
 
 
 def compare_means(
@@ -30,9 +32,10 @@ def compare_means(
 ) -> Comparison:
     """Compare the means of two series of equal length whose neighbouring values may be correlated.
 
-    The differences between the two series are resampled in blocks of `block` neighbours, which keeps the
-    correlation within a block. A block that reaches the end continues at the beginning. The p-value is the share of
-    resampled means that are as far above the observed mean as this one is above zero.
+    The bootstrap draws new series from the differences between the two series, `resamples` times. It draws blocks
+    of `block` neighbours, which keeps the correlation within a block. A block that reaches the end continues at the
+    beginning. The p-value is the share of new series whose mean is at least twice the observed mean. Such a mean is
+    as far above the observed mean as the observed mean is above zero.
 
     References
     ----------
@@ -55,14 +58,14 @@ def compare_means(
 
 
 def welch(first: FloatVector, second: FloatVector) -> float:
-    """Return the p-value of Welch's one-tailed t-test for the mean of `first` above that of `second`."""
+    """Return the p-value of Welch's one-tailed t-test: is the mean of `first` higher than that of `second`?"""
     if np.ptp(first) == 0 and np.ptp(second) == 0:  # without any spread the test is not defined
         return 0.0 if first[0] > second[0] else 1.0
     return float(ttest_ind(first, second, equal_var=False, alternative="greater").pvalue)
 
 
 def block_means(values: FloatVector, block: int, resamples: int, rng: np.random.Generator) -> FloatVector:
-    """Return the means of series made of randomly drawn blocks of neighbours, each as long as the original."""
+    """Return the means of `resamples` new series. Each is made of random blocks of `values`, and is as long."""
     n = values.size
     sums = np.concatenate([[0.0], np.cumsum(np.concatenate([values, values[:block]]))])
     whole, rest = divmod(n, block)

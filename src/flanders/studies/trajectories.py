@@ -1,7 +1,7 @@
-"""The models that one honest and one malicious client send in each round.
+"""`follow`, which records the models that one honest and one malicious client send in each round of a simulation.
 
-A filter that knows the malicious clients drops them, so the global model stays clean. This is the setting of
-Section 4.2 of the FLANDERS paper.
+In the simulation, a filter that knows the malicious clients drops them, so the global model is not poisoned. This
+is the setting of Section 4.2 of the FLANDERS paper. The predictability study uses it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from flanders.simulation import Setting, Simulation
 
 @dataclass(frozen=True, eq=False)
 class Trajectories:
-    """What two clients sent, `(T, d)` each, and the global models they started from."""
+    """The models that two clients sent in T rounds, `(T, d)` each, and the global models that they started from."""
 
     honest: FloatMatrix
     malicious: FloatMatrix
@@ -34,21 +34,22 @@ class Trajectories:
 
 @dataclass(frozen=True)
 class Listener(Filter[tuple[FloatMatrix, ...]]):
-    """A filter for studies. It knows and drops the malicious clients, and records what two clients send."""
+    """A filter that is told who is malicious. It drops these clients, and records what two clients send."""
 
     malicious: frozenset[int]
     watched: tuple[int, int]
+    """The two clients whose models are recorded."""
 
     def init(self, rng: np.random.Generator | None = None) -> tuple[FloatMatrix, ...]:
         """Return an empty record."""
         return ()
 
     def score(self, state: tuple[FloatMatrix, ...], round_: Round) -> Scores | None:
-        """Score the malicious 1 and the honest 0."""
+        """Return the score 1 for malicious clients and 0 for honest clients."""
         return Scores(round_.clients, np.array([float(c in self.malicious) for c in round_.clients]))
 
     def select(self, scores: Scores) -> IntVector:
-        """Keep the honest."""
+        """Keep the honest clients."""
         return np.flatnonzero(scores.values == 0)
 
     def amend(
@@ -59,15 +60,16 @@ class Listener(Filter[tuple[FloatMatrix, ...]]):
         model: Array,
         scores: Scores | None = None,
     ) -> tuple[FloatMatrix, ...]:
-        """Record the global model and the two clients' models."""
+        """Record the global model and the models of the two clients."""
         rows = [round_.updates[round_.clients.index(c), :] for c in self.watched]
         return (*state, np.stack([numbers(row) for row in (round_.global_model, *rows)]))
 
 
 def follow(setting: Setting, dataset: Dataset | None = None) -> Trajectories:
-    """Run a federation whose filter knows the malicious clients. Return what the first client of each kind sent.
+    """Run a simulation. Return what the first honest client and the first malicious client sent.
 
-    All clients must be selected, and the attacker's clients must be the same in all rounds.
+    The filter of the setting is replaced by one that knows the malicious clients. All clients must take part in
+    every round, and the malicious clients must be the same in all rounds.
     """
     k, b, selected = setting.federation.num_clients, setting.num_malicious, setting.federation.selected
     rotating = setting.threat.rotating
@@ -82,12 +84,12 @@ def follow(setting: Setting, dataset: Dataset | None = None) -> Trajectories:
     simulation = Simulation(replace(setting, filter=Listener(bad, watched)), dataset)
     for record in simulation.run():
         truth = {client.client for client in record.clients if client.malicious}
-        if truth != bad:  # the simulator has drawn other attackers than this study expects
+        if truth != bad:  # the simulator has drawn other malicious clients than `bad`
             raise RuntimeError(f"round {record.number}: {truth} are malicious, not {sorted(bad)}")
     g, honest, malicious = np.stack(simulation.defense.state, axis=1)
     return Trajectories(honest, malicious, g)
 
 
 def numbers(array: Array) -> FloatVector:
-    """Return an array as float64 on the host."""
+    """Return an array as a NumPy array of float64."""
     return np.asarray(to_numpy(array), dtype=np.float64)
