@@ -1,6 +1,6 @@
-"""The leaderboard: every defence against every attack under one fixed protocol.
+"""The leaderboard: every defence against every attack, with the same settings for all.
 
-`protocol.toml` fixes what is run. `defences.toml` lists the defences of this package, in the form in which others
-add theirs. The runs are ordinary runs of `flanders.experiments`. `rows/` holds one row for each finished run, and
-`flanders leaderboard table` turns rows into standings.
+These settings, the attacks and the seeds are the protocol (`protocol.toml`). `defences.toml` lists the defences of
+this package. Authors of other defences describe theirs in a file of the same form. The files in `rows/` have one
+row for each finished run. The command `flanders leaderboard table` computes the standings from the rows.
 """

@@ -1,6 +1,7 @@
-"""The rows of the leaderboard: what was measured in each run, and the command that made it. Rows are CSV files.
+"""The rows of the leaderboard, which are stored in CSV files.
 
-A file with rows may come from anyone. Every value in it is checked.
+A row has what was measured in one run, and the command that repeats the run. A file with rows may come from anyone.
+So every value in it is checked.
 """
 
 from __future__ import annotations
@@ -42,41 +43,42 @@ COLUMNS = (
     "command",
 )
 OWN = "flanders-fl"
-"""The name of this package, as it is installed."""
+"""The name under which this package is installed."""
 PACKAGE = re.compile(r"[A-Za-z0-9._-]{1,60} [A-Za-z0-9.+!_-]{1,40}")
-"""A package and its version."""
+"""The form of a package's name and version."""
 RUN = re.compile(r"[0-9a-f]{16}")
-"""The id of a run: see `flanders.results.run`."""
+"""The form of the id of a run; see `flanders.results.run`."""
 MOST_BYTES = 200_000_000
-"""A file with more is refused. All runs of the protocol with 100 defences take about a tenth of it."""
+"""Larger files are refused. The rows of 100 defences take about a tenth of this."""
 
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """One finished run. Shares are None if there was nothing to measure."""
+    """A row: what was measured in one finished run. A share is None if there was nothing to measure."""
 
     cell: BoardCell
     accuracy: float
-    """The share of test examples that the model gets right after the last round."""
+    """The share of test examples that the model classifies correctly after the last round."""
     attack_success: float | None
-    """The share of test examples on which the attacker gets what it wants, if the attack has a target."""
+    """The share of test examples that get the class that the attacker wants. None if the attack has no such aim."""
     recall: float | None
     """The share of malicious clients that were not kept, over all rounds."""
     honest_dropped: float | None
     """The share of honest clients that were not kept, over all rounds."""
     milliseconds: float
-    """The time that the filter and the aggregator took in a round."""
+    """The time that the filter and the aggregator took per round, in milliseconds."""
     run: str
     """The id of the run."""
     package: str
-    """The package that has the defence, and its version."""
+    """The name and the version of the package that contains the defence."""
     protocol: str
+    """The version of the protocol."""
 
     @property
     def command(self) -> str:
         """The command that repeats this run.
 
-        If another package has the defence, the command reads the file of defences that has the package's name.
+        If the defence is in another package, say `mine`, the command reads its description from `mine.toml`.
         """
         name = self.package.split()[0]
         return self.cell.command if name == OWN else f"{self.cell.command} --defences {name}.toml"
@@ -85,15 +87,15 @@ class MeasuredRun:
     def score(self) -> float:
         """The accuracy or, if it is lower, the share of test examples on which the attacker fails.
 
-        Attacks without a target have no such share. Then the score is the accuracy.
+        If `attack_success` is None, the score is the accuracy.
         """
         return self.accuracy if self.attack_success is None else min(self.accuracy, 1 - self.attack_success)
 
 
 def measured_runs(results: Path, entrants: Sequence[Entrant], packages: Mapping[str, str]) -> list[MeasuredRun]:
-    """Return the finished runs of a results file that are runs of these defences under the protocol.
+    """Return the finished runs of a results file that belong to the protocol and to the given defences.
 
-    `packages` says which package has each defence.
+    `packages` maps the name of each defence to the package that contains it.
     """
     protocol = read_protocol()
     cases = {_threat(protocol.attacks.get(case.attack, {}), case): case for case in protocol.cases(ALL)}
@@ -116,12 +118,12 @@ def measured_runs(results: Path, entrants: Sequence[Entrant], packages: Mapping[
 
 
 def _threat(table: Tree, case: Case) -> tuple[object, ...]:
-    """Return five values that identify a case. `table` is the table of its attack in the protocol."""
+    """Return five values that identify a case. `table` is the table of the case's attack in the protocol."""
     return (table.get("attack"), table.get("data_poison"), case.fraction, case.start, case.rotating)
 
 
 def _threat_of(spec: Tree) -> tuple[object, ...]:
-    """Return the values of `_threat` for the spec of a run."""
+    """Return the same five values as `_threat`, for the spec of a run."""
     if not spec_keys.is_attacked(spec):
         return _threat({}, Case())
     threat = spec[spec_keys.THREAT]
@@ -134,7 +136,7 @@ def _parts(spec: Tree) -> tuple[str, str]:
 
 
 def write_rows(path: Path, rows: Iterable[MeasuredRun]) -> None:
-    """Write rows as a CSV file, in the order of their cells."""
+    """Write rows as a CSV file, sorted by data set, defence, seed and attack."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -154,7 +156,7 @@ def write_rows(path: Path, rows: Iterable[MeasuredRun]) -> None:
 
 
 def read_rows(path: Path) -> list[MeasuredRun]:
-    """Read rows from a CSV file, or say what is wrong with it and in which line."""
+    """Return the rows of a CSV file. If the file is wrong, the error says in which line and why."""
     try:
         if path.stat().st_size > MOST_BYTES:
             raise InputError(f"{path} has more than {MOST_BYTES:,} bytes. Rows of the leaderboard take far less.")

@@ -1,4 +1,8 @@
-"""The runs of the leaderboard, and how to choose some of them."""
+"""The runs of the leaderboard (cells), and the conditions of `--where`, which choose some of them.
+
+A case is one threat of the protocol: an attack, its first round, the share of malicious clients, and whether these
+clients change from round to round. Each defence has a run for each data set, case and seed.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +24,13 @@ class BoardCell:
     dataset: str
     defence: str
     told: bool
+    """Whether the defence is told how many clients are malicious."""
     case: Case
     seed: int
 
     @property
     def command(self) -> str:
-        """The command that carries out this run and no other."""
+        """The command that carries out exactly this run."""
         told = YES if self.told else NO
         return (
             f"flanders leaderboard run {self.dataset} --where defence={self.defence} --where told={told} "
@@ -43,17 +48,20 @@ KEYS: dict[str, Callable[[BoardCell], str]] = {
     "rotating": lambda cell: YES if cell.case.rotating else NO,
     "seed": lambda cell: str(cell.seed),
 }
-"""What `--where` can name."""
+"""The keys of `--where`, and the function that returns the value of a run for each key."""
 SETTINGS = tuple(key for key in KEYS if key not in ("defence", "told"))
-"""What `--where` can name in a table, which always compares all defences."""
+"""The keys of `--where` for a table. A table always compares all defences."""
 MOST_NAMED = 60
-"""The most values that an error names: all defences of this package, but not all cases."""
+"""The most values that an error lists. This is enough for all defences of this package, but not for all cases."""
 
 
 def cells_of(
     protocol: BoardProtocol, entrants: Iterable[Entrant], dataset: str, which: str = CORE
 ) -> list[tuple[BoardCell, Entrant]]:
-    """Return all runs of these defences on a data set, one defence after the other and one seed after the other."""
+    """Return all runs of the given defences on a data set: defence by defence, and for each defence seed by seed.
+
+    `which` is "core" for the attacks that the ranking uses, or "all".
+    """
     cases = protocol.cases(which)
     return [
         (BoardCell(dataset, entrant.name, entrant.told, case, seed), entrant)
@@ -64,24 +72,24 @@ def cells_of(
 
 
 def attacks_named(wheres: Sequence[str]) -> bool:
-    """Tell whether a condition names an attack. It may be any attack of the protocol, not only one of the core."""
+    """Whether a condition of `--where` names an attack or a case. Then it can be any attack of the protocol."""
     return any(where.startswith(("attack=", "case=")) for where in wheres)
 
 
 def chosen_cells(
     cells: Sequence[tuple[BoardCell, Entrant]], wheres: Sequence[str]
 ) -> list[tuple[BoardCell, Entrant]]:
-    """Return the runs that fit all conditions; see `condition`."""
+    """Return the runs that fulfil all conditions of `--where`; see `condition`."""
     every = [cell for cell, _ in cells]
     fits = [condition(where, KEYS, every) for where in wheres]
     left = [(cell, entrant) for cell, entrant in cells if all(fit(cell) for fit in fits)]
     if not left:
-        raise InputError("These conditions leave nothing: no run fits all of them. Leave one out.")
+        raise InputError("No run fits all of these conditions. Leave one condition out.")
     return left
 
 
 def condition(where: str, keys: Collection[str], cells: Iterable[BoardCell]) -> Callable[[BoardCell], bool]:
-    """Read `KEY=VALUE` or `KEY=VALUE,VALUE`. Return the function that tells whether a run fits.
+    """Return a function that tells whether a run fulfils a condition, `KEY=VALUE` or `KEY=VALUE,VALUE`.
 
     Complain if the key is not one of `keys`, or if none of `cells` has the value.
     """
@@ -104,5 +112,5 @@ def condition(where: str, keys: Collection[str], cells: Iterable[BoardCell]) -> 
 def experiments_of(
     protocol: BoardProtocol, cells: Iterable[tuple[BoardCell, Entrant]]
 ) -> dict[BoardCell, Experiment]:
-    """Return for each cell the experiment to carry out."""
+    """Return the experiment of each cell."""
     return {cell: entrant.experiment(protocol, cell.dataset, cell.case, cell.seed) for cell, entrant in cells}

@@ -1,17 +1,18 @@
-"""The defences of the leaderboard, and the file in which their authors describe them.
+"""The defences of the leaderboard (entrants), and the TOML file in which their authors describe them.
 
-A file has one table `[[defence]]` for each defence::
+The file has one table `[[defence]]` for each defence::
 
     [[defence]]
-    name = "my-krum"                                    # the name of its row
+    name = "my-krum"                                    # its name in the table
     paper = "Doe et al., ICML 2026"
-    largest_b = 8                                       # it can be told at most 8 malicious clients, of 20
+    largest_b = 8                                       # the most malicious clients that it can be told, of 20
     untold = { aggregator = "my-krum" }
     told = { aggregator = { name = "my-krum", num_malicious = "b" } }
 
-`untold` and `told` hold the tables `filter`, `aggregator`, `fallback` and `server` of a spec. In `told`, the word
-"b" stands for the number of malicious clients, and "m-b" for the number of the others. A defence with both tables
-has two rows on the leaderboard.
+`untold` has the settings of the defence if it is not told how many clients are malicious. `told` has its settings
+if it is told. Both can hold the tables `filter`, `aggregator`, `fallback` and `server` of a spec. In `told`, the
+word "b" stands for the number of malicious clients, and "m-b" for the number of honest clients. A defence with both
+`untold` and `told` has two lines on the leaderboard.
 """
 
 from __future__ import annotations
@@ -28,43 +29,43 @@ from flanders.experiments.experiment import Experiment
 from flanders.experiments.filling import as_table
 from flanders.experiments.grid import read_toml
 from flanders.experiments.spec import resolve
-from flanders.leaderboard.protocol import ROOM, BoardProtocol, Case
+from flanders.leaderboard.protocol import LEADERBOARD_PACKAGE, BoardProtocol, Case
 from flanders.results.tree import Table
 
 SECTIONS = ("filter", "aggregator", "fallback", "server")
-"""The tables of a spec that a defence may set. All others belong to the protocol."""
+"""The tables of a spec that a defence may set. All other tables belong to the protocol."""
 KEYS = ("name", "paper", "largest_b", "reference", "untold", "told")
 NAME = re.compile(r"[a-z0-9][a-z0-9+.-]{0,39}")
-"""Names of rows are short and plain, since they stand in tables, in commands and on a page."""
+"""The form of a defence's name. It is short and plain, since it is used in tables, in commands and on web pages."""
 LONGEST_PAPER = 120
 """The most characters of `paper`, so that it fits in one line of a table."""
 COUNTS = ("b", "m-b")
-"""The words for two numbers: the number of malicious clients, and the number of the others."""
+"""The words that stand for the number of malicious clients and for the number of honest clients."""
 
 
 @dataclass(frozen=True)
 class Entrant:
-    """A defence of the leaderboard: one row of its table."""
+    """A defence, either told how many clients are malicious or not. It is one line of the leaderboard."""
 
     name: str
     told: bool
-    """Whether the server knows how many clients are malicious."""
+    """Whether the defence is told how many clients are malicious."""
     tables: Table = field(hash=False)
-    """What it changes in the spec of the protocol."""
+    """The tables of the spec that the defence sets."""
     paper: str = ""
     largest_b: int | None = None
     """The largest number of malicious clients that the defence can be told. If more are malicious, it is told this
     number."""
     reference: bool = False
-    """Whether it is there only to compare with, so that it has no rank."""
+    """Whether the defence is only there to compare with. Then it has no rank."""
 
     @property
     def title(self) -> str:
-        """The name of its row."""
+        """The name of the defence in the table."""
         return title_of(self.name, self.told)
 
     def experiment(self, protocol: BoardProtocol, dataset: str, case: Case, seed: int) -> Experiment:
-        """Return the run of this defence in one case."""
+        """Return the run of this defence on a data set, in one case and with one seed."""
         m = int(protocol.federation["num_clients"])
         b = resolve_count(case.fraction, m)
         if self.largest_b is not None:
@@ -75,7 +76,7 @@ class Entrant:
 
 
 def title_of(name: str, told: bool) -> str:
-    """Return the name of a row.
+    """Return the name of a defence in the table.
 
     Examples
     --------
@@ -87,12 +88,12 @@ def title_of(name: str, told: bool) -> str:
 
 def own_entrants() -> list[Entrant]:
     """Return the defences of this package."""
-    text = (files(ROOM) / "defences.toml").read_text(encoding="utf-8")
+    text = (files(LEADERBOARD_PACKAGE) / "defences.toml").read_text(encoding="utf-8")
     return parse_entrants(tomllib.loads(text), "defences.toml")
 
 
 def read_entrants(path: Path) -> list[Entrant]:
-    """Read the defences of a file, or say what is wrong with it. None may have the name of one of ours."""
+    """Return the defences of a file. Complain if one of them has the name of a defence of this package."""
     found = parse_entrants(read_toml(path), str(path))
     ours = {entrant.name for entrant in own_entrants()}
     for entrant in found:
@@ -104,7 +105,7 @@ def read_entrants(path: Path) -> list[Entrant]:
 
 
 def parse_entrants(tree: Table, place: str) -> list[Entrant]:
-    """Return the defences that the tables of a file describe."""
+    """Return the defences that the content of a file describes. Errors name the file as `place`."""
     listed = tree.get("defence")
     if not isinstance(listed, list) or not listed or set(tree) != {"defence"}:
         raise InputError(f"{place} needs one or more tables [[defence]] and nothing else.")
@@ -161,7 +162,7 @@ def _check_unique(titles: Sequence[str], place: str) -> None:
 
 
 def _words(value: object) -> Iterable[str]:
-    """Yield all texts of nested tables and lists."""
+    """Yield all strings in nested tables and lists."""
     if isinstance(value, str):
         yield value
     for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
@@ -169,7 +170,7 @@ def _words(value: object) -> Iterable[str]:
 
 
 def _filled(value: Table, counts: Table) -> Table:
-    """Return tables in which the words for numbers of clients are replaced by the numbers."""
+    """Return the tables with the words "b" and "m-b" replaced by the numbers in `counts`."""
 
     def inner(found: object) -> object:
         if isinstance(found, dict):

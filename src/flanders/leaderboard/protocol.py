@@ -1,4 +1,4 @@
-"""The protocol of the leaderboard: the threats, the seeds, and the spec of a run without its defence."""
+"""The protocol of the leaderboard: the data sets, attacks, seeds and all other settings that all defences share."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from importlib.resources import files
 from flanders.checks import InputError, did_you_mean
 from flanders.results.tree import Table
 
-ROOM = "flanders.leaderboard"
-"""The package whose folder holds `protocol.toml`, `defences.toml` and the rows."""
+LEADERBOARD_PACKAGE = "flanders.leaderboard"
+"""The package whose folder contains `protocol.toml`, `defences.toml` and the rows."""
 CORE, ALL = "core", "all"
-"""The attacks that the ranking uses, and all attacks of the protocol."""
+"""The names of two sets of attacks: those that the ranking uses, and all attacks of the protocol."""
 MINORITY, MAJORITY, EVERYONE = "minority", "majority", "all"
 SHARES = (MINORITY, MAJORITY, EVERYONE)
-"""Which cases a table is about: those in which fewer than half of the clients are malicious, the others, or all."""
+"""The names of three sets of cases: less than half of the clients are malicious, at least half are, or all."""
 NOBODY = "none"
-"""The name of the case in which nobody attacks."""
+"""The name of the case without an attack."""
 
 
 @dataclass(frozen=True)
 class Case:
     """One threat: an attack, its first round, the share of malicious clients, and whether these clients rotate.
 
-    If they rotate, different clients are malicious in each round. Otherwise the same clients are malicious in all
-    rounds.
+    If malicious clients rotate, different clients are malicious in each round. Otherwise the same clients are
+    malicious in all rounds.
 
     Examples
     --------
@@ -42,7 +42,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """The case in one word, as commands name it."""
+        """The name of the case in commands: its four values, separated by slashes."""
         if self.attack == NOBODY:
             return NOBODY
         return f"{self.attack}/{self.fraction:g}/{self.start}/{'rotating' if self.rotating else 'fixed'}"
@@ -50,7 +50,7 @@ class Case:
 
 @dataclass(frozen=True)
 class BoardProtocol:
-    """What is the same for all defences. Its fields are those of `protocol.toml`."""
+    """The settings that are the same for all defences. The fields are the keys of `protocol.toml`."""
 
     version: str
     seeds: tuple[int, ...]
@@ -64,7 +64,7 @@ class BoardProtocol:
     attacks: Mapping[str, Table]
 
     def cases(self, which: str = CORE) -> list[Case]:
-        """Return all cases of the `core` attacks or of `all`. The first is the one in which nobody attacks."""
+        """Return the cases with the `core` attacks or with `all` attacks. The first case has no attack."""
         attacks = self.core if which == CORE else self.attacks
         return [
             Case(),
@@ -78,7 +78,7 @@ class BoardProtocol:
         ]
 
     def spec(self, dataset: str, case: Case, seed: int) -> Table:
-        """Return the spec of a run, with plain averaging in the place of a defence."""
+        """Return the spec of a run without a defence. The updates are then averaged."""
         if dataset not in self.datasets:
             guess = did_you_mean(dataset, self.datasets)
             known = ", ".join(self.datasets)
@@ -94,6 +94,6 @@ class BoardProtocol:
 @cache
 def read_protocol() -> BoardProtocol:
     """Return the protocol of this version of the package."""
-    values: Table = tomllib.loads((files(ROOM) / "protocol.toml").read_text(encoding="utf-8"))
+    values: Table = tomllib.loads((files(LEADERBOARD_PACKAGE) / "protocol.toml").read_text(encoding="utf-8"))
     found: Table = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
     return BoardProtocol(**found)

@@ -1,6 +1,8 @@
-"""The standings: from rows to one line for each defence.
+"""The standings of the leaderboard: one line for each defence, computed from the rows (one for each run).
 
-Every number is computed for each seed. The line shows the mean over the seeds and its 95% confidence interval.
+A case is one threat: an attack, its first round, the share of malicious clients, and whether these clients rotate.
+Every number of a line is computed for each seed. The line has the mean over the seeds and its 95% confidence
+interval.
 """
 
 from __future__ import annotations
@@ -17,10 +19,10 @@ from flanders.leaderboard.protocol import NOBODY, Case
 from flanders.report.spread import CI, half_width
 
 PLAIN, ORACLE = "fedavg", "oracle"
-"""The two references: no defence, and a filter that knows the attackers."""
+"""Two references to compare with: no defence, and the oracle, a filter that is told which clients are malicious."""
 REFERENCES = (PLAIN, ORACLE)
 NEAR = 0.05
-"""A defence holds in a case if its score is at most this much below that of the oracle with the same seed."""
+"""A defence holds in a case if its score is at most this much below the oracle's score with the same seed."""
 
 
 @dataclass(frozen=True)
@@ -29,56 +31,57 @@ class Estimate:
 
     value: float
     half: float
-    """NaN if there is only one seed."""
+    """Half the width of the interval. NaN if there is only one seed."""
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Estimate:
-        """Return the estimate from the values of the seeds."""
+        """Return the estimate from one value per seed."""
         return cls(fmean(values), half_width(values, CI) if len(values) > 1 else math.nan)
 
 
 @dataclass(frozen=True)
 class Standing:
-    """One line of the table."""
+    """One line of the table: the results of a defence over all cases. `MeasuredRun.score` defines the score."""
 
     name: str
     told: bool
+    """Whether the defence is told how many clients are malicious."""
     worst: Estimate
     """The lowest score in any case."""
     worst_case: Case
     """The case with the lowest mean score."""
     accuracy: Estimate
-    """The lowest accuracy in any case, whatever the attacker gets."""
+    """The lowest accuracy in any case. Unlike the score, it does not depend on the attacker's success."""
     mean: Estimate
     """The mean score over all cases."""
     rank: Estimate | None
-    """The mean over all cases of the rank among all defences, 1 for the best. None for a reference."""
+    """The mean rank among all defences over all cases. The best defence has rank 1. None for a reference."""
     holds: Estimate | None
-    """The share of cases in which the score is near that of the oracle. None if the oracle was not run."""
+    """The share of cases in which the defence holds; see `NEAR`. None if the oracle was not run."""
     cost: Estimate
-    """The accuracy of plain averaging less that of the defence, if nobody attacks."""
+    """The accuracy of plain averaging minus the accuracy of the defence, without an attack."""
     dropped: Estimate
-    """The share of clients that were not kept if nobody attacks."""
+    """The share of clients that are dropped without an attack."""
     milliseconds: Estimate
-    """The time of the filter and the aggregator in a round, over all cases."""
+    """The mean time of the filter and the aggregator per round, in milliseconds."""
 
     @property
     def title(self) -> str:
-        """The name of the line."""
+        """The name of the defence in the table."""
         return title_of(self.name, self.told)
 
 
 @dataclass(frozen=True)
 class Standings:
-    """The table of one data set, and the defences that are not in it since some of their runs are missing."""
+    """The table of one data set, and a list of defences that have no line since some of their runs are missing."""
 
     lines: tuple[Standing, ...]
-    """First the references, then the defences, best first."""
+    """First the references, then the defences, the best first."""
     cases: tuple[Case, ...]
-    """The cases with an attack that the numbers are about."""
+    """The cases from which the numbers are computed. The case without an attack is not among them."""
     seeds: tuple[int, ...]
     incomplete: Mapping[str, int]
-    """For each defence without a line, the number of runs that are missing."""
+    """The number of missing runs of each defence without a line."""
 
 
 Scores = dict[int, dict[Case, MeasuredRun]]
@@ -86,10 +89,10 @@ Scores = dict[int, dict[Case, MeasuredRun]]
 
 
 def standings_of(rows: Collection[MeasuredRun], dataset: str, cases: Collection[Case]) -> Standings:
-    """Return the standings on a data set in these cases.
+    """Return the standings on a data set, computed from the given cases.
 
-    The table is about the cases and seeds in which plain averaging was run. A defence that lacks one of them has no
-    line.
+    Only cases and seeds in which plain averaging was run are used. A defence needs a run for each of them.
+    Otherwise it has no line.
     """
     found: dict[tuple[str, bool], Scores] = {}
     for row in rows:
@@ -109,17 +112,18 @@ def standings_of(rows: Collection[MeasuredRun], dataset: str, cases: Collection[
             f"Run it: flanders leaderboard run {dataset} --where defence={PLAIN}"
         )
     needed = [(seed, case) for seed in seeds for case in (Case(), *attacked)]
-    lacking = {who: sum(case not in at.get(seed, {}) for seed, case in needed) for who, at in found.items()}
-    complete = {who: at for who, at in found.items() if lacking[who] == 0}
-    ranks = _ranks({who: at for who, at in complete.items() if who[0] not in REFERENCES}, seeds, attacked)
-    lines = [_line(who, at, complete, ranks.get(who), seeds, attacked) for who, at in complete.items()]
+    lacking = {defence: sum(case not in at.get(seed, {}) for seed, case in needed) for defence, at in found.items()}
+    complete = {defence: at for defence, at in found.items() if lacking[defence] == 0}
+    ranked = {defence: at for defence, at in complete.items() if defence[0] not in REFERENCES}
+    ranks = _ranks(ranked, seeds, attacked)
+    lines = [_line(defence, at, complete, ranks.get(defence), seeds, attacked) for defence, at in complete.items()]
     lines.sort(key=lambda line: (line.rank is not None, line.rank.value if line.rank else 0.0, line.title))
-    missing = {title_of(*who): count for who, count in lacking.items() if count}
+    missing = {title_of(*defence): count for defence, count in lacking.items() if count}
     return Standings(tuple(lines), tuple(attacked), tuple(seeds), missing)
 
 
 def _line(
-    who: tuple[str, bool],
+    defence: tuple[str, bool],
     at: Scores,
     complete: Mapping[tuple[str, bool], Scores],
     ranks: Sequence[float] | None,
@@ -134,7 +138,7 @@ def _line(
         near = [[a >= b - NEAR for a, b in zip(score[seed], best[seed], strict=True)] for seed in seeds]
         holds = Estimate.of([fmean(each) for each in near])
     return Standing(
-        *who,
+        *defence,
         worst=Estimate.of([min(score[seed]) for seed in seeds]),
         worst_case=min(cases, key=lambda case: fmean(at[seed][case].score for seed in seeds)),
         accuracy=Estimate.of([min(at[seed][case].accuracy for case in cases) for seed in seeds]),
@@ -150,16 +154,19 @@ def _line(
 def _ranks(
     ranked: Mapping[tuple[str, bool], Scores], seeds: Sequence[int], cases: Sequence[Case]
 ) -> dict[tuple[str, bool], list[float]]:
-    """Return the mean place of each defence over all cases, for each seed. Equal scores share their places."""
-    means: dict[tuple[str, bool], list[float]] = {who: [] for who in ranked}
+    """Return the mean rank of each defence over all cases, for each seed.
+
+    Defences with equal scores all get the mean of their ranks.
+    """
+    means: dict[tuple[str, bool], list[float]] = {defence: [] for defence in ranked}
     for seed in seeds:
-        places: dict[tuple[str, bool], list[float]] = {who: [] for who in ranked}
+        places: dict[tuple[str, bool], list[float]] = {defence: [] for defence in ranked}
         for case in cases:
-            scores = {who: at[seed][case].score for who, at in ranked.items()}
-            for who, score in scores.items():
+            scores = {defence: at[seed][case].score for defence, at in ranked.items()}
+            for defence, score in scores.items():
                 above = sum(other > score for other in scores.values())
                 equal = sum(other == score for other in scores.values())
-                places[who].append(above + (equal + 1) / 2)
-        for who, found in places.items():
-            means[who].append(fmean(found))
+                places[defence].append(above + (equal + 1) / 2)
+        for defence, found in places.items():
+            means[defence].append(fmean(found))
     return means

@@ -1,4 +1,7 @@
-"""Checks of a defence that someone adds to the leaderboard, and of the rows that they send."""
+"""Checks of a defence that someone wants to add to the leaderboard, and of the rows that they send.
+
+A row has the results of one run. The command `flanders leaderboard check` uses these checks.
+"""
 
 from __future__ import annotations
 
@@ -22,16 +25,16 @@ from flanders.results.tree import Table
 from flanders.simulation.setting import Setting
 
 PARTS = {"filter": "filters", "aggregator": "aggregators", "preaggregators": "preaggregators"}
-"""For each table in which a defence names its parts, the kind of these parts, as entry points spell it."""
+"""The tables in which a defence names its parts, and the group of entry points to which these parts belong."""
 ROWS_RUN_AGAIN = 3
-"""How many rows of a file are run again by default."""
+"""How many rows of a file are checked by running them again, by default."""
 LARGEST_DIFFERENCE = 0.02
-"""The largest difference between the accuracy in a row and that of its run here: machines round sums
-differently."""
+"""The largest allowed difference between the accuracy in a row and the accuracy of its run on this machine.
+Machines round sums differently."""
 
 
 def packages_of(entrants: Sequence[Entrant]) -> dict[str, str]:
-    """Return the package that has the parts of each defence, and its version."""
+    """Return, for each defence, the name and the version of the package that contains its parts."""
     return {entrant.name: _package(entrant) for entrant in entrants}
 
 
@@ -52,7 +55,7 @@ def _package(entrant: Entrant) -> str:
 
 
 def _entries(tables: Table) -> Iterator[tuple[str, str]]:
-    """Yield the kind and the name of everything that the tables of a defence choose by name."""
+    """Yield the kind and the name of every part that the tables of a defence name."""
     for key, value in tables.items():
         kind = PARTS.get("aggregator" if key == "fallback" else key)
         for each in value if isinstance(value, list) else [value]:
@@ -65,7 +68,7 @@ def _entries(tables: Table) -> Iterator[tuple[str, str]]:
 
 
 def check_entrant(entrant: Entrant) -> Iterator[str]:
-    """Yield a sentence for each check that a defence has passed. Complain at the first that it does not pass."""
+    """Yield a sentence for each check that a defence has passed. Complain at the first check that it fails."""
     package = _package(entrant)
     yield f"{entrant.title}: its parts are in {package}."
     protocol, datasets, seconds = read_protocol(), Datasets(), 0.0
@@ -75,7 +78,7 @@ def check_entrant(entrant: Entrant) -> Iterator[str]:
             entrant.experiment(protocol, dataset, case, 0)
     yield f"{entrant.title}: it can be made for every data set and every share of malicious clients."
     setting = entrant.experiment(protocol, "digits", Case(), 0).setting
-    if setting.server.examples:  # random updates come without examples
+    if setting.server.examples:  # there are no examples that belong to random updates
         yield f"{entrant.title}: it needs examples of the server, so it is not checked on random updates."
     else:
         _check_contract(entrant, setting)
@@ -93,10 +96,10 @@ def check_entrant(entrant: Entrant) -> Iterator[str]:
 
 
 def _check_contract(entrant: Entrant, setting: Setting) -> None:
-    """Complain unless a defence keeps three rules that every defence of this package keeps.
+    """Complain unless a defence follows three rules that all defences of this package follow.
 
-    It makes the same model from the same updates and seed. It does not change the updates. And the order of the
-    clients does not matter, unless the defence draws random numbers.
+    It makes the same model from the same updates and seed. It does not change the updates. The order of the clients
+    does not matter, unless the defence draws random numbers.
     """
     rng = np.random.default_rng(0)
     rows: FloatMatrix = rng.normal(size=(20, 40)) * 0.1 + rng.normal(size=40)
@@ -119,7 +122,7 @@ def _check_contract(entrant: Entrant, setting: Setting) -> None:
             "from the `rng` that it gets."
         )
     if not np.array_equal(first, after_two_rounds(rows, clients, seed=1)):
-        return  # it draws random numbers: in another order, other clients would get them
+        return  # the defence draws random numbers, and in another order other clients would get them
     if not np.allclose(first, after_two_rounds(rows[order], order.tolist()), rtol=1e-5, atol=1e-6):
         raise InputError(f"{entrant.title} depends on the order of the clients. Go by their ids or their updates.")
 
@@ -127,7 +130,7 @@ def _check_contract(entrant: Entrant, setting: Setting) -> None:
 def check_submitted_rows(
     path: Path, rows: Sequence[MeasuredRun], entrants: Sequence[Entrant], again: int = ROWS_RUN_AGAIN
 ) -> Iterator[str]:
-    """Yield a sentence for each check that a file of rows has passed. Some of its runs are run again."""
+    """Yield a sentence for each check that a file of rows has passed. Run `again` of its rows again."""
     known = {(entrant.name, entrant.told): entrant for entrant in entrants}
     for row in rows:
         if (row.cell.defence, row.cell.told) not in known:
@@ -135,8 +138,8 @@ def check_submitted_rows(
             raise InputError(f"{path} has rows of {title!r}, which the file of defences does not have.")
     yield f"{path}: {len(rows)} rows are well formed."
     datasets, protocol = Datasets(), read_protocol()
-    offline = [row for row in rows if row.cell.dataset == "digits"]  # needs no files
-    chosen = sorted(offline, key=lambda row: row.run)[:again]  # ids are hashes, so this choice is as good as random
+    offline = [row for row in rows if row.cell.dataset == "digits"]  # this data set needs no files
+    chosen = sorted(offline, key=lambda row: row.run)[:again]  # ids are hashes, so this is like a random choice
     for row in chosen:
         cell = row.cell
         experiment = known[cell.defence, cell.told].experiment(protocol, cell.dataset, cell.case, cell.seed)

@@ -1,4 +1,4 @@
-"""The standings as a table: text for the terminal, Markdown for the page, LaTeX for a paper, CSV for programs."""
+"""The table of the leaderboard, with a line for each defence, as plain text, Markdown, LaTeX or CSV."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from flanders.leaderboard.board_rows import MeasuredRun, read_rows
 from flanders.leaderboard.cells import SETTINGS, condition
-from flanders.leaderboard.protocol import EVERYONE, MINORITY, ROOM, BoardProtocol, Case
+from flanders.leaderboard.protocol import EVERYONE, MINORITY, LEADERBOARD_PACKAGE, BoardProtocol, Case
 from flanders.leaderboard.standings import NEAR, Estimate, Standing, Standings
 from flanders.report.tables import latex, markdown, text_table
 
@@ -44,20 +44,20 @@ def published_rows() -> list[MeasuredRun]:
     """Return the rows that come with the package."""
     return [
         row
-        for file in sorted((files(ROOM) / "rows").iterdir(), key=lambda file: file.name)
+        for file in sorted((files(LEADERBOARD_PACKAGE) / "rows").iterdir(), key=lambda file: file.name)
         if file.name.endswith(".csv")
         for row in read_rows(Path(str(file)))
     ]
 
 
 def cases_with(protocol: BoardProtocol, attacks: str, shares: str) -> list[Case]:
-    """Return the cases of the protocol with these attacks and shares of malicious clients."""
+    """Return the cases of the protocol with the given attacks ("core" or "all") and shares (one of `SHARES`)."""
     cases = protocol.cases(attacks)
     return [case for case in cases if shares == EVERYONE or (case.fraction < 0.5) == (shares == MINORITY)]
 
 
 def rows_with(rows: Sequence[MeasuredRun], wheres: Sequence[str]) -> list[MeasuredRun]:
-    """Return the rows that fit all conditions. Runs in which nobody attacks stay, if their seed fits."""
+    """Return the rows that fulfil all conditions of `--where`. Runs without an attack stay, if their seed fits."""
     every = [row.cell for row in rows]
     fits = [(where.startswith("seed="), condition(where, SETTINGS, every)) for where in wheres]
     return [
@@ -68,7 +68,10 @@ def rows_with(rows: Sequence[MeasuredRun], wheres: Sequence[str]) -> list[Measur
 
 
 def rendered(table: Standings, title: str, format_: str, width: int = 80, legend: str = LEGEND) -> str:
-    """Return standings as `text`, `markdown`, `latex` or `csv`. The legend stands below the table."""
+    """Return standings as `text`, `markdown`, `latex` or `csv`. Except in `csv`, a legend follows the table.
+
+    `width` is the number of characters in a line of `text`.
+    """
     if format_ == "csv":
         return _csv(table)
     places = {
@@ -96,12 +99,12 @@ def shares_of(cases: Sequence[Case]) -> str:
 
 
 def _joined(words: Sequence[str]) -> str:
-    """Return words with commas between them, and an `and` before the last."""
+    """Return words with commas between them, and with `and` before the last word."""
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def _about(table: Standings) -> str:
-    """Return which cases and seeds a table is about, and which defences it leaves out."""
+    """Return sentences that say which cases and seeds a table uses, and which defences it leaves out."""
     seeds = _joined([str(seed) for seed in table.seeds])
     starts = _joined([str(start) for start in sorted({case.start for case in table.cases})])
     kinds = _joined(sorted({"rotating" if case.rotating else "fixed" for case in table.cases}))
@@ -127,7 +130,7 @@ def _cells(line: Standing) -> list[str]:
 
 
 def _text(estimate: Estimate | None, digits: int = 2) -> str:
-    """Return an estimate in few digits.
+    """Return an estimate with the given number of digits after the point.
 
     Examples
     --------

@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 NEIGHBOURS = 3
 """The k of `kraskov`: which neighbour sets the distance."""
 FEW = 500
-"""Up to this number of pairs, neighbours are found by comparing all pairs with each other. Above it, with a tree."""
+"""Up to this number of pairs, neighbours are found by comparing all pairs with each other, else with a tree."""
 BLOCK = 2_000_000
 """How many comparisons are computed at once. This limits the memory."""
 
