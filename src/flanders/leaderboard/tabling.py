@@ -11,7 +11,7 @@ from pathlib import Path
 
 from flanders.leaderboard.board_rows import MeasuredRun, read_rows
 from flanders.leaderboard.cells import SETTINGS, condition
-from flanders.leaderboard.protocol import EVERYONE, MINORITY, LEADERBOARD_PACKAGE, BoardProtocol, Case
+from flanders.leaderboard.protocol import EVERYONE, LEADERBOARD_PACKAGE, MINORITY, BoardProtocol, Case
 from flanders.leaderboard.standings import NEAR, Estimate, Standing, Standings
 from flanders.report.tables import latex, markdown, text_table
 
