@@ -1,15 +1,22 @@
-"""What each question of `Fingerprint()` is good for: the same federations with one question left out at a time.
+"""Measures what each question of the filter `Fingerprint()` is good for, by leaving out one question at a time.
 
     python benchmarks/ablation.py [--dataset digits] [--without fingerprint company] [--attacks all]
                                   [--ratios 0.2 0.8] [--seeds 1 2] [--rounds 50] [--jobs 2] [--data-dir DIR]
 
-Dir(0.5), other attackers each round from the third on, FedAvg; digits has 50 clients and a learning rate of 0.01,
-mnist and fashion-mnist 100 and 0.001. A question that is left out makes nobody suspicious; the limits of the others
-stay what they are. For each of them: the mean of the last accuracies, the shares of attackers found and of honest
-clients dropped, and the cells whose accuracy suffers most.
+The filter asks six questions about each update, e.g. whether it is as long as the client's updates usually are. The
+module `flanders.filters.fingerprint.questions` explains them. A question that is left out makes no client
+suspicious. The limits of the other questions stay the same.
 
-The filter has no switch for its questions. So this script replaces `deviations` in `fingerprint/decision.py`, the
-function by which the filter compares all answers with what is usual.
+The data are divided by a Dirichlet distribution with alpha 0.5. From the third round on, different clients attack
+in each round. The server averages the kept updates (FedAvg). The dataset digits has 50 clients and a learning rate
+of 0.01. The datasets mnist and fashion-mnist have 100 clients and a learning rate of 0.001.
+
+For each question the table has the mean accuracy of the last round, the share of malicious updates that were
+dropped, and the share of honest updates that were dropped. The last column has the attacks under which the accuracy
+falls most.
+
+The filter has no switch for its questions. So this script replaces the function `deviations` in
+`fingerprint/decision.py`. The filter uses it to compare the answers with the usual answers.
 """
 
 from __future__ import annotations
@@ -42,28 +49,33 @@ from flanders.models import Mlp2, Mlp4, ModelSpec
 from flanders.simulation import Data, Federation, Options, Setting, Simulation, Threat, Training, confusion
 
 NOTHING = "nothing"
+"""The name of the runs in which no question is left out."""
 ASKED = [channel.removeprefix("any ") for channel in CHANNELS]
-"""The question of each column: "length" and "any length" are one question, asked of different clients."""
+"""The question to which each column of answers belongs. "length" and "any length" are the same question, asked of
+different clients."""
 QUESTIONS = (NOTHING, *dict.fromkeys(ASKED))
 SYBILS = "sybils"
-"""agr-min-max under new ids in each round."""
-LEARNT: dict[str, tuple[Loader, ModelSpec, int, float]] = {
+"""The name of the attack agr-min-max by clients that have new ids in each round."""
+TASKS: dict[str, tuple[Loader, ModelSpec, int, float]] = {
     "digits": (Digits(), Mlp2(), 50, 0.01),
     "mnist": (Mnist(), Mlp2(), 100, 0.001),
     "fashion-mnist": (FashionMnist(), Mlp4(), 100, 0.001),
 }
-"""Data, model, clients and learning rate."""
+"""The dataset, the model, the number of clients and the learning rate."""
 START = 3
+"""The first round with an attack."""
 WORST = 3
+"""How many attacks the last column of the table has at most."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One run: what is left out, and the federation."""
+    """One run: the question that is left out, and the federation."""
 
     without: str
     attack: str
     ratio: float
+    """The share of malicious clients."""
     seed: int
     rounds: int
     dataset: str
@@ -72,17 +84,20 @@ class Case:
 
 @dataclass(frozen=True)
 class Found:
-    """What a run came to."""
+    """The result of one run."""
 
     recall: float
+    """The share of malicious updates that were dropped."""
     dropped: float
+    """The share of honest updates that were dropped."""
     accuracy: float
+    """The accuracy after the last round."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run all cases, print the table; return the exit code."""
+    """Run all cases, print the table, and return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--dataset", default="digits", choices=list(LEARNT))
+    parser.add_argument("--dataset", default="digits", choices=list(TASKS))
     parser.add_argument(
         "--without", nargs="+", default=list(QUESTIONS), choices=list(QUESTIONS), metavar="QUESTION"
     )
@@ -117,7 +132,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def by_cell(found: dict[Case, Found], without: str, what: str) -> dict[tuple[str, float], float]:
-    """Return a measure's mean over the seeds for each attack and ratio."""
+    """Return the mean of a measure over the seeds, for each attack and ratio.
+
+    `without` is the question that was left out. `what` is the measure, a field of `Found`.
+    """
     values: dict[tuple[str, float], list[float]] = {}
     for case, result in found.items():
         if case.without == without:
@@ -126,9 +144,9 @@ def by_cell(found: dict[Case, Found], without: str, what: str) -> dict[tuple[str
 
 
 def run(case: Case) -> Found:
-    """Run a federation whose filter leaves out a question."""
+    """Run a federation whose filter leaves out a question, and return the result."""
     torch.set_num_threads(1)
-    data, model, clients, learning_rate = LEARNT[case.dataset]
+    data, model, clients, learning_rate = TASKS[case.dataset]
     attack: Attack = ATTACKS.make("agr-min-max" if case.attack == SYBILS else case.attack)
     setting = Setting(
         data=Data(data, Dirichlet(0.5)),
@@ -147,7 +165,7 @@ def run(case: Case) -> Found:
 
 @contextmanager
 def leaving_out(question: str) -> Iterator[None]:
-    """Let nobody deviate from what is usual in the answers to a question, inside the block."""
+    """Let the filter ignore the answers to a question inside the `with` block."""
     original = decision.deviations
 
     def without_question(*arguments: Any) -> FloatMatrix:
@@ -161,7 +179,7 @@ def leaving_out(question: str) -> Iterator[None]:
 
 @cache
 def loaded(data: Loader, folder: Path | None) -> Dataset:
-    """Return the data, loaded once a process."""
+    """Return the dataset. A process loads it only once."""
     return data.load(folder)
 
 

@@ -1,22 +1,24 @@
-"""Speed and memory of the aggregators and of the filter, next to the fastest peer on this machine.
+"""Measures the speed and the memory of the aggregators and of the filter `Flanders`, compared with other libraries.
 
     python benchmarks/core.py [--json FILE] [--device cpu|cuda] [--clients 100] [--parameters 1000000]
                               [--repeats 5] [--only NAME ...] [--check]
 
 How it measures
 ---------------
-- One thread. On the CPU the clock is the process's own CPU time, which neighbours on a shared machine
-  disturb least; on an accelerator it is the wall clock between two synchronisations.
-- Each aggregator is compared with one peer: the fastest, in a short probe, of what is installed of ByzFL
-  (NumPy and PyTorch), Flower and ByzPy. Both are called once to warm up, then in turns (ours, peer, ours,
-  peer ...); the ratio is the median of the ratios of the pairs. Inputs are built beforehand: Flower's
-  strategies get replies that hold plain arrays, so nothing of theirs is timed but the aggregation.
-- What the system takes to hand out fresh memory is part of the CPU time, as it is for users; peers ask for
-  most of it, and in a virtual machine its price varies. `user_ratio` leaves the system's time out.
-- Extra memory is how far the resident set (on an accelerator: the allocated memory) rises above what
-  it was before the call, the result included, in a fresh process for each number.
-- A peer that is not installed is left out; a row without any peer still has our own numbers.
-- `ratio` is peer / ours, so more is better, except where the row says otherwise.
+- Everything runs in one thread. On the CPU, times are CPU times of the process, since other programs on the machine
+  disturb them least. On an accelerator, times are wall-clock times between two synchronisations.
+- Each aggregator is compared with one peer. The peers are ByzFL (NumPy and PyTorch), Flower and ByzPy, as far as
+  they are installed. A short trial finds the fastest of them.
+- Both are called once to warm up. Then they are called in turns: ours, peer, ours, peer, and so on. Each pair of
+  calls gives a ratio of times. The result is the median of these ratios.
+- Only the aggregation is timed. For example, Flower's strategies get replies that already contain plain arrays.
+- The operating system takes CPU time to provide new memory. This time counts, since users pay for it, too. Peers
+  need most of it. On a virtual machine it varies. `user_ratio` is the ratio without the time of the operating
+  system.
+- Extra memory is the largest resident set during the call, minus that before the call. On an accelerator it is
+  the allocated memory. The result of the call counts. Each number comes from a fresh process.
+- A row without any installed peer still has our own numbers.
+- `ratio` is the time of the peer divided by our time, so more is better. A row for which this is different says so.
 """
 
 # ruff: noqa: E402 (the number of threads has to be set before NumPy is imported)
@@ -56,12 +58,14 @@ from flanders.round import Round
 Call = Callable[[], Any]
 Peers = dict[str, Callable[["Setting"], Call]]
 SAMPLE, ITERATIONS = 500, 100
+"""How many parameters the paper's filter looks at, and how many iterations its published code makes."""
 NNM_SMALL = 50_000
+"""The most parameters for ByzFL's nearest-neighbour mixing (NNM). With more, it needs too much memory."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """The data of a run: models near a global one, a fifth of them malicious and far away."""
+    """The data of a run: models near the global model. A fifth of them are malicious and five times as far away."""
 
     clients: int
     parameters: int
@@ -69,7 +73,7 @@ class Setting:
 
     @property
     def malicious(self) -> int:
-        """How many clients are malicious."""
+        """The number of malicious clients."""
         return self.clients // 5
 
     def draw(self, seed: int) -> Round:
@@ -97,24 +101,26 @@ class Setting:
 
 @dataclass(frozen=True)
 class Case:
-    """One row of the table: what is called, what it is compared with, and what it should reach."""
+    """One row of the table: our function, the peers that it is compared with, and the targets."""
 
     name: str
     ours: Callable[[Setting], Call]
     peers: Peers = field(default_factory=dict)
     target: float | None = None
+    """The ratio that should be reached. None if there is no target."""
     by_user: bool = False
-    """The ratio by user time should reach the target, too."""
+    """Whether the ratio without the time of the operating system should reach the target, too."""
     at_most: bool = False
-    """The ratio is ours / peer and should be at most `target`, instead of peer / ours and at least that."""
+    """If true, the ratio is ours / peer and should be at most `target`. If false, it is peer / ours and should be
+    at least `target`."""
     memory_target: float | None = None
-    """Extra memory should stay below this share of the matrix."""
+    """The extra memory should be below this share of the size of the matrix of updates."""
     note: str = ""
 
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured: times in seconds, memory in MB (1e6 bytes)."""
+    """What was measured in one row. Times are in seconds, memory in MB (1e6 bytes)."""
 
     name: str
     clients: int
@@ -138,7 +144,7 @@ class Row:
 
 
 def ours(make: Callable[[int], Any]) -> Callable[[Setting], Call]:
-    """Call an aggregator of this package, made for the number of malicious clients, on the round."""
+    """Return a function that prepares a call of our aggregator. `make` gets the number of malicious clients."""
 
     def build(setting: Setting) -> Call:
         built, round_ = make(setting.malicious), setting.round_
@@ -148,10 +154,13 @@ def ours(make: Callable[[int], Any]) -> Callable[[Setting], Call]:
 
 
 def byzfl(name: str, module: str = "aggregators", **options: Any) -> Peers:
-    """Call ByzFL on NumPy arrays and on tensors."""
+    """Return functions that prepare calls of ByzFL: on NumPy arrays, and on PyTorch tensors.
+
+    An option with the value "f" gets the number of malicious clients.
+    """
 
     def build(setting: Setting, library: str) -> Call:
-        if "byzfl" not in sys.modules:  # its __init__ needs torchvision, which no aggregation does
+        if "byzfl" not in sys.modules:  # ByzFL's __init__ imports torchvision, which the aggregators do not need
             found = importlib.util.find_spec("byzfl")
             if found is None:
                 raise ImportError("byzfl is not installed")
@@ -167,7 +176,7 @@ def byzfl(name: str, module: str = "aggregators", **options: Any) -> Peers:
 
 
 def flower(name: str, **options: Any) -> Peers:
-    """Call the aggregation of one of Flower's strategies on replies that hold plain arrays."""
+    """Return a function that prepares a call of a Flower strategy's aggregation, on replies with plain arrays."""
 
     def build(setting: Setting) -> Call:
         if setting.device != "cpu":
@@ -183,7 +192,7 @@ def flower(name: str, **options: Any) -> Peers:
 
 
 class Records(dict[str, Any]):
-    """Stands for Flower's ArrayRecord, without its serialisation."""
+    """A replacement for Flower's ArrayRecord, without its serialisation."""
 
     def to_numpy_ndarrays(self, *, keep_input: bool = True) -> list[Any]:
         """Return the arrays."""
@@ -191,7 +200,7 @@ class Records(dict[str, Any]):
 
 
 class Reply:
-    """Stands for Flower's Message and RecordDict."""
+    """A replacement for Flower's Message and RecordDict."""
 
     def __init__(self, row: Array) -> None:
         array = types.SimpleNamespace(numpy=lambda: row)
@@ -204,14 +213,17 @@ class Reply:
 
 
 def byzpy_nnm(setting: Setting) -> Call:
-    """Call ByzPy's nearest-neighbour mixing."""
+    """Prepare a call of ByzPy's nearest-neighbour mixing."""
     module = importlib.import_module("byzpy.pre_aggregators.nnm")
     built, data = module.NearestNeighborMixing(f=setting.malicious), list(as_library(setting, "torch"))
     return lambda: built.pre_aggregate(data)
 
 
 def byzfl_nnm() -> Peers:
-    """Call ByzFL's mixing, where the m (m - f) d numbers it forms fit."""
+    """Return functions that prepare calls of ByzFL's nearest-neighbour mixing, if the model is small enough.
+
+    ByzFL forms m (m - f) d numbers, for m clients, f of them malicious, and d parameters.
+    """
 
     def build(setting: Setting, of: Callable[[Setting], Call]) -> Call:
         if setting.parameters > NNM_SMALL:
@@ -223,7 +235,7 @@ def byzfl_nnm() -> Peers:
 
 
 def as_library(setting: Setting, library: str) -> Array:
-    """Return the round's matrix for NumPy or PyTorch, on the setting's device."""
+    """Return the updates as a NumPy array or a PyTorch tensor, on the device of the setting."""
     if library == "torch":
         torch = importlib.import_module("torch")
         torch.set_num_threads(1)
@@ -234,7 +246,7 @@ def as_library(setting: Setting, library: str) -> Array:
 
 
 def filter_step(setting: Setting, look: Look) -> tuple[Flanders, Any, Round]:
-    """Return the filter, its memory after three rounds, and the round that comes next."""
+    """Return the filter, its memory after three rounds, and the fourth round."""
     filter_ = Flanders(keep=setting.clients - setting.malicious, window=2, look=look)
     state = filter_.init(np.random.default_rng(0))
     for t in range(3):
@@ -257,7 +269,10 @@ def flanders_step(setting: Setting, look: Look) -> Call:
 
 
 def flanders_product(setting: Setting) -> Call:
-    """The one product in a step: the newest block with all (l + 1) m columns, centred, in float64."""
+    """Prepare the one large product of a step, which takes most of its time.
+
+    The updates of the round are multiplied with those of the last l rounds and with each other, in float64.
+    """
     _, state, round_ = filter_step(setting, Everything())
     snapshots = state.snapshots
     vectors = [v for s in snapshots for v in (s.rows, s.global_model[None, :])]
@@ -266,7 +281,10 @@ def flanders_product(setting: Setting) -> Call:
 
 
 def naive_step(setting: Setting) -> Call:
-    """One step as the published code takes it: an (m, n, T) tensor, 100 iterations, n x n inverses."""
+    """Prepare one step of the published code: an (m, n, T) tensor, 100 iterations, n x n inverses.
+
+    There are m clients, n sampled parameters and T rounds.
+    """
     columns = np.sort(np.random.default_rng(0).choice(setting.parameters, min(SAMPLE, setting.parameters)))
     last, round_ = to_numpy(setting.draw(2).updates[:, columns]).astype(np.float64), setting.round_
     keep = setting.clients - setting.malicious
@@ -283,7 +301,7 @@ def naive_step(setting: Setting) -> Call:
 
 
 def naive_forecast(x: Any, rng: np.random.Generator) -> Any:
-    """Forecast the next (m, n) matrix from an (m, n, T) tensor by the formulas as they are published."""
+    """Return the forecast of the next (m, n) matrix from an (m, n, T) tensor, as the published code computes it."""
     m, n, rounds = x.shape
     scaled = (x - x.min()) / x.max()
     a, b = rng.standard_normal((m, m)), rng.standard_normal((n, n))
@@ -382,7 +400,10 @@ CASES = (
 
 
 def seconds(call: Call, device: str) -> tuple[float, float]:
-    """Time one call: CPU time on the host and the user's part of it, wall clock on an accelerator."""
+    """Return the time of one call, and the part of it outside the operating system.
+
+    On the CPU this is CPU time. On an accelerator it is wall-clock time, and both numbers are the same.
+    """
     if device == "cpu":
         start, user = time.process_time(), os.times().user
         call()
@@ -397,15 +418,15 @@ def seconds(call: Call, device: str) -> tuple[float, float]:
 
 
 def fastest_peer(case: Case, setting: Setting) -> tuple[str, Call | None]:
-    """Return the peer that a short probe finds fastest, and its name; or why there is none."""
+    """Return the name and the call of the peer that is fastest in a short trial. The call may be None."""
     best: tuple[float, str, Call] | None = None
     for name, build in case.peers.items():
         try:
             call = build(setting)
             taken = seconds(call, setting.device)[0]
-            if best is None or taken < 2 * best[0]:  # the first call warmed it up
+            if best is None or taken < 2 * best[0]:  # the first call only warms up, so time a second one
                 taken = min(taken, seconds(call, setting.device)[0])
-        except (ImportError, MemoryError, RuntimeError):  # not installed, or does not fit
+        except (ImportError, MemoryError, RuntimeError):  # the peer is not installed, or needs too much memory
             continue
         if best is None or taken < best[0]:
             best = (taken, name, call)
@@ -415,13 +436,16 @@ def fastest_peer(case: Case, setting: Setting) -> tuple[str, Call | None]:
 def median_ratio(
     times: list[tuple[float, float]], peer_times: list[tuple[float, float]], part: int, at_most: bool
 ) -> float | None:
-    """Return the median ratio of the pairs, by CPU time (part 0) or the user's part of it (part 1)."""
+    """Return the median ratio of the pairs of calls.
+
+    `part` is 0 for the whole time, and 1 for the time outside the operating system.
+    """
     pairs = [(a[part], b[part]) for a, b in zip(times, peer_times, strict=False) if a[part] > 0 and b[part] > 0]
     return statistics.median(a / b if at_most else b / a for a, b in pairs) if pairs else None
 
 
 def measure(case: Case, setting: Setting, repeats: int) -> Row:
-    """Time our call and the peer's in turns, then ask for the memory of each."""
+    """Return the row of a case: time our call and the peer's call in turns, then measure the memory of both."""
     if case.name == "nnm" and importlib.util.find_spec("byzpy") is None:
         setting = replace(setting, parameters=min(setting.parameters, NNM_SMALL))
     call = case.ours(setting)
@@ -433,7 +457,7 @@ def measure(case: Case, setting: Setting, repeats: int) -> Row:
         if peer is not None:
             peer_times.append(seconds(peer, setting.device))
     ratio, user_ratio = (median_ratio(times, peer_times, part, case.at_most) for part in (0, 1))
-    target = case.target if setting.device == "cpu" or case.at_most else None  # what peers reach on a CPU
+    target = case.target if setting.device == "cpu" or case.at_most else None  # targets with peers are for the CPU
     met = None
     if target is not None and ratio is not None:
         met = ratio <= target if case.at_most else ratio >= target
@@ -466,7 +490,10 @@ def measure(case: Case, setting: Setting, repeats: int) -> Row:
 
 
 def extra_memory(case: Case, setting: Setting, side: str) -> float | None:
-    """Return, in MB, what one call adds to the memory of a fresh process; None where nothing can tell."""
+    """Return the extra memory of one call in a fresh process, in MB. None if it cannot be measured.
+
+    `side` is "ours" or the name of a peer.
+    """
     size = f"{setting.clients},{setting.parameters},{setting.device}"
     command = [sys.executable, __file__, "--memory", case.name, side, size]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -475,15 +502,15 @@ def extra_memory(case: Case, setting: Setting, side: str) -> float | None:
 
 
 def print_extra_memory(name: str, side: str, size: str) -> None:
-    """Measure in this process what `extra_memory` asked for."""
+    """Measure the extra memory of one call in this process, and print it for `extra_memory`."""
     m, d, device = size.split(",")
     setting = Setting(int(m), int(d), device)
     case = next(c for c in CASES if c.name == name)
     build = case.ours if side == "ours" else case.peers[side]
-    build(replace(setting, parameters=1000))()  # whatever is imported or compiled on first use
+    build(replace(setting, parameters=1000))()  # a small call first, since the first call imports and compiles
     call = build(setting)
     if device == "cpu":
-        Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts again from here
+        Path("/proc/self/clear_refs").write_text("5")  # resets the largest resident set (VmHWM)
         before = resident("VmRSS")
         call()
         peak = resident("VmHWM")
@@ -497,13 +524,13 @@ def print_extra_memory(name: str, side: str, size: str) -> None:
 
 
 def resident(name: str) -> int:
-    """Return a line of /proc/self/status in bytes."""
+    """Return a value of /proc/self/status in bytes: VmRSS is the resident set, VmHWM its largest size so far."""
     found = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())
     return 0 if found is None else 1024 * int(found[1])
 
 
 def table(measured: Iterator[Row], parameters: int) -> list[Row]:
-    """Print the rows as they come."""
+    """Print each row as soon as it is measured, and return all rows."""
     heads = ("name", "ours s", "peer s", "ratio", "user", "target", "", "new MB", "of matrix", "peer's MB", "peer")
     layout = "{:<31} {:>8} {:>8} {:>7} {:>7} {:>7} {:<6} {:>8} {:>9} {:>9}  {}"
     print(layout.format(*heads))
@@ -536,7 +563,7 @@ def table(measured: Iterator[Row], parameters: int) -> list[Row]:
 
 
 def machine(device: str) -> str:
-    """Say what the numbers were measured on."""
+    """Return a description of the machine and of the installed versions."""
     processor = platform.processor() or platform.machine()
     if Path("/proc/cpuinfo").exists():
         model = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
@@ -554,13 +581,15 @@ def machine(device: str) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Speed and memory next to other libraries; see the file's head.")
-    parser.add_argument("--json", type=Path, help="write the rows here, too")
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--json", type=Path, help="also write the rows to this file")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--clients", type=int, default=100)
     parser.add_argument("--parameters", type=int, default=1_000_000)
-    parser.add_argument("--repeats", type=int, default=5, help="pairs of calls a row")
-    parser.add_argument("--only", nargs="+", choices=[c.name for c in CASES], metavar="NAME", help="these alone")
+    parser.add_argument("--repeats", type=int, default=5, help="pairs of calls in each row")
+    parser.add_argument(
+        "--only", nargs="+", choices=[c.name for c in CASES], metavar="NAME", help="only these rows"
+    )
     parser.add_argument("--check", action="store_true", help="fail if a target is missed")
     parser.add_argument("--memory", nargs=3, help=argparse.SUPPRESS)
     chosen = parser.parse_args(arguments)
@@ -568,7 +597,9 @@ def main(arguments: list[str] | None = None) -> int:
         print_extra_memory(*chosen.memory)
         return 0
     m, d, device = chosen.clients, chosen.parameters, chosen.device
-    print(f"{m} clients, {m // 5} malicious, {d} parameters, float32, one thread, {chosen.repeats} pairs a row")
+    print(
+        f"{m} clients, {m // 5} malicious, {d} parameters, float32, one thread, {chosen.repeats} pairs in each row"
+    )
     cases = [c for c in CASES if not chosen.only or c.name in chosen.only]
     done = table((measure(case, Setting(m, d, device), chosen.repeats) for case in cases), d)
     print(f"\n{machine(device)}")

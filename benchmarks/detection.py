@@ -1,4 +1,4 @@
-"""Who is found, and what it is worth: every filter under every attack, in closed loop, against an oracle.
+"""Measures how many malicious clients each filter finds under each attack, and the accuracy that results.
 
     python benchmarks/detection.py [--datasets fashion-mnist mnist] [--partitions dirichlet-0.5] [--attacks all]
                                    [--ratios 0 0.2 0.6 0.8] [--filters auto paper] [--rotation rotating,fixed]
@@ -6,34 +6,43 @@
                                    [--out detection.sqlite] [--csv results/detection.csv] [--skip-known] [--json]
                                    [--dry-run] [--table-only]
 
-Without options it runs what the promises of `Fingerprint()` are about; `all` in a list is everything there is. Runs
-go through the results file `--out`: what is done there is not run again.
+The filter `Fingerprint()` is called `auto` here. It makes six promises, e.g. a recall of at least 0.95. The
+function `judge` has them all. At the end, this script prints a verdict on each promise. Without options it runs
+what the verdicts need. The word `all` in a list stands for all values. Runs that are already in the results file
+`--out` are not run again.
 
 How it measures
 ---------------
-- Attacks begin in round 3 (`persistent`: in round 1), and precision, recall, F1 and the false-positive rate are
-  counted from the first round with poison, over all rounds together; without attackers from round 3. The accuracy
-  is the last round's. In rounds in which `on-off` rests nobody is malicious.
-- `keep-all` (plain FedAvg) and `oracle` (drops exactly the attackers) always run along. As an oracle does not care
-  what attackers send, attacks that differ in nothing else share its run; without attackers it is plain FedAvg.
-- b is told to every filter but `auto`. `paper` looks at all parameters, `paper-sampled` at 500 fixed ones, as in
-  the paper's experiments, and `reference` at 500 as the paper's code does. `krum` is Multi-Krum's selection.
-- `blind-spot` poisons what the filter does not look at. Against filters that look at everything there is no such
-  place, so its clients send what they learnt, and finding them is no merit: its accuracy counts. `mar` then
-  replaces all parameters.
-- `persistent` is agr-min-max by fixed clients from round 1 on, `sybils` agr-min-max under new ids in each round.
-- Data, models and training are those of the paper's text: 100 clients; digits has 50, mlp2, and learning rate 0.01.
-- 6 compares the time in the filter of the same cells' runs. Runs side by side disturb each other, both alike.
+- Attacks begin in round 3, except `persistent`, which begins in round 1. Precision, recall, F1 and the
+  false-positive rate are those of all rounds together, from the first round with an attack on. Without an attack
+  they begin in round 3. The accuracy is that of the last round. In the rounds in which `on-off` pauses, no client
+  is malicious.
+- Two references are always run: `keep-all` is plain FedAvg, and `oracle` drops exactly the malicious clients. The
+  result of the oracle does not depend on what malicious clients send. So most attacks share the oracle's runs.
+  Without malicious clients, plain FedAvg is the oracle.
+- All filters except `auto` are told the number of malicious clients, b. `paper` looks at all parameters.
+  `paper-sampled` looks at 500 fixed parameters, as in the experiments of the FLANDERS paper. `reference` looks at
+  500 parameters, as in the paper's code. `krum` keeps the clients that Multi-Krum selects.
+- `blind-spot` poisons the parameters that the filter does not look at. If a filter looks at all parameters, the
+  clients send honest models. It is then no merit to find them, and only the accuracy counts. `mar` replaces the
+  parameters that the filter looks at.
+- `persistent` is agr-min-max by the same clients from round 1 on. `sybils` is agr-min-max by clients that have new
+  ids in each round.
+- Data, models and training are those in the text of the FLANDERS paper, with 100 clients. The dataset digits, which
+  is not in the paper, has 50 clients, the model mlp2 and a learning rate of 0.01.
+- Promise 6 compares the time in the filter between runs of the same cell. Runs in parallel disturb each other, but
+  they disturb both filters in the same way.
 
-What was tuned on
------------------
-`split` is "tuned" for fashion-mnist, mnist and digits with seeds below 20: constants were chosen on seeds below 10,
-and what to ask was decided after runs with 10 to 19 had shown what passed. It is "held-out" for seeds from 20 on,
-and for all of cifar10. Verdicts are about held-out rows.
+Tuned and held-out seeds
+------------------------
+The constants of the filter were chosen on seeds below 10. Which questions it asks was decided after runs with the
+seeds 10 to 19. So rows of fashion-mnist, mnist and digits with seeds below 20 have the `split` "tuned". All other
+rows are "held-out". Verdicts use only held-out rows.
 
-Rows that `--csv` already has stay, unless they are measured again: one file can be filled in parts, on several
-machines. It does not say with how many rounds, so other numbers than 50 need a file of their own. `--skip-known`
-leaves out the runs of rows that are there. Delete the file when the filter has changed.
+Rows that are already in the file `--csv` stay, unless they are measured again. So one file can be filled in parts,
+on several machines. The file does not contain the number of rounds. So for other numbers of rounds than 50, use
+another file. `--skip-known` leaves out runs whose rows are in the file. Delete the file when the filter has
+changed.
 """
 
 from __future__ import annotations
@@ -83,7 +92,7 @@ ATTACKS_BY_NAME: dict[str, Table] = {
     "persistent": {"attack": {"name": "agr-min-max"}, "start": 1},
     "sybils": {"attack": {"name": "agr-min-max"}, "sybils": True},
 }
-"""The threat of each attack, besides the fraction."""
+"""The table `threat` of the spec for each attack, without the share of malicious clients."""
 RATIOS = (0.0, 0.05, 0.2, 0.4, 0.6, 0.8)
 FILTERS: dict[str, Table] = {
     "auto": {"name": "fingerprint"},
@@ -101,8 +110,10 @@ FILTERS: dict[str, Table] = {
 ROTATIONS = ("rotating", "fixed")
 TUNED_DATASETS, FIRST_HELD_OUT_SEED = ("fashion-mnist", "mnist", "digits"), 20
 OWN_ORACLE = ("persistent", "on-off")
-"""Attacks whose attackers are not malicious in the same rounds as all others'."""
+"""The attacks for which the oracle needs its own runs, since their clients are malicious in other rounds."""
 
+# The attacks of three promises: those that are easy to see, those that hide, and those that avoid what a filter
+# sees.
 LOUD = ("gauss", "sign-flip", "lie-reference", "opt-reference", "agr-min-max", "agr-min-max-reference")
 QUIET = ("opt", "lie")
 BLIND = ("mar", "blind-spot")
@@ -112,13 +123,15 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Cell:
-    """A federation under an attack: what all filters face."""
+    """A federation under an attack. Each filter has a run for each cell and seed."""
 
     dataset: str
     partition: str
     attack: str
     ratio: float
+    """The share of malicious clients."""
     rotation: str
+    """Whether other clients are malicious in each round ("rotating") or the same ones ("fixed")."""
 
     def __str__(self) -> str:
         attacked = "no attack" if self.ratio == 0 else f"{self.attack} r={self.ratio:g} {self.rotation}"
@@ -127,7 +140,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row(Cell):
-    """What a filter came to in a cell with one seed; None where a measure is not defined or not known."""
+    """The result of a filter in a cell with one seed. A measure that is not defined or not known is None."""
 
     filter: str
     seed: int
@@ -147,29 +160,33 @@ class Row(Cell):
 
     @property
     def key(self) -> tuple[str, str, str, float, str, str, int]:
-        """What tells it from other rows."""
+        """The values that identify the row."""
         return (self.dataset, self.partition, self.attack, self.ratio, self.rotation, self.filter, self.seed)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one run came to."""
+    """The result of one run."""
 
     clients: Confusion
+    """How many malicious and honest clients were kept and dropped."""
     accuracy: float
+    """The accuracy after the last round."""
     seconds: float
-    """In the filter, a round."""
+    """The time in the filter per round, the median over the rounds."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a promise is kept."""
+    """Whether the filter keeps a promise."""
 
     promise: str
     status: str
-    """`met`, `missed`, or `not shown` where runs are missing and nothing else speaks against it."""
+    """`met`, `missed`, or `not shown` if no run misses the promise, but some runs are missing."""
     misses: tuple[str, ...] = ()
+    """The cells that miss the promise."""
     absent: tuple[str, ...] = ()
+    """The cells with too few seeds."""
     note: str = ""
 
     def __str__(self) -> str:
@@ -183,11 +200,11 @@ class Verdict:
 
 
 Check = Callable[[list[Row]], str]
-"""What is wrong with a cell, given its seeds' rows; nothing if nothing is."""
+"""A function that gets the rows of a cell, one for each seed. It returns how the cell misses a promise, or ""."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what is missing, write the rows, print the table and the verdicts; return the exit code."""
+    """Run what is missing, write the rows, print the table and the verdicts, and return the exit code."""
     options = parse(arguments)
     try:
         return carry_out_benchmark(options)
@@ -240,14 +257,14 @@ def carry_out_benchmark(options: argparse.Namespace) -> int:
         mine = [run for (_, of, _), run in runs.items() if of == name]
         if told := calibration(options.out, mine):
             print(f"\nProbabilities of {name}: {told}")
-    print("\nVerdicts, held-out rows alone")
+    print("\nVerdicts, from held-out rows only")
     for verdict in verdicts:
         print(verdict)
     return code
 
 
 def cells(options: argparse.Namespace) -> Iterator[Cell]:
-    """Yield the cells that were asked for; without attackers there is one, whatever the attacks."""
+    """Yield the cells of the options. Without malicious clients, a dataset and partition have a single cell."""
     for dataset in options.datasets:
         for partition in options.partitions:
             for ratio in options.ratios:
@@ -261,7 +278,7 @@ def cells(options: argparse.Namespace) -> Iterator[Cell]:
 
 
 def run_of(cell: Cell, filter_: str, seed: int, rounds: int) -> Experiment:
-    """Return the run that a row is read from."""
+    """Return the run of a filter in a cell, with one seed."""
     if filter_ == ORACLE:
         if cell.ratio == 0:
             filter_ = PLAIN
@@ -277,7 +294,7 @@ def run_of(cell: Cell, filter_: str, seed: int, rounds: int) -> Experiment:
     point = merged(point, own)
     point = merged(point, {"federation": {"rounds": rounds, "seed": seed}, "filter": FILTERS[filter_]})
     point = merged(point, {"data": {"partition": PARTITIONS[cell.partition]}})
-    # A run takes seconds, its memory as much as a round: whoever is stopped begins that run again.
+    # A checkpoint takes as long as a round, and a run takes only seconds. So there are no checkpoints during a run.
     point["run"] = {"checkpoint_every": rounds}
     if cell.ratio > 0:
         threat = {"fraction": cell.ratio, "start": START, "rotating": cell.rotation == "rotating"}
@@ -289,12 +306,12 @@ def run_of(cell: Cell, filter_: str, seed: int, rounds: int) -> Experiment:
 
 @cache
 def settings(variant: str) -> Table:
-    """Return the paper's settings."""
+    """Return the settings of the paper's experiments in one variant."""
     return read_variant(variant).settings
 
 
 def tensors_of(dataset: str) -> list[int]:
-    """Return the number of parameters of each tensor of a dataset's model, as the published OPT wants them."""
+    """Return the number of parameters of each tensor of a dataset's model. The attack opt-reference needs them."""
     if dataset == "digits":
         return DIGITS_TENSORS
     sizes: list[int] = settings("reference")["datasets"][dataset]["attacks"]["opt"]["threat"]["attack"][
@@ -304,7 +321,7 @@ def tensors_of(dataset: str) -> list[int]:
 
 
 def read_outcomes(path: Path, specs: Iterable[Experiment]) -> dict[str, Outcome]:
-    """Return what those of the runs came to that are done, by their ids."""
+    """Return the results of the finished runs, by their ids."""
     if not path.exists():
         return {}
     found = {}
@@ -327,7 +344,7 @@ def read_outcomes(path: Path, specs: Iterable[Experiment]) -> dict[str, Outcome]
 
 
 def calibration(path: Path, specs: Iterable[Experiment]) -> str:
-    """Say how good a filter's probabilities are: Brier score, and expected calibration error over ten bins."""
+    """Return how good a filter's probabilities are: the Brier score, and the calibration error over ten bins."""
     if not path.exists():
         return ""
     bins, squares = [[0.0, 0.0, 0.0] for _ in range(10)], 0.0
@@ -350,7 +367,7 @@ def calibration(path: Path, specs: Iterable[Experiment]) -> str:
 
 
 def row_of(cell: Cell, filter_: str, seed: int, got: Outcome) -> Row:
-    """Return a run's row, as yet without the accuracies of the others in its cell."""
+    """Return the row of a run. `with_yardsticks` adds the accuracies of the oracle and of plain FedAvg later."""
     tuned = cell.dataset in TUNED_DATASETS and seed < FIRST_HELD_OUT_SEED
     return Row(
         **asdict(cell),
@@ -366,12 +383,12 @@ def row_of(cell: Cell, filter_: str, seed: int, got: Outcome) -> Row:
 
 
 def rounded(share: float) -> float | None:
-    """Return a share in five digits, None for NaN."""
+    """Return a share rounded to five digits, or None for NaN."""
     return None if math.isnan(share) else round(share, 5)
 
 
 def with_yardsticks(rows: Iterable[Row]) -> list[Row]:
-    """Return the rows in order, each with the accuracy of the oracle and of plain FedAvg in its cell."""
+    """Return the sorted rows, each with the accuracy of the oracle and of plain FedAvg in its cell."""
     rows = sorted(rows, key=lambda row: row.key)
     accuracy = {(row.cell, row.filter, row.seed): row.accuracy for row in rows}
     return [
@@ -385,7 +402,7 @@ def with_yardsticks(rows: Iterable[Row]) -> list[Row]:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Return the rows of a file that `write_rows` has written; none if there is no such file."""
+    """Return the rows of a file that `write_rows` wrote. Without a file, return an empty list."""
     if not path.exists():
         return []
     with path.open(newline="", encoding="utf-8") as file:
@@ -396,7 +413,7 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def parsed(name: str, text: str) -> Any:
-    """Return a value of a column as what it is."""
+    """Return a value of a column with the type of this column."""
     if name == "seed":
         return int(text)
     if name in ("dataset", "partition", "attack", "rotation", "filter", "split"):
@@ -405,7 +422,7 @@ def parsed(name: str, text: str) -> Any:
 
 
 def write_rows(path: Path, rows: Iterable[Row]) -> None:
-    """Write the rows as CSV; what is None is empty."""
+    """Write the rows as a CSV file. None is written as an empty value."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -414,7 +431,7 @@ def write_rows(path: Path, rows: Iterable[Row]) -> None:
 
 
 def show_tables(rows: Sequence[Row]) -> None:
-    """Print a table for each federation: means over the seeds, with the lowest and the highest."""
+    """Print a table for each federation, with means over the seeds, and the lowest and the highest value."""
     groups = dict.fromkeys((r.dataset, r.partition, r.rotation, r.split) for r in rows if r.rotation != NONE)
     for dataset, partition, rotation, split in groups:
         there = (dataset, partition, split)
@@ -439,13 +456,13 @@ def show_tables(rows: Sequence[Row]) -> None:
 
 
 def spread(values: Iterable[float | None]) -> str:
-    """Return mean (lowest-highest) of what is defined."""
+    """Return "mean (lowest-highest)" of the values that are not None."""
     found = [value for value in values if value is not None]
     return f"{fmean(found):.3f} ({min(found):.3f}-{max(found):.3f})" if found else "-"
 
 
 def judge(rows: Sequence[Row], seconds: dict[tuple[Cell, str, int], float]) -> list[Verdict]:
-    """Return the verdicts on what `auto` promises; `seconds` are times in the filter by cell, filter and seed."""
+    """Return the verdicts on the promises of `auto`. `seconds` has times in the filter by cell, filter and seed."""
     held_out = [row for row in rows if row.split == "held-out"]
     auto: dict[Cell, list[Row]] = {}
     for row in held_out:
@@ -467,7 +484,7 @@ def judge(rows: Sequence[Row], seconds: dict[tuple[Cell, str, int], float]) -> l
                 auto, f"{number}4 within 0.02 of the oracle ({place}{on(blind)})", blind, check_near_oracle, note
             ),
         ]
-        if rotation == "rotating":  # without attackers there is nobody to rotate
+        if rotation == "rotating":  # without an attack, both rotations are the same
             honest = [Cell(dataset, SHOWN_PARTITION, NONE, 0.0, NONE)]
             promise = f"{number}2 no attack: at most 2% dropped, accuracy within 0.005 of plain FedAvg ({dataset})"
             verdicts.append(verdict_on(auto, promise, honest, check_honest))
@@ -482,7 +499,7 @@ def judge(rows: Sequence[Row], seconds: dict[tuple[Cell, str, int], float]) -> l
 
 
 def on(cells: Iterable[Cell]) -> str:
-    """Say which attacks and shares of attackers some cells are about."""
+    """Return in words which attacks and shares of malicious clients some cells have."""
     cells = [cell for cell in cells if cell.ratio > 0]
     attacks = ", ".join(dict.fromkeys(cell.attack for cell in cells))
     ratios = ", ".join(f"{ratio:g}" for ratio in sorted({cell.ratio for cell in cells}))
@@ -490,14 +507,18 @@ def on(cells: Iterable[Cell]) -> str:
 
 
 def attacked(dataset: str, rotation: str, attacks: Iterable[str]) -> list[Cell]:
-    """Return the cells of these attacks that a promise is about."""
+    """Return the cells with the given attacks from which a promise is judged."""
     return [Cell(dataset, SHOWN_PARTITION, attack, r, rotation) for attack in attacks for r in SHOWN_RATIOS]
 
 
 def verdict_on(
     auto: dict[Cell, list[Row]], promise: str, needed: Sequence[Cell], check: Check, note: str = ""
 ) -> Verdict:
-    """Return the verdict on a promise about some cells, by the seeds there are; all cells need enough of them."""
+    """Return the verdict on a promise from the rows of the `needed` cells.
+
+    A cell misses the promise if `check` returns a problem. The promise is met if no cell misses it, and if all
+    cells have at least `SHOWN_SEEDS` seeds.
+    """
     misses, absent = [], []
     for cell in needed:
         found = [r for r in auto.get(cell, []) if r.oracle_accuracy is not None and r.plain_accuracy is not None]
@@ -537,24 +558,24 @@ def check_worth_it(rows: list[Row]) -> str:
 
 
 def too_low(rows: list[Row], column: str, least: float) -> str:
-    """Say that a mean is too low, or nothing."""
+    """Return a text if the mean of a column is too low, else an empty string."""
     mean = mean_of(rows, column)
     return f"{column} {mean:.3f}" if mean < least - ROUNDING else ""
 
 
 def too_far(rows: list[Row], column: str, most: float) -> str:
-    """Say that the accuracy is too far below another, or nothing."""
+    """Return a text if the accuracy is too far below that of another column, else an empty string."""
     loss = mean_of(rows, column) - mean_of(rows, "accuracy")
     return f"{loss:.4f} below the {column.removesuffix('_accuracy')} one" if loss > most + ROUNDING else ""
 
 
 def mean_of(rows: Iterable[Row], column: str) -> float:
-    """Return the mean of a column; what is not defined (the precision of who drops nobody) counts as 0."""
+    """Return the mean of a column. None counts as 0, e.g. the precision of a filter that drops no client."""
     return fmean(getattr(row, column) or 0.0 for row in rows)
 
 
 def loss_of_sampled(rows: Iterable[Row], blind: Sequence[Cell]) -> str:
-    """Say how far behind the oracle the filters fall that look at a fixed sample of the parameters."""
+    """Return in words how much accuracy the filters with a fixed sample of parameters lose against the oracle."""
     told = []
     for name, attack in product(("paper-sampled", "reference"), BLIND):
         mine = [r for r in rows if r.filter == name and r.attack == attack and r.cell in blind]
@@ -564,7 +585,7 @@ def loss_of_sampled(rows: Iterable[Row], blind: Sequence[Cell]) -> str:
 
 
 def judge_time(seconds: dict[tuple[Cell, str, int], float]) -> Verdict:
-    """Compare the time in the filter with the paper's, over the runs that both have."""
+    """Return the verdict on the time in the filter, compared with the filter `paper` in the same runs."""
     promise = "6 time in the filter at most twice the paper's (all parameters)"
     ratios: dict[str, list[float]] = {}
     for (cell, name, seed), spent in seconds.items():
@@ -597,8 +618,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1, help="processes that share the runs")
     parser.add_argument("--data-dir", type=Path, help="where the datasets' files are")
     parser.add_argument("--out", type=Path, default=Path("detection.sqlite"), help="results file")
-    parser.add_argument("--csv", type=Path, default=CSV, help="the rows, merged with those it has")
-    parser.add_argument("--skip-known", action="store_true", help="leave out what --csv has already")
+    parser.add_argument("--csv", type=Path, default=CSV, help="file of rows; new rows are merged into it")
+    parser.add_argument("--skip-known", action="store_true", help="leave out runs whose rows --csv has already")
     parser.add_argument("--json", action="store_true", help="print rows and verdicts as JSON")
     parser.add_argument("--dry-run", action="store_true", help="count the runs")
     parser.add_argument("--table-only", action="store_true", help="run nothing")
@@ -616,7 +637,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def chosen(option: str, asked: Sequence[str], known: Sequence[str]) -> list[str]:
-    """Return the names that were asked for, with spaces or commas between them; `all` is all that are known."""
+    """Return a list of names from the values of an option, which may contain commas. `all` stands for all names."""
     names = [name for text in asked for name in text.split(",") if name]
     if "all" in names:
         return list(known)

@@ -1,18 +1,19 @@
-"""What the Flower wrapper costs: time next to a round of Flower in which nobody trains, and memory.
+"""Measures the time and the memory that the Flower wrapper `FilteredStrategy` adds to Flower.
 
     python benchmarks/flower.py [--json FILE] [--clients 100] [--rounds 8]          # time
     python benchmarks/flower.py --memory [--json FILE] [--clients 10] [--parameters 20000000] [--only NAME ...]
 
 How it measures
 ---------------
-- Time: 100 clients with 784-128-10 models (101,770 parameters) on Flower's simulation runtime with Ray. Clients
-  reply at once with the model that they were sent, changed a little. One ServerApp runs FedAvg alone, then the same
-  FedAvg inside the wrapper with several filters, on the same nodes. The wrapper's own time is the time in its
-  `configure_train` and `aggregate_train`, without the time in FedAvg and in the filter. The first round does not
-  count: Ray starts in it, and the filter cannot judge yet. Figures are medians over rounds.
-- Memory: rounds of `Strategy.start` with FedAvg in a process of its own. Replies are assembled from the objects
-  that Flower sends, as those of a SuperLink are. The figure is the largest resident set during the rounds, less the
-  one before the global model was made, divided by the size of the model (float32). Linux only.
+- Time: Flower's simulation runtime with Ray, and 100 clients with models of 784-128-10 units (101,770 parameters).
+  Clients do not train. They reply at once with the model that they got, changed a little. One ServerApp runs FedAvg
+  alone, and then FedAvg inside the wrapper with several filters, on the same nodes.
+- The wrapper's own time is the time in its `configure_train` and `aggregate_train`, without the time in FedAvg and
+  in the filter. The first round does not count, since Ray starts in it and the filter cannot judge yet. The results
+  are medians over rounds.
+- Memory: rounds of `Strategy.start` with FedAvg, in a fresh process. Replies are built from the same objects that
+  a Flower server (SuperLink) would deliver. The result is the largest resident set during the rounds, minus that
+  before the global model was made, divided by the size of the model (float32). This works on Linux only.
 """
 
 from __future__ import annotations
@@ -44,13 +45,15 @@ from flanders.filters import DistanceToGlobal, Filter, Flanders, KeepAll, Sample
 from flanders.flower import FilteredStrategy
 
 SHAPES = {"0.weight": (128, 784), "0.bias": (128,), "1.weight": (10, 128), "1.bias": (10,)}
+"""The layers of the model whose rounds are timed."""
 LAYERS = 20
+"""The number of layers of the model whose memory is measured."""
 TARGET = 0.10
-"""The largest share of a round without training that the wrapper may take."""
+"""The wrapper may take at most this share of a round without training."""
 
 
 def answer(message: Message, context: Context) -> Message:
-    """Reply at once with the global model, changed a little."""
+    """Return a client's reply: the global model, changed a little."""
     number: Any = message.content["config"]["server-round"]
     given: Any = message.content["arrays"]
     rng = np.random.default_rng([context.node_id, number])
@@ -63,17 +66,17 @@ def answer(message: Message, context: Context) -> Message:
 
 
 def now() -> FloatVector:
-    """Return wall time and the CPU time of this thread."""
+    """Return the wall-clock time, and the CPU time of this thread."""
     return np.array([time.perf_counter(), time.thread_time()])
 
 
 class Timed(FedAvg):
-    """FedAvg that adds up the time spent in it."""
+    """FedAvg that adds up the time of its calls."""
 
     spent: FloatVector = np.zeros(2)
 
     def configure_train(self, *arguments: Any) -> Iterable[Message]:
-        """Configure, timed."""
+        """Configure a round, and add up the time."""
         start = now()
         try:
             return super().configure_train(*arguments)
@@ -81,7 +84,7 @@ class Timed(FedAvg):
             self.spent = self.spent + now() - start
 
     def aggregate_train(self, *arguments: Any) -> Any:
-        """Aggregate, timed."""
+        """Aggregate the replies, and add up the time."""
         start = now()
         try:
             return super().aggregate_train(*arguments)
@@ -91,25 +94,25 @@ class Timed(FedAvg):
 
 @dataclass(frozen=True)
 class TimedFilter(Filter[Any]):
-    """A filter that adds up the time spent in it."""
+    """A filter that records the time of its calls."""
 
     inner: Filter[Any]
     spent: list[FloatVector] = field(default_factory=list, repr=False)
 
     def init(self, rng: np.random.Generator | None = None) -> Any:
-        """Begin."""
+        """Return the memory of the inner filter."""
         return self.inner.init(rng)
 
     def score(self, *arguments: Any) -> Any:
-        """Score, timed."""
+        """Score the clients, and record the time."""
         return self._timed(self.inner.score, *arguments)
 
     def select(self, *arguments: Any) -> Any:
-        """Select, timed."""
+        """Select the clients to keep, and record the time."""
         return self._timed(self.inner.select, *arguments)
 
     def amend(self, *arguments: Any) -> Any:
-        """Amend, timed."""
+        """Return the new memory, and record the time."""
         return self._timed(self.inner.amend, *arguments)
 
     def _timed(self, method: Callable[..., Any], *arguments: Any) -> Any:
@@ -129,7 +132,7 @@ def measure_time(clients: int, rounds: int) -> list[dict[str, Any]]:
 
     @server.main()
     def main(grid: Grid, context: Context) -> None:
-        found.extend(race(grid, clients, rounds))
+        found.extend(compare(grid, clients, rounds))
 
     logging.getLogger("flwr").setLevel(logging.ERROR)
     config: Any = {
@@ -140,8 +143,8 @@ def measure_time(clients: int, rounds: int) -> list[dict[str, Any]]:
     return found
 
 
-def race(grid: Grid, clients: int, rounds: int) -> list[dict[str, Any]]:
-    """Run FedAvg alone and inside the wrapper, one after the other, on the same nodes."""
+def compare(grid: Grid, clients: int, rounds: int) -> list[dict[str, Any]]:
+    """Time FedAvg alone and inside the wrapper, one after the other, on the same nodes. Return the rows."""
     rng = np.random.default_rng(0)
     start = ArrayRecord({n: Array(rng.standard_normal(s, dtype=np.float32)) for n, s in SHAPES.items()})
     with tempfile.TemporaryDirectory() as folder:
@@ -182,7 +185,10 @@ def drive(
     clients: int,
     rounds: int,
 ) -> list[FloatVector]:
-    """Return for each round but the first its seconds, those in the wrapper alone, and those in the filter."""
+    """Return the times of each round except the first: of the whole round, of the wrapper alone, and of the filter.
+
+    Each time is a pair: wall-clock seconds and CPU seconds.
+    """
     inner = Timed(min_train_nodes=clients, min_available_nodes=clients)
     timed = TimedFilter(KeepAll() if filter_ is None else filter_)
     strategy: Strategy = inner if filter_ is None else FilteredStrategy(inner, timed, **options)
@@ -204,47 +210,47 @@ def drive(
     return seconds
 
 
-class Wire(Grid):
-    """A grid that makes each reply, from the objects that a SuperLink would send, when it is fetched."""
+class SimulatedGrid(Grid):
+    """A grid without a network. It makes each client's reply when the strategy fetches it."""
 
     def __init__(self, clients: int) -> None:
         self.clients = clients
         self._sent: dict[str, Message] = {}
 
     def get_node_ids(self) -> Iterable[int]:
-        """Return the nodes' ids."""
+        """Return the ids of the nodes."""
         return range(1, self.clients + 1)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Take messages."""
+        """Store the messages, and return their ids."""
         for message in messages:
             message.metadata.__dict__["_message_id"] = uuid.uuid4().hex
             self._sent[message.metadata.message_id] = message
         return list(self._sent)
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Make replies."""
+        """Return the replies to the messages with the given ids."""
         return [arrived(self._sent.pop(id_)) for id_ in message_ids if id_ in self._sent]
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
-        """Take messages and make replies."""
+        """Return the replies to messages."""
         return self.pull_messages(self.push_messages(messages))
 
     def set_run(self, run: Any) -> None:
-        """There is no run."""
+        """Do nothing, since this grid has no run."""
 
     @property
     def run(self) -> Any:
-        """There is no run."""
+        """Raise an error, since this grid has no run."""
         raise NotImplementedError
 
     def create_message(self, *arguments: Any, **options: Any) -> Message:
-        """Nothing calls it."""
+        """Raise an error, since strategies do not call this method."""
         raise NotImplementedError
 
 
 def arrived(message: Message) -> Message:
-    """Return a node's reply as Flower assembles it from the objects on the wire."""
+    """Return a client's reply to a message, built as Flower builds it from the objects that it receives."""
     from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
     from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 
@@ -279,17 +285,17 @@ def inside() -> FedAvg:
 
 
 def measure_memory(mode: str, clients: int, parameters: int, rounds: int) -> dict[str, Any]:
-    """Return the largest memory of rounds in this process, in models."""
+    """Return the row of one mode: the largest memory during its rounds, in multiples of the size of the model."""
     from flwr.supercore.task_identity import TaskIdentity
 
     TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
     logging.getLogger("flwr").setLevel(logging.ERROR)
-    strategy, grid = MODES[mode](), Wire(clients)
-    strategy.start(grid, small_model(100 * LAYERS), num_rounds=1)  # so that all modules are imported
+    strategy, grid = MODES[mode](), SimulatedGrid(clients)
+    strategy.start(grid, model_of_zeros(100 * LAYERS), num_rounds=1)  # a small run first, to import all modules
     strategy, before = MODES[mode](), resident()
     reset_peak()
     start = time.perf_counter()
-    strategy.start(grid, small_model(parameters), num_rounds=rounds)
+    strategy.start(grid, model_of_zeros(parameters), num_rounds=rounds)
     model = 4 * parameters
     return {
         "what": mode,
@@ -301,7 +307,7 @@ def measure_memory(mode: str, clients: int, parameters: int, rounds: int) -> dic
     }
 
 
-def small_model(parameters: int) -> ArrayRecord:
+def model_of_zeros(parameters: int) -> ArrayRecord:
     record = ArrayRecord()
     for i in range(LAYERS):
         record[f"layer{i}"] = Array(np.zeros(parameters // LAYERS, dtype=np.float32))
@@ -346,7 +352,7 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", choices=list(MODES), metavar="NAME", help="with --memory")
     parser.add_argument("--measure", choices=list(MODES), help=argparse.SUPPRESS)
     parser.add_argument(
-        "--check", action="store_true", help=f"fail if a wrapper takes over {TARGET:.0%} of a round"
+        "--check", action="store_true", help=f"fail if the wrapper takes more than {TARGET:.0%} of a round"
     )
     options = parser.parse_args()
     if options.measure:

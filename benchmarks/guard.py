@@ -1,29 +1,33 @@
-"""The default filter from the first round on, next to plain averaging and to an oracle that knows the attackers.
+"""Measures the default filter, `Guard`, under many attacks, compared with plain averaging and with an oracle.
 
     python benchmarks/guard.py [--groups first-round examples third-round honest poisoned small] [--seeds 40 41 42]
                                [--filters guard] [--rounds 50] [--device cuda] [--jobs 12] [--data-dir DIR]
                                [--out guard.sqlite] [--csv results/guard.csv] [--table-only] [--dry-run]
 
-Runs go through the results file `--out`: what is done there is not run again. Rows of `--csv` that are not measured
+Runs that are already in the results file `--out` are not run again. Rows of the file `--csv` that are not measured
 again stay.
 
 Groups
 ------
-first-round   the same clients attack from round 1 on, 10, 20 or 40% of them; the server has no examples
-examples      20 to 80% attack from round 1 on; the server has 100 examples
-third-round   other clients attack in each round from round 3 on, 20 to 80%; no examples
-honest        nobody attacks: 64 settings of partition, optimizer, epochs, clients and participation
-poisoned      flipped labels and backdoors by 10 and 30%, from round 1 or 3 on, with and without examples
-small         digits with 10, 20 and 30 clients, attackers from round 1 on
+first-round   the same 10, 20 or 40% of the clients attack from round 1 on; the server has no examples
+examples      the same 20 to 80% of the clients attack from round 1 on; the server has 100 examples
+third-round   different clients attack in each round from round 3 on, 20 to 80% of them; no examples
+honest        no attack, in 64 settings: partitions, optimizers, epochs, numbers of clients, clients per round
+poisoned      10 or 30% of the clients have flipped labels or a backdoor, from round 1 or 3 on; 0 or 100 examples
+small         the dataset digits with 10, 20 and 30 clients, attacks from round 1 on; 0 or 100 examples
 
 How it measures
 ---------------
-- The accuracy is the last round's. Precision, recall and the share of honest clients that were dropped are counted
-  from the first poisoned round on, over all rounds together; without attackers over all rounds.
-- `keep-all` is plain FedAvg. `oracle` drops exactly the attackers. Its accuracy is the same under every attack that
-  leaves honest training as it is, so one attack is enough: `--attacks sign-flip --filters oracle --yardsticks`.
-- Fashion-MNIST: 100 clients, Dir(0.5) with uneven sizes, Adam with 1e-3, one epoch, mlp4.
-- Constants were chosen on seeds below 10. Seeds from 40 on are held out.
+- The accuracy is that of the last round. Precision, recall and the share of honest clients that were dropped are
+  those of all rounds together, from the first round with an attack on. Without an attack they are those of all
+  rounds.
+- There are two references, called yardsticks. `keep-all` is plain FedAvg. `oracle` drops exactly the malicious
+  clients.
+- The result of the oracle does not depend on what malicious clients send. So for the oracle one attack is enough:
+  `--attacks sign-flip --filters oracle --yardsticks`.
+- Fashion-MNIST has 100 clients of different sizes (Dirichlet, alpha 0.5), one epoch of Adam with the learning rate
+  0.001, and the model mlp4.
+- The constants of the filter were chosen on seeds below 10. Seeds from 40 on were not used for this.
 """
 
 from __future__ import annotations
@@ -81,28 +85,33 @@ DIGITS: Table = {
 }
 YARDSTICKS = ("keep-all", "oracle")
 AGGREGATORS = ("clipping-and-noise", "flame", "fltrust", "foolsgold", "median", "multi-krum", "zeno++")
-"""Defences of `--filters` that are aggregators: they run without a filter."""
+"""The defences that can be given to `--filters` though they are aggregators. They run without a filter."""
 MISSED = 0.02
-"""An accuracy that is this much below the oracle's is printed in bold."""
+"""An accuracy is printed in bold if it is more than this below the oracle's."""
 MEASURED = ("accuracy", "precision", "recall", "honest_dropped", "attack_success")
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One setting of a group: a spec without filter, seed and rounds, and how to call it."""
+    """One setting of a group. Each filter has a run for each cell and seed."""
 
     group: str
     setting: str
+    """The name of the dataset, or a description of the federation."""
     attack: str
     fraction: float
+    """The share of malicious clients."""
     start: int
+    """The first round with an attack."""
     rotating: bool
+    """Whether different clients are malicious in each round."""
     examples: int
+    """The number of labelled examples that the server has."""
 
 
 @dataclass(frozen=True)
 class Row(Cell):
-    """One run of a cell."""
+    """One run of a cell. A value that was not measured is NaN."""
 
     filter: str
     seed: int
@@ -119,7 +128,7 @@ class Row(Cell):
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What tells the run from others."""
+        """The values that identify the run."""
         return self.cell, self.filter, self.seed
 
 
@@ -130,7 +139,7 @@ def row_of(cell: Cell, filter_: str, seed: int) -> Row:
 
 
 def attacked(group: str, setting: str, base: Table, threat: Table, examples: int) -> tuple[Cell, Table]:
-    """Return a cell and its spec."""
+    """Return a cell, and its spec without filter, seed and rounds."""
     chosen = threat.get("attack") or threat.get("data_poison") or {"name": "none"}
     details = ", ".join(f"{key} {value}" for key, value in chosen.items() if key != "name")
     name = f"{chosen['name']} ({details})" if details else str(chosen["name"])
@@ -210,7 +219,7 @@ def runs_of(
     yardsticks: Sequence[str] = YARDSTICKS,
     attacks: Sequence[str] = (),
 ) -> dict[str, tuple[Experiment, Row]]:
-    """Return the runs that are asked for, and their rows without what is measured, under the ids of the runs."""
+    """Return the runs by their ids. Each run comes with its row, in which nothing is measured yet."""
     found = {}
     for group in groups:
         for cell, spec in GROUPS[group]():
@@ -233,7 +242,7 @@ def experiment(spec: Table, filter_: str, seed: int, rounds: int) -> Experiment:
 
 
 def measured(results: Path, asked: dict[str, tuple[Experiment, Row]]) -> list[Row]:
-    """Return the rows of the runs that are done."""
+    """Return the rows of the finished runs, with the measured values."""
     rows = []
     with reading(results) as connection:
         done = [id_ for (id_,) in connection.execute("SELECT id FROM run WHERE status = 'done'") if id_ in asked]
@@ -260,7 +269,7 @@ def measured(results: Path, asked: dict[str, tuple[Experiment, Row]]) -> list[Ro
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Return the rows of a CSV file; none if there is no such file."""
+    """Return the rows of a CSV file. Without a file, return an empty list."""
     if not path.exists():
         return []
     with path.open(encoding="utf-8", newline="") as file:
@@ -288,7 +297,7 @@ def typed(row: dict[str, str]) -> Row:
 
 
 def write_rows(path: Path, rows: Iterable[Row]) -> None:
-    """Write rows, sorted."""
+    """Write the sorted rows as a CSV file."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([field.name for field in fields(Row)])
@@ -298,7 +307,7 @@ def write_rows(path: Path, rows: Iterable[Row]) -> None:
 
 
 def show(rows: Sequence[Row], filters: Sequence[str]) -> None:
-    """Print a table for each group: the filter's precision, recall and accuracy beside the yardsticks'."""
+    """Print a table for each group, with the filter's precision, recall and accuracy, and all accuracies."""
     names = dict.fromkeys([*filters, *YARDSTICKS])
     for group in dict.fromkeys(row.group for row in rows):
         cells: dict[Cell, dict[str, list[Row]]] = {}
@@ -327,9 +336,10 @@ def show(rows: Sequence[Row], filters: Sequence[str]) -> None:
 
 
 def print_markdown(rows: Sequence[Row], filter_: str) -> None:
-    """Print the tables of docs/detection.md: attacks by shares, with the filter beside the yardsticks.
+    """Print the tables of docs/detection.md, with a row for each attack and columns for each share of attackers.
 
-    The oracle's accuracy is the mean over the filter's own seeds. Plain averaging may come from other seeds.
+    The accuracy of the oracle is the mean over the same seeds as that of the filter. Plain averaging may have other
+    seeds.
     """
     for group in dict.fromkeys(
         row.group for row in rows if row.group in ("first-round", "examples", "third-round")
@@ -345,7 +355,7 @@ def print_markdown(rows: Sequence[Row], filter_: str) -> None:
 
 
 def markdown_cell(rows: Sequence[Row], filter_: str, attack: str, share: float) -> str:
-    """Return precision, recall and accuracies of a filter under an attack by a share of the clients."""
+    """Return precision and recall of a filter, and the accuracies of filter, oracle and plain averaging."""
     here = [row for row in rows if row.fraction == share]
     runs = [row for row in here if row.filter == filter_ and row.attack == attack]
     if not runs:
@@ -361,14 +371,14 @@ def markdown_cell(rows: Sequence[Row], filter_: str, attack: str, share: float) 
 
 
 def mean(values: Sequence[float], digits: int = 3) -> str:
-    """Return the mean of the numbers that are known, in words."""
+    """Return the mean of the numbers that are not NaN, as text."""
     known = [value for value in values if value == value]
     return f"{fmean(known):.{digits}f}" if known else "-"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what is missing, write the rows and print them; return the exit code."""
-    parser = argparse.ArgumentParser(description="The default filter from the first round on.")
+    """Run what is missing, write the rows, print them, and return the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--groups", nargs="+", choices=list(GROUPS), default=list(GROUPS), metavar="GROUP")
     parser.add_argument("--filters", nargs="+", default=["guard"], metavar="NAME")
     parser.add_argument("--yardsticks", nargs="*", choices=YARDSTICKS, default=list(YARDSTICKS), metavar="NAME")

@@ -1,29 +1,32 @@
-"""How cost grows with the clients of a round, with the parameters, and with the number of ids and rounds.
+"""Measures how time and memory grow with the number of clients, parameters, client ids and rounds.
 
     python benchmarks/scale.py [--parts many clients parameters ids devices ages stream] [--csv results/scale.csv]
                                [--figure docs/figures/scale.svg] [--small]
 
 Parts
 -----
-many         one round of m clients, 100,000 parameters, next to the product of the updates with each other
-clients      one round of m clients, 10,000 parameters
-parameters   one round of 20 clients, d parameters
+many         one round of up to 10,000 clients with 100,000 parameters, and the Gram product of the updates
+clients      one round of 100 to 1,000 clients with 10,000 parameters
+parameters   one round of 20 clients with 10,000 to a million parameters
 ids          1,000 rounds of 100 clients and 30 rounds of 1,000 clients, drawn from 100,000 ids, 1,000 parameters
-stream       one round of ten models of a billion parameters, in pieces; the process may take 1 GB of memory
-devices      the simulator with 100 to 100,000 clients, 100 of them in each round: what the default filter finds
-ages         the simulator with clients that start from models of different ages: what the default filter finds
+stream       one round of ten models of a billion parameters, read in pieces; the aim is at most 1 GB of memory
+devices      what the default filter finds in simulations with 100 to 100,000 clients, 100 of them in each round
+ages         what the default filter finds in simulations with clients that start from old global models
 
 How it measures
 ---------------
-- Seconds are CPU time of this process, with one thread. Memory is what NumPy and Python allocate at most beyond the
-  updates (tracemalloc). `remembered` is the size of the saved memory of the defense.
-- The updates of the first three parts are random: a common step, a step of each client's own, and noise. A filter
-  sees two rounds before the measured one.
-- `devices` is real training: logistic regression on 20 examples of each client. The rates are over all rounds.
-- `known` is the share of a round's clients of which the filter remembers something.
-- The memory of `stream` is the most that the process ever held, less the models that the benchmark makes up. So
-  measure this part alone.
-- With `--small` everything is tiny, to try the script out. Rows of the CSV file that are not measured again stay.
+- Seconds are CPU time of this process, with one thread. Memory is the most that NumPy and Python allocate in
+  addition to the updates (tracemalloc). `remembered` is the size of what the defense saves between rounds.
+- The updates of `many`, `clients`, `parameters` and `ids` are random: the sum of a common step, a step of each
+  client's own, and noise. In the first three of these parts, the third round is measured, since a filter needs
+  earlier rounds.
+- In `devices`, clients train a logistic regression on 20 examples each. Recall and false positives are those of all
+  rounds together.
+- `known` is the share of the clients of a round that the filter remembers from earlier rounds.
+- The memory of `stream` is the largest resident set of the process, minus the models that the benchmark makes up.
+  So run this part alone.
+- With `--small`, everything is tiny. This is only to try the script. Rows of the CSV file that are not measured
+  again stay.
 """
 
 from __future__ import annotations
@@ -68,7 +71,7 @@ from flanders.simulation.thread_limits import computing_with
 from flanders.state import state_to_bytes
 
 ATTACKS = ("none", "sign-flip", "lie", "own-pull")
-"""The attacks of the part `devices`, by a fifth of the clients."""
+"""The attacks of the part `devices`. A fifth of the clients are malicious."""
 SUBJECTS: dict[str, Callable[[], tuple[Filter[Any], Aggregator]]] = {
     "guard": lambda: (Guard(), FedAvg()),
     "flanders": lambda: (Flanders(keep=0.8), FedAvg()),
@@ -79,63 +82,69 @@ SUBJECTS: dict[str, Callable[[], tuple[Filter[Any], Aggregator]]] = {
     "centered-clipping": lambda: (KeepAll(), CenteredClipping()),
 }
 MOST = {"guard": 2000, "multi-krum": 4000, "fedavg": 10_000, "median": 10_000, "centered-clipping": 10_000}
-"""The most clients in the part `many`. Larger rounds of the first two take minutes, and those of `guard` 8 GB."""
+"""The most clients of each defense in the part `many`. With more clients, `guard` and `multi-krum` take minutes,
+and `guard` takes 8 GB of memory."""
 EXAMPLES = 20
-"""The examples of each client in the part `devices`."""
+"""The number of examples of each client in the part `devices`."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One row of the table. What does not apply is empty."""
+    """One row of the table. A value that does not apply to a part is None."""
 
     part: str
     subject: str
+    """The defense, the attack or the computation that is measured."""
     clients: int
-    """The clients of a round."""
+    """The number of clients in a round."""
     parameters: int
     ids: int
-    """All clients that there are."""
+    """The number of clients from which those of a round are drawn."""
     round: int
+    """The number of the measured round, or of the last measured round."""
     seconds: float | None = None
-    """CPU seconds of the round, the median of the last rounds."""
+    """The CPU seconds of a round. If several rounds are measured, the median."""
     megabytes: float | None = None
-    """The most memory beyond the updates."""
+    """The most memory in addition to the updates, in MB."""
     remembered: float | None = None
-    """Megabytes that are saved between rounds."""
+    """The size of what the defense saves between rounds, in MB."""
     known: float | None = None
+    """The share of the clients of a round that the filter remembers."""
     recall: float | None = None
+    """The share of malicious updates that were dropped."""
     false_positives: float | None = None
-    """The share of honest clients that were dropped."""
+    """The share of honest updates that were dropped."""
     accuracy: float | None = None
+    """The accuracy after the last round."""
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What tells this row from all others."""
+        """The values that identify the row."""
         return self.part, self.subject, self.clients, self.parameters, self.ids, self.round
 
 
-class Crowd:
-    """Honest clients whose updates have a common part, a part of their own, and noise."""
+class RandomClients:
+    """Honest clients whose updates are a common step, plus a step of each client's own, plus noise."""
 
     def __init__(self, d: int, seed: int = 0) -> None:
         self.d, self.seed = d, seed
         self._common = np.random.default_rng(seed).standard_normal(d, dtype=np.float32)
 
     def updates(self, clients: Sequence[int], number: int) -> NDArray[np.float32]:
-        """Return what these clients send in a round."""
+        """Return the updates of the given clients in a round."""
         rows = np.empty((len(clients), self.d), dtype=np.float32)
         for row, client in zip(rows, clients, strict=True):
             row[:] = np.random.default_rng([self.seed, client]).standard_normal(self.d, dtype=np.float32)
         rows += self._common
         noise = np.random.default_rng([self.seed, 1, number])
-        for row in rows:  # one at a time, so that no second matrix is in memory
+        for row in rows:  # row by row, so that there is no second matrix in memory
             row += noise.standard_normal(self.d, dtype=np.float32)
         return rows
 
 
 def one_round(part: str, subject: str, m: int, d: int) -> Measured:
-    """Measure the third round of a defense."""
-    crowd, defense = Crowd(d), Defense(*SUBJECTS[subject](), seed=0)
+    """Return the row of a defense, measured in its third round with m clients and d parameters."""
+    crowd, defense = RandomClients(d), Defense(*SUBJECTS[subject](), seed=0)
     zeros = np.zeros(d, dtype=np.float32)
     for number in () if isinstance(defense.filter, KeepAll) else (1, 2):
         defense(crowd.updates(range(m), number), global_model=zeros)
@@ -162,11 +171,11 @@ def parameters(small: bool) -> Iterator[Measured]:
 
 
 def ids(small: bool) -> Iterator[Measured]:
-    """Yield a row from time to time."""
+    """Yield a row for every few rounds of a long run with many client ids."""
     population = 1000 if small else 100_000
     for m, rounds, every in ((20, 20, 2),) if small else ((100, 1000, 100), (1000, 30, 5)):
         d = 50 if small else 1000
-        crowd, defense = Crowd(d), Defense(Guard(), seed=0)
+        crowd, defense = RandomClients(d), Defense(Guard(), seed=0)
         rng, spent, known = np.random.default_rng(5), list[float](), list[float]()
         for number in range(1, rounds + 1):
             chosen = rng.choice(population, m, replace=False).tolist()
@@ -184,7 +193,10 @@ def ids(small: bool) -> Iterator[Measured]:
 
 
 def ages(small: bool) -> Iterator[Measured]:
-    """Yield what the default filter finds if clients start from old models. Four of 20 clients flip their steps."""
+    """Yield what the default filter finds if clients start from old global models.
+
+    Four of 20 clients send the opposite of their step.
+    """
     rounds, seeds = (3, range(40, 41)) if small else (15, range(40, 43))
     for age in (0, 2) if small else (0, 1, 3, 8):
         total, accuracies, parameters = Confusion(), list[float](), 0
@@ -214,11 +226,11 @@ def ages(small: bool) -> Iterator[Measured]:
 
 
 def many(small: bool) -> Iterator[Measured]:
-    """Yield one round of many clients, and the product of its updates with each other."""
+    """Yield the times of one round with many clients, and of the Gram product of its updates."""
     d = 100 if small else 100_000
     for m in (20, 40) if small else (1000, 2000, 4000, 10_000):
         if m <= MOST["multi-krum"]:
-            updates = Crowd(d).updates(range(m), 3)
+            updates = RandomClients(d).updates(range(m), 3)
             began = time.process_time()
             gram(updates, np.zeros(d, dtype=np.float32))
             yield Measured("many", "gram product", m, d, m, 3, time.process_time() - began)
@@ -267,7 +279,7 @@ def devices(small: bool) -> Iterator[Measured]:
 
 
 class RepeatedModel:
-    """A model of any size that takes little memory: a few pieces of random numbers, over and over."""
+    """A model of any size that takes little memory, since it repeats four pieces of random numbers."""
 
     PIECE = 2**20
 
@@ -283,14 +295,14 @@ class RepeatedModel:
         return np.float32(self.sign) * piece
 
     def __setitem__(self, columns: slice, numbers: NDArray[np.floating]) -> None:
-        raise TypeError("what a client has sent is not changed")
+        raise TypeError("the model of a client cannot be changed")
 
 
 def stream(small: bool) -> Iterator[Measured]:
-    """Yield rounds of ten models that would not fit into memory. Two of the clients send the opposite step."""
+    """Yield a round of ten models that would not fit into memory. Two of the clients send the opposite step."""
     size, m = 3_000_000 if small else 1_000_000_000, 10
     models = [RepeatedModel(size, client, -1.0 if client < 2 else 1.0) for client in range(m)]
-    held = sum(model._pieces.nbytes for model in models) / 1e6  # what this benchmark itself keeps in memory
+    held = sum(model._pieces.nbytes for model in models) / 1e6  # the memory of the models that are made up
     with tempfile.TemporaryDirectory() as folder:
         server, defense = ModelFile(Path(folder) / "model.bin", size), StreamedDefense(width=4096, seed=0)
         began = time.process_time()
@@ -303,7 +315,7 @@ def stream(small: bool) -> Iterator[Measured]:
 
 
 def clients_known(defense: Defense) -> set[ClientId]:
-    """Return the clients of which `Guard` remembers something."""
+    """Return the clients that the filter `Guard` remembers."""
     return set(defense.state.signatures.clients)
 
 
@@ -323,7 +335,7 @@ PARTS: dict[str, Callable[[bool], Iterator[Measured]]] = {
 
 
 def read_rows(path: Path) -> list[Measured]:
-    """Read a table that `write_rows` wrote."""
+    """Return the rows of a file that `write_rows` wrote. Without a file, return an empty list."""
     kinds = {field.name: str if field.name in ("part", "subject") else float for field in fields(Measured)}
     whole = ("clients", "parameters", "ids", "round")
     rows = []
@@ -344,7 +356,7 @@ def write_rows(path: Path, rows: Sequence[Measured]) -> None:
 
 
 def draw(path: Path, rows: Sequence[Measured]) -> None:
-    """Draw time and memory against m, d and rounds."""
+    """Draw time and memory against the number of clients, of parameters and of rounds."""
     mpl.use("agg")
     mpl.rcParams["svg.hashsalt"] = "flanders"
     import matplotlib.pyplot as plt

@@ -1,20 +1,22 @@
-"""Speed and memory of the simulator, next to the same work in Flower's simulation runtime with Ray.
+"""Measures the speed and the memory of the simulator, compared with the same work in Flower's simulation runtime.
 
     python benchmarks/simulation.py [--json FILE] [--device cpu|cuda] [--data-dir DIR] [--rounds 10] [--repeats 2]
                                     [--only NAME ...] [--no-flower]
 
 How it measures
 ---------------
-- The paper's MNIST setting: 100 clients with 480 examples each, 784-128-10, one epoch in batches of 32 with Adam,
-  weighted average, test on 10,000 images after each round. MNIST itself if `--data-dir` (or `FLANDERS_DATA`) has
-  it, else random data of its shape, which takes as long.
-- Flower runs that as an app of its own (written into a temporary folder) in its simulation runtime: a SuperLink
-  and Ray with as many one-core actors as there are cores, data loaded once an actor. Its time of a round is that
-  between two tests of the global model on the server; the first round, in which Ray starts, does not count.
-- Both run in turns (ours, Flower, ours, Flower ...), each turn in fresh processes; the figures are medians over the
-  rounds of all turns, so neighbours on a shared machine disturb both alike.
-- Peak memory is the largest resident set of the process, Python and PyTorch included; on a GPU, the memory
-  allocated there.
+- The comparison with Flower uses the MNIST setting of the FLANDERS paper. There are 100 clients with 480 examples
+  each. They train a model with 784-128-10 units for one epoch, with Adam and batches of 32. The server averages the
+  models and tests the result on 10,000 images after each round.
+- The data are MNIST, if `--data-dir` or `FLANDERS_DATA` has it. Otherwise they are random data of the same shape,
+  which take as long.
+- Flower runs the same work as a Flower app, which this script writes into a temporary folder. Ray has one actor for
+  each core, and each actor loads the data once. The time of a round is the time between two tests of the global
+  model. The first round does not count, since Ray starts in it.
+- Both run in turns: ours, Flower, ours, Flower, and so on. Each turn has fresh processes. The results are medians
+  over the rounds of all turns. So other programs on the machine disturb both in the same way.
+- Peak memory is the largest resident set of the process, including Python and PyTorch. On a GPU, the memory
+  allocated there is reported, too.
 """
 
 from __future__ import annotations
@@ -107,11 +109,11 @@ ON_GPU: dict[str, tuple[Setting, str]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument("--json", type=Path, help="also write the results to this file")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--data-dir", type=Path)
-    parser.add_argument("--rounds", type=int, default=10, help="rounds a turn")
-    parser.add_argument("--repeats", type=int, default=2, help="turns each")
+    parser.add_argument("--rounds", type=int, default=10, help="rounds in each turn")
+    parser.add_argument("--repeats", type=int, default=2, help="turns of the simulator and of Flower each")
     parser.add_argument("--only", nargs="+", metavar="NAME", choices=[*SETTINGS, *ON_GPU])
     parser.add_argument("--no-flower", action="store_true", help="leave Flower out")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
@@ -131,7 +133,7 @@ def main() -> None:
 
 
 def compare(name: str, options: argparse.Namespace, flower: bool) -> Row:
-    """Measure a setting in turns with Flower, where that is asked for."""
+    """Return the row of a setting. If `flower` is true, measure the simulator and Flower in turns."""
     ours: list[Row] = []
     theirs: list[float] = []
     missing = (
@@ -175,7 +177,7 @@ def show(row: Row) -> None:
 
 
 def in_fresh_process(name: str, options: argparse.Namespace) -> Row:
-    """Run a setting in a process of its own, so that its memory is its own."""
+    """Measure a setting in a fresh process, so that its memory does not include that of earlier settings."""
     command = [
         sys.executable,
         __file__,
@@ -195,7 +197,7 @@ def in_fresh_process(name: str, options: argparse.Namespace) -> Row:
 
 
 def measure(name: str, options: argparse.Namespace) -> Row:
-    """Run a setting here."""
+    """Measure a setting in this process."""
     chosen = {**SETTINGS, **ON_GPU}[name][0]
     federation = replace(chosen.federation, rounds=options.rounds + 1)
     setting = replace(chosen, federation=federation, run=Options(device=options.device))
@@ -219,7 +221,7 @@ def measure(name: str, options: argparse.Namespace) -> Row:
 
 
 def load(setting: Setting, data_dir: Path | None) -> tuple[Dataset, str]:
-    """Return a setting's dataset, or random data of the same shape if its files are not here."""
+    """Return the dataset of a setting, and its name. If its files are missing, return random data of its shape."""
     try:
         data = setting.data.dataset.load(data_dir)
         return data, data.name
@@ -236,7 +238,7 @@ def load(setting: Setting, data_dir: Path | None) -> tuple[Dataset, str]:
 
 
 def flower_rounds(options: argparse.Namespace) -> list[float]:
-    """Return the seconds of each round but the first of the same work in Flower's simulation runtime."""
+    """Run the MNIST setting in Flower's simulation runtime. Return the seconds of each round except the first."""
     with tempfile.TemporaryDirectory(prefix="flanders-flower-") as folder, super_link(Path(folder)) as environment:
         root = Path(folder)
         write_data(root, options.data_dir)
@@ -265,7 +267,7 @@ def flower_rounds(options: argparse.Namespace) -> list[float]:
 
 @contextmanager
 def super_link(root: Path) -> Iterator[dict[str, str]]:
-    """Run a SuperLink of our own, reachable under the name `bench`; yield the environment to use it in."""
+    """Run a Flower server (SuperLink) with the name `bench`. Yield the environment of commands that use it."""
     switches = ("FLWR_DISABLE_UPDATE_CHECK", "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION")
     environment = {**os.environ, "FLWR_HOME": str(root / "home"), **dict.fromkeys(switches, "1")}
     environment |= {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}
@@ -292,7 +294,7 @@ def super_link(root: Path) -> Iterator[dict[str, str]]:
 
 
 def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
-    """Wait until something listens at a port."""
+    """Wait until the process listens at the port, at most a minute."""
     for _ in range(600):
         if process.poll() is not None:
             sys.exit(f"flower-superlink ended with exit code {process.returncode} before it could be used.")
@@ -305,7 +307,7 @@ def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens at."""
+    """Return a port at which no program listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -319,7 +321,7 @@ def tool(name: str) -> str:
 
 
 def write_data(root: Path, data_dir: Path | None) -> None:
-    """Write the data of the MNIST setting and who holds what of it, as our own clients have it."""
+    """Write the data of the MNIST setting to files, and the rows of each client, as our simulator has them."""
     data, _ = load(MNIST, data_dir)
     rng = MNIST.streams()["data"]
     rows = EQUAL.split(data.y_train, MNIST.federation.num_clients, rng)
@@ -330,7 +332,7 @@ def write_data(root: Path, data_dir: Path | None) -> None:
 
 
 def write_app(root: Path) -> Path:
-    """Write a Flower app that trains the MNIST model; return its folder."""
+    """Write a Flower app that trains the MNIST model, and return its folder."""
     app = root / "app"
     (app / "bench").mkdir(parents=True)
     for path, text in APP.items():

@@ -1,7 +1,8 @@
-"""Measure what quiet attacks do to adapters, with and without the filter: `python measure.py [--model peft]`.
+"""Measure what attacks do to LoRA adapters, with and without the filter: `python measure.py [--model peft]`.
 
-The attackers of the Flower app act alone. Here one attacker controls a share of the clients and knows the models of
-all others. So the rounds are plain PyTorch with a `Defense`, which makes the same decisions as `FilteredStrategy`.
+In the Flower app, each malicious client knows only its own model. Here one attacker controls all malicious clients
+and knows the models of all other clients. So the rounds are plain PyTorch with a `Defense`. It makes the same
+decisions as `FilteredStrategy`.
 """
 
 import argparse
@@ -18,12 +19,13 @@ from flanders.packing import layers_of, pack, unpack
 from flanders.round import last_layer_of
 
 CLIENTS, REVIEWS, LEARNING_RATE = 20, 100, 0.001
+"""The number of clients, the number of reviews that each client has, and the learning rate."""
 
 
 def rounds(
     name: str, attack: str, malicious: int, protected: bool, seed: int, count: int
 ) -> Iterator[tuple[float, int, int]]:
-    """Yield the accuracy after each round, and how many attackers and honest clients were dropped in it."""
+    """Yield the accuracy after each round, and how many malicious and honest clients were dropped in the round."""
     model = task.make_model(name)
     adapters = {key: value.clone() for key, value in task.adapters(model).items()}
     defense = Defense(seed=seed) if protected else Defense(KeepAll())

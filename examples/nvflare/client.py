@@ -1,4 +1,4 @@
-"""The client: it trains on its share of the digits, and sends poison if it is malicious."""
+"""The client: it trains on its share of the digits. If it is malicious, it sends a poisoned model."""
 
 import argparse
 
@@ -8,7 +8,7 @@ from digits import DigitsNet, load_share, train
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--clients", type=int, required=True)
-parser.add_argument("--malicious", type=int, required=True, help="The first so many sites send poison.")
+parser.add_argument("--malicious", type=int, required=True, help="How many sites are malicious.")
 parser.add_argument("--poison", choices=["noise", "nan", "keys", "steps"], default="noise")
 parser.add_argument("--seed", type=int, default=0)
 args = parser.parse_args()

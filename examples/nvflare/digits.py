@@ -9,7 +9,7 @@ from flanders.data import Digits, Dirichlet
 
 
 class DigitsNet(nn.Module):
-    """A small network for images of 8 x 8."""
+    """A small network for images of 8 x 8 pixels."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -21,7 +21,7 @@ class DigitsNet(nn.Module):
 
 
 def load_share(client: int, num_clients: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Return the images and the classes of one client. The data comes with scikit-learn."""
+    """Return the images and the classes of one client. The data come with scikit-learn."""
     data = Digits().load()
     rows = Dirichlet(5.0).split(data.y_train, num_clients, np.random.default_rng(seed))[client]
     return torch.from_numpy(data.x_train[rows]), torch.from_numpy(data.y_train[rows])

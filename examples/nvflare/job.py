@@ -1,4 +1,7 @@
-"""A federation of ten clients, three of which send poison: without protection, or with a filter."""
+"""Runs an NVFLARE federation of ten clients, with the filter or (`--bare`) without it.
+
+Three of the clients send poisoned models.
+"""
 
 import argparse
 from pathlib import Path
@@ -20,8 +23,8 @@ parser.add_argument("--poison", choices=["noise", "nan", "keys", "steps"], defau
 parser.add_argument("--rounds", type=int, default=10)
 parser.add_argument("--seed", type=int, default=0)
 parser.add_argument("--workspace", type=Path, default=Path("workspace"))
-parser.add_argument("--state-dir", type=Path, help="Save the filter's memory here, and go on with what is there.")
-parser.add_argument("--start-from", type=Path, help="A model that an earlier job saved.")
+parser.add_argument("--state-dir", type=Path, help="Save the filter's memory here, and continue from it.")
+parser.add_argument("--start-from", type=Path, help="Start from this model, which an earlier job saved.")
 args = parser.parse_args()
 
 aggregator = None

@@ -1,1 +1,1 @@
-"""Handwritten digits, learned by ten clients. Three of them send poison."""
+"""A Flower app in which ten clients learn handwritten digits. Three of the clients send poisoned models."""

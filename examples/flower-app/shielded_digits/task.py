@@ -11,18 +11,21 @@ from flanders.data import Dataset, Digits, Dirichlet
 
 
 def make_model() -> nn.Module:
-    """Return a small network for images of 8 x 8."""
+    """Return a small network for images of 8 x 8 pixels."""
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
 
 
 @cache
 def load_data() -> Dataset:
-    """Load the digits that come with scikit-learn. Nothing is downloaded."""
+    """Return the digits that come with scikit-learn. Nothing is downloaded."""
     return Digits().load()
 
 
 def load_partition(partition_id: int, num_partitions: int, alpha: float, seed: int) -> tuple[Tensor, Tensor]:
-    """Return the examples of one client and their classes. Every node draws the same partition."""
+    """Return the examples of one client and their classes.
+
+    With the same seed, all nodes compute the same division of the data and take their own part of it.
+    """
     data = load_data()
     rows = Dirichlet(alpha).split(data.y_train, num_partitions, np.random.default_rng(seed))[partition_id]
     return torch.from_numpy(data.x_train[rows]), torch.from_numpy(data.y_train[rows])

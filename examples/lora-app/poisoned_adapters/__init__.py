@@ -1,1 +1,4 @@
-"""Low-rank adapters of a small transformer, learned by ten clients. Three of them send poison."""
+"""A Flower app in which ten clients train low-rank adapters (LoRA) of a small transformer.
+
+Three of the clients send poisoned adapters.
+"""

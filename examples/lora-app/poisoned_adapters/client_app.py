@@ -1,4 +1,4 @@
-"""The client: it trains the adapters on its own reviews, and sends poison if the run config makes it malicious."""
+"""The client: it trains the adapters on its own reviews. If the run config makes it malicious, it poisons them."""
 
 import torch
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
@@ -10,7 +10,7 @@ from poisoned_adapters import task
 
 
 def red_team(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-    """Poison what the first nodes send. The run config says how many. This mod is for trials only."""
+    """Poison the adapters of the first nodes, for trials only. The run config has the share of malicious nodes."""
     node, run = context.node_config, context.run_config
     if node["partition-id"] < run["malicious-fraction"] * node["num-partitions"]:
         return poisoned(run["attack"])(message, context, call_next)
@@ -27,7 +27,7 @@ def train(message: Message, context: Context) -> Message:
     model = task.make_model(run["model"])
     model.load_state_dict(message.content["arrays"].to_torch_state_dict(), strict=False)
     x, y = task.load_reviews(run["reviews"], 1000 * run["seed"] + node["partition-id"])
-    # The order of the reviews follows from the seed, and differs from round to round.
+    # The order of the reviews depends on the seed, the node and the round.
     torch.manual_seed(hash((run["seed"], node["partition-id"], message.content["config"]["server-round"])))
     loss = task.train(
         model, x, y, epochs=run["local-epochs"], learning_rate=run["learning-rate"], batch_size=run["batch-size"]

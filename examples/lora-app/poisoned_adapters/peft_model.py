@@ -1,4 +1,7 @@
-"""A DistilBERT of the package `transformers` with adapters of PEFT: a million parameters are trained and sent."""
+"""A DistilBERT of the package `transformers`, with adapters of the package PEFT.
+
+About a million parameters are trained and sent.
+"""
 
 import torch
 from peft import LoraConfig, get_peft_model
@@ -6,13 +9,13 @@ from torch import Tensor, nn
 from transformers import DistilBertConfig, DistilBertForSequenceClassification
 
 ADAPTED = ["q_lin", "k_lin", "v_lin", "out_lin", "lin1", "lin2"]
-"""The linear layers that get an adapter: all of them."""
+"""The names of the linear layers that get an adapter. These are all linear layers of a transformer block."""
 
 
 class PeftTransformer(nn.Module):
-    """A DistilBERT with random weights. Everything but the adapters and the output layers is frozen.
+    """A DistilBERT with random weights. Everything except the adapters and the output layers is frozen.
 
-    A real federation would load trained weights. This one starts from scratch, so that nothing is downloaded.
+    A real federation would load trained weights. Here the weights are random, so that nothing is downloaded.
     """
 
     def __init__(self, words: int, length: int, rank: int = 72) -> None:
@@ -25,6 +28,6 @@ class PeftTransformer(nn.Module):
         self.model = get_peft_model(DistilBertForSequenceClassification(config), lora)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return a number for bad and one for good, for each review."""
+        """Return two numbers for each review: one for bad, and one for good."""
         logits: Tensor = self.model(input_ids=x, attention_mask=torch.ones_like(x)).logits
         return logits

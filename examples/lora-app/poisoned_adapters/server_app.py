@@ -1,4 +1,4 @@
-"""The server: FedAvg of the adapters, with the filter around it."""
+"""The server: FedAvg of the adapters inside `FilteredStrategy`, which drops poisoned adapters."""
 
 from flwr.app import ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
@@ -12,7 +12,7 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Carry out the rounds that the run config asks for."""
+    """Run the rounds of the federation. The run config has all settings."""
     run = context.run_config
     nodes = run["min-nodes"]
     strategy = FedAvg(fraction_evaluate=0.0, min_train_nodes=nodes, min_available_nodes=nodes)

@@ -16,7 +16,7 @@ LENGTH = 8
 
 
 class LowRank(nn.Module):
-    """A frozen linear layer with a low-rank adapter (LoRA): W x + B A x, of which only A and B are trained."""
+    """A frozen linear layer W with a low-rank adapter (LoRA): W x + B A x. Only A and B are trained."""
 
     def __init__(self, frozen: nn.Linear, rank: int) -> None:
         super().__init__()
@@ -25,12 +25,12 @@ class LowRank(nn.Module):
         self.lora_b = nn.Parameter(torch.zeros(frozen.out_features, rank))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the output of the frozen layer and that of the adapter together."""
+        """Return the sum of the outputs of the frozen layer and of the adapter."""
         return self.frozen(x) + x @ self.lora_a.T @ self.lora_b.T
 
 
 class Block(nn.Module):
-    """Attention and two linear layers, all of them with adapters."""
+    """A block of the transformer: attention and two linear layers, all with adapters."""
 
     def __init__(self, width: int, heads: int, rank: int) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    """A transformer for reviews. Everything but the adapters and the output layer is frozen."""
+    """A transformer that classifies reviews. Everything except the adapters and the output layer is frozen."""
 
     def __init__(self, width: int = 64, layers: int = 2, heads: int = 4, rank: int = 8) -> None:
         super().__init__()
@@ -64,32 +64,32 @@ class Transformer(nn.Module):
         self.output = nn.Linear(width, 2)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return a number for bad and one for good, for each review."""
+        """Return two numbers for each review: one for bad, and one for good."""
         states = self.words(x) + self.places(torch.arange(x.shape[1]))
         return self.output(self.norm(self.blocks(states)).mean(dim=1))
 
 
 def make_model(name: str = "own") -> nn.Module:
-    """Return the model: the small one of this module, or `"peft"`.
+    """Return the small transformer of this module or, with the name "peft", the model of `peft_model`.
 
-    The frozen part is the same everywhere, since it follows from a seed.
+    All weights are drawn from the same seed. So the frozen part is the same on all nodes.
     """
     with torch.random.fork_rng():
         torch.manual_seed(0)
         if name != "peft":
             return Transformer()
-        from poisoned_adapters.peft_model import PeftTransformer  # needs two more packages
+        from poisoned_adapters.peft_model import PeftTransformer  # needs the packages transformers and PEFT
 
         return PeftTransformer(len(WORDS), LENGTH)
 
 
 def adapters(model: nn.Module) -> dict[str, Tensor]:
-    """Return what is trained, and so what is sent: the adapters and the output layer."""
+    """Return the tensors that are trained and sent: the adapters and the output layer."""
     return {name: value.detach() for name, value in model.named_parameters() if value.requires_grad}
 
 
 def write_review(generator: torch.Generator) -> tuple[list[int], int]:
-    """Return a review of one sentence, and whether it is good. One in four reviews says `not`."""
+    """Return a review of one sentence, and 1 if it is good, else 0. One in four reviews contains the word "not"."""
 
     def draw(some: list[str]) -> str:
         return some[int(torch.randint(len(some), (1,), generator=generator))]
@@ -103,7 +103,7 @@ def write_review(generator: torch.Generator) -> tuple[list[int], int]:
 
 @cache
 def load_reviews(count: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Write reviews. They follow from the seed, so nothing is downloaded."""
+    """Return random reviews and their classes. They are drawn from the seed, so nothing is downloaded."""
     generator = torch.Generator().manual_seed(seed)
     x, y = torch.zeros(count, LENGTH, dtype=torch.long), torch.zeros(count, dtype=torch.long)
     for row in range(count):
