@@ -271,7 +271,7 @@ def flanders_step(setting: Setting, look: Look) -> Call:
 def flanders_product(setting: Setting) -> Call:
     """Prepare the one large product of a step, which takes most of its time.
 
-    The updates of the round are multiplied with those of the last l rounds and with each other, in float64.
+    The updates of the round are multiplied with each other and with the updates of the last l rounds, in float64.
     """
     _, state, round_ = filter_step(setting, Everything())
     snapshots = state.snapshots

@@ -564,7 +564,7 @@ def too_low(rows: list[Row], column: str, least: float) -> str:
 
 
 def too_far(rows: list[Row], column: str, most: float) -> str:
-    """Return a text if the accuracy is too far below that of another column, else an empty string."""
+    """Return a text if the accuracy is too far below another column, else an empty string."""
     loss = mean_of(rows, column) - mean_of(rows, "accuracy")
     return f"{loss:.4f} below the {column.removesuffix('_accuracy')} one" if loss > most + ROUNDING else ""
 

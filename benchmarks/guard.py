@@ -338,8 +338,7 @@ def show(rows: Sequence[Row], filters: Sequence[str]) -> None:
 def print_markdown(rows: Sequence[Row], filter_: str) -> None:
     """Print the tables of docs/detection.md, with a row for each attack and columns for each share of attackers.
 
-    The accuracy of the oracle is the mean over the same seeds as that of the filter. Plain averaging may have other
-    seeds.
+    The filter and the oracle have the same seeds. Plain averaging may have other seeds.
     """
     for group in dict.fromkeys(
         row.group for row in rows if row.group in ("first-round", "examples", "third-round")

@@ -99,7 +99,7 @@ class Measured:
     """The number of clients in a round."""
     parameters: int
     ids: int
-    """The number of clients from which those of a round are drawn."""
+    """The number of clients in the whole federation. The clients of a round are drawn from them."""
     round: int
     """The number of the measured round, or of the last measured round."""
     seconds: float | None = None

@@ -177,7 +177,7 @@ def show(row: Row) -> None:
 
 
 def in_fresh_process(name: str, options: argparse.Namespace) -> Row:
-    """Measure a setting in a fresh process, so that its memory does not include that of earlier settings."""
+    """Measure a setting in a fresh process, so that earlier settings do not add to its memory."""
     command = [
         sys.executable,
         __file__,

@@ -1,8 +1,8 @@
 """Shejwalkar and Houmansadr's attacks: the largest step away from the honest mean that a constraint allows.
 
 In the formulas, the x_i are the honest models that the attacker knows, mu is their mean, and g is the global model.
-A round has m clients, b of them malicious. All b send the same model x = mu + gamma p: a vector p, the
-perturbation, times a number gamma.
+A round has m clients, b of them malicious. All b send the same model x = mu + gamma p. The vector p is called the
+perturbation, and gamma is a number.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class AgrAttack(Attack):
 
 @dataclass(frozen=True)
 class AgrMinMax(AgrAttack):
-    r"""Move away from the honest mean, but stay as near to each honest model as the two farthest ones are.
+    r"""Move away from the honest mean, but not farther from any honest model than honest models are apart.
 
     .. math:: x = \mu + \gamma p, \quad \text{the largest } \gamma \text{ with }
               \max_i \|x - x_i\| \le \max_{i,j} \|x_i - x_j\|
@@ -106,7 +106,7 @@ class AgrMinMax(AgrAttack):
 
 @dataclass(frozen=True)
 class AgrMinSum(AgrAttack):
-    r"""Move away from the honest mean, but keep the sum of squared distances at most that of an honest model.
+    r"""Move away from the honest mean, but keep the sum of squared distances below the largest sum of an honest model.
 
     .. math:: x = \mu + \gamma p, \quad \text{the largest } \gamma \text{ with }
               \sum_i \|x - x_i\|^2 \le \max_i \sum_j \|x_i - x_j\|^2
@@ -150,7 +150,7 @@ class AgrTailored(AgrAttack):
     Krum is fooled if it selects a malicious model. Multi-Krum selects m - b models, and Bulyan m - 2b. They are
     fooled if they select all b malicious models, or only malicious ones.
 
-    The search is that of the authors. gamma starts at `gamma_init`, rises after a success and falls after a
+    The authors' search is used. It starts at `gamma_init`, rises after a success and falls after a
     failure. Its step is halved each time until it is at most `tau`. So gamma stays below 2 `gamma_init`, even if
     every gamma fools the target. If no tried gamma fools it, the gamma of `AgrMinMax` is used. An attacker that
     knows only its own models simulates the round with them, with the same share of malicious copies as in the real
@@ -225,7 +225,7 @@ class AgrTailored(AgrAttack):
 
 
 def min_max_gamma(line: Line) -> float:
-    """Return the largest gamma at which no row is farther from the point than the two farthest rows are apart."""
+    """Return the largest gamma at which the point is no farther from any row than two rows are from each other."""
     return line.longest_within(float(line.between.max()))
 
 

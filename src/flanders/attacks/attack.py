@@ -3,8 +3,8 @@
 The formulas of all attacks use the same letters. A round has m clients, and the attacker controls b of them. A
 model is a vector of d parameters. g is the global model that the round started from. theta_c is the model that
 client c has honestly trained. mu and sigma are the mean and the standard deviation of each parameter over the
-honest models that the attacker knows. x_c is the model that malicious client c sends; without c, all malicious
-clients send the same x. A model minus g is called a displacement or a step.
+honest models that the attacker knows. x_c is the model that malicious client c sends. If all malicious clients send
+the same model, it is called x. A model minus g is called a displacement or a step.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class View:
     global_model
         The model that the round started from, `(d,)`.
     num_clients
-        How many clients take part in the round, m. The attacker's own clients count.
+        How many clients take part in the round, m, including the attacker's own clients.
     clients
         The ids of the attacker's own clients. Default: 0 to b - 1.
     benign
@@ -63,8 +63,9 @@ class View:
     last_layer
         The columns of the model's last layer. None if they are not known.
     respond
-        A function that takes b rows, `(b, d)`. It returns the new global model, `(d,)`, if the attacker's clients
-        sent these rows. None if the attacker does not know the server's filter and aggregator.
+        A function that takes b rows, `(b, d)`. It returns the global model, `(d,)`, that the server would make if
+        the attacker's clients sent these rows. None if the attacker does not know the server's filter and
+        aggregator.
     rehearsal
         Clean models and a test of the backdoor. None if the attack does not need them; see
         `Attack.needs_rehearsal`.

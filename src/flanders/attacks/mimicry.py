@@ -1,4 +1,4 @@
-"""Two attacks that repeat one model: that of an honest client, or the same malicious model in every round."""
+"""Two attacks that repeat one model: the model of an honest client, or one malicious model in every round."""
 
 from __future__ import annotations
 

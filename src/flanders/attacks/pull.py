@@ -130,9 +130,9 @@ class BelowTheSplit(Attack):
 
     :math:`a_c(s)` is the mean cosine between the update of client c and all updates of the round, if malicious
     clients pull with strength s. It is computed in the last layer if the attacker knows that layer, else in all
-    parameters. :math:`Q_{0.1}` is the lower 10% quantile. So the attacker pulls as strongly as possible while half
-    of its clients still agree with the round as much as the lowest tenth of honest clients. It finds this strength
-    by bisection. An attacker that knows no honest client uses a strength of about 0.1.
+    parameters. :math:`Q_{0.1}` is the 10% quantile. The attacker finds by bisection the strongest pull at which the
+    median of its own clients is not below the 10% quantile of the honest clients. An attacker that knows no honest
+    client uses a strength of about 0.1.
 
     Parameters
     ----------

@@ -59,7 +59,7 @@ class OptimalLie(SearchedAttack):
     round, with its filter and its aggregator. An attacker that does not know the server takes the median of each
     parameter for F.
 
-    The search is that of ByzFL: z grows in steps that double until a step fails, and then tries smaller and smaller
+    The search is ByzFL's. It raises z in steps that double until a step fails. Then it tries smaller and smaller
     steps. So it may miss the best z if the harm has several peaks, e.g. with the pre-aggregator `nnm`.
 
     Parameters
@@ -98,8 +98,8 @@ class OptimalIpm(SearchedAttack):
     .. math:: x = g - \varepsilon^* (\mu - g), \quad
               \varepsilon^* = \arg\max_\varepsilon \|F(x_1, \dots, x_{m-b}, x(\varepsilon), \dots) - \mu\|
 
-    This is the attack `Ipm` with a searched length. g is the global model. The other letters and the search are
-    those of `OptimalLie`.
+    This is the attack `Ipm` with a searched length. g is the global model. The other letters have the same meaning
+    as in `OptimalLie`, and the search is the same.
 
     Parameters
     ----------

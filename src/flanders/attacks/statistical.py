@@ -25,8 +25,8 @@ MAJORITY_Z = 1.5
 def little_is_enough_z(num_clients: int, num_malicious: int) -> float:
     r"""Return by how many standard deviations LIE shifts the mean, :math:`\Phi^{-1}((m - b - s)/(m - b))`.
 
-    :math:`\Phi` is the standard normal distribution. s = floor(m/2 + 1) - b is the number of honest clients that
-    the attacker needs on its side for a majority. For b >= m/2, the attacker needs none, and z is `MAJORITY_Z`.
+    :math:`\Phi` is the standard normal distribution. The attacker needs s = floor(m/2 + 1) - b honest clients on
+    its side for a majority. For b >= m/2, the attacker needs none, and z is `MAJORITY_Z`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Tables that compare our values with those of the FLANDERS paper, as Markdown, LaTeX and CSV.
+"""Tables that compare our values with the values of the FLANDERS paper, as Markdown, LaTeX and CSV.
 
 A cell is one number of a table of the paper.
 """

@@ -1,7 +1,7 @@
 """The parts of the command `flanders reproduce`: it chooses tables of the paper, and compares our values with them.
 
-A cell is one number of a table. Each cell needs a run for each seed. A variant is a set of settings for all runs:
-those of the published code ("reference") or those of the paper's text ("textbook").
+A cell is one number of a table. Each cell needs a run for each seed. There are two variants of all runs, with
+different settings: those of the published code ("reference") or those of the paper's text ("textbook").
 """
 
 from __future__ import annotations

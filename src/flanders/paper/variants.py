@@ -1,7 +1,7 @@
 """The two variants of the FLANDERS paper's experiments, and the runs that they consist of.
 
-The variant "reference" has the settings of the published code. The variant "textbook" has those of the paper's
-text. A cell is one number of a table of the paper.
+The variant "reference" has the settings of the published code. The variant "textbook" has the settings of the
+paper's text. A cell is one number of a table of the paper.
 """
 
 from __future__ import annotations

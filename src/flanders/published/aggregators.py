@@ -27,9 +27,9 @@ class MultiKrumReference(Aggregator):
               K \text{: the clients with the lowest } \sum_{i \in N_c} \|\theta_c - \theta_i\|^2
 
     :math:`\theta_c` is the model of client c, and :math:`n_c` its weight. The sum is the Krum score of client c.
-    :math:`N_c` has the m - b - 2 models that are nearest to :math:`\theta_c`, but at least one. m is the number of
-    models, and b that of malicious models (`num_malicious`, a number or a fraction of m). If there are fewer than
-    `keep` models, all are averaged. The paper's code keeps 3 by default, and 10 if its filter comes first.
+    :math:`N_c` has the m - b - 2 models that are nearest to :math:`\theta_c`, but at least one. There are m models,
+    and b of them count as malicious (`num_malicious`, a number or a fraction of m). If there are fewer than `keep`
+    models, all are averaged. The paper's code keeps 3 by default, and 10 if its filter comes first.
 
     Examples
     --------
@@ -63,8 +63,8 @@ class BulyanReference(Aggregator):
 
     .. math:: g = \begin{cases} \texttt{Bulyan} & m \ge 4b + 3 \\ \texttt{FedAvg} & \text{otherwise} \end{cases}
 
-    g is the new global model. m is the number of models, and b that of malicious models (`num_malicious`, a number
-    or a fraction of m).
+    g is the new global model. There are m models, and b of them count as malicious (`num_malicious`, a number or a
+    fraction of m).
 
     Examples
     --------

@@ -24,7 +24,7 @@ class FLDetectorLagged(FLDetector):
     The distance is that between the model of client c and FLDetector's prediction of it. If the malicious clients
     change from round to round, this filter is no better than a random choice. The FLANDERS paper reports exactly
     this result for FLDetector: precision and recall equal the share of malicious clients. This part of the paper's
-    code is not public. So we only guess that its FLDetector has such a delay. The filter `FLDetector` of this
+    code is not public. So the delay is only our guess. The filter `FLDetector` of this
     package also uses the round that it judges.
 
     Examples

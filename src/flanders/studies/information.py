@@ -132,7 +132,7 @@ def _counts_of_few(a: Floats, b: Floats, k: int) -> NDArray[np.int64]:
     both[:, each, each] = np.inf
     reach = np.partition(both, k - 1, axis=-1)[..., k - 1]
     inside = np.nextafter(reach, 0)[..., None]
-    return np.stack([np.sum(d <= inside, axis=-1) for d in (dx, dy)])  # a point also counts itself, hence the + 1
+    return np.stack([np.sum(d <= inside, axis=-1) for d in (dx, dy)])  # a point also counts itself: this is the + 1
 
 
 def _counts_of_many(a: Floats, b: Floats, k: int) -> NDArray[np.int64]:

@@ -55,7 +55,7 @@ class Finding:
     """The comparison of an honest with a malicious client in one run, by one way of measuring.
 
     The difference is positive if the honest client is more predictable. Then its mutual information is higher, or
-    its forecast error is lower. The p-values are those of the claim that the difference is positive.
+    its forecast error is lower. The p-values test whether the difference is positive.
     """
 
     attack: str
@@ -105,9 +105,9 @@ def measure(found: Trajectories, *, seed: int = 0, coordinates: int = COORDINATE
 def forecast_errors(models: FloatMatrix) -> FloatVector:
     """Return the mean squared error of each forecast, divided by the variance of the model that is forecast.
 
-    A straight line is fitted by least squares that maps the parameters of round t - 1 to those of round t. The same
-    line then maps the parameters of round t to a forecast of round t + 1. A perfect forecast has the error 0. If
-    the forecast of all parameters were their mean, the error would be 1.
+    First a straight line is fitted by least squares. It maps the parameters of round t - 1 to the parameters of
+    round t. The same line then maps the parameters of round t to a forecast of round t + 1. A perfect forecast has
+    the error 0. If the forecast of all parameters were their mean, the error would be 1.
     """
     before, last, now = models[:-2], models[1:-1], models[2:]
     centred = before - before.mean(axis=1, keepdims=True)

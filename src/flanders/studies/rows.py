@@ -24,8 +24,8 @@ class Row:
     """The results of one filter at one point of a study, under one attack.
 
     Values are means over the seeds. The lowest and the highest value of any seed are given, too. The accuracy is
-    that of the last round. Precision and recall of the filter's decisions, and the AUC of its scores, are computed
-    from the first round with an attack on.
+    the accuracy after the last round. Precision and recall of the filter's decisions, and the AUC of its scores,
+    are computed from the first round with an attack on.
     """
 
     dataset: str
