@@ -15,8 +15,8 @@ How it measures
 - The operating system takes CPU time to provide new memory. This time counts, since users pay for it, too. Peers
   need most of it. On a virtual machine it varies. `user_ratio` is the ratio without the time of the operating
   system.
-- Extra memory is the largest resident set during the call, minus that before the call. On an accelerator it is
-  the allocated memory. The result of the call counts. Each number comes from a fresh process.
+- Extra memory is the largest resident set during the call, minus the resident set before the call. On an
+  accelerator it is the allocated memory. The result of the call counts. Each number comes from a fresh process.
 - A row without any installed peer still has our own numbers.
 - `ratio` is the time of the peer divided by our time, so more is better. A row for which this is different says so.
 """
@@ -269,7 +269,7 @@ def flanders_step(setting: Setting, look: Look) -> Call:
 
 
 def flanders_product(setting: Setting) -> Call:
-    """Prepare the one large product of a step, which takes most of its time.
+    """Prepare the one large matrix product of a step. The whole step should take at most twice as long.
 
     The updates of the round are multiplied with each other and with the updates of the last l rounds, in float64.
     """

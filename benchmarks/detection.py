@@ -6,7 +6,7 @@
                                    [--out detection.sqlite] [--csv results/detection.csv] [--skip-known] [--json]
                                    [--dry-run] [--table-only]
 
-The filter `Fingerprint()` is called `auto` here. It makes six promises, e.g. a recall of at least 0.95. The
+The filter `Fingerprint()` is called `auto` here. It makes several promises, e.g. a recall of at least 0.95. The
 function `judge` has them all. At the end, this script prints a verdict on each promise. Without options it runs
 what the verdicts need. The word `all` in a list stands for all values. Runs that are already in the results file
 `--out` are not run again.
@@ -112,8 +112,7 @@ TUNED_DATASETS, FIRST_HELD_OUT_SEED = ("fashion-mnist", "mnist", "digits"), 20
 OWN_ORACLE = ("persistent", "on-off")
 """The attacks for which the oracle needs its own runs, since their clients are malicious in other rounds."""
 
-# The attacks of three promises: those that are easy to see, those that hide, and those that avoid what a filter
-# sees.
+# The attacks of three promises: easy to see, hard to see, and aimed at the parameters that a filter looks at.
 LOUD = ("gauss", "sign-flip", "lie-reference", "opt-reference", "agr-min-max", "agr-min-max-reference")
 QUIET = ("opt", "lie")
 BLIND = ("mar", "blind-spot")
@@ -131,7 +130,7 @@ class Cell:
     ratio: float
     """The share of malicious clients."""
     rotation: str
-    """Whether other clients are malicious in each round ("rotating") or the same ones ("fixed")."""
+    """Whether different clients are malicious in each round ("rotating") or the same clients ("fixed")."""
 
     def __str__(self) -> str:
         attacked = "no attack" if self.ratio == 0 else f"{self.attack} r={self.ratio:g} {self.rotation}"

@@ -44,7 +44,7 @@ def test_the_command_of_another_packages_defence_names_its_file(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        (r"\n1,", "\n2,", "the row is of protocol '2', and this version has 1"),
+        (r"\n1,", "\n2,", "the row is of protocol '2', but this version of flanders has 1"),
         ("digits,krum", "digit,krum", "no data set 'digit'"),
         ("digits,krum", "digits,=krum", "cannot be the name of a defence"),
         ("digits,krum", "digits,<b>", "cannot be the name of a defence"),
@@ -57,8 +57,8 @@ def test_the_command_of_another_packages_defence_names_its_file(tmp_path):
         ("0.9123", "much", "could not convert"),
         ("1.500", "inf", "`milliseconds` must be a number"),
         ("0123456789abcdef", "../x", "`run` must be the id of a run"),
-        ("flanders-fl 0.1.0", "=1+1", "`package` a package and its version"),
-        ("seed=41", "seed=41; rm -rf x", "the command is not that of this run"),
+        ("flanders-fl 0.1.0", "=1+1", "`package` the name and the version of a package"),
+        ("seed=41", "seed=41; rm -rf x", "the command does not belong to this run"),
         (r",flanders leaderboard.*", "", "16 values instead of 17"),
         (r"\n(1,.*)", r"\n\1\n\1", "twice"),
         ("protocol,dataset", "protocol,data", "must begin with the columns protocol, dataset"),

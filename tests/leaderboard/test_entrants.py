@@ -86,7 +86,7 @@ def test_a_file_without_a_list_of_defences_is_refused(tree):
 
 
 def test_a_name_that_is_there_twice_is_refused():
-    with pytest.raises(InputError, match="'my-krum, told b' is there twice"):
+    with pytest.raises(InputError, match="two defences have the name 'my-krum, told b'"):
         parse_entrants({"defence": [KRUM, KRUM]}, "my.toml")
 
 

@@ -169,7 +169,7 @@ def _registered(monkeypatch, _forgotten):
         ("forgetful", "depends on the order of the clients"),
         ("unrepeatable", "makes different models from the same updates"),
         ("grabbing", "changes the updates that it is given"),
-        ("empty", "makes no model of finite, honest updates"),
+        ("empty", "makes no model from finite, honest updates"),
     ],
 )
 def test_a_defence_that_breaks_the_rules_is_refused(name, problem):

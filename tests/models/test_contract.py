@@ -56,7 +56,7 @@ def test_dense_models_take_any_shape(name):
 
 @pytest.mark.parametrize(("name", "shape"), [("cnn6", (1, 8, 8)), ("mobilenet", (1, 16, 32)), ("small-cnn", (32,))])
 def test_convolutions_refuse_what_is_too_small_and_name_another_model(name, shape):
-    with pytest.raises(InputError, match="Take the model '"):
+    with pytest.raises(InputError, match="Use the model '"):
         build(name, shape)
 
 

@@ -67,5 +67,5 @@ def test_a_clear_difference_gets_the_least_p_value_there_is(rng):
 
 @pytest.mark.parametrize("pair", [(np.ones(3), np.ones(4)), (np.ones(1), np.ones(1)), (np.ones((2, 2)),) * 2])
 def test_series_that_cannot_be_compared_are_an_error(pair, rng):
-    with pytest.raises(InputError, match="two series of one length"):
+    with pytest.raises(InputError, match="two series of the same length"):
         compare_means(*pair, block=1, rng=rng)

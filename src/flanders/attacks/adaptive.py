@@ -33,7 +33,7 @@ class BlindSpot(Attack):
     Parameters
     ----------
     scale
-        The length s of the poisoned step, as a multiple of the average honest step.
+        The length s of the poisoned step, as a multiple of the length of the mean honest step.
 
     Examples
     --------

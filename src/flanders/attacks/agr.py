@@ -106,7 +106,7 @@ class AgrMinMax(AgrAttack):
 
 @dataclass(frozen=True)
 class AgrMinSum(AgrAttack):
-    r"""Move away from the honest mean, but keep the sum of squared distances below the largest sum of an honest model.
+    r"""Move away from the honest mean, but keep the sum of squared distances within that of an honest model.
 
     .. math:: x = \mu + \gamma p, \quad \text{the largest } \gamma \text{ with }
               \sum_i \|x - x_i\|^2 \le \max_i \sum_j \|x_i - x_j\|^2
@@ -150,14 +150,14 @@ class AgrTailored(AgrAttack):
     Krum is fooled if it selects a malicious model. Multi-Krum selects m - b models, and Bulyan m - 2b. They are
     fooled if they select all b malicious models, or only malicious ones.
 
-    The authors' search is used. It starts at `gamma_init`, rises after a success and falls after a
-    failure. Its step is halved each time until it is at most `tau`. So gamma stays below 2 `gamma_init`, even if
+    The search follows the authors. Gamma starts at `gamma_init`, rises after a success and falls after a failure.
+    Its step is halved each time until it is at most `tau`. So gamma stays below 2 `gamma_init`, even if
     every gamma fools the target. If no tried gamma fools it, the gamma of `AgrMinMax` is used. An attacker that
     knows only its own models simulates the round with them, with the same share of malicious copies as in the real
     round.
 
     With the target "server", the attack takes the gamma for which the server's new model is farthest from the
-    honest mean, whatever the aggregator is. This is the paper's general aim. The search is that of `OptimalLie`.
+    honest mean. This is the paper's general aim. The attack `OptimalLie` has the same search.
 
     Parameters
     ----------

@@ -93,12 +93,12 @@ class View:
         check_number("View", "num_clients", self.num_clients, 1, whole=True)
         others = self.num_clients - b
         if others < 0:
-            raise InputError(f"The attacker holds {b} clients, but the round has only {self.num_clients}.")
+            raise InputError(f"`own` has the models of {b} clients, but `num_clients` is only {self.num_clients}.")
         if self.benign is not None:
             found = tuple(getattr(self.benign, "shape", (type(self.benign).__name__,)))
             if found != (others, d):
                 raise InputError(
-                    f"`benign` must have shape {(others, d)}: the other clients of the round. Got {found}."
+                    f"`benign` must have shape {(others, d)}: a row for each other client. Got {found}."
                 )
             set_(self, "benign", check_same_kind(self.benign, "benign", self.own))
         if self.benign_clients:
@@ -106,7 +106,7 @@ class View:
             if len(self.benign_clients) != others or len(everyone) != self.num_clients:
                 raise InputError(
                     f"`benign_clients` must name the {others} other clients of the round once each. "
-                    f"Got {self.benign_clients!r} beside {self.clients!r}."
+                    f"Got {self.benign_clients!r}, and `clients` is {self.clients!r}."
                 )
         if self.server_columns is not None:
             columns = np.asarray(self.server_columns)

@@ -45,7 +45,7 @@ class Campaign:
 
 @dataclass(frozen=True)
 class PoisonedFL(Attack):
-    r"""Push every parameter in the same random direction in all rounds, as strongly as the last global step allows.
+    r"""Push every parameter in the same random direction in all rounds, in proportion to the last global step.
 
     .. math:: x = g + \lambda\, v \odot s, \qquad \lambda = c \|\Delta\|, \qquad
               v = \frac{|\Delta - \|\Delta\| k / \|k\||}{\|\Delta - \|\Delta\| k / \|k\|\|}
@@ -56,9 +56,9 @@ class PoisonedFL(Attack):
     honest model.
 
     Every `period` rounds the attacker counts the parameters that have moved in the direction of s since the last
-    test. Chance alone would exceed a certain count in 1% of tests. If the count is below that, the strength c is
-    multiplied by 0.7, unless it would fall below 0.5. In its first round the attacker has not seen the global model
-    move. It then sends its honest models.
+    test. By chance alone, this count would exceed a certain limit in 1% of the tests. If the count is below this
+    limit, the strength c is multiplied by 0.7, unless it would fall below 0.5. In its first round the attacker has
+    not seen the global model move. It then sends its honest models.
 
     Parameters
     ----------

@@ -164,8 +164,8 @@ class KeptSignature(Attack):
 
     :math:`\sigma` is the standard deviation of each parameter over the honest models that the attacker knows. In
     `Lie`, all malicious clients send the same shifted mean. Here each malicious client shifts its own model. So its
-    update still shows on which data it was trained. A filter that compares a client with its own past sees the same
-    data as before.
+    update still shows on which data it was trained. Filters that compare a client with its own past look for
+    exactly this.
 
     Parameters
     ----------

@@ -35,9 +35,9 @@ class LayerwisePoison(Attack):
     once the success is `enough` times the success of the poisoned model. The tensors that it has put in are
     critical.
 
-    The attack is meant for clients with a `data_poison` that has a target class and `boost = 1`. Without a
-    `data_poison` there is no backdoor to test, and the trained models are sent. The attack runs only in the
-    simulator, which trains malicious clients twice.
+    The attack is meant for clients that train on poisoned data (`data_poison`) with a target class and `boost = 1`.
+    Without poisoned data there is no backdoor to test, and the trained models are sent. The attack runs only in the
+    simulator, which trains malicious clients twice: on clean and on poisoned data.
 
     Parameters
     ----------

@@ -60,9 +60,9 @@ class Mimic(Attack):
         known = view.clients + benign
         if self.client not in known:
             raise InputError(
-                f"Mimic(client={self.client!r}) needs that client's model, but the attacker knows only "
-                f"those of {', '.join(map(repr, known))} this round. Choose a client that takes part in "
-                "every round, or leave `client` out."
+                f"Mimic(client={self.client!r}) needs the model of this client. But in this round the attacker "
+                f"knows only the models of {', '.join(map(repr, known))}. Choose a client that takes part in every "
+                "round, or leave `client` out."
             )
         if self.client in benign:
             return view.honest[benign.index(self.client), :]

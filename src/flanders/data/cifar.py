@@ -74,7 +74,8 @@ class CifarLoader(Loader):
             check_md5(path, content, expected)
         if not content or len(content) % width:
             raise InputError(
-                f"{path} must hold records of {width:,} bytes, got {len(content):,} in all. Get the file again."
+                f"{path} must consist of records of {width:,} bytes, but it has {len(content):,} bytes. "
+                "Get the file again."
             )
         records = np.frombuffer(content, dtype=np.uint8).reshape(-1, width)
         return records[:, self.label_bytes :].reshape(-1, 3, 32, 32), records[:, self.label_bytes - 1]
@@ -94,8 +95,8 @@ class CifarLoader(Loader):
             or not all(isinstance(label, int) and 0 <= label < self.num_classes for label in labels)
         ):
             raise InputError(
-                f"{path} must hold 'data' (n, {PIXELS}) and {self.label_key!r}, n classes from 0 to "
-                f"{self.num_classes - 1}. Get the file again."
+                f"{path} must hold an array 'data' of shape (n, {PIXELS}), and a list {self.label_key!r} of n "
+                f"classes from 0 to {self.num_classes - 1}. Get the file again."
             )
         return images.reshape(-1, 3, 32, 32), np.array(labels)
 

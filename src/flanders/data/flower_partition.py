@@ -116,7 +116,7 @@ class FlowerPartition(Partition):
             )
         taken = np.concatenate(rows)
         if np.unique(taken).size < taken.size:
-            raise InputError(f"{self} gives examples to several clients. Choose a partitioner that divides them.")
+            raise InputError(f"{self} gives the same example to several clients. Choose another partitioner.")
         owners = np.full(n, -1, dtype=np.int64)
         owners[taken] = np.repeat(np.arange(num_clients), [own.size for own in rows])
         return owners
@@ -153,7 +153,7 @@ def find_partitioner(name: str) -> tuple[Any, Any]:
         if not inspect.isabstract(kind)
     }
     if name in UNFIT:
-        raise InputError(f"{name} {UNFIT[name]}, so it does not fit here. Known: {', '.join(known)}.")
+        raise InputError(f"{name} {UNFIT[name]}, so it cannot be used here. Known: {', '.join(known)}.")
     if name not in known:
         raise InputError(
             f"Flower Datasets has no partitioner {name!r}.{did_you_mean(name, known)} Known: {', '.join(known)}."

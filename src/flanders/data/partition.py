@@ -44,7 +44,7 @@ class Partition(ABC):
             )
         if classes.size < num_clients:
             raise InputError(
-                f"{name}.split cannot give {num_clients} clients an example each, there are only {classes.size}. "
+                f"{name}.split needs an example for each of {num_clients} clients. There are only {classes.size}. "
                 "Use fewer clients (`num_clients`, or federation.num_clients in a spec), or a larger dataset."
             )
         order = rng.permutation(classes.size)

@@ -51,7 +51,7 @@ def data_directory(data_dir: Path | str | None) -> Path | None:
     directory = Path(chosen).expanduser()
     if not directory.is_dir():
         where = "" if data_dir is not None else " (from the environment variable FLANDERS_DATA)"
-        raise InputError(f"The data directory {directory}{where} does not exist. Create it, or name another.")
+        raise InputError(f"The data directory {directory}{where} does not exist. Create it, or choose another.")
     return directory
 
 
@@ -94,7 +94,7 @@ def read_bytes(path: Path) -> bytes:
         raise InputError(f"{path} cannot be read ({error}). Get the file again.") from error
     if len(content) > LARGEST_FILE:
         raise InputError(
-            f"{path} holds more than {LARGEST_FILE:,} bytes, more than any dataset here. Get it again."
+            f"{path} holds more than {LARGEST_FILE:,} bytes. No file of this dataset is so large. Get it again."
         )
     return content
 

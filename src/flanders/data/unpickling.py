@@ -42,7 +42,7 @@ class PickledArray:
     def __setstate__(self, state: Any) -> None:
         _, shape, dtype, fortran, content = state
         if not isinstance(dtype, PickledDtype) or dtype.name not in ("u1", "|u1", "uint8"):
-            raise pickle.UnpicklingError("only arrays of bytes (uint8) may be in it")
+            raise pickle.UnpicklingError("it contains an array of another type than uint8")
         if not isinstance(content, bytes) or len(content) != math.prod(shape):
             raise pickle.UnpicklingError("the shape of an array does not fit its content")
         values = np.frombuffer(content, dtype=np.uint8)
@@ -56,7 +56,7 @@ class PickledBytes:
 
     def __new__(cls, text: str, encoding: str = "latin1") -> bytes:  # type: ignore[misc]  # noqa: D102
         if encoding not in ("latin1", b"latin1"):
-            raise pickle.UnpicklingError(f"an encoding {encoding!r} is not expected in it")
+            raise pickle.UnpicklingError(f"it contains the unexpected encoding {encoding!r}")
         return text.encode("latin1")
 
     def __setstate__(self, state: object) -> None:
@@ -97,6 +97,6 @@ def unpickle(path: Path, content: bytes) -> dict[str, Any]:
         }
     except Exception as error:  # a broken pickle raises almost anything
         raise InputError(
-            f"{path} was not read: as a pickle of a dataset it is broken or not safe ({error}). "
+            f"{path} was not read, since its content is broken or not safe ({error}). "
             "Get the file again, or use the dataset's binary version."
         ) from error

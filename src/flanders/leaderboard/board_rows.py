@@ -192,7 +192,9 @@ def _row(values: list[str], cases: Mapping[str, Case], protocol: BoardProtocol) 
         raise InputError(f"{len(values)} values instead of {len(COLUMNS)}")
     at = dict(zip(COLUMNS, values, strict=True))
     if at["protocol"] != protocol.version:
-        raise InputError(f"the row is of protocol {at['protocol'][:20]!r}, and this version has {protocol.version}")
+        raise InputError(
+            f"the row is of protocol {at['protocol'][:20]!r}, but this version of flanders has {protocol.version}"
+        )
     if at["dataset"] not in protocol.datasets:
         raise InputError(f"the protocol has no data set {at['dataset'][:40]!r}")
     if not NAME.fullmatch(at["defence"]):
@@ -205,7 +207,7 @@ def _row(values: list[str], cases: Mapping[str, Case], protocol: BoardProtocol) 
     if seed not in protocol.seeds:
         raise InputError(f"the protocol has no seed {seed}")
     if not RUN.fullmatch(at["run"]) or not PACKAGE.fullmatch(at["package"]):
-        raise InputError("`run` must be the id of a run, and `package` a package and its version")
+        raise InputError("`run` must be the id of a run, and `package` the name and the version of a package")
     cell = BoardCell(at["dataset"], at["defence"], _truth(at["told"]), case, seed)
     time = float(at["milliseconds"])
     if not 0 <= time < math.inf:
@@ -216,7 +218,7 @@ def _row(values: list[str], cases: Mapping[str, Case], protocol: BoardProtocol) 
     success, recall, dropped = (_share(at[key]) for key in ("attack_success", "recall", "honest_dropped"))
     row = MeasuredRun(cell, accuracy, success, recall, dropped, time, at["run"], at["package"], protocol.version)
     if at["command"] != row.command:
-        raise InputError("the command is not that of this run")
+        raise InputError("the command does not belong to this run")
     return row
 
 

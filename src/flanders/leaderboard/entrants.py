@@ -158,7 +158,7 @@ def _check_keys(table: Table, known: Sequence[str], where: str) -> None:
 
 def _check_unique(titles: Sequence[str], place: str) -> None:
     if twice := [title for title in titles if titles.count(title) > 1]:
-        raise InputError(f"{place}: the name {twice[0]!r} is there twice. Rename one of them.")
+        raise InputError(f"{place}: two defences have the name {twice[0]!r}. Rename one of them.")
 
 
 def _words(value: object) -> Iterable[str]:

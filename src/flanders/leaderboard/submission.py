@@ -48,8 +48,8 @@ def _package(entrant: Entrant) -> str:
     }
     if len(found) > 1:
         raise InputError(
-            f"{entrant.title} uses parts of several packages: {', '.join(sorted(found))}. A row has one author: "
-            "put all parts of your own into one package."
+            f"{entrant.title} uses parts of several packages: {', '.join(sorted(found))}. A row names only "
+            "one package. Put all your own parts into one package."
         )
     return found.pop() if found else f"{OWN} {flanders.__version__}"
 
@@ -110,12 +110,12 @@ def _check_contract(entrant: Entrant, setting: Setting) -> None:
         defense = Defense(setting.filter, setting.aggregator, fallback=setting.fallback, seed=seed)
         first = defense(rows, clients)
         if first.stayed:
-            raise InputError(f"{entrant.title} makes no model of finite, honest updates: {first.note}.")
+            raise InputError(f"{entrant.title} makes no model from finite, honest updates: {first.note}.")
         return np.asarray(defense(rows, clients).model)
 
     first = after_two_rounds(rows, clients)
     if not np.array_equal(rows, before):
-        raise InputError(f"{entrant.title} changes the updates that it is given. Work on a copy.")
+        raise InputError(f"{entrant.title} changes the updates that it is given. Change a copy instead.")
     if not np.array_equal(first, after_two_rounds(rows, clients)):
         raise InputError(
             f"{entrant.title} makes different models from the same updates and the same seed. Draw random numbers "
@@ -124,7 +124,7 @@ def _check_contract(entrant: Entrant, setting: Setting) -> None:
     if not np.array_equal(first, after_two_rounds(rows, clients, seed=1)):
         return  # the defence draws random numbers, and in another order other clients would get them
     if not np.allclose(first, after_two_rounds(rows[order], order.tolist()), rtol=1e-5, atol=1e-6):
-        raise InputError(f"{entrant.title} depends on the order of the clients. Go by their ids or their updates.")
+        raise InputError(f"{entrant.title} depends on the order of the clients. Use their ids or updates.")
 
 
 def check_submitted_rows(

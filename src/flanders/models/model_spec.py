@@ -41,7 +41,7 @@ def check_images(name: str, input_shape: tuple[int, ...], smallest: int, instead
     if len(input_shape) != 3 or min(input_shape[1:]) < smallest:
         raise InputError(
             f"{name} needs images (channels, height, width) of at least {smallest} x {smallest}, got examples of "
-            f"shape {input_shape}. Take the model {instead}."
+            f"shape {input_shape}. Use the model {instead}."
         )
     channels, height, width = input_shape
     return channels, height, width

@@ -1,4 +1,4 @@
-"""The parts of the command `flanders reproduce`: it chooses tables of the paper, and compares our values with them.
+"""The work of the command `flanders reproduce`: choose tables of the paper, and compare our values with them.
 
 A cell is one number of a table. Each cell needs a run for each seed. There are two variants of all runs, with
 different settings: those of the published code ("reference") or those of the paper's text ("textbook").
@@ -76,7 +76,7 @@ class Reproduction:
             for table in tables
         ]
         if not any(table.cells for table in chosen):
-            raise InputError("These limits leave nothing to reproduce: no cell has all of these values.")
+            raise InputError("No cell has all of the values that --where asks for. Leave one of them out.")
         return cls(
             read_variant(variant),
             tuple(table for table in chosen if table.cells),
@@ -95,7 +95,7 @@ class Reproduction:
         return f"{self.variant.name} variant" + (f" with {', '.join(self.changes)}" if self.changes else "")
 
     def runs(self) -> list[Experiment]:
-        """Return the runs of all cells, one seed after the other. A run that several cells need is there once."""
+        """Return the runs of all cells, seed by seed. A run that several cells need is in the list once."""
         cells = [cell for table in self.tables for cell in table.cells]
         return runs(self.variant, cells, self.seeds, self.overrides)
 

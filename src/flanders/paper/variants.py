@@ -87,7 +87,7 @@ def read_variant(name: str) -> Variant:
 def runs(
     variant: Variant, cells: Iterable[Cell], seeds: Sequence[int], overrides: Sequence[str] = ()
 ) -> list[Experiment]:
-    """Return the runs of some cells, one seed after the other. A run that several cells need is there once."""
+    """Return the runs of some cells, seed by seed. A run that several cells need is in the list once."""
     found: dict[str, Experiment] = {}
     cells = list(cells)
     for seed in seeds:

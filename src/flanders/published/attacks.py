@@ -135,8 +135,8 @@ class OptReference(Attack):
             check_number("OptReference", "layer_sizes", size, 1, whole=True)
         if self.num_tensors not in (None, len(self.layer_sizes)):
             raise InputError(
-                f"OptReference(num_tensors={self.num_tensors}) was given {len(self.layer_sizes)} layer "
-                "sizes. Leave `num_tensors` out, or make them agree."
+                f"OptReference(num_tensors={self.num_tensors}) got {len(self.layer_sizes)} `layer_sizes`. "
+                "Leave `num_tensors` out, or make both numbers equal."
             )
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:

@@ -58,9 +58,10 @@ def kraskov(x: ArrayLike, y: ArrayLike) -> Floats:
     .. math:: I = \psi(k) + \psi(n) - \langle \psi(n_x + 1) + \psi(n_y + 1) \rangle
 
     Each of the n pairs (x, y) is a point. Distances are in the maximum norm, and :math:`\psi` is the digamma
-    function. :math:`n_x` is the number of points whose x is nearer than the k-th neighbour of the point is, and
-    :math:`n_y` is the same for y. The brackets are the mean over all points. Equal values would make the counts
-    wrong. So a little noise is added, far below the scale of the data, as the authors advise.
+    function. For each point, :math:`n_x` counts the other points whose distance in x alone is smaller than the
+    distance to the k-th neighbour. :math:`n_y` is the same for y. The brackets are the mean over all points. Equal
+    values would make the counts wrong. So a little noise is added, far below the scale of the data, as the authors
+    advise.
 
     References
     ----------

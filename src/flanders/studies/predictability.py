@@ -38,8 +38,7 @@ from flanders.studies.trajectories import Trajectories, follow
 PUBLISHED = {"gauss": 5.67e-38, "lie": 8.33e-5, "opt": 6.70e-18, "agr-min-max": 4.20e-12}
 """The paper's p-values (its table tab:t-test, MNIST)."""
 COORDINATES = 10_000
-"""How many parameters are drawn at random for slow estimates. Slow are the estimator `kraskov`, and all estimates
-of the way `"time"`."""
+"""How many parameters are drawn at random for the slow estimates, which are those of `kraskov` and of `"time"`."""
 ROUNDS = 4
 """The fewest rounds for an estimate, since the estimators compare a pair of rounds with other pairs."""
 FORECAST = "forecast-error"

@@ -44,7 +44,7 @@ def compare_means(
     check_number("compare_means", "block", block, 1, whole=True)
     if first.shape != second.shape or first.ndim != 1 or first.size < 2:
         raise InputError(
-            f"compare_means needs two series of one length, at least 2. Got shapes {first.shape} and "
+            f"compare_means needs two series of the same length, at least 2. Got shapes {first.shape} and "
             f"{second.shape}."
         )
     differences = first - second
