@@ -65,7 +65,7 @@ class Partition(ABC):
 
 @dataclass(frozen=True)
 class Iid(Partition):
-    """Give each client the same number of random examples. The numbers differ by at most one.
+    """Divide the examples at random. The numbers of examples of the clients differ by at most one.
 
     Examples
     --------

@@ -59,7 +59,7 @@ class Standing:
     holds: Estimate | None
     """The share of cases in which the defence holds; see `NEAR`. None if the oracle was not run."""
     cost: Estimate
-    """The accuracy of plain averaging minus the accuracy of the defence, without an attack."""
+    """The accuracy of plain averaging minus the accuracy of the defence, both without an attack."""
     dropped: Estimate
     """The share of clients that are dropped without an attack."""
     milliseconds: Estimate

@@ -61,7 +61,10 @@ class Mlp4(ModelSpec):
 def perceptron(
     input_shape: tuple[int, ...], hidden: Sequence[int], num_classes: int, dropout: float = 0.0
 ) -> nn.Sequential:
-    """Return linear layers with `hidden` units in between. ReLU follows each hidden layer, and dropout if not 0."""
+    """Return linear layers. `hidden` has the number of units of each hidden layer.
+
+    ReLU follows each hidden layer. If `dropout` is above 0, dropout follows, too.
+    """
     layers: list[nn.Module] = [nn.Flatten()]
     before = math.prod(input_shape)
     for width in hidden:

@@ -1,7 +1,7 @@
 """Multi-Krum and Bulyan as the code published with the FLANDERS paper computes them, to repeat its numbers.
 
 They accept any number of malicious clients. The aggregators in `flanders.aggregators` refuse numbers for which
-their guarantees do not hold. To judge a defence, use those.
+their guarantees do not hold. To judge a defence, use `flanders.aggregators`.
 """
 
 from __future__ import annotations

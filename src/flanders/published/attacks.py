@@ -1,7 +1,7 @@
 """LIE, OPT and AGR-MM as the code published with the FLANDERS paper computes them, to repeat its numbers.
 
-They are much easier to detect than the attacks in `flanders.attacks`, which follow the papers of their authors. To
-judge a defence, use those. The attack Gauss is the same in both.
+They are much easier to detect than the attacks in `flanders.attacks`, which follow the papers that introduced them.
+To judge a defence, use `flanders.attacks`. The attack Gauss is the same in both.
 
 In the formulas, mu and sigma are the mean and the standard deviation of each parameter. A round has m clients, and
 b of them are malicious. All b send the same model x.
