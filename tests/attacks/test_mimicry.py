@@ -31,7 +31,7 @@ def test_mimic_copies_the_client_it_was_told_to_even_one_of_its_own() -> None:
 def test_mimic_without_knowledge_of_others_copies_its_own_first() -> None:
     alone = replace(VIEW, benign=None, benign_clients=())
     assert np.array_equal(Mimic()(alone), VIEW.own[[0, 0]])
-    with pytest.raises(InputError, match="the attacker knows only those of 4, 'a' this round"):
+    with pytest.raises(InputError, match="the attacker knows only the models of 4, 'a'"):
         Mimic(client="b")(alone)
 
 

@@ -157,7 +157,7 @@ def test_cells_can_be_limited_by_any_of_their_names():
 
 
 def test_limits_that_leave_nothing_are_refused():
-    with pytest.raises(InputError, match="nothing to reproduce"):
+    with pytest.raises(InputError, match="No cell has all of the values"):
         Reproduction.of(
             "tab:pr-20,tab:increment-0", "reference", 1, parse_where(["attack=none", "filter=persistence"])
         )

@@ -1,6 +1,6 @@
 """The filter FLDetector with a delay of one round.
 
-The delay explains the values that the FLANDERS paper reports for FLDetector.
+Such a delay would explain the values that the FLANDERS paper reports for FLDetector.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ class FLDetectorLagged(FLDetector):
 
     .. math:: \text{score}_c^{(t)} = \text{the mean of the distances of } c \text{ in rounds before } t
 
-    The distance is that between the model of client c and FLDetector's prediction of it. If the malicious clients
-    change from round to round, this filter is no better than a random choice. The FLANDERS paper reports exactly
-    this result for FLDetector: precision and recall equal the share of malicious clients. This part of the paper's
-    code is not public. So the delay is only our guess. The filter `FLDetector` of this
+    FLDetector predicts the model of each client. The distance is the distance of the model to this prediction. If
+    the malicious clients change from round to round, this filter is no better than a random choice. The FLANDERS
+    paper reports exactly this result for FLDetector: precision and recall equal the share of malicious clients.
+    This part of the paper's code is not public. So the delay is only our guess. The filter `FLDetector` of this
     package also uses the round that it judges.
 
     Examples
