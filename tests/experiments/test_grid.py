@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flanders import InputError
+from flanders.cli import main
 from flanders.experiments.grid import expand, override, parse_override, read_toml
 
 scalars = st.integers() | st.booleans() | st.text(max_size=3)
@@ -107,3 +108,18 @@ def test_a_missing_spec_and_a_folder_are_named(tmp_path):
 def test_a_key_of_thousands_of_parts_is_refused_in_one_sentence():
     with pytest.raises(InputError, match=r"--set a\.a\.a.*the key has 3001 parts"):
         parse_override("a." * 3000 + "b=1")
+
+
+@pytest.mark.parametrize("depth", [5, 50, 200, 300, 450, 900, 5000])
+@pytest.mark.parametrize(("opens", "closes"), [("[", "]"), ("{a = ", "}")])
+@pytest.mark.parametrize("key", ["data.dataset", "filter.name", "threat.attack", "odd"])
+def test_a_value_that_is_nested_deeply_is_refused_in_one_sentence(tmp_path, capsys, key, opens, closes, depth):
+    value = opens * depth + "1" + closes * depth
+    (tmp_path / "deep.toml").write_text(f"{key} = {value}")
+    (tmp_path / "plain.toml").write_text("")
+    for arguments in (["deep.toml"], ["plain.toml", "--set", f"{key}={value}"]):
+        assert main(["run", "--dry-run", str(tmp_path / arguments[0]), *arguments[1:]]) == 2
+        printed = capsys.readouterr().err
+        assert printed.startswith("flanders: ")
+        assert key.split(".")[0] in printed or "nested too deeply" in printed
+        assert printed.count("\n") == 1
