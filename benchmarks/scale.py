@@ -144,11 +144,11 @@ class RandomClients:
 
 def one_round(part: str, subject: str, m: int, d: int) -> Measured:
     """Return the row of a defense, measured in its third round with m clients and d parameters."""
-    crowd, defense = RandomClients(d), Defense(*SUBJECTS[subject](), seed=0)
+    senders, defense = RandomClients(d), Defense(*SUBJECTS[subject](), seed=0)
     zeros = np.zeros(d, dtype=np.float32)
     for number in () if isinstance(defense.filter, KeepAll) else (1, 2):
-        defense(crowd.updates(range(m), number), global_model=zeros)
-    updates = crowd.updates(range(m), 3)
+        defense(senders.updates(range(m), number), global_model=zeros)
+    updates = senders.updates(range(m), 3)
     tracemalloc.start()
     began = time.process_time()
     defense(updates, global_model=zeros)
@@ -175,11 +175,11 @@ def ids(small: bool) -> Iterator[Measured]:
     population = 1000 if small else 100_000
     for m, rounds, every in ((20, 20, 2),) if small else ((100, 1000, 100), (1000, 30, 5)):
         d = 50 if small else 1000
-        crowd, defense = RandomClients(d), Defense(Guard(), seed=0)
+        senders, defense = RandomClients(d), Defense(Guard(), seed=0)
         rng, spent, known = np.random.default_rng(5), list[float](), list[float]()
         for number in range(1, rounds + 1):
             chosen = rng.choice(population, m, replace=False).tolist()
-            updates = crowd.updates(chosen, number)
+            updates = senders.updates(chosen, number)
             remembered = clients_known(defense)
             known.append(sum(client in remembered for client in chosen) / m)
             began = time.process_time()

@@ -30,13 +30,13 @@ HEAD = (
     "worst under",
 )
 LEGEND = (
-    "Means over seeds ± half the width of the 95% confidence interval. Told b: whether the server knows how many "
-    "clients are malicious. The score in a case is the accuracy or, if lower, the share of examples on which the "
-    "attacker fails. Mean, worst case: the mean and the lowest score over all cases. Worst under: the case with "
-    "the lowest score. Mean rank: the mean over all cases of the rank among the defences, 1 is the best. Holds: "
-    f"the share of cases with a score at most {NEAR:g} below the oracle's. Honest cost: the accuracy lost if "
-    "nobody attacks. Dropped: the share of clients that are dropped then. Rows without a place are there to "
-    "compare."
+    "Numbers are means over seeds ± half the width of the 95% confidence interval. Told b: whether the defence is "
+    "told how many clients are malicious. The score in a case is the accuracy or, if lower, the share of examples "
+    "on which the attacker fails. Mean: the mean score over all cases. Worst case: the lowest score. Worst under: "
+    "the case with the lowest score. Mean rank: the mean rank among the defences over all cases; 1 is the best. "
+    f"Holds: the share of cases with a score at most {NEAR:g} below the oracle's score. Honest cost: the accuracy "
+    "lost without an attack. Dropped: the share of clients that are dropped without an attack. Rows without a place "
+    "are only there to compare with."
 )
 
 
