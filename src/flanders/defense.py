@@ -1,4 +1,7 @@
-"""The function `defend` protects one round. The class `Defense` protects one round after the other."""
+"""The function `defend` protects one round. The class `Defense` protects one round after the other.
+
+To protect a round means to let a filter drop suspicious clients, and to aggregate the models of the others.
+"""
 
 from __future__ import annotations
 
