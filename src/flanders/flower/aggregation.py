@@ -68,7 +68,7 @@ class StrategyAggregation:
         """
         start, self.used = time.perf_counter(), strategy
         if known is not None and not self.weights.limit_newcomers(kept, known):
-            return self._stay("the filter kept newcomers alone")
+            return self._stay("the filter kept only newcomers")
         try:
             self.weights.prepare(kept)
             arrays, self.metrics = strategy.aggregate_train(self.number, [self.messages[row] for row in kept])

@@ -103,7 +103,8 @@ def asked_clients(
             asked.append(AskedClient(clients[id_], id_, name, message.metadata))
         else:
             asked.append(None)
-            log(WARNING, "flanders: node %s is not asked: %s", id_, why.get(id_, "it is a stranger that has left"))
+            unknown = "its client is unknown, and the node has left"
+            log(WARNING, "flanders: node %s is not asked: %s", id_, why.get(id_, unknown))
     return asked
 
 

@@ -120,11 +120,11 @@ def sort_replies(replies: Iterable[Message], asked: Sequence[AskedClient]) -> So
         source = reply.metadata.src_node_id
         to = sent.get(reply.metadata.reply_to_message_id)
         if to is None:
-            found.ignore(f"from node {source} to no message of this round")
+            found.ignore(f"from node {source} that answers no message of this round")
             continue
         by_link = reply.has_error() and source == SUPERLINK_NODE_ID  # it replies for nodes that have died
         if source != to.node and not by_link:
-            found.ignore(f"from node {source} to a message for node {to.node}")
+            found.ignore(f"from node {source} that answers a message for node {to.node}")
             continue
         if to.client in seen:
             found.refuse(to.client, "more than one reply")

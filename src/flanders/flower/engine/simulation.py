@@ -195,5 +195,8 @@ class FlowerSimulation:
         return state_of(self, FORMAT)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state of the same setting. To read it from a file, call `load_state` with `like=self.like`."""
+        """Continue from a state of the same setting.
+
+        To read the state from a file, call `load_state(path, like=simulation.like)`.
+        """
         restore(self, state, FORMAT)
