@@ -41,7 +41,7 @@ class AlarmKind(StrEnum):
     HEAVY_REPLY = "heavy-reply"
     """One reply has more than half of the weight of all kept replies."""
     LIMITS_WIDENED = "limits-widened"
-    """The filter has made its limits wider than usual, so attackers pass more easily."""
+    """The filter kept nobody in several rounds, and has made its limits wider. So attackers pass more easily."""
     DROPPED_IN_A_ROW = "dropped-in-a-row"
     """A client was dropped three times in a row."""
 
@@ -77,7 +77,7 @@ class Lookout:
         self._streaks: Streaks = {}
 
     def look(self, record: RoundRecord) -> tuple[Alarm, ...]:
-        """Return the alarms of the next round."""
+        """Return the alarms of a round. Call it for each round, in their order."""
         self._streaks = streaks_after(record, self._streaks)
         return alarms_of(record, self._streaks)
 
@@ -147,7 +147,7 @@ def _heavy_reply(record: RoundRecord) -> Alarm | None:
     client = max(weights, key=weights.__getitem__)
     share = 1.0 / sum(
         weight / weights[client] for weight in weights.values()
-    )  # the sum of the weights could overflow
+    )  # not weight / sum: the sum could overflow
     if share <= MOST_OF_THE_WEIGHT:
         return None
     text = f"the reply of client {names_in_words([client])} has {share:.0%} of the weight"

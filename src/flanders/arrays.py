@@ -37,7 +37,7 @@ def without_graph(array: Array) -> Array:
 
 
 def is_on_host(array: Array) -> bool:
-    """Tell whether an array is in main memory."""
+    """Whether an array is in main memory."""
     if array_api_compat.is_torch_array(array):
         return bool(array.device.type == "cpu")
     return bool(array_api_compat.is_numpy_array(array))
@@ -60,7 +60,7 @@ def like(values: object, array: Array, dtype: object = None) -> Array:
 
 
 def all_finite(array: Array) -> bool:
-    """Tell whether all numbers of an array are finite."""
+    """Whether all numbers of an array are finite."""
     xp = array_api_compat.array_namespace(array)
     return bool(xp.all(xp.isfinite(array)))
 

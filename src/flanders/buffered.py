@@ -111,8 +111,8 @@ class AsyncRounds:
         """The number of rounds that have ended."""
         self.waiting: dict[ClientId, BufferedReply] = {}
         """The replies that wait for the buffer to be full."""
-        self._models: dict[int, Array] = {0: copied(model)}
-        self._given: dict[ClientId, int] = {}
+        self._models: dict[int, Array] = {0: copied(model)}  # by the number of rounds that had ended
+        self._given: dict[ClientId, int] = {}  # the key in `_models` of the model that each client was given
 
     @property
     def model(self) -> Array:

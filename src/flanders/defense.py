@@ -35,7 +35,7 @@ S = TypeVar("S")
 log = logging.getLogger("flanders")
 
 Aggregate = Callable[[IntVector], Array]
-"""A function that takes the numbers of the kept rows and returns the new global model."""
+"""A function that takes the indices of the kept rows and returns the new global model."""
 NUMERICAL = (np.linalg.LinAlgError, ArithmeticError)
 """The errors of a filter or an aggregator whose computation fails, e.g. at an equation without a solution."""
 NO_SCORES = "no scores yet: everyone was aggregated"
@@ -54,7 +54,7 @@ def defend(
 ) -> Outcome:
     """Protect one round: score the clients, select which to keep, aggregate their models, remember the round.
 
-    `state` is the filter's memory. `aggregate` takes the numbers of the kept rows and returns the new model.
+    `state` is the filter's memory. `aggregate` takes the indices of the kept rows and returns the new model.
     `fallback` is used in its place while the filter knows too little to judge. Rows that are not finite are left
     out before the filter sees them. If the filter gives no scores yet, only rows that are much longer than the
     others are left out. The global model stays as it is if nobody is kept, or if the filter or the aggregator fails
@@ -108,10 +108,7 @@ def _amended(filter: Filter[S], state: S, seen: Round, kept: IntVector, model: A
 
 
 def usable_clients(round_: Round) -> IntVector:
-    """Return the numbers of the usable rows. A row is unusable if it holds NaN or infinities.
-
-    It is also unusable if its numbers are so large that squared distances would overflow.
-    """
+    """Return the indices of the rows that hold no NaN, no infinity, and no value whose square would overflow."""
     fine = usable_rows(round_.updates)
     if not fine.all():
         bad = np.flatnonzero(~fine)
@@ -131,11 +128,7 @@ def _outcome(
     note: str,
     reasons: Mapping[int, str] | None = None,
 ) -> Outcome:
-    """Return the outcome of a round.
-
-    `reasons` has the reason for each row that was left out of a round without scores. Rows without an entry get
-    `note` as their reason.
-    """
+    """Return the outcome. `reasons` say why rows were left out; the reason of a row without an entry is `note`."""
     if kept.size == 0:
         log.warning("%s", note)
     why = dict.fromkeys(range(len(round_.clients)), note) | dict(reasons or {})
@@ -253,7 +246,7 @@ class Defense:
     def step(self, round_: Round, aggregate: Aggregate | None = None, fallback: Aggregate | None = None) -> Outcome:
         """Protect one round and remember it.
 
-        `aggregate` and `fallback` take the numbers of the kept rows and return the new model. A caller that
+        `aggregate` and `fallback` take the indices of the kept rows and return the new model. A caller that
         aggregates in its own way, such as the Flower wrapper, passes these functions. The aggregators of this
         object are then not used.
         """

@@ -18,7 +18,7 @@ class Outcome:
     model: Array
     """The new global model, `(d,)`."""
     kept: IntVector
-    """The rows that were aggregated, in rising order."""
+    """The indices of the rows that were aggregated, in rising order."""
     clients: tuple[ClientRecord, ...]
     """What happened to the client of each row."""
     scores: Scores | None
@@ -29,7 +29,7 @@ class Outcome:
     """Anything unusual that happened, in words. Empty if nothing did."""
 
     def __str__(self) -> str:
-        """The outcome in five lines: how many clients were kept, the others, why, the model, and the note."""
+        """The outcome in five lines: how many clients were kept, which were not, why, the model, and the note."""
         model = f"model     {self.model.shape[0]:,} parameters, {self.model.dtype}"
         return "\n".join([*lines_about(self.clients), model, f"note      {self.note or '-'}"])
 

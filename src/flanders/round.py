@@ -115,7 +115,7 @@ class Round:
         set_(self, "outputs", outputs)
 
     def by_client(self) -> IntVector:
-        """Return the row numbers, sorted by the ids of the clients."""
+        """Return the indices of the rows, sorted by the ids of the clients."""
         return by_name(self.clients)
 
     def take(self, rows: Sequence[int] | IntVector) -> Round:
@@ -154,10 +154,11 @@ class Round:
 
 
 def sizes_of_layers(tensors: Mapping[str, int]) -> tuple[int, ...]:
-    """Return the number of parameters of each layer, from the numbers of each tensor in the order of a row.
+    """Return the number of parameters of each layer.
 
-    The owner of a tensor is the part of its name before the last dot. Neighbouring tensors with the same owner are
-    one layer. A tensor without a dot in its name is a layer of its own.
+    `tensors` has the number of parameters of each tensor, by name, in the order of a row. The owner of a tensor is
+    the part of its name before the last dot. Neighbouring tensors with the same owner are one layer. A tensor
+    without a dot in its name is a layer of its own.
 
     Examples
     --------

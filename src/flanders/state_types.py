@@ -19,7 +19,7 @@ from flanders.checks import InputError
 
 
 def check_fields(cls: type, fields: Mapping[str, object]) -> None:
-    """Raise an `InputError` if a value is not of the type that the field of its name in the dataclass declares.
+    """Raise an `InputError` if the value of a field is not of the type that the dataclass declares for this field.
 
     Examples
     --------

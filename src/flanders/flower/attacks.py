@@ -23,7 +23,7 @@ from flanders.state import state_from_bytes, state_to_bytes
 MEMORY = "flanders-attack"
 """The name of the record, in the state of a node, that holds the memory of the attack from round to round."""
 ME = 0
-"""The client id that the attack sees. Any would do, since there is only one client."""
+"""The client id that the attack sees. Any number would do, since there is only one client."""
 
 
 def poisoned(

@@ -34,7 +34,7 @@ TOO_LONG = 3
 
 @dataclass
 class Bookkeeping:
-    """Everything that `FilteredStrategy` remembers besides its filter."""
+    """What `FilteredStrategy` remembers besides its filter, and the work that depends on it."""
 
     memory: SavedMemory
     """What is saved after each round."""
@@ -121,12 +121,13 @@ class Bookkeeping:
         model = self.memory.model_arrays
         return "" if model is None else model.excess(record)
 
-    def excuse(self, part: str, error: Exception, name: str, found: SortedReplies) -> None:
-        """Raise `error` if a part of the user's own has failed and has never worked before. Else do nothing.
+    def raise_if_never_worked(self, part: str, error: Exception, name: str, found: SortedReplies) -> None:
+        """Raise the error of the user's filter or strategy if it has never worked before. Otherwise do nothing.
 
-        Such a part is probably wrong itself. But if it has worked before, or if some replies of this round
-        are missing or refused, clients may have caused the error, and must not be able to end the run. `part` is
-        the role of the part: `strategy`, `fallback`, `evaluation` or `filter`. `name` is the name of its class.
+        A filter or strategy that has never worked is probably wrong itself. But if it has worked before, or if some
+        replies of this round are missing or refused, clients may have caused the error. They must not be able to
+        end the run. `part` says what has failed: `strategy`, `fallback`, `evaluation` or `filter`. `name` is the
+        name of its class.
         """
         if part in self.memory.worked or found.failed:
             return
@@ -138,7 +139,7 @@ class Bookkeeping:
         raise error
 
     def has_worked(self, part: str) -> None:
-        """Remember that the part in this role has worked. `excuse` explains the roles."""
+        """Remember that `part` has worked; see `raise_if_never_worked`."""
         self.memory = self.memory.having_worked(part)
 
     def record(

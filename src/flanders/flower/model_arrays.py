@@ -90,7 +90,7 @@ class ModelArray(HostArray):
         return np.frombuffer(array.data, self.dtype, offset=len(header)).reshape(self.shape)
 
     def in_own_type(self, array: Array, numbers: Numbers) -> Array:
-        """Return a decoded array, so that strategies read its numbers in the type of the model."""
+        """Return the array that a strategy gets: `array` itself, or one with its numbers in the model's type."""
         if array.dtype == self.dtype:
             return array
         return array.read_as(self.dtype) if isinstance(array, FileArray) else Array(numbers)

@@ -64,20 +64,19 @@ class FilteredStrategy(Strategy):
     ----------
     strategy
         The strategy to wrap. If you use a wrapper for differential privacy, pass it here, and do not wrap it around
-        this object: in clipped replies, the filter could not see which are abnormal. If the strategy overrides
-        `start`, its own `start` carries out the rounds.
+        this object. It clips replies, and in clipped replies the filter could not see which are abnormal. If the
+        strategy overrides `start`, its own `start` carries out the rounds.
     filter
-        Decides which clients to keep. Default: `Guard()`, which need not be told the number of attackers. If you
-        choose a filter with a parameter `keep`, give it a fraction, not a number of clients, since some clients may
-        not reply.
+        Decides which clients to keep. Default: `Guard()`, which need not be told the number of attackers. If a
+        filter has a parameter `keep`, give it a fraction, not a number of clients, since some may not reply.
     state_dir
         A folder in which the filter's memory, the bans and the global model are saved after each round. A ServerApp
         that starts with the folder of an earlier one continues after its last round. Default: nothing is saved.
     results
         A results file for `flanders show` and `flanders report`. Default: none.
     audit
-        A file for the audit trail. It holds every decision in a form in which a later change is detected (`flanders
-        audit verify`). Default: none.
+        A file for the audit trail, which holds every decision. `flanders audit verify` detects later changes to the
+        file. Default: none.
     ban
         When to stop asking clients that are dropped too often, and for how long. Default: never.
     fallback
@@ -93,9 +92,8 @@ class FilteredStrategy(Strategy):
         Such arrays are aggregated all the same. Default: the buffers of batch normalisation. The filter never looks
         at integer arrays.
     identify
-        A function that takes the `NodeInfo` of a node and returns the name of the client on this node. No two
-        clients may have the same name. Default: the name follows from the public key if the node has one, else
-        from the node id.
+        A function that takes the `NodeInfo` of a node and returns the name of the client on it. No two clients may
+        have the same name. Default: the name follows from the node's public key, or without a key from its id.
     limits
         Limits on the weight of a client, whatever number of examples it claims, and on the weight of newcomers.
     seed
@@ -237,7 +235,7 @@ class FilteredStrategy(Strategy):
             if self.strict:
                 raise
             if not isinstance(error, InputError):
-                books.excuse("filter", error, type(self.filter).__name__, found)
+                books.raise_if_never_worked("filter", error, type(self.filter).__name__, found)
             found.notes.append(f"the filter cannot judge this round ({error}): {STAYS}")
             reason = "the filter could not judge this round"
             return [ClientRecord(answer.client, Fate.DROPPED, reason=reason) for answer in answers]
@@ -246,7 +244,7 @@ class FilteredStrategy(Strategy):
         if aggregation.error is not None:
             if self.strict:
                 raise aggregation.error
-            books.excuse(part, aggregation.error, type(aggregation.used).__name__, found)
+            books.raise_if_never_worked(part, aggregation.error, type(aggregation.used).__name__, found)
         if aggregation.arrays is not None:
             books.has_worked(part)
         found.widening = outcome.widening
@@ -278,7 +276,7 @@ class FilteredStrategy(Strategy):
         try:
             metrics = self.strategy.aggregate_evaluate(number, [answer.message for answer in found.answers])
         except Exception as error:  # a strategy is the user's own code and may raise anything
-            books.excuse("evaluation", error, type(self.strategy).__name__, found)
+            books.raise_if_never_worked("evaluation", error, type(self.strategy).__name__, found)
             log(ERROR, "flanders: %s failed to evaluate", type(self.strategy).__name__, exc_info=error)
             return None
         if metrics is not None:

@@ -37,9 +37,9 @@ class WeightLimits:
         default, one of ten clients has at most a quarter of the weight.
     newcomers
         The largest share of the weight for all newcomers together: clients that are new, or whose last reply was
-        not kept. The reason is that an attacker can come back under new names, and a filter with a memory knows no
-        past of these. The limit holds only for filters with a memory, and only if at least a fifth of the clients
-        are known. None: no limit.
+        not kept. An attacker can come back under new names, and a filter with a memory knows no past of these
+        names. The limit holds only for filters with a memory, and only if at least a fifth of the clients are
+        known. None: no limit.
     max_examples
         Refuse replies that claim more examples than this. None: no limit.
 

@@ -125,10 +125,10 @@ class FilteredAggregator(ModelAggregator):
         """The number of rounds that are done. Rounds of earlier jobs with the same `state_dir` count."""
         self.last_round: RoundRecord | None = None
         """The record of the last round; None before the first round."""
-        self._open = contextlib.ExitStack()
-        self._recalled = self._aggregated = False
-        self._sent: Mapping[str, Array] | None = None
-        self._lock = threading.Lock()
+        self._open = contextlib.ExitStack()  # holds the lock of the `state_dir`
+        self._recalled = self._aggregated = False  # whether the memory was read, and whether a round was aggregated
+        self._sent: Mapping[str, Array] | None = None  # the model that NVFLARE sends to the clients
+        self._lock = threading.Lock()  # NVFLARE may pass several replies at the same time
         self._start: StartModel | None = None
         self._replies = ReceivedReplies()
 

@@ -1,4 +1,4 @@
-"""The class `Door`: decides who may see the live page, and adds security headers to every answer.
+"""The class `AccessCheck`: decides who may see the live page, and adds security headers to every answer.
 
 The page is open to this machine only, or to people who know a secret token.
 """
@@ -96,7 +96,7 @@ def read_token(host: str, file: Path | None) -> str | None:
     return token
 
 
-class Door:
+class AccessCheck:
     """A wrapper around the web app: it refuses requests without the token, and adds headers to every answer.
 
     Parameters

@@ -49,7 +49,7 @@ class FollowedRun:
         """A random text that changes each time the run is read from the start again. If a page has rounds from
         another epoch, they are out of date."""
         self._growing: GrowingRun | None = None
-        self._prints: list[tuple[object, ...]] = []
+        self._fixed: list[tuple[object, ...]] = []
         self._about: tuple[str, str, str | None] | None = None
         self._measures: list[list[float]] = []
         self.data: RunData | None = None
@@ -62,9 +62,9 @@ class FollowedRun:
         """
         if self._about == (spec, status, error) and status == "done":
             return False
-        prints, measures = self._read_prints(connection)
-        known = len(self._prints)
-        if self._growing is None or prints[:known] != self._prints:
+        fixed, measures = self._read_fixed_values(connection)
+        known = len(self._fixed)
+        if self._growing is None or fixed[:known] != self._fixed:
             self.epoch = secrets.token_hex(4)
             chosen = choose_clients(connection, self.id, self._most_rows) if self._most_rows else None
             self._growing, known = GrowingRun(chosen, self._most_rows), 0
@@ -72,20 +72,22 @@ class FollowedRun:
             return False
         after = self._growing.numbers[-1] if self._growing.numbers else 0
         try:
-            if len(prints) > known:
+            if len(fixed) > known:
                 for record in read_rounds(connection, self.id, after):
                     self._growing.add(record)
         except ResultsError as damage:
-            self._growing, prints, measures = GrowingRun(), [], []
-            self._prints, self._measures, self._about = [], [], (spec, status, error)
+            self._growing, fixed, measures = GrowingRun(), [], []
+            self._fixed, self._measures, self._about = [], [], (spec, status, error)
             self.data = self._growing.data(self.id, spec, "damaged", str(damage), sort=False)
             return True
         self._growing.replace_measures(measures)
-        self._prints, self._measures, self._about = prints, measures, (spec, status, error)
+        self._fixed, self._measures, self._about = fixed, measures, (spec, status, error)
         self.data = self._growing.data(self.id, spec, status, error, sort=False)
         return True
 
-    def _read_prints(self, connection: sqlite3.Connection) -> tuple[list[tuple[object, ...]], list[list[float]]]:
+    def _read_fixed_values(
+        self, connection: sqlite3.Connection
+    ) -> tuple[list[tuple[object, ...]], list[list[float]]]:
         """Return two lists with an entry for each round: the values that never change, and the measures.
 
         If the values of a round have changed all the same, the run was started again, and is read from the start.
@@ -93,10 +95,10 @@ class FollowedRun:
         names = [column.name for column in ROUND_COLUMNS]
         query = f"SELECT {', '.join(names)} FROM round WHERE run = ? ORDER BY number"
         rows = connection.execute(query, (self.id,)).fetchall()
-        fixed = [i for i, name in enumerate(names) if name not in MEASURED_LATER]
+        columns = [i for i, name in enumerate(names) if name not in MEASURED_LATER]
         measured = [names.index(name) for name in MEASURES]
-        prints = [tuple(row[i] for i in fixed) for row in rows]
-        return prints, [[math.nan if row[i] is None else float(row[i]) for i in measured] for row in rows]
+        fixed = [tuple(row[i] for i in columns) for row in rows]
+        return fixed, [[math.nan if row[i] is None else float(row[i]) for i in measured] for row in rows]
 
 
 class Feed:
@@ -110,8 +112,8 @@ class Feed:
 
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
-        self._boot = secrets.token_hex(4)
-        self._count = 0
+        self._boot = secrets.token_hex(4)  # part of each version: a version from another server is unknown
+        self._count = 0  # how often the summary was made
         self._runs: dict[str, FollowedRun] = {}
         self._changed: dict[str, int] = {}
         self._looked_at: OrderedDict[str, FollowedRun] = OrderedDict()

@@ -62,12 +62,12 @@ class Log:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._said: dict[str, str] = {}
-        self._last: dict[str, int] = {}
+        self._said: dict[str, str] = {}  # the last printed status of each run
+        self._last: dict[str, int] = {}  # the number of the last printed round of each run
         self._lookouts: dict[str, Lookout] = {}
-        self._held: dict[str, float] = {}
-        self._shown = ""
-        self._problem = ""
+        self._held: dict[str, float] = {}  # since when the last round of a run is held back
+        self._shown = ""  # the run whose rounds were printed last
+        self._problem = ""  # the last printed problem with the file
 
     def news(self, *, hold: bool = True) -> list[str]:
         """Return the lines about what is new since the last call.

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 from flanders.checks import InputError, check_number
 from flanders.report.html import fill_template, script_json, scripts, stylesheet
 from flanders.results.schema import ResultsError
-from flanders.watch.access import Door
+from flanders.watch.access import AccessCheck
 from flanders.watch.feed import Feed
 
 MOST_REQUESTS = 64
@@ -25,7 +25,7 @@ MOST_REQUESTS = 64
 
 
 def make_app(results: Path, host: str = "127.0.0.1", token: str | None = None) -> ASGIApp:
-    """Return the web app that shows a results file. `access.Door` explains `host` and `token`."""
+    """Return the web app that shows a results file. `AccessCheck` explains `host` and `token`."""
     feed, name = Feed(results), results.name
     page = fill_template(
         {
@@ -65,7 +65,7 @@ def make_app(results: Path, host: str = "127.0.0.1", token: str | None = None) -
         Route("/api/results", show_results),
         Route("/api/runs/{run}", show_cells),
     ]
-    return Door(Starlette(routes=routes), host, token)
+    return AccessCheck(Starlette(routes=routes), host, token)
 
 
 def make_server(app: ASGIApp) -> uvicorn.Server:
