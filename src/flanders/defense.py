@@ -108,7 +108,7 @@ def _amended(filter: Filter[S], state: S, seen: Round, kept: IntVector, model: A
 
 
 def usable_clients(round_: Round) -> IntVector:
-    """Return the indices of the rows that hold no NaN, no infinity, and no value whose square would overflow."""
+    """Return the indices of the rows that are finite and not so large that squared distances would overflow."""
     fine = usable_rows(round_.updates)
     if not fine.all():
         bad = np.flatnonzero(~fine)

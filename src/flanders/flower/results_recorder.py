@@ -157,7 +157,7 @@ class Recorder:
         self._write(self.last)
 
     def settle(self) -> None:
-        """Pass the last round to the callbacks, unless they have got it.
+        """Pass the last round to the callbacks, if that was not done before.
 
         This is done when the next round begins: until then, an evaluation may add accuracy and loss to the record.
         """

@@ -13,8 +13,8 @@ from flanders.hosts.model_arrays import Numbers
 def average(before: Numbers, several: Sequence[Numbers], weights: FloatVector) -> Numbers:
     """Return the weighted average of arrays, in the type of `before`. Integers are rounded.
 
-    `before` is the array of the global model. The changes since then are averaged. So a number that no client has
-    changed stays the same, bit for bit.
+    `before` is the array of the global model. The function averages the differences from `before`. So a number that
+    no client has changed stays the same, bit for bit.
 
     Examples
     --------

@@ -1,6 +1,7 @@
 """Checks of arrays that the filter does not look at: the buffers of batch normalisation, and integers.
 
-These arrays are aggregated all the same, so an attacker could hide in them. The checks refuse extreme values.
+These arrays are aggregated all the same, so an attacker could ruin the model with them. The checks refuse extreme
+values.
 """
 
 from __future__ import annotations

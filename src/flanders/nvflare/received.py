@@ -155,7 +155,7 @@ def numbers_of(name: str, value: Array) -> Numbers:
 
 
 def meta_of(reply: FLModel) -> Mapping[str, object]:
-    """Return the metadata of a reply; an empty table if they are not a mapping."""
+    """Return the metadata of a reply, or an empty table if the client sent something else in its place."""
     return reply.meta if isinstance(reply.meta, Mapping) else {}
 
 
