@@ -56,7 +56,7 @@ class Head:
 
 
 class BadEntry(Exception):
-    """A line that is not an unchanged entry. The message says why."""
+    """A line that was changed, or that is no entry of a trail. The message says which."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ MOST_SHOWN = 20
 
 @dataclass(frozen=True)
 class Breach:
-    """A place where a trail is not as it was written."""
+    """A place in a trail that shows that the trail was changed after it was written."""
 
     file: Path
     line: int

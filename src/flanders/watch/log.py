@@ -29,11 +29,11 @@ PAUSE = 0.5
 PATIENCE = 2.0
 """The seconds for which a round without an accuracy is held back. A Flower server measures it after the round."""
 EARLIER = 5
-"""The number of rounds that are shown of a run that began before the log did."""
+"""When the log begins, it shows this many of the rounds that a run already has: the last ones."""
 MOST_REASONS = 4
 """The most different reasons that are shown for one round."""
 WIDTH = 80
-"""The width of the lines in characters, if the terminal does not tell its own."""
+"""The width of the lines in characters, if the width of the terminal is unknown."""
 HEADER = "round  accuracy    kept  dropped  refused  banned  silent"
 NUMBERS = re.compile(r"\d[\d.,e+-]*")
 """Matches a number. Reasons that differ only in their numbers count as the same reason."""
