@@ -65,7 +65,7 @@ class ReusedMemory:
         """Return a matrix with at least this many rows. Its numbers are arbitrary."""
         if self._kept is not None:
             fits = self._kept.shape[0] >= rows and self._kept.shape[1] == columns
-            if fits and sys.getrefcount(self._kept) == 2:  # `self._kept` and the argument of this call
+            if fits and sys.getrefcount(self._kept) == 2:  # `self._kept`, and the argument of getrefcount
                 return self._kept
         fresh = np.empty((rows, columns), dtype=np.float32)
         self._kept = fresh if fresh.nbytes <= self.LARGEST else None

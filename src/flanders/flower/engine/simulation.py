@@ -97,7 +97,7 @@ class FlowerSimulation:
             fallback=self._fallback,
             unscored=self.buffers.__contains__,
             identify=lambda node: node.node_id,
-            limits=WeightLimits(times_median=None, newcomers=None),  # as in the simulator
+            limits=WeightLimits(times_median=None, newcomers=None),  # the simulator has no limits
         )
         strategy.strict = True
         strategy.server_test = WorldTest(self.world)
