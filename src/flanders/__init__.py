@@ -1,8 +1,9 @@
-"""Keep federated learning safe from poisoned clients.
+"""Protect federated learning from malicious clients.
 
-A `Round` holds the models that m clients have trained: an array of shape `(m, d)`, a row per client and a column
-per parameter. An `Attack` poisons some of the models. A `Filter` decides which clients to keep. An `Aggregator`
-turns the kept models into one. A `Defense` has a filter and an aggregator, and protects one round after the other.
+A `Round` holds the models that m clients have trained, as an array of shape `(m, d)`. The array has a row for each
+client and a column for each parameter. An `Attack` replaces the models of malicious clients. A `Filter` decides
+which clients to keep. An `Aggregator` turns the kept models into one model. A `Defense` has a filter and an
+aggregator, and protects one round after the other.
 """
 
 from flanders.aggregators import (

@@ -1,6 +1,6 @@
-"""Alarms: what a person who runs a federation should look at after a round.
+"""Alarms: short messages about what a person who runs a federation should look at after a round.
 
-`Lookout` finds the alarms of one round after the other. The live page, the callbacks and the report all use it.
+`Lookout` finds the alarms of each round. The live page, the callbacks and the report all use it.
 """
 
 from __future__ import annotations
@@ -15,31 +15,33 @@ from flanders.record import Fate, RoundRecord
 from flanders.round import ClientId
 
 IN_A_ROW = 3
-"""A client raises an alarm when it was dropped in this many of its rounds in a row: once may be bad luck."""
+"""There is an alarm if a client is dropped in this many of its rounds in a row. A single time may be bad luck."""
 MOST_OF_THE_WEIGHT = 0.5
-"""A reply with more than this share of the weight decides the average alone."""
+"""There is an alarm if one reply has more than this share of the weight of all kept replies. Such a reply outweighs
+all the others together."""
 MOST_REMEMBERED = 100_000
-"""At most this many clients are remembered, since anybody may make up new client ids. The oldest are forgotten."""
+"""The most clients that are remembered. There is a limit, since attackers may invent new client ids in every round.
+If there are more clients, those that were dropped longest ago are forgotten."""
 MOST_NAMED = 5
-"""An alarm names this many clients in its text at most. `Alarm.clients` has all of them."""
+"""The most clients that the text of an alarm names. `Alarm.clients` has all of them."""
 LONGEST_NAME = 40
-"""Characters of a client's id in a text: clients choose their ids, and may choose very long ones."""
+"""The most characters of a client's id in a text. Clients choose their ids, and may choose very long ones."""
 
 Streaks = Mapping[ClientId, int]
-"""In how many of its rounds in a row each client was dropped or refused. Other clients are left out."""
+"""For each client that was dropped or refused in its last round: how many times in a row this has happened."""
 
 
 class AlarmKind(StrEnum):
     """What an alarm is about."""
 
     KEPT_NOBODY = "kept-nobody"
-    """No client was kept, so the global model stayed."""
+    """No client was kept, so the global model did not change."""
     MODEL_STAYED = "model-stayed"
-    """Clients were kept, but the global model stayed: it could not be aggregated."""
+    """Clients were kept, but the global model did not change, since their models could not be aggregated."""
     HEAVY_REPLY = "heavy-reply"
-    """One reply has more than half of the weight of the kept ones."""
+    """One reply has more than half of the weight of all kept replies."""
     LIMITS_WIDENED = "limits-widened"
-    """The filter has made its limits wider, so that attackers pass more easily."""
+    """The filter kept nobody in several rounds, and has made its limits wider. So attackers pass more easily."""
     DROPPED_IN_A_ROW = "dropped-in-a-row"
     """A client was dropped three times in a row."""
 
@@ -54,11 +56,11 @@ class Alarm:
     text: str
     """What happened, in words. Names of clients in it are short and hold no control characters."""
     clients: tuple[ClientId, ...] = ()
-    """The clients that it is about, if any, as they are called in the record."""
+    """The ids of the clients that the alarm is about, if it is about clients."""
 
 
 class Lookout:
-    """Finds the alarms of one round after the other, and remembers who was dropped in a row.
+    """Finds the alarms of one round after the other. It remembers how often each client was dropped in a row.
 
     Examples
     --------
@@ -75,30 +77,30 @@ class Lookout:
         self._streaks: Streaks = {}
 
     def look(self, record: RoundRecord) -> tuple[Alarm, ...]:
-        """Return the alarms of the next round."""
+        """Return the alarms of a round. Call it for each round, in their order."""
         self._streaks = streaks_after(record, self._streaks)
         return alarms_of(record, self._streaks)
 
 
 def alarms_of(record: RoundRecord, streaks: Streaks) -> tuple[Alarm, ...]:
-    """Return the alarms of a round. `streaks` are those after the round; see `streaks_after`.
+    """Return the alarms of a round. `streaks` is what `streaks_after` returned for this round.
 
-    A client that goes on being dropped raises no second alarm until it has been kept again.
+    If a client is dropped again after its alarm, there is no second alarm until the client has been kept once.
     """
     found = [_stayed(record), _heavy_reply(record), _widened(record), _dropped_in_a_row(record, streaks)]
     return tuple(alarm for alarm in found if alarm is not None)
 
 
 def streaks_after(record: RoundRecord, streaks: Streaks) -> Streaks:
-    """Return in how many of its rounds in a row each client was dropped or refused, this round included.
+    """Return how many times in a row each client has been dropped or refused, this round included.
 
-    A round in which a client was silent or banned changes nothing for this client. If the filter kept nobody, it
-    has not told good clients from bad ones, so being dropped does not count.
+    A round in which a client was silent or banned does not change its count. If the filter kept nobody, being
+    dropped says nothing about a single client, so it does not count.
     """
     counts, bad = dict(streaks), _offences(record)
     for client in record.clients:
         if client.fate in bad:
-            counts[client.client] = counts.pop(client.client, 0) + 1  # moves to the end: seen last
+            counts[client.client] = counts.pop(client.client, 0) + 1  # moves the client to the end
         elif client.fate is Fate.KEPT:
             counts.pop(client.client, None)
     for forgotten in list(counts)[: max(0, len(counts) - MOST_REMEMBERED)]:
@@ -107,7 +109,7 @@ def streaks_after(record: RoundRecord, streaks: Streaks) -> Streaks:
 
 
 def names_in_words(clients: Sequence[ClientId]) -> str:
-    r"""Return the names of clients as safe and short text.
+    r"""Return the ids of clients as short text that is safe to print.
 
     Examples
     --------
@@ -143,7 +145,9 @@ def _heavy_reply(record: RoundRecord) -> Alarm | None:
     if not weights:
         return None
     client = max(weights, key=weights.__getitem__)
-    share = 1.0 / sum(weight / weights[client] for weight in weights.values())  # the sum itself could overflow
+    share = 1.0 / sum(
+        weight / weights[client] for weight in weights.values()
+    )  # not weight / sum: the sum could overflow
     if share <= MOST_OF_THE_WEIGHT:
         return None
     text = f"the reply of client {names_in_words([client])} has {share:.0%} of the weight"

@@ -1,6 +1,7 @@
-"""Arrays of any library that follows the array API standard, and copies between them and NumPy.
+"""Functions for arrays of any library that follows the array API standard, such as NumPy, PyTorch, CuPy and JAX.
 
-The host is the main memory, where NumPy works. A device, such as a GPU, has memory of its own.
+In the names of functions, the host is the main memory, where NumPy works. A device, such as a GPU, has memory of
+its own.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ BoolVector = NDArray[np.bool_]
 
 
 def to_numpy(array: Array) -> NDArray[Any]:
-    """Return an array of any library as a NumPy array. An array on a device is copied, so it should be small."""
+    """Return an array of any library as a NumPy array. An array on a device is copied to main memory."""
     if array_api_compat.is_torch_array(array):
         return np.asarray(array.detach().cpu().numpy())
     if array_api_compat.is_cupy_array(array):
@@ -36,14 +37,14 @@ def without_graph(array: Array) -> Array:
 
 
 def is_on_host(array: Array) -> bool:
-    """Tell whether an array is in main memory."""
+    """Whether an array is in main memory."""
     if array_api_compat.is_torch_array(array):
         return bool(array.device.type == "cpu")
     return bool(array_api_compat.is_numpy_array(array))
 
 
 def on_host(array: Array) -> Array:
-    """Return a CPU tensor as a NumPy array that shares its memory. Any other array is returned as it is.
+    """Return a CPU tensor of PyTorch as a NumPy array that shares its memory. Return any other array as it is.
 
     NumPy sorts and reduces blocks several times faster than PyTorch does on a CPU.
     """
@@ -53,27 +54,27 @@ def on_host(array: Array) -> Array:
 
 
 def like(values: object, array: Array, dtype: object = None) -> Array:
-    """Return values as an array of the library and device of `array`, and of its dtype unless one is given."""
+    """Return `values` as an array of the same library, device and dtype as `array`; `dtype` overrides the dtype."""
     xp = array_api_compat.array_namespace(array)
     return xp.asarray(values, dtype=array.dtype if dtype is None else dtype, device=array_api_compat.device(array))
 
 
 def all_finite(array: Array) -> bool:
-    """Tell whether all numbers of an array are finite."""
+    """Whether all numbers of an array are finite."""
     xp = array_api_compat.array_namespace(array)
     return bool(xp.all(xp.isfinite(array)))
 
 
 def copied(array: Array) -> Array:
-    """Return a copy that later changes of the array cannot reach."""
+    """Return a copy of an array."""
     return array_api_compat.array_namespace(array).asarray(array, copy=True)
 
 
 def normals_like(array: Array, rng: np.random.Generator) -> Array:
-    """Draw independent standard normal numbers of the shape, dtype, library and device of `array`.
+    """Return independent standard normal numbers, in the shape, dtype, library and device of `array`.
 
-    For a tensor on a GPU, PyTorch draws the numbers there, with a seed from `rng`. That is a hundred times faster
-    than NumPy, but the numbers differ from those on a CPU.
+    For a tensor on a GPU, PyTorch draws the numbers on the GPU, with a seed from `rng`. That is a hundred times
+    faster than NumPy. But these numbers differ from the numbers that the same `rng` gives on a CPU.
     """
     xp = array_api_compat.array_namespace(array)
     if array_api_compat.is_torch_array(array) and not is_on_host(array):
@@ -84,7 +85,7 @@ def normals_like(array: Array, rng: np.random.Generator) -> Array:
 
 
 def index_like(index: object, array: Array) -> Array:
-    """Return row or column numbers as an index into `array`: on its device, in the dtype that its library needs."""
+    """Return row or column numbers as an array that can index `array`, on its device."""
     xp = array_api_compat.array_namespace(array)
     return like(index, array, xp.__array_namespace_info__().default_dtypes()["indexing"])
 
@@ -96,6 +97,6 @@ def widest_float(xp: ModuleType) -> object:
 
 
 def rounding_of(array: Array) -> float:
-    """Return the machine epsilon of the float type in which sums over such an array are accumulated."""
+    """Return the machine epsilon of the library's widest float type, in which sums over `array` are computed."""
     xp = array_api_compat.array_namespace(array)
     return float(xp.finfo(widest_float(xp)).eps)

@@ -1,8 +1,8 @@
-"""Buffered asynchronous rounds (FedBuff): the server does not wait for slow clients.
+"""The class `AsyncRounds`: asynchronous rounds (FedBuff), in which the server does not wait for slow clients.
 
-It collects replies in a buffer, and a round ends when the buffer is full. So clients of the same round may have
-started from global models of different rounds. The age of a reply is the number of rounds that have ended since its
-client was given a model.
+The server collects replies in a buffer, and a round ends when the buffer is full. So clients of the same round may
+have started from global models of different rounds. The age of a reply is the number of rounds that have ended
+since the server gave the client its model.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ class BufferedReply:
     """A reply that waits for the buffer to be full."""
 
     step: Array
-    """`(d,)`: the model that the client sent, less the model that it had started from."""
+    """`(d,)`: the model that the client sent minus the model that it started from."""
     weight: float
+    """The weight of the client, multiplied by the discount for the age."""
     age: int
     """How many rounds have ended since the client was given its model."""
 
@@ -49,12 +50,12 @@ class BufferedReply:
 class AsyncRounds:
     """Collect replies of different ages, and protect a round whenever the buffer is full.
 
-    A client that is given a model while others are still training may come back after several rounds. What counts
-    is its step: the model that it sends, less the model that it was given. In a round, each step is added to the
-    newest global model. So the filter compares steps, whatever their age. Old replies count less.
+    A slow client may reply several rounds after it was given a model. Its step is the model that it sends minus the
+    model that it was given. At the end of a round, each step is added to the newest global model. So the filter
+    compares steps, whatever their age. Old replies get a smaller weight.
 
-    The server notes itself which model a client was given. A client cannot claim another age, reply without having
-    been asked, or reply twice.
+    This object remembers which model each client was given. So a client cannot lie about the age of its reply. It
+    also cannot reply without having been asked, or reply twice.
 
     Parameters
     ----------
@@ -65,8 +66,8 @@ class AsyncRounds:
     size
         The number of replies that make a round.
     max_age
-        A reply that is older than this many rounds is not used. The server forgets the model that its client was
-        given. So it keeps at most `max_age + 1` models.
+        A reply that is older than this many rounds is not used. So at most `max_age + 1` global models are kept in
+        memory.
     discount
         A function that takes the age of a reply and returns the factor by which its weight is multiplied. Default:
         `1 / sqrt(1 + age)`.
@@ -110,8 +111,8 @@ class AsyncRounds:
         """The number of rounds that have ended."""
         self.waiting: dict[ClientId, BufferedReply] = {}
         """The replies that wait for the buffer to be full."""
-        self._models: dict[int, Array] = {0: copied(model)}
-        self._given: dict[ClientId, int] = {}
+        self._models: dict[int, Array] = {0: copied(model)}  # by the number of rounds that had ended
+        self._given: dict[ClientId, int] = {}  # the key in `_models` of the model that each client was given
 
     @property
     def model(self) -> Array:
@@ -119,16 +120,16 @@ class AsyncRounds:
         return self._models[self.number]
 
     def begin(self, client: ClientId) -> Array:
-        """Return the model to send to a client, and note that the client has it."""
+        """Return the model to send to a client, and remember that the client was given this model."""
         self._given[client] = self.number
         return copied(self.model)
 
     def add(self, client: ClientId, update: Array, weight: float = 1.0, **more: Any) -> Outcome | None:
-        """Take the reply of a client. If it fills the buffer, protect a round and return what happened.
+        """Put the reply of a client into the buffer. If the buffer is full, protect a round and return its outcome.
 
-        `update` is the model that the client has trained. `more` goes to `Defense`, e.g. `layers=`. A reply that is
-        too old is not used. If the client was not given a model by `begin`, or has replied to it already, this
-        raises an `InputError`.
+        `update` is the model that the client has trained. `more` are further arguments for the `Defense`, e.g.
+        `layers=`. A reply that is too old is not used. If the client was not given a model by `begin`, or has
+        already replied, an `InputError` is raised.
         """
         if client not in self._given:
             raise InputError(
@@ -150,12 +151,14 @@ class AsyncRounds:
         return self._round(**more) if len(self.waiting) >= self.size else None
 
     def _round(self, **more: Any) -> Outcome:
-        """Protect a round of the replies that wait."""
+        """Protect a round with the replies in the buffer, and empty the buffer."""
         xp = array_api_compat.array_namespace(self.model)
         replies, self.waiting = self.waiting, {}
         updates = xp.stack([self.model + reply.step for reply in replies.values()])
         weights = [reply.weight for reply in replies.values()]
-        weights = weights if any(weights) else [1.0] * len(weights)  # all weights are 0: all count the same
+        weights = (
+            weights if any(weights) else [1.0] * len(weights)
+        )  # if all weights are 0, all replies count the same
         outcome = self.defense(updates, replies, weights, global_model=self.model, **more)
         self.number += 1
         self._models[self.number] = copied(outcome.model)

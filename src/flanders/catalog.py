@@ -1,6 +1,7 @@
-"""The registries of attacks, filters, aggregators and pre-aggregators, and of what `Flanders` can look at.
+"""The registries of attacks, filters, aggregators and pre-aggregators: tables of their names and classes.
 
-A new attack, for example, is a file in `attacks/` and one line in `ATTACKS`.
+Specs and the command line find a class by its name in these tables. To add an attack, for example, write a file in
+`attacks/` and add a line to `ATTACKS`.
 """
 
 from __future__ import annotations
@@ -215,4 +216,4 @@ PREAGGREGATORS: Registry[PreAggregator] = Registry(
     "pre-aggregator", {"nnm": Nnm, "bucketing": Bucketing, "norm-clipping": NormClipping, "arc": Arc}
 )
 LOOKS: Registry[Look] = Registry("look", {"everything": Everything, "sample": Sample, "sketch": Sketch})
-"""Which parameters of the updates the filter `Flanders` looks at."""
+"""The values of the parameter `look` of the filter `Flanders`: which parameters of the updates it looks at."""

@@ -17,7 +17,11 @@ class InputError(ValueError):
 def check_number(
     caller: str, name: str, value: Any, low: float, high: float = math.inf, *, whole: bool = False
 ) -> None:
-    """Complain unless `value` is a finite number from `low` to `high`. With `whole`, it must be an integer."""
+    """Raise an `InputError` unless `value` is a finite number from `low` to `high`.
+
+    With `whole`, it must be an integer. The message says that it is the parameter `name` of `caller`, which is the
+    name of a class or function.
+    """
     kinds = int | np.integer if whole else int | np.integer | float | np.floating
     right_type = isinstance(value, kinds) and not isinstance(value, bool)
     if not right_type or not low <= value <= high or value == math.inf:
@@ -27,7 +31,7 @@ def check_number(
 
 
 def check_choice(caller: str, name: str, value: object, choices: Sequence[str]) -> None:
-    """Complain unless `value` is one of `choices`."""
+    """Raise an `InputError` unless `value` is one of `choices`."""
     if value not in choices:
         raise InputError(
             f"The `{name}` parameter of {caller} must be one of {', '.join(map(repr, choices))}. "
@@ -38,9 +42,9 @@ def check_choice(caller: str, name: str, value: object, choices: Sequence[str]) 
 def check_instance(
     caller: str, name: str, value: object, kind: type, example: str = "", *, optional: bool = False, hint: str = ""
 ) -> None:
-    """Complain unless `value` is a `kind`, or None if that is allowed.
+    """Raise an `InputError` unless `value` is an instance of `kind`. With `optional`, None is allowed, too.
 
-    `example` shows how one is written. `hint` is appended to the message.
+    The message shows `example`, an expression that makes such an instance, and ends with `hint`.
     """
     if isinstance(value, kind) or (optional and value is None):
         return
@@ -50,13 +54,13 @@ def check_instance(
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a guess at a misspelt name, as a sentence to append, or an empty string."""
+    """Return the sentence " Did you mean ...?" with the known name nearest to `name`; empty if none is near."""
     guess = difflib.get_close_matches(name, list(known), n=1)
     return f" Did you mean {guess[0]!r}?" if guess else ""
 
 
 def resolve_count(value: float, m: int) -> int:
-    """Return a number of clients. An int is that number; a float is a fraction of `m` clients, rounded up."""
+    """Return a number of clients. An int is returned as it is. A float is a fraction of `m` clients, rounded up."""
     if isinstance(value, int | np.integer):
         return int(value)
-    return math.ceil(round(value * m, 9))  # as a float, 0.28 * 25 is a little more than 7
+    return math.ceil(round(value * m, 9))  # in floats, 0.28 * 25 is a little more than 7

@@ -1,6 +1,7 @@
-"""Everything that a spec can choose by name: the package's own entries, and those of other installed packages.
+"""Everything that a spec can choose by name: the entries of this package and of other installed packages.
 
-Other packages add entries as entry points, e.g. of the group `flanders.attacks`.
+A spec is a TOML file that describes experiments. Another package adds an attack, for example, as an entry point of
+the group `flanders.attacks`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from flanders.registry import Registry
 
 AnyRegistry = Registry[Any]
 LONGEST_REASON = 200
-"""The most characters of another package's error that are shown."""
+"""The most characters that are shown of an error in another package."""
 log = logging.getLogger("flanders")
 
 
@@ -49,11 +50,11 @@ _REGISTRIES: dict[str, Callable[[], AnyRegistry]] = {
     "models": _models,
 }
 KINDS = tuple(_REGISTRIES)
-"""The kinds of things that can be chosen by name."""
+"""The kinds of things that a spec can choose by name."""
 
 
 def registry(kind: str) -> AnyRegistry:
-    """Return the entries of one of `KINDS`."""
+    """Return the entries of a kind, which is one of `KINDS`."""
     if kind not in _REGISTRIES:
         raise InputError(f"There is no list of {kind!r}.{did_you_mean(kind, KINDS)} Known: {', '.join(KINDS)}.")
     found = _REGISTRIES[kind]()
@@ -65,10 +66,10 @@ def registry(kind: str) -> AnyRegistry:
 
 @cache
 def installed(kind: str) -> tuple[dict[str, type[Any]], dict[str, str]]:
-    """Return what other packages have registered as entry points of the group `flanders.<kind>`.
+    """Return the classes that other packages have registered as entry points of the group `flanders.<kind>`.
 
-    The second part says what is wrong with entries that cannot be used. They are skipped: a mistake in one package
-    must not stop commands that do not need it.
+    The first table has the classes by name. The second table has the entries that cannot be used, and says why.
+    These entries are skipped, so that a mistake in another package does not stop commands that do not need it.
     """
     found, broken = {}, {}
     for entry in metadata.entry_points(group=f"flanders.{kind}"):
@@ -78,7 +79,7 @@ def installed(kind: str) -> tuple[dict[str, type[Any]], dict[str, str]]:
                 raise TypeError("it must be a dataclass")
             Registry(kind, {entry.name: loaded}).describe(entry.name)
             found[entry.name] = loaded
-        except (Exception, SystemExit) as error:  # the code of another package runs here, and may do anything
+        except (Exception, SystemExit) as error:  # the code of another package runs here, and may raise anything
             why = printable(f"{type(error).__name__}: {error}", LONGEST_REASON)
             broken[entry.name] = f"{entry.name!r}, installed as {entry.value}, cannot be loaded ({why})"
             log.error("skipped: %s", broken[entry.name])

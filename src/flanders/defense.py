@@ -1,4 +1,7 @@
-"""The function `defend` protects one round. The class `Defense` protects one round after the other."""
+"""The function `defend` protects one round. The class `Defense` protects one round after the other.
+
+To protect a round means to let a filter drop suspicious clients, and to aggregate the models of the others.
+"""
 
 from __future__ import annotations
 
@@ -32,14 +35,14 @@ S = TypeVar("S")
 log = logging.getLogger("flanders")
 
 Aggregate = Callable[[IntVector], Array]
-"""Turns the kept rows of a round into the new global model."""
+"""A function that takes the indices of the kept rows and returns the new global model."""
 NUMERICAL = (np.linalg.LinAlgError, ArithmeticError)
-"""The errors of a filter whose computation fails, e.g. since an equation has no solution."""
+"""The errors of a filter or an aggregator whose computation fails, e.g. at an equation without a solution."""
 NO_SCORES = "no scores yet: everyone was aggregated"
 FIRST_LOOK = "too little is known yet: only clients that stand out from the rest are dropped"
 UNUSABLE = "values not finite, or too large"
 MOST_NAMED, LONGEST_NAME = 20, 80
-"""The most clients that a line of the log names, and the most characters of a name."""
+"""The most clients that a line of the log names, and the most characters of each name, so that lines stay short."""
 
 
 def defend(
@@ -51,10 +54,11 @@ def defend(
 ) -> Outcome:
     """Protect one round: score the clients, select which to keep, aggregate their models, remember the round.
 
-    `aggregate` turns the kept rows into a model. `fallback` takes its place while the filter cannot judge yet. Rows
-    that are not finite are left out first. While there are no scores, rows are left out that are so long that they
-    would drown all others. If nobody is kept, the global model stays. It also stays if the filter or the aggregator
-    cannot compute.
+    `state` is the filter's memory. `aggregate` takes the indices of the kept rows and returns the new model.
+    `fallback` is used in its place while the filter knows too little to judge. Rows that are not finite are left
+    out before the filter sees them. If the filter gives no scores yet, only rows that are much longer than the
+    others are left out. The global model stays as it is if nobody is kept, or if the filter or the aggregator fails
+    to compute.
     """
     usable = usable_clients(round_)
     if usable.size == 0:
@@ -69,7 +73,7 @@ def defend(
             kept = np.setdiff1d(np.arange(usable.size), list(reasons))
         else:
             kept = checked_rows(filter, filter.select(scores), usable.size)
-    except NUMERICAL as error:  # numbers that clients have sent may be too much for a filter
+    except NUMERICAL as error:  # clients may send numbers for which the computation fails
         kept, note = (
             np.arange(0),
             f"{type(filter).__name__} cannot judge this round ({error}): the global model stays",
@@ -95,7 +99,7 @@ def defend(
 
 
 def _amended(filter: Filter[S], state: S, seen: Round, kept: IntVector, model: Array, scores: Scores | None) -> S:
-    """Return the filter's memory after a round; the memory from before if the filter cannot compute it."""
+    """Return the filter's memory after a round. If the filter fails to compute it, return `state` unchanged."""
     try:
         return filter.amend(state, seen, kept, model, scores)
     except NUMERICAL as error:
@@ -104,7 +108,7 @@ def _amended(filter: Filter[S], state: S, seen: Round, kept: IntVector, model: A
 
 
 def usable_clients(round_: Round) -> IntVector:
-    """Return the rows without NaN, infinities, and numbers so large that squared distances would overflow."""
+    """Return the indices of the rows that are finite and not so large that squared distances would overflow."""
     fine = usable_rows(round_.updates)
     if not fine.all():
         bad = np.flatnonzero(~fine)
@@ -124,7 +128,7 @@ def _outcome(
     note: str,
     reasons: Mapping[int, str] | None = None,
 ) -> Outcome:
-    """Return the outcome. `reasons` say why rows were left out of a round without scores; else the note does."""
+    """Return the outcome. `reasons` say why rows were left out; the reason of a row without an entry is `note`."""
     if kept.size == 0:
         log.warning("%s", note)
     why = dict.fromkeys(range(len(round_.clients)), note) | dict(reasons or {})
@@ -158,27 +162,28 @@ def _records(
 
 
 class Defense:
-    """A filter and an aggregator in one object that remembers between rounds.
+    """A filter and an aggregator in one object, which remembers what it needs from one round to the next.
 
     Parameters
     ----------
     filter
-        Decides which clients to keep. Default: `Guard()`, which needs no number of attackers.
+        Decides which clients to keep. Default: `Guard()`, which need not be told the number of attackers.
     aggregator
-        Turns the kept models into one. Default: the weighted average.
+        Turns the kept models into one model. Default: `FedAvg()`, the weighted average.
     fallback
-        The aggregator for rounds in which the filter cannot judge yet, usually only the first. Default:
-        `aggregator`. Choose a robust one if clients may be malicious from the start.
+        The aggregator for rounds in which the filter knows too little to judge, usually only the first. Default:
+        `aggregator`. Choose a robust aggregator if clients may be malicious from the start.
     evaluate
-        A function from a model `(d,)` to its losses on examples of the server; see `Round`. Filters that can use it
-        decide better, above all where most clients are malicious.
+        A function that takes a model `(d,)` and returns its losses on examples of the server; see `Round`. Some
+        filters use it. They then decide better, above all if most clients are malicious.
     seed
-        Makes the filter's and the aggregators' randomness repeatable. Leave it out in production: an attacker can
-        evade what it can predict.
+        Makes the randomness of the filter and of the aggregators repeatable. Leave it out in production, since an
+        attacker who can predict the randomness can evade the filter.
     streams
-        Two generators, for the filter and for the aggregators, in place of `seed`.
+        Two random generators in place of `seed`: one for the filter, and one for the aggregators.
     callbacks
-        What learns of each round: objects with `on_round(record)`, e.g. of `flanders.callbacks`, or functions.
+        Receivers of the record of each round: functions, or objects with a method `on_round(record)` such as those
+        of `flanders.callbacks`.
 
     Examples
     --------
@@ -212,7 +217,7 @@ class Defense:
         self._model: Array = None
         self._rounds, self._callbacks = 0, Callbacks("Defense", callbacks)
         self._aggregation: dict[str, object] = {}
-        self._loaded: str | None = None  # the file that the memory comes from, until a round has worked with it
+        self._loaded: str | None = None  # the file that the memory was loaded from, until the next round succeeds
 
     def __call__(
         self,
@@ -226,8 +231,8 @@ class Defense:
     ) -> Outcome:
         """Protect one round and remember it; see `Round` for the arguments.
 
-        Without `global_model`, the round is taken to have started from the model that the last call returned (from
-        zeros in the first round).
+        `global_model` is the model that the round started from. Default: the model that the last call returned, or
+        zeros in the first round.
         """
         xp, _ = check_matrix(updates)
         if self._model is not None:
@@ -241,8 +246,9 @@ class Defense:
     def step(self, round_: Round, aggregate: Aggregate | None = None, fallback: Aggregate | None = None) -> Outcome:
         """Protect one round and remember it.
 
-        `aggregate` and `fallback` are functions from the kept rows to the new model. A caller that aggregates in
-        its own way, such as the Flower wrapper, passes them in place of the aggregators of this object.
+        `aggregate` and `fallback` take the indices of the kept rows and return the new model. A caller that
+        aggregates in its own way, such as the Flower wrapper, passes these functions. The aggregators of this
+        object are then not used.
         """
         if aggregate is None:
             aggregate = self._by(self.aggregator, round_)
@@ -266,7 +272,7 @@ class Defense:
         return outcome
 
     def aggregate(self, aggregator: Aggregator, round_: Round, rows: IntVector) -> Array:
-        """Return what an aggregator makes of these rows, with this object's memory and random generator."""
+        """Return the model that an aggregator makes of some rows, with the memory and generator of this object."""
         name = "+".join(names_of_parts(aggregator))
         model, memory = aggregator.step(self._aggregation.get(name), round_.take(rows), self._rng)
         check_model(aggregator, model, round_)
@@ -275,10 +281,10 @@ class Defense:
         return model
 
     def preview(self, round_: Round, rng: np.random.Generator) -> Array:
-        """Return the model that this object would make of a round. Nothing is remembered.
+        """Return the model that this object would make of a round, without remembering the round.
 
-        Random aggregators draw from `rng`. Attacks in the simulator use it: an omniscient attacker knows the
-        server's rule.
+        Aggregators that need randomness draw from `rng`. In the simulator, this is how attackers who know the
+        server's defense try out an attack.
         """
         seen = round_.take(np.flatnonzero(usable_rows(round_.updates)))
         try:
@@ -297,23 +303,23 @@ class Defense:
 
     @property
     def memory(self) -> DefenseState:
-        """Everything that is remembered: the filter's memory, the last model, the generator. It can be saved."""
+        """Everything that this object remembers, in a form that can be saved."""
         position = dict(self._rng.bit_generator.state)
         return DefenseState(self._name, self.state, self._model, position, self._aggregation, self._rounds)
 
     @memory.setter
     def memory(self, found: DefenseState) -> None:
         found.check(self.filter, self._name, self.state, self._rng)
-        self._rng.bit_generator.state = found.generator  # from here on nothing can fail
+        self._rng.bit_generator.state = found.generator  # the checks are done: no line from here on fails
         self.state, self._model, self._rounds = found.memory, found.model, found.rounds
         self._aggregation = found.aggregation
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything that is remembered to a file."""
+        """Write everything that this object remembers to a file."""
         save_state(path, self.memory)
 
     def load(self, path: str | os.PathLike[str], like: Array = None) -> None:
-        """Continue from the memory in a file that `save` wrote; see `load_state` for `like`."""
+        """Continue from the memory in a file that `save` wrote. `load_state` explains `like`."""
         found = load_state(path, like)
         if not isinstance(found, DefenseState):
             raise InputError(
@@ -337,5 +343,5 @@ def names_of_parts(aggregator: Aggregator) -> list[str]:
 
 
 def described(filter: Filter[Any]) -> str:
-    """Return a filter with its parameters in words, the same in every process."""
+    """Return the class of a filter with its parameters, as text that is the same in every process."""
     return repr(filter) if dataclasses.is_dataclass(filter) else type(filter).__qualname__

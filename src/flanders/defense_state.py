@@ -1,4 +1,4 @@
-"""What a `Defense` remembers."""
+"""The class `DefenseState`: what a `Defense` remembers from round to round, and saves to a file."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ class DefenseState:
     """Everything that a `Defense` remembers."""
 
     filter: str
-    """The filter that made the memory, with its parameters. Another filter cannot use it."""
+    """The filter that made the memory, with its parameters, as text. No other filter can use the memory."""
     memory: object
     """The filter's own memory."""
     model: Array
     """The last global model."""
     generator: dict[str, object]
-    """The state of the aggregator's random generator."""
+    """The state of the random generator that the aggregators use."""
     aggregation: dict[str, object] = dataclasses.field(default_factory=dict)
-    """The memory of each aggregator that has one, by the name of its class."""
+    """The memory of each aggregator that has a memory, by the name of the aggregator's class."""
     rounds: int = 0
     """The number of rounds that were protected."""
 
     def check(self, filter: object, name: str, state: object, rng: np.random.Generator) -> None:
-        """Complain if a `Defense` with this filter cannot continue from this memory.
+        """Raise an `InputError` if a `Defense` with this filter cannot continue from this memory.
 
-        `name` is the filter with its parameters, and `state` is a memory that the filter has made. `rng` is the
-        generator that continues.
+        `name` is the filter with its parameters, as text. `state` is a memory that the filter has made itself, to
+        compare types with. `rng` is the generator of the `Defense`.
         """
         if self.filter != name:
             raise InputError(
@@ -50,7 +50,7 @@ class DefenseState:
         if not (self.model is None or (array_api_compat.is_array_api_obj(self.model) and self.model.ndim == 1)):
             raise InputError("This memory holds no global model, but something else. Start with an empty memory.")
         try:
-            type(rng.bit_generator)().state = self.generator  # of a generator that nobody uses
+            type(rng.bit_generator)().state = self.generator  # tried on a new generator, so `rng` does not change
         except (ValueError, TypeError, KeyError, OverflowError) as error:
             raise InputError(
                 f"This memory holds no state of the random generator ({error}). Start with an empty memory."

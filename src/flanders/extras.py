@@ -1,4 +1,7 @@
-"""Optional packages, and the error if one is not installed. An extra of this package installs some of them."""
+"""The error for an optional package that is not installed. It names the extra of this package to install.
+
+An extra is a named set of optional packages, as in `pip install 'flanders-fl[sim]'`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from flanders.checks import InputError
 class MissingExtra(InputError, ModuleNotFoundError):
     """An optional package is not installed. The message names the extra that installs it.
 
-    It is an `ImportError` for Python programs, and an `InputError` for the command line.
+    Python programs can catch it as an `ImportError`. The command line shows it as an `InputError`.
     """
 
 
@@ -19,8 +22,8 @@ class MissingExtra(InputError, ModuleNotFoundError):
 def needing(extra: str) -> Iterator[None]:
     """If an import inside the block fails, raise an error that names the extra to install.
 
-    If blocks lie within each other, the error names the extra of the outermost one, which brings all that is
-    needed.
+    If there is such a block inside another one, the error names the extra of the outer block. The outer extra
+    includes the packages of the inner extra.
 
     Examples
     --------

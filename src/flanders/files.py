@@ -1,4 +1,4 @@
-"""Writing files: whole or not at all, and only where the user may write."""
+"""Functions that write files completely or not at all, and checks of the places to write to."""
 
 from __future__ import annotations
 
@@ -20,25 +20,27 @@ if sys.platform != "win32":
 DATABASE = b"SQLite format 3\0"
 """The first bytes of a results file."""
 YOUNGEST = 10.0
-"""An unfinished file that was changed in the last ten seconds stays: its process may be about to lock it."""
+"""The age in seconds from which on an unfinished file may be removed. The process that has just made a younger file
+may not have locked it yet."""
 
 
 @contextlib.contextmanager
 def atomic(path: str | os.PathLike[str], *, private: bool = False) -> Iterator[BinaryIO]:
     """Open a file that replaces `path` when the block ends, or is removed if the block fails.
 
-    A reader sees the old file or the new one, never half of it. The file and its folder are flushed to the disk, so
-    the new file is there after a power failure, too. With `private`, only the owner can read it. If `path` is a
-    link, the link is replaced, not the file that it points to.
+    A reader sees the whole old file or the whole new file. The file and its folder are flushed to the disk, so the
+    new file survives a power failure. With `private`, only the owner can read it. If `path` is a link, the link is
+    replaced, not the file that it points to.
 
-    A process that is killed inside the block leaves an unfinished file. The next one that writes `path` removes it.
+    A process that is killed inside the block leaves an unfinished file. The next process that writes `path` removes
+    the unfinished file.
     """
     target = Path(path)
     remove_unfinished(target)
     part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
     try:
-        _lock(handle)  # the lock ends with the process, however it ends
+        _lock(handle)  # the system releases the lock when the process ends, even if it is killed
         with os.fdopen(handle, "wb") as file:
             yield file
             file.flush()
@@ -51,7 +53,7 @@ def atomic(path: str | os.PathLike[str], *, private: bool = False) -> Iterator[B
 
 
 def remove_unfinished(target: Path) -> None:
-    """Remove the unfinished files that killed processes have left beside a file, where the system has locks."""
+    """Remove the unfinished files that killed processes have left beside `target`. On Windows, do nothing."""
     if sys.platform == "win32":
         return
     left = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{8}}\.part")
@@ -66,18 +68,18 @@ def remove_unfinished(target: Path) -> None:
 
 
 def _lock(handle: int) -> None:
-    """Show that a process writes to an open file."""
+    """Lock an open file, as a sign that this process is writing to it."""
     if sys.platform != "win32":
         with contextlib.suppress(OSError):  # some network file systems have no locks
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _is_locked(path: Path) -> bool:
-    """Tell whether a process writes to a file, as far as the system can tell."""
+    """Whether a process is writing to a file. True if the file system cannot tell."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # another process has it, or the file system has no locks
+    except OSError:  # another process has locked the file, or the file system has no locks
         return True
     finally:
         os.close(handle)
@@ -91,7 +93,7 @@ def write_atomically(path: str | os.PathLike[str], data: bytes | str, *, private
 
 
 def sync_folder(folder: Path) -> None:
-    """Flush a folder's list of files to the disk, where the system can do that."""
+    """Flush a folder's list of files to the disk, if the system can do that."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -102,9 +104,9 @@ def sync_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def writing(folder: Path, named: str = "") -> Iterator[None]:
-    """Make a folder if it is missing. If the block cannot write, raise an error that says so in one sentence.
+    """Make a folder if it is missing. Turn an `OSError` of the block into an `InputError` with a short message.
 
-    The error names the folder, or the path `named` if the user gave another one.
+    The message names the folder, or the path `named` if that is what the user has typed.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -115,7 +117,7 @@ def writing(folder: Path, named: str = "") -> Iterator[None]:
 
 
 def file_name(text: str) -> str:
-    """Return a text as a file name that every file system accepts.
+    """Return a text as a file name that every file system accepts, or "run" if no letters or digits are left.
 
     Examples
     --------
@@ -126,11 +128,11 @@ def file_name(text: str) -> str:
 
 
 def check_target(path: Path) -> None:
-    """Complain if there is no folder for a new file at `path`, or if it would overwrite a results file."""
+    """Raise an `InputError` if no new file can be written to `path`, or if it would overwrite a results file."""
     folder = path.absolute().parent
     if not folder.is_dir():
         raise InputError(f"{path} cannot be written: there is no folder {folder}. Make it, or choose another.")
-    if path.exists() and not path.is_file():  # a pipe would never end, and a folder is no file
+    if path.exists() and not path.is_file():  # e.g. a folder, or a pipe, from which reading might never end
         raise InputError(f"{path} cannot be written: it is no plain file. Choose another name.")
     with contextlib.suppress(OSError), open(path, "rb") as file:
         if file.read(len(DATABASE)) == DATABASE:

@@ -1,4 +1,4 @@
-"""The outcome of one protected round."""
+"""The class `Outcome`: what a `Defense` returns for a round."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ class Outcome:
     model: Array
     """The new global model, `(d,)`."""
     kept: IntVector
-    """The rows that were aggregated, in rising order."""
+    """The indices of the rows that were aggregated, in rising order."""
     clients: tuple[ClientRecord, ...]
     """What happened to the client of each row."""
     scores: Scores | None
-    """The filter's scores of the clients whose rows were usable; None if it could not judge them yet."""
+    """The filter's scores of the clients whose rows were usable; None if the filter knew too little to judge."""
     state: Any
     """The filter's memory for the next round."""
     note: str = ""
-    """Anything unusual that happened, in words."""
+    """Anything unusual that happened, in words. Empty if nothing did."""
 
     def __str__(self) -> str:
-        """The outcome in five lines: how many clients were kept, who was not and why, the model, and the note."""
+        """The outcome in five lines: how many clients were kept, which were not, why, the model, and the note."""
         model = f"model     {self.model.shape[0]:,} parameters, {self.model.dtype}"
         return "\n".join([*lines_about(self.clients), model, f"note      {self.note or '-'}"])
 
@@ -38,17 +38,17 @@ class Outcome:
 
     @property
     def stayed(self) -> bool:
-        """Whether nobody was kept, so that the global model stays."""
+        """Whether nobody was kept, so that the global model stays as it is."""
         return self.kept.size == 0
 
     @property
     def widening(self) -> float:
-        """How many times as wide as usual the filter's limits are; see `Scores`."""
+        """How many times as wide as usual the filter's limits are, 1 if they are as usual; see `Scores`."""
         return 1.0 if self.scores is None else self.scores.widening
 
     @property
     def dropped(self) -> tuple[ClientId, ...]:
-        """The clients whose models were not aggregated, those with unusable rows included."""
+        """The clients whose models were not aggregated. This includes the clients of `unusable`."""
         return tuple(record.client for record in self.clients if not record.kept)
 
     @property

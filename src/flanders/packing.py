@@ -1,7 +1,7 @@
-"""Models as people hold them, packed into the rows of a round, and unpacked again.
+"""Functions that turn models into the rows of a round, and a row back into a model.
 
-A model is a `state_dict` (arrays by name) or a list of arrays, one for each layer. Arrays are those of NumPy,
-PyTorch, CuPy or JAX.
+A model is a `state_dict` (arrays by name) or a list of arrays. The arrays may be those of NumPy, PyTorch, CuPy or
+JAX. A row has all numbers of a model in one line, which is what a `Defense` takes.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ log = logging.getLogger("flanders")
 
 
 def pack(models: Sequence[Model], like: Model | None = None) -> Array:
-    """Return models as the array `(m, d)` that a `Defense` takes: a row for each model, all its numbers in a line.
+    """Return models as the array `(m, d)` that a `Defense` takes: a row for each model, with all its numbers.
 
     Parameters
     ----------
     models
-        One model for each client: a `state_dict`, or a list of arrays. Integers in them are packed as floats.
+        One model for each client: a `state_dict`, or a list of arrays. Integers are packed as floats.
     like
-        A model that you trust, usually the global one. A client's model that has other arrays then becomes a row of
-        NaN, which a `Defense` refuses, and the log says why. Without it, such a model is an error.
+        A model that you trust, usually the global one. If a client's model has other names or shapes, its row is
+        filled with NaN, and the log says why. A `Defense` refuses this row. Default: a model that differs from
+        the first one is an error.
 
     Examples
     --------
@@ -64,9 +65,9 @@ def pack(models: Sequence[Model], like: Model | None = None) -> Array:
 
 
 def unpack(vector: Array, like: Model) -> dict[str, Array] | list[Array]:
-    """Return a packed model `(d,)`, e.g. `outcome.model`, as a model like another: same names, shapes and types.
+    """Return a packed model `(d,)`, e.g. `outcome.model`, as a model with the names, shapes and types of `like`.
 
-    Integers are rounded.
+    Numbers of integer arrays are rounded.
 
     Examples
     --------
@@ -92,7 +93,7 @@ def unpack(vector: Array, like: Model) -> dict[str, Array] | list[Array]:
 
 
 def layers_of(model: Model) -> dict[str, int]:
-    """Return the number of values in each array of a model, by name, as `Defense` takes it for `layers=`.
+    """Return the number of values in each array of a model, by name. A `Defense` takes this as `layers=`.
 
     Examples
     --------
@@ -104,7 +105,7 @@ def layers_of(model: Model) -> dict[str, int]:
 
 
 def named_arrays(model: Model) -> dict[str, Array]:
-    """Return the arrays of a model by name. Those of a list are called by their numbers."""
+    """Return the arrays of a model by name. The arrays of a list are named "0", "1" and so on."""
     pairs = model.items() if isinstance(model, Mapping) else ((str(i), x) for i, x in enumerate(model))
     named = {str(name): array for name, array in pairs}
     for name, array in named.items():
@@ -116,7 +117,7 @@ def named_arrays(model: Model) -> dict[str, Array]:
 
 
 def _row(arrays: Mapping[str, Array]) -> Array:
-    """Return the numbers of all arrays in a line, in float64 if any array has it, else in float32."""
+    """Return the numbers of all arrays as one vector, in float64 if any array is float64, else in float32."""
     xp = array_api_compat.array_namespace(*arrays.values())
     wide = any(array.dtype == xp.float64 for array in arrays.values())
     dtype = xp.float64 if wide else xp.float32
@@ -124,7 +125,7 @@ def _row(arrays: Mapping[str, Array]) -> Array:
 
 
 def _difference(model: Model, pattern: Mapping[str, Array]) -> str:
-    """Return how the arrays of a model differ from the pattern; empty if they have the same names and shapes."""
+    """Return in words how the arrays of a model differ from `pattern`; empty if names and shapes are the same."""
     try:
         arrays = named_arrays(model)
     except InputError as error:

@@ -1,17 +1,18 @@
-"""Text that others chose, made safe for terminals, logs and pages: clients are hostile, and name themselves."""
+"""The function `printable`: makes text that clients have chosen, such as their names, safe to print."""
 
 from __future__ import annotations
 
 import unicodedata
 
-REPLACED = "\N{REPLACEMENT CHARACTER}"
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 def printable(text: object, longest: int | None = None) -> str:
-    r"""Return a text in one line, without control characters and other characters that nobody sees.
+    r"""Return a text in one line, with control characters and invisible characters replaced.
 
-    Such characters can move a terminal's cursor, turn the direction of a line, or make two names look alike.
-    If the text has more than `longest` characters, its middle is left out.
+    Control characters can move the cursor of a terminal, or change the direction in which a line is written.
+    Invisible characters can make two names look alike. If the text has more than `longest` characters, its middle
+    is left out.
 
     Examples
     --------
@@ -20,7 +21,7 @@ def printable(text: object, longest: int | None = None) -> str:
     >>> printable("abcdefghij", 5)
     'ab…ij'
     """
-    safe = "".join(REPLACED if unicodedata.category(c)[0] == "C" else c for c in str(text))
+    safe = "".join(REPLACEMENT if unicodedata.category(c)[0] == "C" else c for c in str(text))
     if longest is None or len(safe) <= longest:
         return safe
     ending = (longest - 1) // 2

@@ -18,14 +18,13 @@ from flanders.arrays import BoolVector, FloatVector
 from flanders.round import ClientId
 
 PHASES = ("train", "attack", "filter", "aggregate", "evaluate")
-"""The phases of a round, in their order. Time is recorded for each."""
+"""The phases of a round, in their order. The time of each phase is recorded."""
 DEFENCE_PHASES = ("filter", "aggregate")
-"""The phases that are the work of a defence."""
+"""The phases whose time is spent by the defence."""
 
 
 MOST_NAMED, LONGEST_NAME = 12, 20
-"""A line names at most this many clients, with at most this many characters of each name, so that it stays
-short."""
+"""The most clients that a line names, and the most characters of each name, so that lines stay short."""
 
 
 class Fate(StrEnum):
@@ -38,9 +37,9 @@ class Fate(StrEnum):
     REFUSED = "refused"
     """Its reply could not be used, e.g. because it held NaN."""
     BANNED = "banned"
-    """The server did not ask it, since it had been dropped too often."""
+    """The server did not ask it for a model, since it had been dropped too often."""
     SILENT = "silent"
-    """The server asked it, and it did not reply."""
+    """The server asked it for a model, and it did not reply."""
 
 
 @dataclass(frozen=True)
@@ -50,15 +49,15 @@ class ClientRecord:
     client: ClientId
     fate: Fate
     score: float = math.nan
-    """How abnormal its model looked: higher is more abnormal. NaN if nothing judged it."""
+    """The filter's score of its model: higher is more abnormal. NaN if it has no score."""
     probability: float = math.nan
-    """Its probability of being malicious. NaN if the filter cannot tell."""
+    """Its probability of being malicious. NaN if the filter does not compute one."""
     reason: str = ""
-    """Why it was not kept, in words."""
+    """Why it was not kept, in words. Empty if it was kept."""
     weight: float = math.nan
     """How much its model counts in an average, usually its number of examples. NaN if no model came."""
     malicious: bool | None = None
-    """Whether it sent poison. None if nobody knows, as in a real federation."""
+    """Whether it sent a poisoned model. None if that is unknown, as in a real federation."""
 
     @property
     def kept(self) -> bool:
@@ -67,7 +66,7 @@ class ClientRecord:
 
 
 def lines_about(clients: Sequence[ClientRecord]) -> list[str]:
-    """Return three lines about clients: how many were kept, who was not, and the most frequent reason.
+    """Return three lines: how many clients were kept, which were not, and the most frequent reason.
 
     Examples
     --------
@@ -93,25 +92,27 @@ class RoundRecord:
     """The number of the round, from 1."""
     clients: tuple[ClientRecord, ...] = ()
     note: str = ""
-    """Anything unusual that happened, in words."""
+    """Anything unusual that happened, in words. Empty if nothing did."""
     accuracy: float = math.nan
     """The accuracy of the new global model on the server's test examples. NaN if it was not measured."""
     loss: float = math.nan
+    """The loss of the new global model on the same examples. NaN if it was not measured."""
     attack_success: float = math.nan
-    """The share of the aimed test examples that the model takes for the class that the attacker wants.
+    """How often the attacker gets the class that it wants: the share of the targeted test examples that the model
+    puts into this class.
 
-    The aimed examples are all images with the attacker's trigger or, if the attack flips the labels of a class, the
-    examples of this class. NaN if the attack has no target.
+    If the attack puts a trigger into images, all test images with the trigger are targeted. If it flips the labels
+    of a class, the examples of this class are targeted. NaN if the attack has no target.
     """
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """Time by phase; see `PHASES`."""
+    """The time of each phase; see `PHASES`."""
     stayed: bool = False
-    """Whether the global model is still that of the last round."""
+    """Whether the global model is the same as before the round."""
     widening: float = 1.0
     """How many times as wide as usual the filter's limits are. 1 if they are as usual."""
     source_accuracy: float = math.nan
-    """The share of the aimed test examples that the model still takes for their own class; see `attack_success`.
-    NaN if the attack has no target."""
+    """The share of the targeted test examples that the model puts into their true class; see `attack_success`. NaN
+    if the attack has no target."""
 
     def having(self, *fates: Fate) -> list[ClientRecord]:
         """Return the records of the clients with one of these fates."""
@@ -119,7 +120,7 @@ class RoundRecord:
 
     @property
     def counts(self) -> dict[Fate, int]:
-        """The number of clients of each fate."""
+        """The number of clients with each fate."""
         found = Counter(client.fate for client in self.clients)
         return {fate: found[fate] for fate in Fate}
 
@@ -135,20 +136,20 @@ class RoundRecord:
 
     @property
     def malicious(self) -> BoolVector:
-        """For each client, whether it is known to have sent poison."""
+        """For each client, whether it is known to have sent a poisoned model."""
         return np.array([bool(client.malicious) for client in self.clients], dtype=bool)
 
     @property
     def scores(self) -> FloatVector:
-        """The clients' scores; NaN where nothing judged a client."""
+        """The clients' scores. NaN for a client without a score."""
         return np.array([client.score for client in self.clients], dtype=np.float64)
 
     @property
     def probabilities(self) -> FloatVector:
-        """The clients' probabilities of being malicious; NaN where the filter cannot tell."""
+        """The clients' probabilities of being malicious. NaN for a client without one."""
         return np.array([client.probability for client in self.clients], dtype=np.float64)
 
     @property
     def threshold(self) -> float:
-        """The largest score that was kept; NaN if no kept client has a score."""
+        """The largest score of a kept client. NaN if no kept client has a score."""
         return max((c.score for c in self.clients if c.kept and not math.isnan(c.score)), default=math.nan)

@@ -1,4 +1,4 @@
-"""The class `Registry`: a table of names and classes. Specs and the command line make objects from it."""
+"""The class `Registry`: a table of classes by name. Specs and the command line use it to make objects."""
 
 from __future__ import annotations
 
@@ -18,25 +18,29 @@ class Entry:
 
     name: str
     summary: str
+    """The first paragraph of the docstring of the class."""
     parameters: dict[str, object]
-    """Each parameter and its default; `REQUIRED` where it has none."""
+    """The default of each parameter. It is `REQUIRED` if the parameter has no default."""
     family: str = ""
-    """The heading under which it is listed."""
+    """The heading under which the entry is listed."""
 
 
 REQUIRED = "required"
 OTHERS = "From other packages"
-"""The family of entries that other packages have registered."""
+"""The heading for entries that other packages have registered."""
 
 
 class UnknownNameError(InputError, KeyError):
-    """A registry has no entry of that name. Like the error of any mapping, it is a KeyError."""
+    """A registry has no entry with this name. It is a KeyError, since a registry is a mapping."""
 
-    __str__ = Exception.__str__  # a KeyError would quote the message
+    __str__ = Exception.__str__  # a KeyError shows its message in quotes
 
 
 class Registry(Generic[T], Mapping[str, type[T]]):
-    """A read-only table of named frozen dataclasses.
+    """A read-only table of frozen dataclasses by name.
+
+    `kind` says in messages what the entries are, e.g. "aggregator". Entries may be listed in families, which are
+    groups with a heading. `families` has the heading of each entry, by the entry's name.
 
     Examples
     --------
@@ -60,23 +64,23 @@ class Registry(Generic[T], Mapping[str, type[T]]):
         self._entries = dict(entries)
         self._families = {} if families is None else dict(families)
         self.broken = {} if broken is None else dict(broken)
-        """Entries of other packages that cannot be used, by name, and why."""
+        """The entries of other packages that cannot be used. The keys are their names, the values say why."""
 
     @classmethod
     def grouped(cls, kind: str, families: Mapping[str, Mapping[str, type[T]]]) -> Registry[T]:
-        """Return a table of entries that are listed in families, each with a heading."""
+        """Return a registry from families: a table of headings, each with its entries by name."""
         entries = {name: entry for family in families.values() for name, entry in family.items()}
         return cls(kind, entries, {name: heading for heading, family in families.items() for name in family})
 
     def joined(self, more: Mapping[str, type[T]], broken: Mapping[str, str] | None = None) -> Registry[T]:
-        """Return this table with the entries of other packages; `broken` says why some cannot be used."""
+        """Return this registry with the entries of other packages added. `broken` are those that cannot be used."""
         if not more and not broken:
             return self
         headings = self._families and {**self._families, **dict.fromkeys(more, OTHERS)}
         return Registry(self.kind, {**self._entries, **more}, headings, broken)
 
     def family_of(self, name: str) -> str:
-        """Return the heading under which an entry is listed; empty if the table has no families."""
+        """Return the heading under which an entry is listed. It is empty if the registry has no families."""
         return self._families.get(name, "")
 
     def __getitem__(self, name: str) -> type[T]:
@@ -99,7 +103,7 @@ class Registry(Generic[T], Mapping[str, type[T]]):
         return len(self._entries)
 
     def make(self, name: str, **parameters: Any) -> T:
-        """Return an object of the class called `name`. An unknown parameter is an error."""
+        """Return an object of the class that is registered as `name`. An unknown parameter is an error."""
         entry = self[name]
         known = self.describe(name).parameters
         for given in parameters:
@@ -134,5 +138,5 @@ class Registry(Generic[T], Mapping[str, type[T]]):
 
 
 def first_paragraph(cls: type[object]) -> str:
-    """Return the first paragraph of a docstring, on one line."""
+    """Return the first paragraph of the docstring of a class, in one line."""
     return (inspect.getdoc(cls) or "").split("\n\n")[0].replace("\n", " ")

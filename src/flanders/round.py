@@ -1,6 +1,7 @@
-"""One round of local models: the data that every part of the package shares.
+"""The class `Round`: the models that the clients of one round have sent. Filters and aggregators work on it.
 
-One shape throughout: `(m, d)`, a row per client. The paper writes the transpose, d x m.
+Everywhere in this package, m is the number of clients and d is the number of parameters of the model. The models of
+a round are an array of shape `(m, d)` with a row per client. The FLANDERS paper writes the transpose, d x m.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from flanders.checks import InputError
 
 ClientId = int | str
 Evaluate = Callable[[Array], FloatVector | float]
-"""Turns a model `(d,)` into its losses on the server's own examples: one loss for each example, or their mean."""
+"""A function that takes a model `(d,)` and returns its loss on each of the server's examples, or the mean loss."""
 Predict = Callable[[Array, int, int], FloatMatrix]
-"""Turns a model `(d,)`, a seed and a number n into class probabilities `(n, classes)` on n random inputs."""
+"""A function that takes a model `(d,)`, a seed and a number n. It returns the class probabilities `(n, classes)`
+that the model predicts for n random inputs."""
 
 
 @runtime_checkable
@@ -37,13 +39,13 @@ class Differentiable(Protocol):
 
 @dataclass(frozen=True, eq=False, init=False)
 class Round:
-    """What the server has at the end of a round: the model of each client, and the model they started from.
+    """What the server has at the end of a round: the model of each client, and the global model they started from.
 
     Parameters
     ----------
     updates
-        The local models, `(m, d)`, float32 or float64. If clients send displacements from the global model instead
-        of models, pass these and leave `global_model` out.
+        The models that the clients have trained, `(m, d)`, float32 or float64. If clients send the difference
+        from the global model instead, pass the differences and leave `global_model` out.
     clients
         The id of the client of each row: unique ints or strings. Default: the row numbers.
     weights
@@ -51,18 +53,20 @@ class Round:
     global_model
         The model the round started from, `(d,)`. Default: zeros.
     root
-        The server's own displacement from `global_model`, trained on examples of the server, `(d,)`. The aggregator
-        `fltrust` needs it, and filters can use it.
+        A model that the server has trained on its own examples, minus `global_model`, `(d,)`. The aggregator
+        `fltrust` needs it, and filters can use it. Default: None, the server has trained no model.
     layers
-        The number of parameters of each tensor, by its name, in the order of a row. Filters use it to say in which
-        layer an update is abnormal, or to look at some layers alone.
+        The number of parameters of each tensor, by the tensor's name, in the order of a row. Filters use it to say
+        in which layer an update is abnormal, or to look at some layers only. Default: the layers are unknown.
     evaluate
-        A function from a model `(d,)` to its losses on examples of the server: a vector with one loss for each
-        example, or a single number. A filter can ask it which of two groups of clients helps the model. If it is a
-        `Differentiable`, filters can also train with it.
+        A function that takes a model `(d,)` and returns its losses on examples of the server: a vector with one
+        loss for each example, or the mean loss. A filter can use it to find out which of two groups of clients
+        improves the model. If it is a `Differentiable`, filters can also train with it. Default: None, the server
+        has no examples.
     outputs
-        A function from a model `(d,)`, a seed and a number n to the model's class probabilities on n random inputs
-        that follow from the seed, `(n, classes)`. The filter `deepsight` can use it.
+        A function that takes a model `(d,)`, a seed and a number n. It draws n random inputs from the seed, and
+        returns the class probabilities that the model predicts for them, `(n, classes)`. The filter `deepsight`
+        can use it. Default: None.
     """
 
     updates: Array
@@ -111,13 +115,13 @@ class Round:
         set_(self, "outputs", outputs)
 
     def by_client(self) -> IntVector:
-        """Return the rows in the order of their clients' ids."""
+        """Return the indices of the rows, sorted by the ids of the clients."""
         return by_name(self.clients)
 
     def take(self, rows: Sequence[int] | IntVector) -> Round:
-        """Return the round of these rows alone, in this order; the round itself if that is all of them.
+        """Return a round with only these rows, in this order. All rows in their order give the same object.
 
-        If only clients of weight zero are left, each gets weight one.
+        If all the rows have weight zero, each gets weight one.
         """
         index = np.flatnonzero(rows) if np.asarray(rows).dtype == bool else np.asarray(rows, dtype=np.int64)
         if index.shape == (len(self.clients),) and bool(np.all(index == np.arange(index.size))):
@@ -136,7 +140,7 @@ class Round:
         clients: tuple[ClientId, ...] | None = None,
         weights: FloatVector | None = None,
     ) -> Round:
-        """Return the same round with other rows."""
+        """Return a round with other updates, and the same clients and weights unless others are given."""
         return Round(
             updates,
             self.clients if clients is None else clients,
@@ -150,10 +154,11 @@ class Round:
 
 
 def sizes_of_layers(tensors: Mapping[str, int]) -> tuple[int, ...]:
-    """Return the size of each layer, from the sizes of the tensors in the order of a row.
+    """Return the number of parameters of each layer.
 
-    A layer is a run of tensors with the same owner, the name before the last dot. A tensor without a dot in its
-    name is a layer of its own.
+    `tensors` has the number of parameters of each tensor, by name, in the order of a row. The owner of a tensor is
+    the part of its name before the last dot. Neighbouring tensors with the same owner are one layer. A tensor
+    without a dot in its name is a layer of its own.
 
     Examples
     --------
@@ -165,9 +170,9 @@ def sizes_of_layers(tensors: Mapping[str, int]) -> tuple[int, ...]:
 
 
 def last_layer_of(tensors: Mapping[str, int], *, without_owner: int = 1) -> slice:
-    """Return where the last layer lies in a row: the last tensors with the same owner (see `sizes_of_layers`).
+    """Return the columns of the last layer in a row. `sizes_of_layers` says what a layer is.
 
-    If the last tensor has no dot in its name, the last `without_owner` tensors are taken.
+    If the last tensor has no dot in its name, the last `without_owner` tensors count as the last layer.
 
     Examples
     --------
@@ -183,13 +188,13 @@ def last_layer_of(tensors: Mapping[str, int], *, without_owner: int = 1) -> slic
 
 
 def by_name(clients: Sequence[ClientId]) -> IntVector:
-    """Return the positions of client ids in the order of the ids, ints before strings."""
+    """Return the positions of the clients, sorted by their ids. Ints come before strings."""
     key = [(type(client).__name__, client) for client in clients]
     return np.array(sorted(range(len(key)), key=key.__getitem__), dtype=np.int64)
 
 
 def check_matrix(updates: Array) -> tuple[ModuleType, object]:
-    """Return the namespace and device of an `(m, d)` float array, or say what is wrong with it."""
+    """Return the array namespace and device of `updates`. Raise an `InputError` unless they are `(m, d)` floats."""
     if not array_api_compat.is_array_api_obj(updates):
         raise InputError(
             f"`updates` must be an (m, d) array of NumPy, PyTorch, CuPy or JAX, got {type(updates).__name__}. "
@@ -213,7 +218,10 @@ def check_matrix(updates: Array) -> tuple[ModuleType, object]:
 
 
 def check_vector(vector: Array, name: str, updates: Array) -> Array:
-    """Return a `(d,)` vector of the same library, dtype and device as `updates`, or complain."""
+    """Return `vector` in the dtype of `updates`. Raise an `InputError` unless it has shape `(d,)` and is finite.
+
+    It must also be of the library and device of `updates`. `name` is its name in the message.
+    """
     d = updates.shape[1]
     if not array_api_compat.is_array_api_obj(vector) or tuple(vector.shape) != (d,):
         found = getattr(vector, "shape", type(vector).__name__)
@@ -229,7 +237,7 @@ def check_vector(vector: Array, name: str, updates: Array) -> Array:
 
 
 def check_same_kind(array: Array, name: str, updates: Array) -> Array:
-    """Return an array of the library and device of `updates`, in their dtype, or complain."""
+    """Return `array` in the dtype of `updates`. Raise an `InputError` unless library and device are the same."""
     try:
         xp = array_api_compat.array_namespace(updates, array)
     except TypeError as error:
@@ -246,7 +254,7 @@ def check_same_kind(array: Array, name: str, updates: Array) -> Array:
 
 
 def check_continued(round_: Round, remembered: Array) -> None:
-    """Complain unless a round has the size and the array library of a vector from an earlier round."""
+    """Raise an `InputError` if a vector remembered from an earlier round has another size or array library."""
     now, before = (
         f"{type(vector).__module__.partition('.')[0]} arrays of {vector.shape[0]} parameters"
         for vector in (round_.global_model, remembered)
@@ -259,7 +267,7 @@ def check_continued(round_: Round, remembered: Array) -> None:
 
 
 def check_same_size(updates: Array, remembered: Array) -> None:
-    """Complain unless models `(m, d)` have as many parameters as a model of an earlier round."""
+    """Raise an `InputError` unless `updates`, `(m, d)`, have as many parameters as a model of an earlier round."""
     now, before = updates.shape[1], remembered.shape[0]
     if now != before:
         raise InputError(
@@ -269,7 +277,7 @@ def check_same_size(updates: Array, remembered: Array) -> None:
 
 
 def check_layers(layers: Mapping[str, int] | None, d: int) -> Mapping[str, int]:
-    """Return the layers' sizes, or complain unless they are whole numbers that add up to `d`."""
+    """Return the sizes of the layers. Raise an `InputError` unless they are whole numbers that add up to `d`."""
     if not layers:
         return {}
     sizes = list(layers.values()) if isinstance(layers, Mapping) else []
@@ -284,7 +292,7 @@ def check_layers(layers: Mapping[str, int] | None, d: int) -> Mapping[str, int]:
 
 
 def check_clients(clients: Iterable[ClientId] | None, m: int) -> tuple[ClientId, ...]:
-    """Return `m` unique client ids as plain ints and strings."""
+    """Return the client ids as plain ints and strings. Raise an `InputError` unless there are `m` different ids."""
     ids = tuple(c.item() if isinstance(c, np.generic) else c for c in (() if clients is None else clients))
     if not ids:
         return tuple(range(m))
@@ -303,7 +311,7 @@ def check_clients(clients: Iterable[ClientId] | None, m: int) -> tuple[ClientId,
 
 
 def check_weights(weights: Iterable[float] | None, m: int) -> FloatVector:
-    """Return `m` non-negative float64 weights with a positive sum."""
+    """Return the weights as float64. Raise an `InputError` unless there are `m`, none negative, not all zero."""
     if weights is None:
         return np.ones(m)
     try:

@@ -1,7 +1,7 @@
-"""The memory of a filter or an attack, written to a file and read back bit for bit.
+"""Functions that save the memory of a filter or an attack, its *state*, to a file, and load it again bit for bit.
 
-The file is a NumPy `.npz` archive: the large arrays, and all else as JSON. Reading it executes nothing. A digest
-of everything is in it, so that a file that was changed after it was saved is refused.
+The file is a NumPy `.npz` archive. It holds the large arrays, and everything else as JSON. Loading it executes no
+code from the file. The file also holds a digest of its content, so that a damaged file is refused.
 """
 
 from __future__ import annotations
@@ -27,28 +27,29 @@ from flanders.state_types import check_fields
 
 FORMAT = "flanders-state-3"
 SMALL = 256
-"""An array of at most this many bytes is saved as text: a file of its own would take longer than its numbers."""
+"""An array of at most this many bytes is saved as text in the JSON. To give it a file of its own in the archive
+would take more time."""
 C = TypeVar("C", bound=type)
 _TYPES: dict[str, type] = {}
 
 
 def saveable(cls: C) -> C:
-    """Mark a dataclass, so that its instances can be saved as a state or as a part of one."""
+    """Mark a dataclass (as a decorator), so that its instances can be saved as a state or as a part of a state."""
     _TYPES[cls.__name__] = cls
     return cls
 
 
 def save_state(path: str | os.PathLike[str], state: object) -> None:
-    """Write a state to a file. If anything fails, the file is not changed."""
-    with atomic(path, private=True) as file:  # a state holds the secret seed of its filter
+    """Write a state to a file. If writing fails, an old file at `path` stays as it was."""
+    with atomic(path, private=True) as file:  # a state holds the filter's seed, which must stay secret
         _write(file, state)
 
 
 def load_state(path: str | os.PathLike[str], like: Array = None) -> Any:
     """Return the state in a file.
 
-    A state that holds arrays of another library than NumPy needs `like`: any array of that library, on the device
-    on which the rounds run.
+    `like` is needed if the state was saved with arrays of PyTorch, CuPy or JAX. Pass any array of the same library,
+    on the device on which the rounds run.
     """
     try:
         with open(path, "rb") as file:
@@ -60,14 +61,14 @@ def load_state(path: str | os.PathLike[str], like: Array = None) -> Any:
 
 
 def state_to_bytes(state: object) -> bytes:
-    """Return what `save_state` would write."""
+    """Return the bytes that `save_state` would write."""
     buffer = io.BytesIO()
     _write(buffer, state)
     return buffer.getvalue()
 
 
 def state_from_bytes(data: bytes, like: Array = None) -> Any:
-    """Return the state that `state_to_bytes` was given; see `load_state` for `like`."""
+    """Return the state that `state_to_bytes` has turned into `data`. `load_state` explains `like`."""
     return _read(io.BytesIO(data), "The saved state", like)
 
 
@@ -83,7 +84,7 @@ def _write(file: BinaryIO, state: object) -> None:
 
 
 def _write_array(archive: zipfile.ZipFile, name: str, array: NDArray[Any]) -> None:
-    """Add an array to an archive in NumPy's format, without a copy of its numbers."""
+    """Add an array to an archive in NumPy's format, without copying its numbers."""
     plain = np.ascontiguousarray(array).reshape(array.shape)
     with archive.open(name, "w", force_zip64=True) as member:
         np.lib.format.write_array_header_1_0(member, np.lib.format.header_data_from_array_1_0(plain))
@@ -91,14 +92,14 @@ def _write_array(archive: zipfile.ZipFile, name: str, array: NDArray[Any]) -> No
 
 
 def _read(file: BinaryIO, name: str, like: Array) -> Any:
-    """Return the state in an open file. Messages call the file `name`."""
+    """Return the state in an open file. `name` is what error messages call the file."""
     try:
         _check_size(file)
         with np.load(file, allow_pickle=False) as archive:
             tree = json.loads(bytes(archive["tree"]))
             arrays = {key: archive[key] for key in archive.files if key != "tree"}
             sums = [archive.zip.getinfo(f"a{i}.npy").CRC for i in range(len(arrays))]
-    except Exception as error:  # a broken archive raises almost anything
+    except Exception as error:  # a damaged archive can raise many kinds of errors
         raise _unreadable(name, error) from error
     found = tree.get("format") if isinstance(tree, dict) else None
     if found != FORMAT:
@@ -109,7 +110,7 @@ def _read(file: BinaryIO, name: str, like: Array) -> Any:
         return _decode(tree["state"], arrays, like)
     except InputError as error:
         raise error if str(error).startswith(name) else InputError(f"{name}: {error}") from error
-    except Exception as error:  # a file that is not ours may be wrong in any way
+    except Exception as error:  # a file from elsewhere can raise any kind of error
         raise InputError(
             f"{name} holds a memory that this version cannot read ({type(error).__name__}: {error}). Load it with "
             "the version that wrote it, or start with an empty memory."
@@ -117,15 +118,19 @@ def _read(file: BinaryIO, name: str, like: Array) -> Any:
 
 
 def digest_of(encoded: object, sums: Iterable[int]) -> str:
-    """Return a SHA-256 that depends on all of a state. It shows changes by accident, not those of a forger.
+    """Return a SHA-256 digest of a state. It shows accidental damage. It is no protection against forged files.
 
-    `sums` are the checksums of the arrays, which the archive holds anyway. The numbers are not read twice.
+    `encoded` is the JSON of the state. `sums` are the checksums of its arrays, which the archive holds already, so
+    the arrays are not read a second time.
     """
     return hashlib.sha256(json.dumps([encoded, *sums]).encode()).hexdigest()
 
 
 def _check_size(file: BinaryIO) -> None:
-    """Complain if an archive unpacks to more than its own size. `save_state` compresses nothing."""
+    """Raise an `InputError` if an archive is smaller than its content: `save_state` does not compress.
+
+    A small hostile file could otherwise unpack to more than the memory holds.
+    """
     start = file.tell()
     size = file.seek(0, io.SEEK_END)
     file.seek(start)

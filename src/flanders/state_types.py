@@ -1,7 +1,7 @@
-"""The types of what a state file holds, compared with the types that its classes declare.
+"""Checks that the values in a state file are of the types that the fields of the dataclasses declare.
 
-A person who can write a state file can put any value into any field. A value of the wrong type would be found much
-later, as an error in the middle of a round.
+`state.py` uses them when it loads a file. A hostile file can have any value in any field. Without the checks, a
+value of a wrong type would cause an error later, in the middle of a round.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from flanders.checks import InputError
 
 
 def check_fields(cls: type, fields: Mapping[str, object]) -> None:
-    """Complain if a value of a saved dataclass is not of the type that its field declares.
+    """Raise an `InputError` if the value of a field is not of the type that the dataclass declares for this field.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def check_fields(cls: type, fields: Mapping[str, object]) -> None:
 
 
 def is_of_type(value: object, hint: object) -> bool:
-    """Tell whether a value is of a type. `Any` and types that cannot be compared fit every value.
+    """Whether a value is of the type `hint`. True if the type is `Any`, or of a kind that is not checked here.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def is_of_type(value: object, hint: object) -> bool:
 
 
 def _has_kind(array: NDArray[np.generic], inner: Sequence[object]) -> bool:
-    """Tell whether the numbers of an array are of the declared kind. `inner` are the arguments of `np.ndarray`."""
+    """Whether an array has the declared dtype. `inner` are the arguments of `np.ndarray` in the type hint."""
     wanted = [get_origin(each) or each for each in (get_args(inner[-1]) if inner else ())]
     fits = not wanted or not isinstance(wanted[0], type) or issubclass(array.dtype.type, wanted[0])
     return fits and array.dtype.kind in "biuf"
@@ -84,9 +84,9 @@ def _has_kind(array: NDArray[np.generic], inner: Sequence[object]) -> bool:
 
 @cache
 def _hints(cls: type) -> dict[str, object]:
-    """Return the declared types of a dataclass; none if they cannot be found out."""
+    """Return the declared types of the fields of a dataclass. The result is empty if Python cannot resolve them."""
     try:
         hints = get_type_hints(cls)
-    except Exception:  # names that exist for type checkers only
+    except Exception:  # e.g. a name that is imported for type checkers only
         return {}
     return {field.name: hints.get(field.name, Any) for field in dataclasses.fields(cls)}

@@ -1,4 +1,8 @@
-"""Rounds of models that are too large for memory: the filter sees sketches, and models are aggregated in pieces."""
+"""The class `StreamedDefense`: a `Defense` for models that are too large for memory.
+
+The filter sees a sketch of each model, a short vector from which it can tell lengths and angles. The models
+themselves are read and aggregated in pieces.
+"""
 
 from __future__ import annotations
 
@@ -24,19 +28,21 @@ from flanders.round import ClientId, Round
 from flanders.state import load_state, save_state, saveable
 
 BY_COLUMN = (FedAvg, Median, TrimmedMean, MeanAroundMedian)
-"""The aggregators that treat each parameter by itself, so that they can work on pieces of models."""
+"""The aggregators that compute each parameter of the new model from that parameter of the clients' models alone. So
+they can work on pieces of models."""
 PIECE = 2**24
-"""The most numbers of all models together that are aggregated at a time: 64 MB in float32."""
+"""The most numbers, of all models together, that are aggregated at a time. They take 64 MB in float32."""
 
 Piece = NDArray[np.floating]
+"""Consecutive parameters of a flat model."""
 
 
 class ModelPieces(Protocol):
-    """A flat model that is read and written in pieces, such as an array of NumPy, a memmap, or a `ModelFile`."""
+    """A flat model that is read and written in pieces, such as a NumPy array, a memmap or a `ModelFile`."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The number of parameters, `(d,)`."""
+        """`(d,)`, where d is the number of parameters."""
 
     def __getitem__(self, columns: slice, /) -> Piece: ...
 
@@ -49,7 +55,7 @@ class ModelFile:
     Parameters
     ----------
     path
-        The file. It is made if it is missing.
+        The file. If it is missing, it is made and filled with zeros.
     size
         The number of parameters.
     dtype
@@ -97,28 +103,30 @@ class StreamedState:
 
     defense: DefenseState
     width: int
+    """The number of sums in a sketch."""
     secret: int
+    """The seed of the sketch."""
 
 
 class StreamedDefense:
     """A `Defense` for models that are too large for memory.
 
-    The filter sees a secret sketch of each model: `width` sums of randomly signed parameters, from which it can
-    tell lengths and angles. Each model is read twice, in pieces: once for its sketch, and once more if it is
-    aggregated. So the memory depends on `width` and on the number of clients, not on the size of the model.
+    The filter sees a secret sketch of each model: `width` sums of randomly signed parameters. From sketches it can
+    tell the lengths of models and the angles between them. Each model is read in pieces: once for its sketch, and
+    once more if it is aggregated. So the memory that is needed does not grow with the size of the model.
 
     Parameters
     ----------
     filter
         Decides which clients to keep. Default: `Guard()`.
     aggregator
-        Turns the kept models into one. It must treat each parameter by itself: `FedAvg()`, `Median()`,
-        `TrimmedMean(...)` or `MeanAroundMedian(...)`. Default: `FedAvg()`.
+        Turns the kept models into one model: `FedAvg()`, `Median()`, `TrimmedMean(...)` or `MeanAroundMedian(...)`.
+        Others cannot work on pieces of models. Default: `FedAvg()`.
     width
-        The number of sums. Angles are off by about 1 / sqrt(width).
+        The number of sums in a sketch. The error of an angle is about 1 / sqrt(width), in radians.
     seed
-        Makes the sketch and the filter's randomness repeatable. Leave it out in production: an attacker can evade
-        what it can predict.
+        Makes the sketch and the randomness of the filter repeatable. Leave it out in production, since an attacker
+        who can predict the randomness can evade the filter.
 
     Examples
     --------
@@ -160,13 +168,11 @@ class StreamedDefense:
         *,
         global_model: ModelPieces,
     ) -> Outcome:
-        """Protect one round and write the new global model to `out`, which may be `global_model` itself.
+        """Protect one round, and write the new global model to `out`.
 
-        A process that is killed meanwhile leaves `out` unfinished. So name another place if the old model must not
-        be lost.
-
-        `updates` are the models of the clients. See `Round` for `clients` and `weights`. The `model` of the outcome
-        is the sketch of the new global model.
+        `out` may be `global_model` itself. But if the process is killed while it writes, the old model is then
+        lost. `updates` are the models of the clients. `Round` explains `clients` and `weights`. The `model` of the
+        outcome is only the sketch of the new global model.
         """
         size = global_model.shape[0]
         for name, model in (("out", out), *((f"updates[{i}]", update) for i, update in enumerate(updates))):
@@ -189,7 +195,7 @@ class StreamedDefense:
     def _sketches(
         self, updates: Sequence[ModelPieces], global_model: ModelPieces
     ) -> tuple[FloatMatrix, FloatVector]:
-        """Return the sketch of each model and of the global model. A model that cannot be used has NaN."""
+        """Return the sketches of the updates and of the global model. The sketch of an unusable update is NaN."""
         rows, before = np.zeros((len(updates), self.sketch.width)), np.zeros(self.sketch.width)
         for columns in pieces_of(global_model.shape[0], STREAMED):
             model = np.asarray(global_model[columns])
@@ -209,9 +215,9 @@ class StreamedDefense:
     def _aggregate(
         self, kept: Sequence[ModelPieces], weights: FloatVector, global_model: ModelPieces, out: ModelPieces
     ) -> FloatVector:
-        """Write the aggregate of these models to `out`, and return the sketch of its distance from the old one."""
+        """Write the aggregate of the kept models to `out`. Return the sketch of `out` minus the global model."""
         moved = np.zeros(self.sketch.width)
-        # The pieces start at multiples of STREAMED, since the sketch follows from where a piece starts.
+        # The signs of the sketch depend on where a piece starts, so pieces always start at multiples of STREAMED.
         for whole in pieces_of(global_model.shape[0], STREAMED):
             start = np.array(global_model[whole])  # a copy, since `out` may be the same model
             new = np.empty(start.size, dtype=np.float64)
@@ -224,7 +230,7 @@ class StreamedDefense:
         return moved
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything that is remembered to a file."""
+        """Write everything that this object remembers to a file."""
         save_state(path, StreamedState(self.defense.memory, self.sketch.width, self.sketch.secret))
 
     def load(self, path: str | os.PathLike[str]) -> None:
@@ -237,7 +243,7 @@ class StreamedDefense:
             )
         try:
             sketch = StreamedSketch(found.width, found.secret)
-            sketch.draw(0, 1)  # a secret that no sketch has fails here, not in the next round
+            sketch.draw(0, 1)  # an invalid seed in the file fails here, not in the next round
             self.defense.memory = found.defense
         except ValueError as error:
             raise InputError(f"{path}: {error}") from error
@@ -245,20 +251,20 @@ class StreamedDefense:
 
 
 def read_piece(model: ModelPieces, columns: slice, dtype: np.dtype[Any]) -> FloatVector | None:
-    """Return a piece of a client's model in the type of the global model; None if it cannot be used there."""
+    """Return a piece of a client's model, rounded to the dtype of the global model; None if it cannot be used."""
     try:
         piece = np.asarray(model[columns])
         if piece.dtype.kind not in "biuf":
             return None
-        with np.errstate(over="ignore", invalid="ignore"):  # what is too large becomes infinite
+        with np.errstate(over="ignore", invalid="ignore"):  # too large numbers become infinite
             numbers = piece.astype(dtype, copy=False).astype(np.float64)
-    except (OSError, ValueError, TypeError):  # a file that was cut or removed, for example
+    except (OSError, ValueError, TypeError):  # e.g. a file that was truncated or removed
         return None
     return numbers if np.isfinite(numbers).all() else None
 
 
 def pieces_of(size: int, most: int) -> Iterator[slice]:
-    """Yield slices of at most `most` numbers that together cover `size` numbers.
+    """Yield slices of at most `most` numbers each, which together cover `size` numbers.
 
     Examples
     --------

@@ -57,7 +57,7 @@ def test_a_stranger_that_hides_is_not_asked(flower_log) -> None:
     ((_, metrics),) = play(FilteredStrategy(strategies.FedAvg(), KeepAll()), grid, START, 1)
     assert metrics["flanders-kept"] == 5
     assert grid.asked["train"][1] == [node for node in grid.asked["train"][1] if node != 102]
-    assert "node 102 is not asked: it is a stranger that has left" in flower_log.text
+    assert "node 102 is not asked: its client is unknown, and the node has left" in flower_log.text
 
 
 def test_a_known_node_that_is_not_listed_for_a_moment_is_still_the_same_client() -> None:

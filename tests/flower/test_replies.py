@@ -199,7 +199,7 @@ def test_a_reply_to_no_message_of_the_round_is_ignored(flower_log) -> None:
     (_, (_, metrics)) = play(FilteredStrategy(strategies.FedAvg(), KeepAll()), grid_of(3, {1: late}), START, 2)
     assert metrics["flanders-silent"] == 1
     assert metrics["flanders-kept"] == 2
-    assert "ignored a reply from node 101 to no message of this round" in flower_log.text
+    assert "ignored a reply from node 101 that answers no message of this round" in flower_log.text
 
 
 def test_a_client_is_who_was_asked_not_who_it_says_it_is(flower_log) -> None:
@@ -214,7 +214,7 @@ def test_a_client_is_who_was_asked_not_who_it_says_it_is(flower_log) -> None:
     play(strategy, grid_of(4, {1: impostor}), START, 1)
     fates = {int(c.client): c.fate for c in strategy.last_round.clients}
     assert fates == {100: "kept", 101: "silent", 102: "kept", 103: "kept"}
-    assert "ignored a reply from node 102 to a message for node 101" in flower_log.text
+    assert "ignored a reply from node 102 that answers a message for node 101" in flower_log.text
 
 
 def test_answering_another_nodes_message_does_not_cost_that_node_the_round() -> None:
@@ -244,7 +244,7 @@ def test_an_error_in_another_nodes_name_does_not_cost_that_node_the_round(flower
     grid.nodes[103].twist = meddler
     ((_, metrics),) = play(FilteredStrategy(OrderedFedAvg(), KeepAll()), grid, START, 1)
     assert metrics["flanders-kept"] == 4
-    assert "ignored a reply from node 103 to a message for node 100" in flower_log.text
+    assert "ignored a reply from node 103 that answers a message for node 100" in flower_log.text
 
 
 class OrderedFedAvg(strategies.FedAvg):

@@ -131,4 +131,4 @@ def test_newcomers_alone_do_not_make_a_model_where_known_clients_have_replied(fl
     ((found, metrics),) = play(strategy, grid_of(15), first, 1, first=2)
     assert found is None
     assert metrics["flanders-stayed"] == 1
-    assert "the filter kept newcomers alone: the global model stays" in flower_log.text
+    assert "the filter kept only newcomers: the global model stays" in flower_log.text

@@ -1,6 +1,6 @@
-"""The audit trail: an append-only file of decisions in which each entry holds the hash of the one before.
+"""The audit trail: an append-only file of decisions. Each entry holds the hash of the entry before it.
 
-`AuditTrail` writes it. `verify_trail` finds out whether anything in it was changed since.
+`AuditTrail` writes a trail. `verify_trail` finds out whether anything in it was changed later.
 """
 
 from flanders.audit.entries import Head

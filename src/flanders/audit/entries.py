@@ -1,7 +1,7 @@
-"""The entries of an audit trail: one line of JSON each, sealed with a hash.
+"""The entries of an audit trail: each is a line of JSON that ends with its hash.
 
-The last field of a line is the SHA-256 of all that stands before it. One of the fields before it is the hash of the
-line before. So whoever changes a line has to change all lines after it, too.
+The last field of a line is the SHA-256 of the rest of the line. The field `previous` is the hash of the line
+before. So a person who changes a line has to change all later lines, too.
 """
 
 from __future__ import annotations
@@ -17,16 +17,19 @@ from typing import Any
 from flanders.checks import InputError
 
 NOTHING = "0" * 64
-"""Stands where the first entry would hold the hash of the one before."""
+"""The field `previous` of the first entry, before which there is none."""
 BEGINNING = b'{"entry":'
-"""How every entry begins."""
+"""Every line begins with this."""
 SEALED = re.compile(rb'(\{"entry":.*),"hash":"([0-9a-f]{64})"\}\n?', re.DOTALL)
-"""A line: what is hashed, and the hash."""
+"""Matches a line. The groups are the part that is hashed, and the hash."""
 
 
 @dataclass(frozen=True)
 class Head:
-    """The number and the hash of an entry. Whoever has it can tell that the trail up to there is unchanged."""
+    """The number and the hash of an entry.
+
+    With the head of the last entry, kept in another place, one can check later that no entry up to it was changed.
+    """
 
     entry: int = 0
     hash: str = NOTHING
@@ -36,7 +39,7 @@ class Head:
 
     @classmethod
     def parse(cls, text: str) -> Head:
-        """Return the head that a text such as `12:3fa9...` names.
+        """Return the head that is written as a text such as `12:3fa9...`.
 
         Examples
         --------
@@ -53,7 +56,7 @@ class Head:
 
 
 class BadEntry(Exception):
-    """A line that no trail has. The message says why."""
+    """A line that was changed, or that is no entry of a trail. The message says which."""
 
 
 @dataclass(frozen=True)
@@ -65,13 +68,13 @@ class TrailEntry:
     previous: str
     """The hash of the entry before it."""
     kind: str
-    """What it is about: `start`, `round` or `rotation`."""
+    """`start` (a server began to write), `round`, or `rotation` (the trail continues in a new file)."""
     fields: Mapping[str, Any]
-    """All that it says."""
+    """All fields of the line."""
 
 
 def seal(before: Head, kind: str, fields: Mapping[str, object]) -> tuple[bytes, Head]:
-    """Return the line of a new entry, and the head that it makes."""
+    """Return the line of a new entry, and its head. `before` is the head of the entry before it."""
     start = {"entry": before.entry + 1, "previous": before.hash, "kind": kind}
     body = json.dumps(
         {**start, "time": datetime.now(UTC).isoformat(timespec="seconds"), **fields},
@@ -83,7 +86,7 @@ def seal(before: Head, kind: str, fields: Mapping[str, object]) -> tuple[bytes, 
 
 
 def is_half_line(line: bytes) -> bool:
-    """Tell whether this is the beginning of an entry that was not written to its end.
+    """Whether a line is the beginning of an entry that was not written to its end.
 
     Examples
     --------
@@ -94,7 +97,7 @@ def is_half_line(line: bytes) -> bool:
 
 
 def unseal(line: bytes) -> TrailEntry:
-    """Return the entry of a line. Raise `BadEntry` if the line was changed, or is none of a trail."""
+    """Return the entry of a line. Raise `BadEntry` if the line was changed, or is not an entry of a trail."""
     found = SEALED.fullmatch(line)
     if found is None:
         raise BadEntry("is no entry of an audit trail")

@@ -1,4 +1,4 @@
-"""The file of an audit trail, while it is written."""
+"""The class `AuditTrail`: writes an audit trail, an append-only file of decisions."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ if sys.platform != "win32":
     import fcntl
 
 LARGEST_FILE = 64 * 2**20
-"""The bytes after which a new file begins. A round of 100 clients takes about 20,000 bytes."""
+"""The size in bytes after which a new file begins. A round of 100 clients takes about 20,000 bytes."""
 MOST_FILES = 16
-"""The number of files that are kept. With the size above, a trail takes at most about 1 GiB."""
+"""The number of files that are kept. With `LARGEST_FILE`, a trail takes at most about 1 GiB."""
 
 ASIDE = "restore it from a copy, or move it away. A new trail then begins, which says that entries are missing."
 
 
 class AuditTrail:
-    """An append-only file in which each entry holds the hash of the one before.
+    """An append-only file in which each entry holds the hash of the entry before it.
 
-    Each entry is on the disk before `add` returns. A file that has become large is renamed to `PATH.1`, the next
-    one to `PATH.2` and so on, and the trail continues in a new file. The oldest files are removed. The trail itself
-    says which entries were removed.
+    Each entry is on the disk before `add` returns. When the file has become large, it is renamed to `PATH.1`, the
+    next one to `PATH.2` and so on, and the trail continues in a new file. The oldest files are removed. An entry in
+    the new file says which entries are left.
 
     Parameters
     ----------
     path
         The file. It is made if it is missing.
     max_bytes
-        The size after which a new file begins.
+        The size in bytes after which a new file begins.
     max_files
-        The number of files that are kept, the one that is being written included.
+        The number of files that are kept. It includes the file that is being written.
 
     Examples
     --------
@@ -58,7 +58,7 @@ class AuditTrail:
         check_number("AuditTrail", "max_files", max_files, 2, whole=True)
         self.path, self.max_bytes, self.max_files = Path(path), max_bytes, max_files
         self.head = Head()
-        """The last entry."""
+        """The number and the hash of the last entry."""
         self._file: int | None = None
         self._size = 0
 
@@ -68,17 +68,17 @@ class AuditTrail:
         return self._file is not None
 
     def open(self, fields: Mapping[str, object], known: Head | None = None) -> list[TrailEntry]:
-        """Continue the trail, or begin one, with an entry of the kind `start`.
+        """Begin or continue the trail with an entry of the kind `start`, which holds `fields`.
 
-        `known` is the last entry of which the caller knows from elsewhere. Return the entries that come after it.
-        Complain if the trail does not hold it, or if another process writes to the trail.
+        `known` is the head of the last entry that the caller has remembered. Return the entries after it. Raise an
+        `InputError` if the trail does not hold the entry `known`, or if another process writes to the trail.
         """
         if self._file is not None:
             return []
         handle = self._locked()
         try:
             later = self._after(known)
-            torn = self._cut_half_line(handle)  # only now: a file that is no trail is not changed
+            torn = self._cut_half_line(handle)  # after the check, so that a file that is no trail is not changed
         except BaseException:
             os.close(handle)
             raise
@@ -90,7 +90,7 @@ class AuditTrail:
         return later
 
     def add(self, kind: str, fields: Mapping[str, object]) -> Head:
-        """Add an entry, and return the new head. If an `OSError` is raised, the trail is as it was before."""
+        """Add an entry, and return its head. If an `OSError` is raised, no entry was added."""
         if self._file is None:
             raise InputError("This audit trail is not open. Call `open` first.")
         if self._size >= self.max_bytes:
@@ -99,7 +99,7 @@ class AuditTrail:
         return self.head
 
     def close(self) -> None:
-        """Let other processes write to the trail."""
+        """Close the file, so that other processes can write to the trail."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -112,7 +112,7 @@ class AuditTrail:
             while rest:
                 rest = rest[os.write(self._file, rest) :]
             os.fsync(self._file)
-        except OSError:  # most likely the disk is full
+        except OSError:  # e.g. a full disk
             with contextlib.suppress(OSError):
                 os.ftruncate(self._file, self._size)
             raise
@@ -127,7 +127,7 @@ class AuditTrail:
         try:
             os.rename(self.path, aside)
             handle = self._locked()
-        except (OSError, InputError):  # no new file can be made, so the old one goes on
+        except (OSError, InputError):  # no new file can be made, so the trail continues in the old one
             with contextlib.suppress(OSError):
                 os.rename(aside, self.path)
             return
@@ -141,7 +141,7 @@ class AuditTrail:
         sync_folder(self.path.parent)
 
     def _locked(self) -> int:
-        """Return the file, open for appending and locked against other processes, if the system can."""
+        """Return the file, open for appending. It is locked against other processes, if the system has locks."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
@@ -170,15 +170,15 @@ class AuditTrail:
         return size - whole
 
     def _after(self, known: Head | None) -> list[TrailEntry]:
-        """Find the last entry of the files, and return the entries after the known one."""
+        """Set `head` to the last entry in the files, and return the entries after the entry `known`."""
         later: list[TrailEntry] = []
         last: TrailEntry | None = None
         seen = known is None or known == Head()
-        for path in [*segments(self.path)[-1:], self.path]:  # what is known is never older than the last two files
+        for path in [*segments(self.path)[-1:], self.path]:  # `known` is always in one of the last two files
             for line in lines_of(path):
                 try:
                     if path == self.path and is_half_line(line):
-                        continue  # a kill while it was written; it is removed later
+                        continue  # the process was killed while it wrote this line; `open` removes it
                     last = unseal(line)
                 except BadEntry as error:
                     place = "begins with" if last is None else f"has after entry {last.head.entry}"

@@ -1,4 +1,4 @@
-"""Whether an audit trail is as it was written."""
+"""The function `verify_trail`: finds out whether an audit trail was changed after it was written."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from flanders.checks import InputError
 from flanders.plain_text import printable
 
 IN_A_LOG = re.compile(r"audit head (\d{1,15}:[0-9a-f]{64})")
-"""How the server logs the head of the trail after each round."""
+"""Matches what the server writes to its log after each round: the number and the hash of the last entry."""
 MOST_BREACHES = 1000
 """The most breaches, and the most notes, that are listed. A file that is no trail may have one in each line."""
 LONGEST_WORDS = 300
-"""The most characters of a breach or a note. A part of it may come from the file."""
+"""The most characters of a breach or a note. There is a limit, since they may quote a file that may be forged."""
 MOST_SHOWN = 20
-"""The most rounds that a note lists."""
+"""The most numbers of rounds that a note lists."""
 
 
 @dataclass(frozen=True)
 class Breach:
-    """A place where a trail is not as it was written."""
+    """A place in a trail that shows that the trail was changed after it was written."""
 
     file: Path
     line: int
-    """The number of the line; 0 if it is about the whole file."""
+    """The number of the line; 0 if the breach is about the whole file."""
     words: str
+    """What is wrong."""
 
     def __str__(self) -> str:
         return f"{self.file}{f', line {self.line}' if self.line else ''}: {self.words}"
@@ -37,36 +38,39 @@ class Breach:
 
 @dataclass
 class TrailCheck:
-    """What a check of a trail has found."""
+    """The result of `verify_trail`."""
 
     breaches: list[Breach] = field(default_factory=list)
     more_breaches: int = 0
-    """How many more there are than the list holds."""
+    """The number of further breaches that are not in the list."""
     notes: list[str] = field(default_factory=list)
-    """What is unusual and explained by the trail itself, such as entries that were removed by rotation."""
+    """What is unusual but no breach, such as old files that were removed because there were too many."""
     entries: int = 0
+    """The number of entries in the trail."""
     rounds: int = 0
+    """The number of entries that are rounds."""
     first: int = 0
     """The number of the oldest entry."""
     head: Head = field(default_factory=Head)
-    """The last entry."""
+    """The number and the hash of the last entry."""
 
     @property
     def intact(self) -> bool:
-        """Whether nothing was changed, as far as can be told."""
+        """Whether no breach was found."""
         return not self.breaches
 
 
 def heads_in_log(text: str) -> list[Head]:
-    """Return the heads that a log of the server names."""
+    """Return all heads in the text of a server's log."""
     return [Head.parse(found) for found in IN_A_LOG.findall(text)]
 
 
 def verify_trail(path: Path, heads: Iterable[Head] = ()) -> TrailCheck:
-    """Read a trail from its oldest entry to its newest, and return what was changed in it.
+    """Read a trail from its oldest entry to its newest, and return the breaches that are found.
 
-    `heads` are entries of which the caller knows from elsewhere that they were written. Without them, nobody can
-    tell a shorter trail, or one that was rewritten to its end, from a true one.
+    `heads` are the heads of entries that the caller has kept in another place, e.g. from the server's log. Two
+    kinds of changes are found only with them: entries that were cut off at the end, and a trail that was rewritten
+    from some entry to its end.
     """
     files = [*segments(path), path]
     if not any(file.is_file() for file in files):
@@ -82,13 +86,13 @@ class _Run:
     """The rounds of one federation in a trail."""
 
     last: int | None = None
-    """The last round; None if it is not known."""
+    """The number of the last round so far; None if it is not known."""
     model: str = ""
-    """The digest of the global model after it."""
+    """The digest of the global model after the last round; empty if it is not known."""
 
 
 class _Reading:
-    """Reads a trail, one entry after the other."""
+    """Reads a trail one entry after the other, and collects the breaches."""
 
     def __init__(self, heads: Iterable[Head]) -> None:
         self.check = TrailCheck()
@@ -128,7 +132,7 @@ class _Reading:
         return found
 
     def follow(self, entry: TrailEntry) -> None:
-        """Compare an entry with the ones before it."""
+        """Check that an entry fits the entries before it."""
         found, number = self.check, entry.head.entry
         found.entries += 1
         if not found.first:
@@ -156,7 +160,7 @@ class _Reading:
             self.breach(f"entry {number} does not hold what an entry of the kind {entry.kind!r} holds")
 
     def start(self, entry: TrailEntry) -> None:
-        """Compare the round that a server continued after with the last one that the trail holds."""
+        """Check that a server that was started again has continued after the last round in the trail."""
         name, after = str(entry.fields["run"]), int(entry.fields["after_round"])
         run = self.runs.get(name)
         if missing := entry.fields.get("missing_until"):
@@ -179,7 +183,7 @@ class _Reading:
             run.last, run.model = after, ""
 
     def follow_round(self, entry: TrailEntry) -> None:
-        """Compare a round with the one before it."""
+        """Check that a round fits the round before it: its number, and the global model that it started from."""
         fields, self.check.rounds = entry.fields, self.check.rounds + 1
         run, number = self.runs.setdefault(str(fields["run"]), _Run()), int(fields["round"])
         unwritten = sorted({int(each) for each in fields.get("unwritten", ())})

@@ -1,7 +1,7 @@
-"""Callbacks: what learns of each round that ends.
+"""Callbacks: objects that get the record of each round, and pass it to TensorBoard, MLflow and other tools.
 
-`Simulation`, `FilteredStrategy` and `Defense` take a list of them as `callbacks=`. The commands `flanders run` and
-`flanders resume` have the option `--callback`. Each callback needs at most one extra.
+`Simulation`, `FilteredStrategy` and `Defense` take a list of callbacks as `callbacks=`. The commands `flanders run`
+and `flanders resume` have the option `--callback`. Some callbacks need an extra of this package to be installed.
 """
 
 from flanders.callbacks.alarm_calls import Command, Webhook

@@ -1,4 +1,7 @@
-"""Calls for help: a web address or a command that learns of alarms."""
+"""The callbacks `Webhook` and `Command`: they send the alarms of a round to a web address or to a command.
+
+An alarm is a short message about what a person should look at; see `flanders.alarms`.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +26,16 @@ from flanders.record import RoundRecord
 from flanders.round import ClientId
 
 MOST_CLIENTS = 100
-"""The most clients of an alarm that a message lists. A round may have thousands of clients."""
+"""The most clients of an alarm that a message lists. There is a limit, since a round may have thousands."""
 
 
 class AlarmCall(Callback):
-    """Sends a message in each round that has alarms; see `flanders.alarms`.
+    """Sends a message for each round that has alarms.
 
     Parameters
     ----------
     seconds
-        How long sending may take. After that the round goes on without it, and the log says so.
+        How long sending a message may take. After that, the federation goes on, and the log has an error.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -55,10 +58,10 @@ class AlarmCall(Callback):
 
 
 def message_of(run: str, record: RoundRecord, alarms: Sequence[Alarm]) -> dict[str, object]:
-    """Return the alarms of a round as plain data.
+    """Return the alarms of a round as a dictionary that can be written as JSON.
 
-    `text` has everything in words. Chat services such as Slack and Mattermost show it. Client names in it cannot
-    hold markup or control characters.
+    The entry `text` has all alarms in words. Chat services such as Slack and Mattermost show this entry. The names
+    of clients in it have no markup and no control characters.
     """
     words = "; ".join(alarm.text for alarm in alarms)
     return {
@@ -78,8 +81,8 @@ def _short(clients: Sequence[ClientId]) -> list[int | str]:
     return [client if isinstance(client, int) else plain(client) for client in clients[:MOST_CLIENTS]]
 
 
-class _Stay(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect: the message goes to the address that the user named, and nowhere else."""
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect, so that the message goes only to the address that the user named."""
 
     def redirect_request(self, *_: object, **__: object) -> None:
         return None
@@ -93,9 +96,9 @@ class Webhook(AlarmCall):
     url
         The address, `https://...` or `http://...`. Redirects are not followed.
     headers
-        More headers of the request, e.g. `{"Authorization": "Bearer ..."}`.
+        Further headers of the request, e.g. `{"Authorization": "Bearer ..."}`.
     seconds
-        How long a round waits for the answer at most.
+        How long to wait for the answer.
     """
 
     def __init__(self, url: str, headers: Mapping[str, str] | None = None, *, seconds: float = 5.0) -> None:
@@ -104,21 +107,20 @@ class Webhook(AlarmCall):
             raise InputError(f"Webhook needs an address that begins with https:// or http://. Got {url!r} instead.")
         self._url = url
         self._headers = {"Content-Type": "application/json", "User-Agent": "flanders", **(headers or {})}
-        self._opener = urllib.request.build_opener(_Stay)
+        self._opener = urllib.request.build_opener(_NoRedirects)
         self._thread: threading.Thread | None = None
         self._problem = ""
 
     def send(self, message: bytes) -> None:
-        """Send a message from a thread of its own, and wait for the answer for a limited time."""
+        """Send a message in a thread, and wait for the answer for at most `seconds`."""
         if self._thread is not None and self._thread.is_alive():
             raise TimeoutError(f"{self._place} has not answered the last message yet, so this one is not sent")
         self._problem = ""
         self._thread = threading.Thread(target=self._post, args=(message,), daemon=True)
         self._thread.start()
         self._thread.join(self.seconds)
-        if (
-            self._thread.is_alive() or self._problem == TimeoutError.__name__
-        ):  # whichever of the two limits ends first
+        # The limits of the thread and of the request end at about the same time, so either may come first.
+        if self._thread.is_alive() or self._problem == TimeoutError.__name__:
             raise TimeoutError(f"{self._place} has not answered within {self.seconds:g} seconds")
         if self._problem:
             raise ConnectionError(f"{self._place} did not take the message: {self._problem}")
@@ -135,21 +137,21 @@ class Webhook(AlarmCall):
 
     @property
     def _place(self) -> str:
-        """The host. The rest of the address may hold a secret, so it is not logged."""
+        """The host name of the address, for messages. The rest of the address may hold a secret."""
         return str(urlsplit(self._url).hostname)
 
 
 class Command(AlarmCall):
-    """Run a command on alarms. It gets them as JSON on its standard input.
+    """Run a command if a round has alarms. The command gets the alarms as JSON on its standard input.
 
-    The command is started directly, not by a shell. Nothing that a client has sent is in its arguments.
+    The command is started directly, not by a shell. Its arguments hold nothing that a client has sent.
 
     Parameters
     ----------
     arguments
         The program and its arguments, e.g. `["/usr/local/bin/page-me", "--urgent"]`.
     seconds
-        How long the command may take. After that, it and the processes that it started are killed.
+        How long the command may take. After that, the command and the processes that it has started are killed.
     """
 
     def __init__(self, arguments: Sequence[str], *, seconds: float = 10.0) -> None:

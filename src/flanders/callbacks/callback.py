@@ -1,4 +1,4 @@
-"""What a callback is, and how callbacks are called without risk for the round."""
+"""The base class of callbacks, and the class `Callbacks`, which calls several of them and catches their errors."""
 
 from __future__ import annotations
 
@@ -15,49 +15,49 @@ log = logging.getLogger("flanders")
 
 @dataclass(frozen=True)
 class RunInfo:
-    """What is about to run, as callbacks learn it before the first round."""
+    """The description of a run, which callbacks get before the first round."""
 
     name: str
-    """The run in a few words."""
+    """A short description of the run."""
     id: str = ""
-    """The id of the run in a results file; empty if it has none."""
+    """The id of the run in a results file; empty if there is no results file."""
     settings: Mapping[str, object] = field(default_factory=dict)
-    """The settings of the run by dotted key, for example `filter.name`."""
+    """The settings of the run. The keys have dots, for example `filter.name`."""
 
 
 class Callback(ABC):
-    """Learns of each round that ends. The simulator, the Flower wrapper and `Defense` all call it in the same way.
+    """The base class of callbacks. The simulator, the Flower wrapper and `Defense` call its methods.
 
-    What must not be lost is written in `on_round`: if the process is killed, `on_end` is not called.
+    If the process is killed, `on_end` is not called. So `on_round` should write everything that must not be lost.
     """
 
     def on_start(self, run: RunInfo) -> None:  # noqa: B027 (it may be left out)
-        """Prepare for a run. Called before its first round, and again if the run is continued later."""
+        """Prepare for a run. This is called before the first round, and again if the run is continued later."""
 
     @abstractmethod
     def on_round(self, record: RoundRecord) -> None:
-        """Take note of a round. Called once for each round, when all about it is known."""
+        """Use the record of a round. This is called once for each round, when the record is complete."""
 
     def on_end(self) -> None:  # noqa: B027 (it may be left out)
-        """Take note that the run has ended, whether it is complete or not."""
+        """Clean up. This is called when the run ends, also if it was stopped before its last round."""
 
 
 AnyCallback = Callback | Callable[[RoundRecord], object]
-"""A callback: an object with `on_round`, or a function of the record of a round."""
+"""A callback: an object with the method `on_round`, or a function that takes the record of a round."""
 
 
 class Callbacks:
-    """Callbacks that are called one after the other. An error in one of them stops nothing.
+    """A list of callbacks that are called one after the other. An error in one of them does not end the run.
 
-    The first error of each callback is logged. The callback is called again in the next round. When the run ends,
-    the log says how often it failed.
+    If a callback fails, it is called again in the next round. Its first error is logged. When the run ends, the log
+    says how often the callback has failed.
 
     Parameters
     ----------
     caller
-        Whose parameter the callbacks are, for messages.
+        The name of the class that has the parameter `callbacks`, for messages.
     callbacks
-        Objects with `on_round`, or functions of the record of a round.
+        Objects with the method `on_round`, or functions that take the record of a round.
     """
 
     def __init__(self, caller: str, callbacks: Iterable[AnyCallback] = ()) -> None:
@@ -76,21 +76,21 @@ class Callbacks:
         self._started = False
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
+        """Whether the list has any callbacks."""
         return bool(self._callbacks)
 
     def start(self, run: RunInfo) -> None:
-        """Tell all callbacks that a run begins, unless they know."""
+        """Call `on_start` of all callbacks, unless it was called for this run."""
         if not self._started:
             self._started = True
             self._call("on_start", run)
 
     def tell(self, record: RoundRecord) -> None:
-        """Tell all callbacks of a round."""
+        """Call `on_round` of all callbacks."""
         self._call("on_round", record)
 
     def end(self) -> None:
-        """Tell all callbacks that the run has ended, and log how often each of them failed."""
+        """Call `on_end` of all callbacks, and log how often each of them has failed."""
         if not self._started:
             return
         self._started = False
@@ -109,7 +109,7 @@ class Callbacks:
                 continue
             try:
                 function(*arguments)
-            except Exception as error:  # a callback may be anybody's code, so that any error is possible
+            except Exception as error:  # a callback may be the user's own code and may raise anything
                 self._failed[i] += 1
                 if self._failed[i] == 1:
                     log.error(
@@ -123,7 +123,7 @@ class Callbacks:
 
 
 def callback_name(callback: AnyCallback) -> str:
-    """Return the name of a callback's class, or of the function.
+    """Return the name of a callback: of its class, or of the function.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The numbers of a round by name, as tools that draw curves take them."""
+"""Functions that turn the record of a round into named numbers and lines of text, for tools such as TensorBoard."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ import math
 from flanders.record import RoundRecord
 
 MOST_NAMED = 50
-"""The most clients that a text about one round names. A round may have thousands of clients."""
+"""The most clients that the lines about one round name. There is a limit, since a round may have thousands."""
 LONGEST = 300
-"""The most characters of a reason or a name in a text. Clients choose some of these words."""
+"""The most characters of a reason or a name in a text. There is a limit, since clients choose their names."""
 
 
 def measures_of(record: RoundRecord) -> dict[str, float]:
-    """Return what was measured in a round, and the number of clients of each fate.
+    """Return the measured numbers of a round and the number of clients with each fate, by name.
 
-    What was not measured is left out. If it is known who is malicious, the numbers of malicious clients that were
-    caught and missed and of honest ones that were wronged are added.
+    Numbers that were not measured are left out. If the malicious clients are known, there are three more numbers:
+    `detection/caught` malicious clients that were not kept, `detection/missed` malicious clients that were kept,
+    and `detection/wronged` honest clients that were not kept.
 
     Examples
     --------
@@ -53,7 +54,7 @@ def unused_lines(record: RoundRecord) -> list[str]:
 
 
 def plain(text: object) -> str:
-    """Return a text that is safe to show: one line of printable characters without markup, of bounded length.
+    """Return a text that is safe to show: one line of at most `LONGEST` printable characters without markup.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Rounds as metrics of an MLflow run."""
+"""The callback `MLflow`: logs the rounds of a run as metrics of a run in MLflow."""
 
 from __future__ import annotations
 
@@ -15,31 +15,34 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 LONGEST_VALUE = 500
-"""The most characters of a parameter. Older MLflow servers refuse longer ones."""
+"""The most characters of a parameter's value. Older MLflow servers refuse longer values."""
 RUN_TAG = "flanders.run"
-"""The tag of an MLflow run that names the run of a results file."""
+"""The tag of an MLflow run whose value is the id of the run in the results file."""
 
 
 class MLflow(Callback):
     """Log the settings of a run and the numbers of each round to MLflow.
 
-    If a run of MLflow is active (`mlflow.start_run()`), the numbers go there. Otherwise the callback makes one, or
-    goes on with the one that it made for the same run of a results file. It needs the extra `mlflow`.
+    If a run of MLflow is active (`mlflow.start_run()`), the numbers go to it. Otherwise the callback makes a run in
+    MLflow. If a run of a results file is continued later, its MLflow run is continued, too. The callback needs the
+    extra `mlflow`.
 
     Parameters
     ----------
     tracking_uri
-        The tracking server, or a folder or database. Default: what MLflow is set to.
+        The tracking server, a folder or a database. Default: the setting of MLflow, e.g. `MLFLOW_TRACKING_URI`.
     experiment
-        The experiment of MLflow in which to make the run.
+        The experiment in MLflow to which a new run belongs.
     run_name
-        The name of the MLflow run. Default: the run in a few words.
+        The name of the MLflow run. Default: a short description of the run.
     """
 
     def __init__(
         self, tracking_uri: str | None = None, experiment: str = "flanders", run_name: str | None = None
     ) -> None:
-        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # nothing but what the user asked for is sent
+        os.environ.setdefault(
+            "MLFLOW_DISABLE_TELEMETRY", "true"
+        )  # MLflow would otherwise send usage data to its makers
         with needing("mlflow"):
             import mlflow  # noqa: F401
         self.tracking_uri, self.experiment, self.run_name = tracking_uri, experiment, run_name
@@ -49,7 +52,7 @@ class MLflow(Callback):
         self._own = False
 
     def on_start(self, run: RunInfo) -> None:
-        """Open the MLflow run and log the settings as parameters."""
+        """Open the MLflow run, and log the settings as parameters."""
         from mlflow.entities import Param
 
         client = self._open(run)
@@ -74,7 +77,7 @@ class MLflow(Callback):
             self._client = None
 
     def _open(self, run: RunInfo | None = None) -> MlflowClient:
-        """Return the client, with an MLflow run that is under way."""
+        """Return MLflow's client, after opening the MLflow run if necessary."""
         import mlflow
         from mlflow import MlflowClient
 
@@ -92,7 +95,7 @@ class MLflow(Callback):
         return client
 
     def _find_or_make(self, client: MlflowClient, run: RunInfo) -> str:
-        """Return the id of the MLflow run of a run. A run of a results file has at most one."""
+        """Return the id of the MLflow run that belongs to `run`. If there is none yet, make one."""
         found = client.get_experiment_by_name(self.experiment)
         experiment = client.create_experiment(self.experiment) if found is None else found.experiment_id
         if run.id.isalnum():

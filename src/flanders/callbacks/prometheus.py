@@ -1,4 +1,4 @@
-"""The last round as metrics that Prometheus reads."""
+"""The callback `Prometheus`: serves the numbers of the last round on a page that Prometheus reads."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ GAUGES = {
     "loss": ("flanders_loss", "The loss of the global model on the server's examples"),
     "attack_success": (
         "flanders_attack_success",
-        "The share of the examples that the attack aims at which are taken for the attacker's target",
+        "The share of the targeted examples that the model puts into the class that the attacker wants",
     ),
     "source_accuracy": (
         "flanders_source_accuracy",
-        "The share of the examples that the attack aims at which are taken for their own class",
+        "The share of the targeted examples that the model puts into their true class",
     ),
-    "threshold": ("flanders_threshold", "The largest score that was kept"),
+    "threshold": ("flanders_threshold", "The largest score of a kept client"),
 }
-"""The fields of a record that become metrics of their own, with the name and the description of the metric."""
+"""The name and the description of a metric for each of these fields of a `RoundRecord`."""
 
 
 class Endpoint:
@@ -71,13 +71,13 @@ class Endpoint:
 class Prometheus(Callback):
     """Serve the numbers of the last round at `http://HOST:PORT/metrics`. It needs the extra `prometheus`.
 
-    No metric names single clients: their ids may be many, and clients may choose them. The page stays until the
-    process ends or `close` is called, so that the last round can be read after the run.
+    No metric is about a single client: there may be too many of them, and clients may choose their ids. The page
+    stays until the process ends or `close` is called. So the last round can be read after the run.
 
     Parameters
     ----------
     port
-        The port. 0 takes any free one; the attribute `port` says which.
+        The port. With 0, a free port is chosen, and the attribute `port` says which.
     host
         The address to listen on. The default cannot be reached from other machines. The page has no password.
 
@@ -103,13 +103,13 @@ class Prometheus(Callback):
         return self._endpoint.port
 
     def sibling(self) -> Prometheus:
-        """Return a callback for another run, with the same page."""
+        """Return a callback for another run that uses the same page."""
         other = object.__new__(Prometheus)
         other._endpoint, other._run, other._lookout = self._endpoint, "", Lookout()
         return other
 
     def on_start(self, run: RunInfo) -> None:
-        """Label all metrics with the name of the run."""
+        """Remember the name of the run, which is a label of all metrics."""
         self._run = run.name
 
     def on_round(self, record: RoundRecord) -> None:

@@ -1,4 +1,4 @@
-"""Rounds as curves in TensorBoard."""
+"""The callback `TensorBoard`: writes the rounds of a run to files that TensorBoard shows as curves."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class TensorBoard(Callback):
-    """Write the numbers of each round, and who was not kept and why, for TensorBoard.
+    """Write the numbers of each round for TensorBoard, and which clients were not kept and why.
 
-    `tensorboard --logdir FOLDER` shows them while the run goes on. It needs the extra `tensorboard`.
+    `tensorboard --logdir FOLDER` shows them during the run. The callback needs the extra `tensorboard`.
 
     Parameters
     ----------
     folder
-        Where to write. A continued run writes to the same folder.
+        The folder to write to. If a run is continued later, use the same folder.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -67,7 +67,7 @@ class TensorBoard(Callback):
 
 
 def text_summary(tag: str, markdown: str) -> Summary:
-    """Return a text as TensorBoard's tab for texts shows it."""
+    """Return a Markdown text in the form in which TensorBoard stores texts."""
     from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
     from tensorboard.compat.proto.tensor_pb2 import TensorProto
     from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto

@@ -1,4 +1,4 @@
-"""Rounds as history of a run of Weights & Biases."""
+"""The callback `WandB`: logs the rounds of a run to Weights & Biases (W&B)."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ Mode = Literal["online", "offline"]
 class WandB(Callback):
     """Log the settings of a run and the numbers of each round to Weights & Biases.
 
-    If a run of W&B is active (`wandb.init()`), the numbers go there. Otherwise the callback makes one. It needs the
-    extra `wandb`.
+    If a run of W&B is active (`wandb.init()`), the numbers go to it. Otherwise the callback makes a run in W&B. The
+    callback needs the extra `wandb`.
 
     Parameters
     ----------
     project
-        The project of W&B.
+        The project in W&B to which a new run belongs.
     name
-        The name of the W&B run. Default: the run in a few words.
+        The name of the W&B run. Default: a short description of the run.
     mode
         `"online"` sends the numbers to the W&B server. `"offline"` writes them to `folder` and does not use the
-        network; `wandb sync` sends them later.
+        network. The command `wandb sync` can send them later.
     folder
-        Where W&B keeps its files. Default: the working directory.
+        The folder in which W&B keeps its files. Default: the working directory.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class WandB(Callback):
     ) -> None:
         check_choice("WandB", "mode", mode, ("online", "offline"))
         if mode == "offline":
-            os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # else crashes of W&B itself would be reported
+            os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # W&B would report its own crashes
         with needing("wandb"):
             import wandb  # noqa: F401
         self.project, self.name, self.mode, self.folder = project, name, mode, folder
@@ -55,7 +55,7 @@ class WandB(Callback):
         self._info = RunInfo("flanders")
 
     def on_start(self, run: RunInfo) -> None:
-        """Open the W&B run with the settings."""
+        """Open the W&B run, and log the settings."""
         self._info = run
         self._open()
 

@@ -1,7 +1,8 @@
-"""Flower: a filter around any strategy, a strategy for any aggregator, and attacks to try them with.
+"""Strategies for Flower: a filter around any strategy, and a strategy for any aggregator of this package.
 
-`FilteredStrategy` drops suspicious replies before the wrapped strategy aggregates the rest. `AggregatorStrategy`
-aggregates with any aggregator of this package. `flanders.flower.attacks` makes a ClientApp malicious.
+`FilteredStrategy` drops suspicious replies before the strategy that it wraps aggregates the rest.
+`AggregatorStrategy` aggregates with an aggregator of this package. The module `flanders.flower.attacks` makes a
+ClientApp malicious, to try a defence.
 """
 
 import warnings

@@ -1,4 +1,7 @@
-"""The wrapped strategy's own aggregation of the kept replies, in the form that `Defense.step` asks for."""
+"""The class `StrategyAggregation`: lets the wrapped strategy aggregate the kept replies of a round.
+
+`FilteredStrategy` passes it to `Defense.step`, which expects a function from kept rows to the new model.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +24,9 @@ STAYS = "the global model stays"
 
 
 class StrategyAggregation:
-    """Lets a strategy aggregate rows of a round.
+    """Lets a strategy aggregate the replies that belong to rows of a round.
 
-    The round ends even if the strategy fails: `arrays` is then None, and `note` says why.
+    If the strategy fails, no error is raised. Then `arrays` stays None, and `note` says why.
 
     Parameters
     ----------
@@ -32,9 +35,9 @@ class StrategyAggregation:
     model
         The arrays of the global model.
     matrix
-        What the filter sees of the replies.
+        What the filter sees of the replies, a row for each: whole models or sketches.
     before
-        What the filter sees of the global model that the round started from.
+        What the filter sees of the global model that the round started from: the whole model or its sketch.
     weights
         How much each reply counts.
     """
@@ -45,27 +48,32 @@ class StrategyAggregation:
         self.number, self.model, self.matrix, self.before, self.weights = number, model, matrix, before, weights
         self.messages = [answer.message for answer in weights.answers]
         self.arrays: ArrayRecord | None = None
-        """The new global model."""
+        """The new global model; None if the global model stays as it is."""
         self.metrics: MetricRecord | None = None
+        """The metrics that the strategy returned."""
         self.used: Strategy | None = None
-        """The strategy that aggregated, or failed to."""
+        """The strategy that was called."""
         self.note = ""
+        """Why the global model stays as it is; empty if there is a new one."""
         self.error: Exception | None = None
+        """The error of the strategy, if it failed."""
         self.seconds = 0.0
+        """How long the strategy took."""
 
     def by(self, strategy: Strategy, kept: IntVector, known: Collection[ClientId] | None = None) -> Vector:
-        """Let a strategy aggregate the replies of these rows, and return what the filter sees of the result.
+        """Let a strategy aggregate the replies of the kept rows, and return what the filter sees of the new model.
 
-        `known` are the clients that are no newcomers; None if newcomers count in full.
+        `known` are the clients whose last replies were kept. All others are newcomers, whose weight is limited. If
+        `known` is None, there is no such limit.
         """
         start, self.used = time.perf_counter(), strategy
         if known is not None and not self.weights.limit_newcomers(kept, known):
-            return self._stay("the filter kept newcomers alone")
+            return self._stay("the filter kept only newcomers")
         try:
             self.weights.prepare(kept)
             arrays, self.metrics = strategy.aggregate_train(self.number, [self.messages[row] for row in kept])
             return self._checked(arrays)
-        except Exception as error:  # a strategy is the user's own code, so that any error is possible
+        except Exception as error:  # a strategy is the user's own code and may raise anything
             self.error = error
             log(ERROR, "flanders: %s failed", type(strategy).__name__, exc_info=error)
             return self._stay(f"{type(strategy).__name__} failed ({type(error).__name__}: {error})")

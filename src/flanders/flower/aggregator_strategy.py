@@ -1,4 +1,4 @@
-"""A Flower strategy that aggregates with any of our aggregators."""
+"""The class `AggregatorStrategy`: a Flower strategy that aggregates with an aggregator of this package."""
 
 from __future__ import annotations
 
@@ -27,21 +27,23 @@ ME = "AggregatorStrategy"
 class AggregatorStrategy(FedAvg):
     """Aggregate the replies of a round with an aggregator of `flanders.aggregators`.
 
-    Clients are chosen, and metrics are averaged, as Flower's `FedAvg` does. The weight of a client is its number of
-    examples. Float arrays are aggregated together, as one vector. Arrays that `unscored` names and integers are
-    averaged. An aggregator that remembers earlier rounds starts with an empty memory after a restart.
+    Clients are chosen and metrics are averaged as in Flower's `FedAvg`. The weight of a client is its number of
+    examples. The aggregator gets all float arrays of a model as one vector. Integer arrays, and the arrays that
+    `unscored` selects, are averaged. An aggregator that remembers earlier rounds starts with an empty memory after
+    a restart.
 
     Parameters
     ----------
     aggregator
         The aggregator, with or without pre-aggregators, e.g. `MultiKrum(num_malicious=2)` or `Nnm(2) | Median()`.
     train_fn
-        Trains the global model on examples of the server: a function from the number of the round and the model's
-        arrays to the arrays of the trained model. The aggregator `FLTrust` needs it.
+        A function that trains the global model on examples of the server. It takes the number of the round and the
+        arrays of the global model, and returns the arrays of the trained model. The aggregator `FLTrust` needs it.
     seed
-        Makes the randomness of the aggregator repeatable; a generator is used as it is.
+        Makes the randomness of the aggregator repeatable. It may also be a generator.
     unscored
-        Tells by name which float arrays are averaged instead. Default: the buffers of batch normalisation.
+        A function that takes the name of a float array and returns True if the array is averaged instead. Default:
+        the buffers of batch normalisation.
     fraction_train, fraction_evaluate, min_train_nodes, min_evaluate_nodes, min_available_nodes, weighted_by_key
         As in `flwr.serverapp.strategy.FedAvg`.
 
@@ -87,7 +89,7 @@ class AggregatorStrategy(FedAvg):
         self._before: ArrayRecord | None = None
 
     def begin_round(self, arrays: ArrayRecord) -> None:
-        """Remember the global model that the round starts from. Some aggregators measure distances from it."""
+        """Remember the global model that the round starts from. Some aggregators compare the replies with it."""
         self._before = arrays
 
     def configure_train(
@@ -102,7 +104,7 @@ class AggregatorStrategy(FedAvg):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Aggregate the models of the replies with the aggregator, and their metrics by weight.
 
-        A reply that cannot be used is left out; see `FilteredStrategy`.
+        A reply that cannot be used is left out.
         """
         received, _ = self._check_and_log_replies(replies, is_train=True, validate=False)
         if not received:
@@ -145,7 +147,7 @@ class AggregatorStrategy(FedAvg):
     ) -> tuple[list[Message], list[dict[str, Numbers]]]:
         """Return the replies that can be used, and the numbers of their arrays by name."""
         usable, numbers = [], []
-        # Flower samples nodes in random order, on which sums depend
+        # Flower samples nodes in random order. The rounding of sums depends on the order, so it is sorted.
         for message in sorted(received, key=lambda message: message.metadata.src_node_id):
             try:
                 check_metrics(message, (self.weighted_by_key,), None)
@@ -157,7 +159,7 @@ class AggregatorStrategy(FedAvg):
         return usable, numbers
 
     def server_step(self, number: int, model: ModelArrays, arrays: ArrayRecord) -> Vector | None:
-        """Return the server's own step from the global model, in the float type of the model; None without one."""
+        """Return the model that `train_fn` trains, minus the global model; None if there is no `train_fn`."""
         if self.train_fn is None:
             return None
         trained, float_type = self.train_fn(number, arrays), model.float_type(arrays)
@@ -167,11 +169,11 @@ class AggregatorStrategy(FedAvg):
         return step
 
     def aggregate_round(self, round_: Round) -> Vector:
-        """Return the new global model as a flat vector. The clients of the round are called by their node ids."""
+        """Return the new global model as a flat vector. The client ids of the round are the node ids."""
         vector: Vector
         vector, self.memory = self.aggregator.step(self.memory, round_, self.rng)
         return vector
 
     def average(self, before: Numbers, several: Sequence[Numbers], weights: FloatVector) -> Numbers:
-        """Return the new numbers of an array that is averaged."""
+        """Return the weighted average of an array of several clients. `before` is the array of the global model."""
         return average(before, several, weights)

@@ -1,7 +1,7 @@
-"""Attacks as mods of a ClientApp, to try a defence on a real deployment.
+"""The function `poisoned`: makes a Flower mod that turns a ClientApp malicious, to try a defence on a deployment.
 
-A mod sees one client: its own honest model and the global model. An attack that needs the models of other clients
-runs in the simulator, where one attacker controls many clients.
+The mod sees only the honest model of its own client and the global model. An attack that needs the models of other
+clients can only run in the simulator, where one attacker controls many clients.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from flanders.round import last_layer_of
 from flanders.state import state_from_bytes, state_to_bytes
 
 MEMORY = "flanders-attack"
-"""The record of a node's state that holds the memory of its attack, from message to message."""
+"""The name of the record, in the state of a node, that holds the memory of the attack from round to round."""
 ME = 0
-"""The attacker's name for its only client."""
+"""The client id that the attack sees. Any number would do, since there is only one client."""
 
 
 def poisoned(
@@ -37,22 +37,25 @@ def poisoned(
 ) -> Mod:
     """Return a mod that makes a ClientApp send poisoned models.
 
-    The ClientApp trains as usual, and the mod replaces the model that it sends. It changes float arrays that are
-    not buffers.
+    The ClientApp trains as usual, and the mod replaces the model before it is sent. Only float arrays that are not
+    buffers are changed.
 
     Parameters
     ----------
     attack
-        The name of an attack (see `flanders list attacks`) with its `parameters`, or the attack itself. It must
-        not need the model of another client.
+        The name of an attack (see `flanders list attacks`), or an `Attack` object. It must not need the models of
+        other clients.
     when
-        Tells by a node's context whether it is malicious, e.g. by `context.node_config["partition-id"]`.
+        A function that takes the context of a node and returns whether the node is malicious. It can use e.g.
+        `context.node_config["partition-id"]`. Default: the node is malicious.
     start
-        The first poisoned round. An attack that remembers watches the rounds before.
+        The number of the first poisoned round. In earlier rounds the client is honest, and the attack can observe.
     num_clients
-        The number of clients in a round, as the attacker believes.
+        The number of clients in a round that the attacker assumes.
     seed
-        Makes the attack's randomness repeatable.
+        Makes the randomness of the attack repeatable.
+    **parameters
+        The parameters of an attack that is given by its name.
 
     Examples
     --------
@@ -103,14 +106,14 @@ def poisoned(
 
 
 def check_works_alone(attack: Attack) -> None:
-    """Complain if an attack has no effect from a client that knows no model but its own.
+    """Raise an `InputError` if an attack has no effect when the attacker knows only the model of one client.
 
-    The attack is tried on a small federation. If it needs the models of other clients, it says so, or it returns
-    the honest model.
+    The attack is tried on three small rounds. An attack that needs the models of other clients raises an error, or
+    returns the honest model.
     """
     rng, memory, why = np.random.default_rng(0), None, "without them it sends the honest model"
     g = rng.normal(size=16).astype(np.float32)
-    for _ in range(3):  # some attacks have to see a round before they act
+    for _ in range(3):  # some attacks only observe in their first round
         own = g[None, :] + 0.1 * rng.normal(size=(1, 16)).astype(np.float32)
         view = View(own, g, 10, (ME,), memory=memory, last_layer=slice(12, 16))
         try:

@@ -1,4 +1,4 @@
-"""Bans: the server does not ask clients that were dropped too often to train, for some rounds."""
+"""Bans: for some rounds, the server does not send training messages to clients that were dropped too often."""
 
 from __future__ import annotations
 
@@ -10,19 +10,21 @@ from flanders.round import ClientId
 from flanders.state import saveable
 
 FORGIVEN = 100
-"""An offence is forgotten after this many rounds without another one, not counting those of the ban."""
+"""The offences of a client are forgotten after this many rounds without another one. The rounds of a ban do not
+count."""
 MOST_REMEMBERED = 100_000
-"""The most clients whose offences or bans are remembered, since anybody may make up new ones."""
+"""The most clients whose offences or bans are remembered. Without a limit, attackers with ever new clients could
+fill the memory."""
 
 
 @dataclass(frozen=True)
 class Ban:
-    """Do not ask a client for `rounds` rounds after `after` offences.
+    """Ban a client for `rounds` rounds after `after` offences.
 
-    A round is an offence if the filter drops the client while it keeps others, or if the client's reply cannot be
-    used. A missing reply or an error is no offence. Each round in which the client is kept removes one offence.
-    After the ban the client is on parole: one more offence bans it again, and rounds in which it is kept clear it.
-    Offences are forgotten after a hundred rounds without another one.
+    It is an offence if the filter drops the client while it keeps others, or if the client's reply cannot be used.
+    A missing reply or an error message is no offence. Each round in which the client is kept removes one offence.
+    After a ban, `after - 1` offences remain, so a single one bans the client again. All offences are forgotten
+    after a hundred rounds without a new one.
 
     Parameters
     ----------
@@ -53,13 +55,13 @@ class BanList:
     """The round of the latest offence of each client that has any."""
 
     def is_banned(self, client: ClientId, number: int) -> bool:
-        """Tell whether a client is banned in a round."""
+        """Whether a client is banned in the round of this number."""
         return number <= self.until.get(client, 0)
 
     def after_round(
         self, ban: Ban, number: int, offenders: Iterable[ClientId], kept: Iterable[ClientId]
     ) -> BanList:
-        """Return the list after a round.
+        """Return the list after a round with this number, these offenders and these kept clients.
 
         Examples
         --------
@@ -79,7 +81,7 @@ class BanList:
         for client in offenders:
             offences[client] = offences.get(client, 0) + 1
             latest.pop(client, None)
-            latest[client] = number  # at the end
+            latest[client] = number  # moves the client to the end of the dict
             if offences[client] >= ban.after:
                 until[client] = number + ban.rounds
                 offences[client] = ban.after - 1

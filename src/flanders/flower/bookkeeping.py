@@ -1,4 +1,8 @@
-"""What happens around the decision of a round: choosing clients that are not banned, saving, and reporting."""
+"""The class `Bookkeeping`: all work of `FilteredStrategy` besides filtering and aggregating.
+
+It leaves out banned clients, saves the memory after each round, and writes the log, the results file and the audit
+trail.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +29,12 @@ from flanders.record import ClientRecord, Fate, RoundRecord
 from flanders.round import ClientId, by_name
 
 TOO_LONG = 3
-"""After this many rounds in a row in which nobody was kept, the log raises an alarm."""
+"""After this many rounds in a row in which nobody was kept, there is an alarm in the log."""
 
 
 @dataclass
 class Bookkeeping:
-    """Everything that `FilteredStrategy` remembers besides its filter."""
+    """What `FilteredStrategy` remembers besides its filter, and the work that depends on it."""
 
     memory: SavedMemory
     """What is saved after each round."""
@@ -41,13 +45,13 @@ class Bookkeeping:
     arrays: ArrayRecord
     """The global model after the last round."""
     done_before: int = 0
-    """The number of rounds of earlier starts."""
+    """The number of rounds that were done in earlier calls of `start`. Flower counts from 1 in every call."""
     asked: list[AskedClient] = field(default_factory=list)
-    """The clients that were asked last."""
+    """The clients that the last messages were sent to."""
     banned: list[AskedClient] = field(default_factory=list)
-    """The clients that the strategy chose for the last training round, but that were not asked."""
+    """The clients that the strategy chose, but that got no message, since they are banned."""
     stayed: int = 0
-    """For how many rounds in a row nobody has been kept."""
+    """The number of rounds in a row, up to the last one, in which nobody was kept."""
 
     def catch_up(self, defense: Defense) -> None:
         """Continue from the rounds that another ServerApp has saved in the folder since this one was made."""
@@ -58,7 +62,7 @@ class Bookkeeping:
         self.done_before = self.memory.rounds
 
     def ask(self, messages: Iterable[Message], grid: Grid, identify: Identify, number: int) -> list[Message]:
-        """Return the messages to clients that are not banned, and remember these clients."""
+        """Return the messages to clients that are not banned, and remember which clients these are."""
         self.open_audit()
         messages, self.asked, self.banned = list(messages), [], []
         sent = []
@@ -82,13 +86,13 @@ class Bookkeeping:
             yield
 
     def open_audit(self) -> None:
-        """Continue the audit trail, or begin it, if there is one."""
+        """Begin or continue the audit trail. Without a trail, do nothing."""
         head = self.memory.audit_head
         self.audit.open(self.memory.run, self.memory.rounds, Head.parse(head) if head else None)
 
     @property
     def nodes(self) -> dict[ClientId, AskedClient]:
-        """The node of each client of the round, by the client's name."""
+        """The clients of the round with their nodes, by name."""
         return {one.client: one for one in [*self.asked, *self.banned]}
 
     def label(self, client: ClientId) -> str:
@@ -96,9 +100,10 @@ class Bookkeeping:
         return self.nodes[client].label
 
     def model_arrays(self, arrays: ArrayRecord, unscored: Callable[[str], bool]) -> ModelArrays:
-        """Return the arrays of the global model as they were in the first round.
+        """Return the description of the model's arrays that was made in the first round.
 
-        Strategies may change the types of the arrays later. Names and shapes must stay.
+        Strategies may change the types of the arrays later. If the names or shapes of `arrays` are others than in
+        the first round, an `InputError` is raised.
         """
         model = self.memory.model_arrays
         if model is None:
@@ -112,15 +117,17 @@ class Bookkeeping:
         return model
 
     def excess(self, record: ArrayRecord) -> str:
-        """Return in words what is too large about the arrays of a reply; empty if nothing is."""
+        """Return in words which arrays of a reply are too large; empty if none is."""
         model = self.memory.model_arrays
         return "" if model is None else model.excess(record)
 
-    def excuse(self, part: str, error: Exception, name: str, found: SortedReplies) -> None:
-        """Raise the error of a part of the user's if the part has never worked, since then no client caused it.
+    def raise_if_never_worked(self, part: str, error: Exception, name: str, found: SortedReplies) -> None:
+        """Raise the error of the user's filter or strategy if it has never worked before. Otherwise do nothing.
 
-        `name` is the name of its class. `part` is its role: `strategy`, `fallback`, `evaluation` or `filter`. If
-        some replies are missing, clients may have caused it after all: too few may be left.
+        A filter or strategy that has never worked is probably wrong itself. But if it has worked before, or if some
+        replies of this round are missing or refused, clients may have caused the error. They must not be able to
+        end the run. `part` says what has failed: `strategy`, `fallback`, `evaluation` or `filter`. `name` is the
+        name of its class.
         """
         if part in self.memory.worked or found.failed:
             return
@@ -132,13 +139,13 @@ class Bookkeeping:
         raise error
 
     def has_worked(self, part: str) -> None:
-        """Remember that the part in this role has worked; see `excuse`."""
+        """Remember that `part` has worked; see `raise_if_never_worked`."""
         self.memory = self.memory.having_worked(part)
 
     def record(
         self, number: int, judged: Iterable[ClientRecord], found: SortedReplies, seconds: Mapping[str, float]
     ) -> RoundRecord:
-        """Return the record of a round: the judged clients, the failed and the banned ones, by name."""
+        """Return the record of a round: the judged, the failed and the banned clients, sorted by name."""
         clients = {record.client: record for record in [*judged, *found.failed.values()]}
         for one in self.banned:
             last = self.memory.bans.until[one.client]
@@ -159,20 +166,22 @@ class Bookkeeping:
     ) -> MetricRecord:
         """Count offences, save the memory and the global model, report the round, and return its metrics.
 
-        `new` is the new global model; None if it stays as it was. `alarm` tells whether the user should look at it.
+        `new` is the new global model; None if the old one stays. `alarm` says that the user should look at the
+        round.
         """
         bans = self.memory.bans
         if self.ban is not None:
             kept = [client.client for client in record.having(Fate.KEPT)]
-            # A filter that keeps nobody has not told good clients from bad ones.
+            # If the filter keeps nobody, being dropped says nothing about a single client.
             bad = record.having(Fate.DROPPED, Fate.REFUSED) if kept else record.having(Fate.REFUSED)
             bans = bans.after_round(self.ban, record.number, [client.client for client in bad], kept)
         roster = self.memory.roster.after_round(record)
         self.memory = replace(self.memory, rounds=record.number, bans=bans, roster=roster, defense=defense.memory)
         before, nodes, stayed = self.arrays, self.nodes, new is None
         if new is not None:
-            self.arrays = new.copy()  # the caller may change the record that it gets
-        # The trail comes first: if the server is killed between the two, the trail has the round twice, never not.
+            self.arrays = new.copy()  # a copy, since the caller may change its record
+        # The audit trail is written before the memory. If the server is killed in between, a restart repeats the
+        # round. So the trail may hold a round twice, but no round can be missing from it.
         if head := self.audit.write(record, nodes, before, self.arrays):
             self.memory = replace(self.memory, audit_head=str(head))
         self.folder.save(self.memory, self.arrays)
@@ -181,11 +190,12 @@ class Bookkeeping:
         return MetricRecord(metrics_of(record, nodes, stayed=stayed))
 
     def completed(self, result: Result, arrays: ArrayRecord) -> Result:
-        """Count the rounds of a result from the very first, and add the numbers of each client to the last of them.
+        """Return a result with the round numbers of the whole federation, and the numbers of each client added.
 
-        `arrays` is the global model if no round has made a new one.
+        Flower counts rounds from 1 in each call of `start`. The numbers of each client are known for the last
+        rounds only. If the result has no model, since no round has made a new one, it gets `arrays`.
         """
-        if not isinstance(result, Result):  # a `start` of the user's own may return anything
+        if not isinstance(result, Result):  # the user's strategy may override `start` and return anything
             return result
         if not result.arrays:
             result.arrays = arrays

@@ -1,6 +1,6 @@
-"""The clients that are asked in a round, and their names.
+"""Functions that find out which client is on each node that a message is sent to, and give it a name.
 
-The server knows a client by the node to which it sent its message, never by what a reply claims.
+The server identifies a client by the node that it sends the message to, never by anything that a reply claims.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from flanders.plain_text import printable
 from flanders.round import ClientId
 
 LONGEST_NAME = 80
-"""The most characters of a node's name that a log shows."""
+"""The most characters of a node's name that the log shows, so that lines stay short."""
 
 
 class Node(Protocol):
@@ -41,17 +41,17 @@ class Node(Protocol):
 
 
 Identify = Callable[[Node], ClientId]
-"""Returns the name of the client on a node."""
+"""A function that returns the name of the client on a node."""
 
 
 def by_key(node: Node) -> ClientId:
-    """Name a node by its public key if it has one, else by its node id.
+    """Return a name that follows from the public key of a node if it has one, else from the node id.
 
-    With node authentication the key survives a restart of the SuperNode and of the SuperLink. Without it, a
-    SuperNode gets a new key and a new node id whenever it starts.
+    With node authentication, a node has the same key after a restart of its SuperNode or of the SuperLink. Without
+    node authentication, a SuperNode gets a new key and a new node id whenever it starts.
     """
     if not node.public_key:
-        return sys.intern(str(node.node_id))  # several tables hold a name, and share one text
+        return sys.intern(str(node.node_id))  # several tables hold this name; interned, it is in memory only once
     return sys.intern(f"key-{hashlib.sha256(node.public_key).hexdigest()[:16]}")
 
 
@@ -60,37 +60,39 @@ class AskedClient:
     """A client that the server sends a message to in a round."""
 
     client: ClientId
+    """The name of the client."""
     node: int
+    """The id of its node."""
     name: str = ""
     """The name that the operator gave to the node; empty if there is none."""
     metadata: Metadata | None = None
-    """The metadata of the message. The grid enters the message's id when it sends it."""
+    """The metadata of the message. The grid adds the message id when it sends the message."""
 
     @property
     def message_id(self) -> str:
-        """The id of the message; empty if it was not sent."""
+        """The id of the message; empty if the message was not sent."""
         return "" if self.metadata is None else self.metadata.message_id
 
     @property
     def label(self) -> str:
-        """The node as logs show it."""
+        """The id and the name of the node, as the log shows them."""
         return f"{self.node} ({printable(self.name, LONGEST_NAME)})" if self.name else str(self.node)
 
 
 def asked_clients(
     messages: Sequence[Message], grid: Grid, identify: Identify, remembered: Mapping[int, ClientId]
 ) -> list[AskedClient | None]:
-    """Return the client that each message goes to; None if nobody knows which client is on the node.
+    """Return the client that each message goes to; None if the client on the node is unknown.
 
-    `remembered` has the clients on the nodes that were asked before. A node that the grid does not list any more
-    keeps its client, so that it cannot shake off a ban by leaving for a moment. If several nodes have one client,
-    only the first that the grid lists is asked.
+    `remembered` has the clients on the nodes that were asked before. If a node leaves the grid for a moment, it is
+    still the same client, so it does not get rid of a ban. If several nodes claim to be the same client, only the
+    first of them is asked.
     """
     listed = {node.node_id: node for node in grid.get_nodes()}
     ids = [message.metadata.dst_node_id for message in messages]
     names, why = _name_listed([listed[id_] for id_ in dict.fromkeys(ids) if id_ in listed], identify)
     for id_ in ids:
-        past = remembered.get(id_, None if listed else str(id_))  # a grid may list no nodes at all
+        past = remembered.get(id_, None if listed else str(id_))  # some grids list no nodes at all
         if id_ not in listed and past is not None and past not in names:
             names[past] = id_
     clients = {id_: client for client, id_ in names.items()}
@@ -101,15 +103,16 @@ def asked_clients(
             asked.append(AskedClient(clients[id_], id_, name, message.metadata))
         else:
             asked.append(None)
-            log(WARNING, "flanders: node %s is not asked: %s", id_, why.get(id_, "it is a stranger that has left"))
+            unknown = "its client is unknown, and the node has left"
+            log(WARNING, "flanders: node %s is not asked: %s", id_, why.get(id_, unknown))
     return asked
 
 
 def _name_listed(nodes: Sequence[Node], identify: Identify) -> tuple[dict[ClientId, int], dict[int, Exception]]:
-    """Return the node of each client, and why the other nodes have none.
+    """Return the node of each client, and for each node without a client the error that says why.
 
-    `identify` is the user's own function. If it names none of several nodes, or names all of them the same, the
-    mistake is the user's, and is raised. Single nodes without a name of their own may be an attack.
+    `identify` is the user's own function. If at most one of several nodes gets a name, `identify` is probably
+    wrong, and its first error is raised. If only a few nodes get no name, they may be attackers, and are left out.
     """
     names: dict[ClientId, int] = {}
     why: dict[int, Exception] = {}

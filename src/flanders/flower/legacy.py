@@ -1,4 +1,7 @@
-"""A filter around any strategy of Flower's older interface, `flwr.server.strategy`."""
+"""The class `FilteredLegacyStrategy`: a filter around a strategy of Flower's older interface.
+
+The older interface is `flwr.server.strategy`.
+"""
 
 from __future__ import annotations
 
@@ -40,18 +43,19 @@ Evaluation = tuple[ClientProxy, EvaluateRes]
 class FilteredLegacyStrategy(Strategy):
     """Let a filter drop suspicious results before a legacy strategy aggregates the rest.
 
-    It checks, filters and logs. Only `FilteredStrategy` has saved states, bans, results files and sketches. Clients
-    are identified by Flower's `cid`. Arrays of floats in the first global model are scored. Buffers are scored too:
-    arrays have no names here, so buffers cannot be recognised.
+    It checks and filters results, and logs what it drops. Only `FilteredStrategy` has saved states, bans, results
+    files and sketches. Clients are identified by Flower's `cid`. The filter looks at all arrays that are floats in
+    the first global model. These include the buffers of batch normalisation: arrays have no names in the older
+    interface, so buffers cannot be recognised.
 
     Parameters
     ----------
     strategy
         A strategy of `flwr.server.strategy`, e.g. `FedAvg()`.
     filter, seed, callbacks
-        As in `FilteredStrategy`. The records that callbacks get hold neither accuracy nor loss.
+        As in `FilteredStrategy`. The records that callbacks get have no accuracy and no loss.
     limits
-        As in `FilteredStrategy`. Newcomers are not limited.
+        As in `FilteredStrategy`, but there is no limit on newcomers.
     """
 
     def __init__(
@@ -123,7 +127,7 @@ class FilteredLegacyStrategy(Strategy):
         round_ = Round(np.stack([rows[name] for name in names]), tuple(names), np.array(weights), before)
         try:
             outcome = self.defense.step(round_, aggregate)
-        except Exception as error:  # too few clients for the filter, or a mistake in the user's own parts
+        except Exception as error:  # e.g. too few clients, or a mistake in a filter of the user's own
             if not isinstance(error, InputError) and not self._has_worked:
                 raise
             log(WARNING, "flanders: round %s: the filter cannot judge it (%s): %s", server_round, error, STAYS)
@@ -138,10 +142,13 @@ class FilteredLegacyStrategy(Strategy):
     def _aggregated(
         self, model: ModelArrays, number: int, chosen: list[Fit], failures: list[Fit | BaseException]
     ) -> tuple[Parameters | None, dict[str, Scalar]]:
-        """Return what the strategy makes of results, in the types of the model; None if it cannot be used."""
+        """Return the model that the strategy makes of results, in the types of the global model, and the metrics.
+
+        The model is None if the strategy fails, or if its model cannot be used.
+        """
         try:
             found, metrics = self.strategy.aggregate_fit(number, chosen, failures)
-        except Exception as error:  # a strategy is the user's own code, so that any error is possible
+        except Exception as error:  # a strategy is the user's own code and may raise anything
             if not self._has_worked:
                 raise
             log(ERROR, "flanders: round %s: the strategy failed: %s", number, STAYS, exc_info=error)
@@ -159,19 +166,22 @@ class FilteredLegacyStrategy(Strategy):
         return Parameters([array.data for array in own.values()], found.tensor_type), metrics
 
     def initialize_parameters(self, client_manager: ClientManager) -> Parameters | None:
-        """Leave it to the strategy."""
+        """Call the strategy's method."""
         return self.strategy.initialize_parameters(client_manager)
 
     def configure_evaluate(
         self, server_round: int, parameters: Parameters, client_manager: ClientManager
     ) -> list[tuple[ClientProxy, EvaluateIns]]:
-        """Leave it to the strategy."""
+        """Call the strategy's method."""
         return self.strategy.configure_evaluate(server_round, parameters, client_manager)
 
     def aggregate_evaluate(
         self, server_round: int, results: list[Evaluation], failures: list[Evaluation | BaseException]
     ) -> tuple[float | None, dict[str, Scalar]]:
-        """Let the strategy aggregate the results of clients that were kept in training, with limited claims."""
+        """Let the strategy aggregate the results of clients that were kept in training.
+
+        The numbers of examples that clients claim are limited.
+        """
         usable = [
             (proxy, result)
             for proxy, result in results
@@ -190,12 +200,12 @@ class FilteredLegacyStrategy(Strategy):
         return self.strategy.aggregate_evaluate(server_round, capped, failures)
 
     def evaluate(self, server_round: int, parameters: Parameters) -> tuple[float, dict[str, Scalar]] | None:
-        """Leave it to the strategy."""
+        """Call the strategy's method."""
         return self.strategy.evaluate(server_round, parameters)
 
 
 def read_result(model: ModelArrays, result: FitRes, max_examples: float | None) -> tuple[Vector, FitRes]:
-    """Return the scored arrays of a result as one vector, and the result with the types of the model.
+    """Return the float arrays of a result as one vector, and the result with its arrays in the types of the model.
 
     Raise `BadReply` if the result cannot be used.
     """
@@ -212,5 +222,5 @@ def read_result(model: ModelArrays, result: FitRes, max_examples: float | None) 
 
 
 def named(parameters: Parameters) -> dict[str, Array]:
-    """Return the arrays of a legacy model with their numbers as names. Type and shape are only in their bytes."""
+    """Return the arrays of a legacy model, named "0", "1" and so on. Their bytes hold the type and the shape."""
     return {str(i): Array("", (), NUMPY, tensor) for i, tensor in enumerate(parameters.tensors)}

@@ -1,4 +1,8 @@
-"""The arrays of the global model in Flower's form: how replies are decoded, and how records are made."""
+"""The arrays of the global model as Flower sends them, and the functions that decode the arrays of replies.
+
+`FilteredStrategy` compares each reply with these descriptions of the server's arrays. An array is *scored* if the
+filter looks at it. Buffers and integers are not scored.
+"""
 
 from __future__ import annotations
 
@@ -41,11 +45,11 @@ __all__ = [
 ]
 
 LONGEST_HEADER = 4096
-"""The most bytes that a serialised array may have besides its numbers. NumPy's own header is shorter than this."""
+"""The most bytes that a serialised array may have besides its numbers. The header that NumPy writes is shorter."""
 
 
 class LostReply(BadReply):
-    """A reply that the server has lost, which is not the fault of the client."""
+    """A reply that the server could not store. That is not the fault of the client."""
 
 
 @dataclass(frozen=True)
@@ -53,17 +57,17 @@ class ModelArray(HostArray):
     """One array of the global model."""
 
     def decode(self, array: Array) -> Numbers:
-        """Return the numbers of a client's array in the model's type, or raise `BadReply` if they cannot be used.
+        """Return the numbers of a client's array in the type of the model. Raise `BadReply` if they cannot be used.
 
-        The type and the shape that the client declares are replaced by those of its bytes. Numbers of another width
-        are converted. They have to fit.
+        `array.dtype` and `array.shape` are what the client declares. They are set to what its bytes really hold.
+        Numbers of another precision are converted, if they fit.
         """
         if stored_bytes(array) > self.most_bytes:
             raise BadReply(f"array {self.name!r} is too large: {stored_bytes(array):,} bytes")
         try:
             value = self._plain(array)
             value = array.numpy() if value is None else value
-        except Exception as error:  # a client may send any bytes, so that any error is possible
+        except Exception as error:  # a client may send any bytes, which may cause any error
             raise BadReply(f"array {self.name!r} is not readable ({type(error).__name__})") from error
         numbers = self.check(value)
         if numbers is not value or array.dtype != self.dtype or array.shape != self.shape:
@@ -71,9 +75,10 @@ class ModelArray(HostArray):
         return numbers
 
     def _plain(self, array: Array) -> Numbers | None:
-        """Return the numbers of an array whose bytes have exactly the form of the model's; None if they have not.
+        """Return the numbers of an array that has exactly the type and shape of the model's; None if it has not.
 
-        Such bytes need no parser: the header is known, and the numbers follow it.
+        This is a fast way to read most arrays. The header is compared with the expected one instead of parsed, and
+        the numbers follow it.
         """
         if type(array) is not Array or array.stype != NUMPY:
             return None
@@ -85,7 +90,7 @@ class ModelArray(HostArray):
         return np.frombuffer(array.data, self.dtype, offset=len(header)).reshape(self.shape)
 
     def in_own_type(self, array: Array, numbers: Numbers) -> Array:
-        """Return a decoded array such that strategies read its numbers in the model's type."""
+        """Return the array that a strategy gets: `array` itself, or one with its numbers in the model's type."""
         if array.dtype == self.dtype:
             return array
         return array.read_as(self.dtype) if isinstance(array, FileArray) else Array(numbers)
@@ -114,12 +119,12 @@ class ModelArrays(HostArrays):
     kind: ClassVar[type[HostArray]] = ModelArray
 
     def unflatten(self, vector: Vector, record: Mapping[str, Array]) -> ArrayRecord:
-        """Return a model with these numbers in its scored arrays. All else, types included, is as in `record`."""
+        """Return a copy of the model `record` whose scored arrays have the numbers of `vector`."""
         scored = {name: Array(numbers) for name, numbers in self.cut(vector, record).items()}
         return ArrayRecord({name: scored.get(name, array) for name, array in record.items()})
 
     def excess(self, record: Mapping[str, Array]) -> str:
-        """Return in words which arrays of a reply are larger than they may be; empty if none is."""
+        """Return in words which arrays of a reply are too large; empty if none is."""
         for array in self.arrays:
             if array.name in record and stored_bytes(record[array.name]) > array.most_bytes:
                 return f"array {array.name!r} is too large: {stored_bytes(record[array.name]):,} bytes"
@@ -127,7 +132,7 @@ class ModelArrays(HostArrays):
         return f"too large: {total:,} bytes" if total > sum(array.most_bytes for array in self.arrays) else ""
 
     def check_start(self, record: Mapping[str, Array]) -> None:
-        """Complain if the initial model holds numbers that no reply may hold."""
+        """Raise an `InputError` if the initial model holds numbers for which a reply would be refused, e.g. NaN."""
         for array in self.arrays:
             try:
                 array.decode(record[array.name])
@@ -137,9 +142,10 @@ class ModelArrays(HostArrays):
                 ) from why
 
     def in_own_types(self, record: Mapping[str, Array]) -> ArrayRecord | None:
-        """Return the server's own model in the types of these arrays; None if some numbers do not fit into them.
+        """Return the model that a strategy has made, in the types of the first global model.
 
-        Strategies change types: an average of integers has fractions, for example. Integers are rounded here.
+        Strategies may change types. For example, an average of integers has fractions, and is rounded here. Return
+        None if some numbers do not fit into their types.
         """
         arrays = {}
         for array in self.arrays:
@@ -155,7 +161,7 @@ class ModelArrays(HostArrays):
 
 @cache
 def _header(dtype: str, shape: tuple[int, ...]) -> bytes:
-    """Return the header that NumPy writes in front of the numbers of such an array."""
+    """Return the header that NumPy writes in front of the numbers of an array of this type and shape."""
     buffer = BytesIO()
     np.lib.format.write_array_header_1_0(
         buffer, {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape}
@@ -164,5 +170,5 @@ def _header(dtype: str, shape: tuple[int, ...]) -> bytes:
 
 
 def stored_bytes(array: Array) -> int:
-    """Return the number of bytes that an array was sent as. Arrays on disk are not read for this."""
+    """Return the number of bytes of an array as it was sent. An array on disk is not read for this."""
     return array.length if isinstance(array, FileArray) else len(array.data)

@@ -1,4 +1,4 @@
-"""A strategy's own `start`, with its rounds led through the filter."""
+"""The function `start_of`: makes a strategy that overrides `start` work with a filter."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import Any
 
 from flwr.serverapp.strategy import Result, Strategy
 
-LED = ("configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate", "summary")
-"""The methods that the wrapper carries out in place of the strategy."""
+REPLACED = ("configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate", "summary")
+"""The methods of the strategy that are replaced by those of the wrapper."""
 
 
 def start_of(wrapper: Strategy, strategy: Strategy) -> Callable[..., Result]:
-    """Return the `start` with which to carry out the rounds of a wrapper around a strategy.
+    """Return the function that carries out the rounds: the strategy's own `start`, or Flower's if it has none.
 
-    Flower's guides teach to override `start`, for example to log to Weights & Biases. Such a `start` calls
-    `self.aggregate_train` and so on, and may read and set attributes of the strategy. It is therefore called on a
-    stand-in: an object of a subclass that shares all attributes with the strategy, but whose `aggregate_train` and
-    so on are those of the wrapper. A strategy that does not override `start` is not concerned.
+    Flower's guides show how to override `start`, for example to log to Weights & Biases. Such a `start` calls
+    `self.aggregate_train` and other methods, and may read and set attributes of the strategy. So it is called on a
+    third object, of a subclass of the strategy's class. This object shares all attributes with the strategy, but
+    its `aggregate_train` and the other methods in `REPLACED` call those of the wrapper, which filter the replies.
     """
     kind = type(strategy)
     if kind.start is Strategy.start:
         return partial(Strategy.start, wrapper)
-    led: dict[str, Any] = {name: _led(getattr(wrapper, name)) for name in LED}
-    stand_in: Strategy = object.__new__(type(kind.__name__, (kind,), led))
+    methods: dict[str, Any] = {name: _calling(getattr(wrapper, name)) for name in REPLACED}
+    stand_in: Strategy = object.__new__(type(kind.__name__, (kind,), methods))
     stand_in.__dict__ = strategy.__dict__
     return stand_in.start
 
 
-def _led(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method that calls another object's method with the same arguments."""
+def _calling(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method that calls `method`, which belongs to another object, with the same arguments."""
     return lambda self, *arguments, **options: method(*arguments, **options)

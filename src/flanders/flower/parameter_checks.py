@@ -1,4 +1,4 @@
-"""Checks of the user's parameters. They run before the first round, so that no client is blamed for a mistake."""
+"""Checks of the parameters of the classes in `flanders.flower`. They run before the first round."""
 
 from __future__ import annotations
 
@@ -22,20 +22,23 @@ EXAMPLES = {
     "identify": "lambda node: str(node.node_id)",
     "initial_arrays": "ArrayRecord(model.state_dict())",
 }
-"""What a message shows as an example of each parameter."""
+"""An example of a value for each parameter, for the messages."""
 
 
 def check_part(
     caller: str, name: str, value: object, kind: type, *, optional: bool = False, example: str = ""
 ) -> None:
-    """Complain unless a parameter is a `kind`; the message has an example and knows Flower's older strategies."""
+    """Raise an `InputError` unless a parameter is an instance of `kind`, or None if it is `optional`.
+
+    The message shows an example. For a strategy of Flower's older interface, it names the class to use instead.
+    """
     older = any(each.__module__.startswith("flwr.server.strategy") for each in type(value).__mro__)
     hint = f" For strategies of flwr.server.strategy there is {LEGACY}." if older and kind is Strategy else ""
     check_instance(caller, name, value, kind, example or EXAMPLES[name], optional=optional, hint=hint)
 
 
 def check_function(caller: str, name: str, value: object) -> None:
-    """Complain unless a parameter can be called."""
+    """Raise an `InputError` unless a parameter can be called."""
     if not callable(value):
         raise _wrong(caller, name, f"a function, e.g. {EXAMPLES[name]}", value)
 
@@ -43,13 +46,13 @@ def check_function(caller: str, name: str, value: object) -> None:
 def check_optional_number(
     caller: str, name: str, value: float | None, low: float, high: float = math.inf, *, whole: bool = False
 ) -> None:
-    """Complain unless a parameter is a number in this range, or None."""
+    """Raise an `InputError` unless a parameter is None or a number from `low` to `high`."""
     if value is not None:
         check_number(caller, name, value, low, high, whole=whole)
 
 
 def check_paths(caller: str, **paths: object) -> None:
-    """Complain unless each of these parameters is a path, or None."""
+    """Raise an `InputError` unless each of these parameters is None or a path that is not empty."""
     for name, value in paths.items():
         if value is not None and not (isinstance(value, str | os.PathLike) and os.fspath(value)):
             raise _wrong(caller, name, "a path that is not empty", value)

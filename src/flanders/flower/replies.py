@@ -1,4 +1,7 @@
-"""The replies of a round, checked one by one. A client whose reply cannot be used is left out of the round."""
+"""Functions that match the replies of a round with the clients that were asked, and check them one by one.
+
+A client whose reply cannot be used is left out of the round.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +22,14 @@ from flanders.record import ClientRecord, Fate
 from flanders.round import ClientId, by_name
 
 LONGEST_REASON = 120
-"""The most characters of a reason that are shown. Part of it may come from a client."""
+"""The most characters of a reason that are shown. There is a limit, since a reason may quote what a client sent."""
 MOST_IGNORED = 5
-"""The most ignored replies of a round that are described one by one."""
+"""The most ignored replies of a round that the log describes one by one. The others are only counted."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The reply of a client that has sent exactly one."""
+    """A reply, and the client that was asked for it."""
 
     asked: AskedClient
     message: Message
@@ -39,12 +42,12 @@ class Answer:
 
 @dataclass
 class SortedReplies:
-    """The replies of a round, matched with the clients that were asked."""
+    """The replies of a round, matched with the clients that were asked, and what was found while checking them."""
 
     usable: dict[ClientId, Answer] = field(default_factory=dict)
-    """The replies that can be used so far, by client."""
+    """The replies that no check has refused so far, by client."""
     failed: dict[ClientId, ClientRecord] = field(default_factory=dict)
-    """The clients that did not reply, or whose replies cannot be used."""
+    """The clients that did not reply, or whose replies were refused."""
     notes: list[str] = field(default_factory=list)
     """Anything unusual that happened, in words."""
     widening: float = 1.0
@@ -52,32 +55,32 @@ class SortedReplies:
     alarms: list[str] = field(default_factory=list)
     """What the user should look at, in words."""
     ignored: int = 0
-    """How many replies were nobody's."""
+    """The number of replies that answer no message of this round, or come from another node than was asked."""
 
     @property
     def answers(self) -> list[Answer]:
-        """The replies that can be used so far."""
+        """The replies that no check has refused so far."""
         return list(self.usable.values())
 
     def refuse(self, client: ClientId, why: str) -> None:
-        """Record that a client's reply cannot be used."""
+        """Record that a client's reply cannot be used. `why` is the reason in words."""
         self.failed[client] = ClientRecord(client, Fate.REFUSED, reason=_short(why))
         self.usable.pop(client, None)
 
     def reject(self, client: ClientId, why: BadReply) -> None:
-        """Record that a client's reply cannot be used, or that the server has lost it."""
+        """Record that a client's reply cannot be used. A `LostReply` counts as no reply."""
         self.refuse(client, str(why))
         if isinstance(why, LostReply):
             self.miss(client, str(why))
 
     def only(self, clients: Collection[ClientId]) -> int:
-        """Leave out the replies of all other clients, and return how many there were."""
+        """Leave out the replies of all clients that are not in `clients`, and return how many there were."""
         before = len(self.usable)
         self.usable = {client: answer for client, answer in self.usable.items() if client in clients}
         return before - len(self.usable)
 
     def ignore(self, which: str) -> None:
-        """Record that a reply is nobody's. Only the first ones are described."""
+        """Count a reply that belongs to no client that was asked. Only the first few are described."""
         self.ignored += 1
         if self.ignored <= MOST_IGNORED:
             self.notes.append(f"ignored a reply {which}")
@@ -90,9 +93,10 @@ class SortedReplies:
 def checked_replies(
     replies: Iterable[Message], asked: Sequence[AskedClient], claims: Sequence[str], max_examples: float | None
 ) -> SortedReplies:
-    """Match replies with the messages that they answer, and refuse those whose metrics cannot be used.
+    """Match replies with the messages that they answer, and refuse replies whose metrics cannot be used.
 
-    `claims` are the metrics that the strategy needs.
+    `claims` are the names of the metrics that the strategy needs. `max_examples` is the most examples that a client
+    may claim.
     """
     found = sort_replies(replies, asked)
     for answer in found.answers:
@@ -106,9 +110,8 @@ def checked_replies(
 def sort_replies(replies: Iterable[Message], asked: Sequence[AskedClient]) -> SortedReplies:
     """Match replies with the messages that they answer.
 
-    A reply names the message that it answers, and belongs to the client that this message was sent to. Flower also
-    stamps each reply with the id of the node that sent it. If the two disagree, the reply is ignored. The
-    client that was asked can still reply.
+    A reply names the message that it answers. Flower adds the id of the node that the reply comes from. If the
+    message was sent to another node, the reply is ignored, and the client that was asked can still reply.
     """
     found = SortedReplies()
     sent = {one.message_id: one for one in asked if one.message_id}
@@ -117,11 +120,11 @@ def sort_replies(replies: Iterable[Message], asked: Sequence[AskedClient]) -> So
         source = reply.metadata.src_node_id
         to = sent.get(reply.metadata.reply_to_message_id)
         if to is None:
-            found.ignore(f"from node {source} to no message of this round")
+            found.ignore(f"from node {source} that answers no message of this round")
             continue
-        by_link = reply.has_error() and source == SUPERLINK_NODE_ID  # the SuperLink replies for a dead node
+        by_link = reply.has_error() and source == SUPERLINK_NODE_ID  # it replies for nodes that have died
         if source != to.node and not by_link:
-            found.ignore(f"from node {source} to a message for node {to.node}")
+            found.ignore(f"from node {source} that answers a message for node {to.node}")
             continue
         if to.client in seen:
             found.refuse(to.client, "more than one reply")
@@ -136,13 +139,14 @@ def sort_replies(replies: Iterable[Message], asked: Sequence[AskedClient]) -> So
     if found.ignored > MOST_IGNORED:
         found.notes.append(f"ignored {found.ignored} such replies in all")
     clients = list(found.usable)
-    in_order = [clients[i] for i in by_name(clients)]  # so that sums do not depend on the order of arrival
+    # Sorted, so that the rounding of sums does not depend on the order of arrival.
+    in_order = [clients[i] for i in by_name(clients)]
     found.usable = {client: found.usable[client] for client in in_order}
     return found
 
 
 def _short(text: str) -> str:
-    """Return the beginning of a text on one line. A client may send anything, such as the codes of a terminal."""
+    """Return the beginning of a text that a client may have written, in one line that is safe to print."""
     line = " ".join(text[: 2 * LONGEST_REASON].split())[:LONGEST_REASON]
     return "".join(letter if letter.isprintable() else "?" for letter in line)
 
@@ -150,11 +154,13 @@ def _short(text: str) -> str:
 def read_arrays(
     found: SortedReplies, model: ModelArrays, matrix: RoundMatrix, before: Mapping[str, Array]
 ) -> list[Answer]:
-    """Enter the usable replies into the rows of a matrix, refuse the others, and return the reply of each row.
+    """Copy the arrays of the replies into the rows of a matrix, and return the reply of each row.
 
-    `before` is the global model that the round started from. An array that the matrix stores is taken out of the
-    reply while it is read, so that it is in memory only once. Afterwards the reply has the same arrays in the
-    server's order, in its types: some strategies use the order, not the names.
+    Replies whose arrays cannot be used are refused. `before` is the global model that the round started from.
+
+    Each array is taken out of its reply while it is read, so that it is in memory only once. Afterwards the reply
+    has all its arrays again, in the order and in the types of the server's model. Some strategies go by the order
+    of the arrays and not by their names.
     """
     check_unscored(found, model, before)
     rows: list[Answer] = []
@@ -178,7 +184,10 @@ def read_arrays(
 
 
 def check_unscored(found: SortedReplies, model: ModelArrays, before: Mapping[str, Array]) -> None:
-    """Refuse replies with arrays that the filter does not see, if these cannot be used or are far off."""
+    """Refuse replies whose unscored arrays cannot be used, or are far from those of the global model.
+
+    The filter does not look at unscored arrays, so they are checked here.
+    """
     unseen = [place for place in model.arrays if not place.scored]
     starts = {place.name: before[place.name].numpy() for place in unseen}
     away: dict[ClientId, list[float]] = {}
@@ -199,7 +208,7 @@ def check_unscored(found: SortedReplies, model: ModelArrays, before: Mapping[str
 
 
 def array_record(message: Message, model: ModelArrays) -> ArrayRecord:
-    """Return the arrays of a reply, or raise `BadReply` if they have other names than the model's."""
+    """Return the arrays of a reply. Raise `BadReply` if their names are not those of the model's arrays."""
     records = [record for record in message.content.values() if isinstance(record, ArrayRecord)]
     if len(records) != 1:
         raise BadReply(f"{len(records)} ArrayRecords instead of one")
@@ -212,7 +221,7 @@ def array_record(message: Message, model: ModelArrays) -> ArrayRecord:
 
 
 def discard_arrays(replies: Iterable[Message]) -> None:
-    """Take all arrays out of replies. Flower keeps the replies of a round until those of the next have arrived."""
+    """Take all arrays out of replies, to free memory. Flower holds the replies until the next ones arrive."""
     for reply in replies:
         if reply.has_content():
             for record in reply.content.array_records.values():

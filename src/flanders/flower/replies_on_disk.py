@@ -1,4 +1,4 @@
-"""A grid that stores replies on disk, so that memory holds one of them at a time."""
+"""The class `RepliesOnDisk`: a Flower grid that stores replies on disk, so that memory holds only one at a time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 WAIT = 1.0
 """Seconds between two checks for new replies."""
 PREFIX = "replies-"
-"""The prefix of the names of folders with replies. Old folders with this prefix in `folder` are removed."""
+"""The names of the folders with replies begin with this."""
 
 
 class RepliesOnDisk(Grid):
@@ -36,11 +36,11 @@ class RepliesOnDisk(Grid):
         The grid that Flower gave to the ServerApp.
     folder
         The folder for the files; None for the system's temporary folder. Use the grid in a `with` block. The files
-        of a round are removed when the next round begins or the block ends. Files of a process that was killed are
-        removed when the block begins.
+        of a round are removed when the next round begins or the block ends. If an earlier process was killed, its
+        files in `folder` are removed when the block begins.
     excess
-        Returns in words what is too large about the arrays of a reply; empty if nothing is. Such a reply is not
-        stored.
+        A function that returns in words which arrays of a reply are too large, or an empty text. A reply that is
+        too large is not stored.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class RepliesOnDisk(Grid):
         self.clear()
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
-        """Send messages and fetch the replies one by one, until all have arrived or the time is up."""
+        """Send messages and fetch the replies one by one, until all have arrived or `timeout` seconds are over."""
         self.clear()
         try:
             self._files = Path(tempfile.mkdtemp(prefix=PREFIX, dir=self.folder))
@@ -87,11 +87,11 @@ class RepliesOnDisk(Grid):
             self._files = None
 
     def _store(self, reply: Message, name: str) -> None:
-        """Move the arrays of a reply into a file. If that is not possible, the reply is left without arrays."""
+        """Move the arrays of a reply into a file. If that fails, a `LostArray` takes the place of its arrays."""
         if not reply.has_content():
             return
         records = list(reply.content.array_records.values())
-        why = next(filter(None, map(self.excess, records[:2])), "")  # a reply of two records is not used at all
+        why = next(filter(None, map(self.excess, records[:2])), "")  # more than one record is refused anyway
         if why or len(records) > 1:
             _leave_out(records, LostArray(why or f"{len(records)} ArrayRecords instead of one", too_large=True))
             return
@@ -114,7 +114,7 @@ class RepliesOnDisk(Grid):
                     record[key] = FileArray(array, path, start, length)
                     del array
 
-    # All other methods call the wrapped grid.
+    # The methods from here on call the wrapped grid.
 
     def set_run(self, run: Run) -> None:
         """Set the run of the grid."""
@@ -149,7 +149,7 @@ class RepliesOnDisk(Grid):
 
 
 def _leave_out(records: Iterable[ArrayRecord], why: LostArray) -> None:
-    """Replace all arrays of a reply."""
+    """Replace all arrays of a reply by one `LostArray`."""
     for record in records:
         record.clear()
         record[LOST] = why

@@ -1,8 +1,9 @@
-"""The metrics of replies: those that a strategy needs, and the same form for all.
+"""Functions that check the metrics of replies, and give all replies of a round the same metrics.
 
-Flower's strategies want the same metrics from every client. Clients must not decide which these are: many of them
-could agree on an odd form and have all others refused. So a reply needs only what the strategy computes the model
-from. All other metrics are left out, or filled in where they are missing.
+A *claim* is a metric from which the strategy computes the weight of a reply, such as the number of examples. Each
+reply must have the claims. Flower's strategies also fail if clients send different metrics. An attacker must not be
+able to use that to have honest replies refused. So all other metrics may be missing: a metric that few replies have
+is left out, and any other is filled in where it is missing.
 """
 
 from __future__ import annotations
@@ -18,23 +19,24 @@ from flwr.serverapp.strategy import Strategy
 from flanders.flower.model_arrays import LONGEST_NAME, BadReply
 
 MOST_EXAMPLES = 2**53
-"""The most examples that a client may claim. Floats do not represent all larger integers."""
+"""The most examples that a client may claim. Above this number, floats do not represent all integers."""
 MOST_NUMBERS = 10_000
 """The most numbers in the metrics of one reply. More would make the server slow."""
 COMMON = 0.1
-"""A metric that a smaller share of the replies has is left out."""
+"""A metric is left out if less than this share of the replies have it."""
 USUAL_NAMES: dict[type, str] = {ArrayRecord: "arrays", MetricRecord: "metrics"}
-"""What Flower's own examples call the record of the arrays and that of the metrics."""
+"""The names that records of arrays and records of metrics have in Flower's own examples."""
 
 Metric = int | float | list[int] | list[float]
 """What Flower's `MetricRecord` can hold."""
 
 
 def find_claims(strategy: Strategy) -> tuple[str, ...]:
-    """Return the metrics from which a strategy computes how much a reply counts. The first is the weight.
+    """Return the names of the metrics from which a strategy computes the weight of a reply.
 
-    Most strategies have one, the number of examples. `QFedAvg` also uses the training loss. Wrappers, such as those
-    for privacy, have them in the strategy that they wrap. A strategy may have none.
+    For most strategies it is one metric, the number of examples. `QFedAvg` has the training loss as a second one.
+    If the strategy wraps another one, e.g. for differential privacy, the metrics of the inner strategy are
+    returned. If none is found, the result is empty.
     """
     inner: object = strategy
     while inner is not None:
@@ -46,7 +48,7 @@ def find_claims(strategy: Strategy) -> tuple[str, ...]:
 
 
 def check_metrics(message: Message, claims: Sequence[str], max_examples: float | None) -> None:
-    """Raise `BadReply` if the metrics of a reply would break the strategy, or if it claims too much."""
+    """Raise `BadReply` if the strategy could not use the metrics of a reply, or if a claim is too large."""
     records = _metric_records(message)
     if claims and len(records) != 1:
         raise BadReply(f"{len(records)} MetricRecords instead of one")
@@ -78,7 +80,7 @@ def _is_finite(value: float) -> bool:
 
 
 def claim_of(message: Message, key: str) -> float:
-    """Return a number that a checked reply claims."""
+    """Return the claim `key` of a checked reply."""
     claim = _metric_records(message)[0][key]
     if isinstance(claim, list):
         raise BadReply(f"metric {key!r} is a list instead of a number")
@@ -86,19 +88,19 @@ def claim_of(message: Message, key: str) -> float:
 
 
 def set_claim(message: Message, key: str, value: float) -> None:
-    """Replace a number that a reply claims."""
+    """Set the claim `key` of a reply to another value."""
     _metric_records(message)[0][key] = value
 
 
 def align_records(messages: Sequence[Message]) -> list[str]:
-    """Give checked replies the same records and metrics, and return in words what was changed.
+    """Give checked replies the same metrics and the same names of records. Return in words what was changed.
 
-    A metric that few replies have is left out. If a reply lacks one of the others, it gets the median of those that
-    have it, so that its average hardly changes. If the records have different names, all get the usual one.
+    A metric that few replies have is left out. If a reply lacks any other metric, it gets the median of the replies
+    that have it. So the average of the metric hardly changes.
     """
     several = [_metric_records(message) for message in messages]
     if not several or any(len(records) != 1 for records in several):
-        return []  # the strategy needs no metrics, so that any will do
+        return []  # the strategy needs no metrics
     changed = _align_names(messages)
     metrics = [records[0] for records in several]
     forms = [_form(each) for each in metrics]
@@ -109,7 +111,8 @@ def align_records(messages: Sequence[Message]) -> list[str]:
     chosen = {}
     for (key, length), count in sorted(counts.items(), key=lambda item: (item[0][1] < 0, item[1], item[0])):
         if count >= fewest:
-            chosen[key] = length  # the last one counts: a single number before a list, else the most common length
+            # A later length overrides an earlier one. The order prefers a single number, then the commonest length.
+            chosen[key] = length
     pairs = list(zip(metrics, forms, strict=True))
     fills = {key: _median(m[key] for m, form in pairs if form.get(key) == chosen[key]) for key in sorted(chosen)}
     for each, form in pairs:
@@ -121,9 +124,9 @@ def align_records(messages: Sequence[Message]) -> list[str]:
 
 
 def _align_names(messages: Sequence[Message]) -> list[str]:
-    """Give the records of all replies the same names, since strategies look them up by name.
+    """Give the records of all replies the same names, since strategies look records up by name.
 
-    Only records count of which every reply has exactly one: those of arrays, those of metrics, or both.
+    Records of a kind (arrays or metrics) are renamed only if every reply has exactly one record of this kind.
     """
     names = {kind: [_names(message, kind) for message in messages] for kind in USUAL_NAMES}
     names = {kind: found for kind, found in names.items() if all(len(each) == 1 for each in found)}
@@ -147,12 +150,12 @@ def _names(message: Message, kind: type) -> list[str]:
 
 
 def _metric_records(message: Message) -> list[MetricRecord]:
-    """Return the metrics of a reply. Flower's own property for this is slow."""
+    """Return the metric records of a reply. Flower has a property for this, but it is slow."""
     return [record for record in message.content.values() if isinstance(record, MetricRecord)]
 
 
 def _form(metrics: MetricRecord) -> dict[str, int]:
-    """Return the length of each metric by its name; -1 for a single number."""
+    """Return the length of each metric, by its name. The length of a single number counts as -1."""
     return {key: len(value) if isinstance(value, list) else -1 for key, value in metrics.items()}
 
 

@@ -1,4 +1,4 @@
-"""The recorder: writes each round of a live federation to Flower's log and to a results file."""
+"""The class `Recorder`: writes each round to Flower's log and to a results file, and passes it to the callbacks."""
 
 from __future__ import annotations
 
@@ -33,14 +33,17 @@ from flanders.results.tree import Table
 from flanders.round import ClientId
 
 ROUNDS_IN_DETAIL = 100
-"""The result of a federation has the numbers of each client of this many rounds, the last ones. More would make
-the memory grow for as long as the federation runs. The results file and the audit trail have all rounds."""
+"""The number of last rounds for which Flower's `Result` has the numbers of each client. With all rounds, the memory
+would grow for as long as the federation runs. The results file and the audit trail have all rounds."""
 
 
 def live_spec(
     run: str, strategy: Strategy, filter: Filter[Any], fallback: Strategy | None, sketch: int | None
 ) -> Table:
-    """Return the description of a live federation for the results file, in the form of a spec."""
+    """Return the description of a federation for the results file, in the form of a spec.
+
+    A spec is the description of a simulated run. `run` is the name of this federation.
+    """
     names = []
     inner: object = strategy
     while inner is not None:
@@ -48,7 +51,7 @@ def live_spec(
         inner = getattr(inner, "strategy", None)
     try:
         name = FILTERS.name_of(filter)
-    except InputError:  # the user's own filter
+    except InputError:  # a filter of the user's own is not registered
         name = type(filter).__name__
     parameters = json.loads(json.dumps(getattr(filter, "__dict__", {}), default=str))
     return {
@@ -67,29 +70,29 @@ class Recorder:
     Parameters
     ----------
     results
-        The results file; None for no such file.
+        The results file; None if there is none.
     spec
-        The description of the federation. Its hash is the id of the run.
+        The description of the federation. Its hash is the id of the run in the results file.
     callbacks
-        What learns of each round.
+        Get the record of each round.
     """
 
     def __init__(self, results: Path | None, spec: Table, callbacks: Callbacks) -> None:
         self.results, self.spec, self._callbacks = results, RunSpec(spec), callbacks
         self.last: RoundRecord | None = None
-        """The last round."""
+        """The record of the last round."""
         self.details: dict[int, Details] = {}
-        """The numbers of each client in the last rounds since the last start."""
+        """The numbers of each client, by the number of the round, for the last rounds of this `start`."""
         self._store: Store | None = None
         self._known: dict[ClientId, int] = {}
         self._untold = False
 
     def continue_run(self, run: str) -> None:
-        """Record the next rounds as part of the run of this name."""
+        """Record the next rounds as rounds of the run of this name."""
         self.spec = RunSpec({**self.spec.canonical, "live": run})
 
     def open(self) -> None:
-        """Enter the federation into the results file, or continue it there."""
+        """Open the results file. Add the federation to it, unless the file has the federation already."""
         if self.results is None or self._store is not None:
             return
         store = Store(self.results)
@@ -105,7 +108,10 @@ class Recorder:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """Show in the results file that the federation runs. It counts as done if nothing is raised."""
+        """Mark the federation as running in the results file during the block, and as done afterwards.
+
+        If the block raises an error, the federation is not marked as done.
+        """
         self.open()
         self._start_callbacks()
         finished = False
@@ -119,7 +125,7 @@ class Recorder:
             self.close(done=finished)
 
     def introduce(self, everyone: Iterable[AskedClient]) -> None:
-        """Log the name of each new client that is not called by its node id."""
+        """Log the node and the name of each new client whose name is not just the node id."""
         for asked in everyone:
             if self._known.get(asked.client) != asked.node and str(asked.client) != str(asked.node):
                 log(INFO, "flanders: node %s is client %s", asked.label, printable(asked.client, LONGEST_NAME))
@@ -137,7 +143,7 @@ class Recorder:
         self._write(record)
 
     def add_evaluation(self, metrics: MetricRecord | None) -> None:
-        """Add accuracy and loss of the global model to the last round, if these metrics have them."""
+        """Add the accuracy and the loss of the global model to the last round, if the metrics have them."""
         if metrics is None or self.last is None:
             return
         accuracy, loss = _metric_named(metrics, "acc"), _metric_named(metrics, "loss")
@@ -151,7 +157,10 @@ class Recorder:
         self._write(self.last)
 
     def settle(self) -> None:
-        """Tell the callbacks of the last round, unless they know. It is complete when the next one begins."""
+        """Pass the last round to the callbacks, if that was not done before.
+
+        This is done when the next round begins: until then, an evaluation may add accuracy and loss to the record.
+        """
         if self._untold and self.last is not None:
             self._untold = False
             self._start_callbacks()
@@ -162,7 +171,7 @@ class Recorder:
         self._callbacks.start(run)
 
     def close(self, *, done: bool) -> None:
-        """Leave the results file. If `done`, the federation is over."""
+        """Close the results file. If `done`, mark the federation there as done."""
         if self._store is None:
             return
         try:
@@ -181,12 +190,15 @@ class Recorder:
         try:
             self._store.write_round(self.spec.id, record)
             self._store.beat(self.spec.id)
-        except Exception as error:  # neither a full disk nor what a client sent must end the federation
+        except Exception as error:  # e.g. a full disk, which must not end the federation
             log(ERROR, "flanders: round %s is not in the results file: %s", record.number, error)
 
 
 def _metric_named(metrics: MetricRecord, part: str) -> float | None:
-    """Return the first number whose name has this part; an accuracy may be called `eval_acc`, for example."""
+    """Return the first metric whose name contains `part`, which is "acc" or "loss". None if there is none.
+
+    A name that contains both, such as "loss_of_accuracy", counts as an accuracy.
+    """
     for key, value in metrics.items():
         wanted = "acc" if "acc" in key.lower() else "loss" if "loss" in key.lower() else ""
         if wanted == part and not isinstance(value, list):

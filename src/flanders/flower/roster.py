@@ -1,4 +1,4 @@
-"""What the server remembers of clients besides the filter's memory: their nodes, and how they were judged last."""
+"""The class `Roster`: the node of each client, and whether the client's last reply was kept."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from flanders.round import ClientId
 from flanders.state import saveable
 
 MOST_REMEMBERED = 100_000
-"""The most clients and nodes that are remembered, since anybody may make up new ones. The oldest are forgotten."""
+"""The most clients and nodes that are remembered. Without a limit, attackers with ever new clients could fill the
+memory. The oldest are forgotten."""
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -23,9 +24,9 @@ class Roster:
     """The clients that have been asked so far."""
 
     nodes: dict[int, ClientId] = field(default_factory=dict)
-    """The client on each node that was asked. A node keeps its client while the grid does not list it."""
+    """The client on each node that was asked. It is remembered even if the node leaves the grid."""
     kept: dict[ClientId, bool] = field(default_factory=dict)
-    """Of each client that has replied, whether its last reply was kept."""
+    """For each client that has replied: whether its last reply was kept."""
 
     @property
     def known(self) -> set[ClientId]:
@@ -33,19 +34,19 @@ class Roster:
         return {client for client, kept in self.kept.items() if kept}
 
     def evaluators(self, clients: Iterable[ClientId]) -> set[ClientId]:
-        """Return which of these clients count when they evaluate: those whose last replies to training were kept.
+        """Return the clients whose evaluations count: those whose last training reply was kept.
 
-        If there are none, those count that have never been judged.
+        If there are none of them among `clients`, the clients that have never been judged count.
         """
         clients = set(clients)
         return clients & self.known or clients - self.kept.keys()
 
     def having_asked(self, pairs: Iterable[tuple[int, ClientId]]) -> Roster:
-        """Return the roster after these nodes, with these clients on them, were asked."""
+        """Return the roster after nodes were asked. `pairs` has each node and the client on it."""
         return Roster(newest_entries(self.nodes, dict(pairs)), self.kept)
 
     def after_round(self, record: RoundRecord) -> Roster:
-        """Return the roster after a round.
+        """Return the roster after a round. If nobody was kept, dropped clients do not count as judged.
 
         Examples
         --------
@@ -61,6 +62,6 @@ class Roster:
 
 
 def newest_entries(old: dict[K, V], new: dict[K, V]) -> dict[K, V]:
-    """Return the newest entries of both, the last of them at the end."""
+    """Return `old` updated with `new`. If there are too many entries, the oldest are left out."""
     both = {key: value for key, value in old.items() if key not in new} | new
     return dict(list(both.items())[-MOST_REMEMBERED:])

@@ -1,4 +1,8 @@
-"""The audit trail of a federation: what the server received, what it decided, and which model came out."""
+"""The class `RoundAudit`: writes the rounds of a Flower federation to an audit trail.
+
+An audit trail is a file of decisions in which a later change is detected. The entry of a round has digests of what
+the server received, its decision about each client, and digests of the global model before and after.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +26,11 @@ from flanders.results.tree import Table
 from flanders.round import ClientId
 
 LONGEST_NOTE = 2000
-"""The most characters of a round's note that an entry holds. Clients can make a note long."""
+"""The most characters of a round's note that an entry holds. Without a limit, clients could make notes too long."""
 AuditPlace = str | os.PathLike[str] | AuditTrail | None
-"""Where an audit trail goes: a file, or a trail with settings of its own."""
+"""The value of the parameter `audit`: the path of a file, an `AuditTrail` with settings of its own, or None."""
 UNREADABLE = "unreadable"
-"""Stands for the digest of a reply that cannot even be read."""
+"""Takes the place of the digest of a reply that cannot be read."""
 
 
 class RoundAudit:
@@ -35,11 +39,11 @@ class RoundAudit:
     Parameters
     ----------
     caller
-        The class that errors name.
+        The name of the class that error messages mention.
     audit
-        The trail or its file; None if there is none. Then nothing is computed.
+        The trail or its file. With None, all methods do nothing.
     settings
-        The description of the federation, as in the results file.
+        The description of the federation, the same as in the results file.
     """
 
     def __init__(self, caller: str, audit: AuditPlace, settings: Table) -> None:
@@ -53,7 +57,11 @@ class RoundAudit:
         self._unwritten: list[int] = []
 
     def open(self, run: str, rounds: int, known: Head | None) -> None:
-        """Continue the trail of a run after so many rounds. `known` is the last entry that the memory knows of."""
+        """Begin the trail of a run, or continue it after this many rounds.
+
+        `known` is the last entry of the trail at the time when the federation was last saved; None if there is
+        none.
+        """
         if self.trail is None or self.trail.is_open:
             return
         self.run = run
@@ -70,7 +78,7 @@ class RoundAudit:
             )
 
     def receive(self, replies: Iterable[Message], asked: Sequence[AskedClient]) -> None:
-        """Remember the digests of what each client has sent, before anything is taken out of the replies."""
+        """Remember the digests of the replies of each client. Call it before anything changes the replies."""
         self._received = {}
         if self.trail is None:
             return
@@ -83,7 +91,10 @@ class RoundAudit:
     def write(
         self, record: RoundRecord, nodes: Nodes, before: Mapping[str, Array], after: Mapping[str, Array]
     ) -> Head | None:
-        """Add a round to the trail and return the new head. The models are those before and after the round."""
+        """Add a round to the trail. Return the new head, which identifies the last entry.
+
+        `before` and `after` are the global models before and after the round.
+        """
         if self.trail is None:
             return None
         fields: dict[str, object] = {
@@ -107,7 +118,7 @@ class RoundAudit:
         return head
 
     def close(self) -> None:
-        """Let other processes write to the trail."""
+        """Close the trail, so that other processes can write to it."""
         if self.trail is not None:
             self.trail.close()
 
@@ -124,13 +135,13 @@ class RoundAudit:
 
 
 def reply_digest(content: RecordDict) -> str:
-    """Return the SHA-256 of everything that a client has sent: arrays as they came, metrics and configs."""
+    """Return the SHA-256 of everything that a client has sent: arrays, metrics and configs."""
     digest = hashlib.sha256()
 
     def add(*parts: object) -> None:
         for part in parts:
             data = part if isinstance(part, bytes) else repr(part).encode(errors="backslashreplace")
-            digest.update(b"%d:" % len(data))  # so that no two replies run together to the same bytes
+            digest.update(b"%d:" % len(data))  # without lengths, two different replies could give the same bytes
             digest.update(data)
 
     try:
@@ -146,13 +157,13 @@ def reply_digest(content: RecordDict) -> str:
                         add(key, value.dtype, tuple(value.shape), value.stype, value.data)
                     else:
                         add(key, value)
-    except Exception:  # a client may send anything, so that any error is possible
+    except Exception:  # a client may send anything, which may cause any error
         return UNREADABLE
     return digest.hexdigest()
 
 
 def model_digest(arrays: Mapping[str, Array]) -> str:
-    """Return the SHA-256 of a model: the name, the type, the shape and the numbers of each array, in their order.
+    """Return the SHA-256 of a model. It covers the name, the type, the shape and the numbers of each array.
 
     Examples
     --------
@@ -168,7 +179,7 @@ def model_digest(arrays: Mapping[str, Array]) -> str:
 
 
 def _number(value: float) -> float | str | None:
-    """Return a number in a form that JSON can hold; None for NaN."""
+    """Return a number in a form that JSON can hold: None for NaN, and text for infinity."""
     if math.isnan(value):
         return None
     return float(value) if math.isfinite(value) else str(value)

@@ -1,6 +1,8 @@
-"""The matrix that a filter sees, a row for each reply: all scored numbers, or a secret sketch of them.
+"""The matrix that the filter sees in a round. Its rows are the models of the replies, or secret sketches of them.
 
-Rows are filled array by array, so that no second copy of a model is ever made.
+A model here means its *scored* arrays, those that the filter looks at. A sketch is a short vector from which the
+filter can tell lengths and angles. Rows are filled array by array, so that there is never a second copy of a whole
+model in memory.
 """
 
 from __future__ import annotations
@@ -19,46 +21,51 @@ from flanders.linalg.sketch import StreamedSketch
 
 
 class RoundMatrix(ABC):
-    """The matrix of one round, while it is filled and after."""
+    """The matrix of one round. It is filled reply by reply, and then read by the filter."""
 
     numbers: NDArray[np.floating]
+    """The matrix itself. It may have more rows than there are replies."""
 
     @property
     def layers(self) -> dict[str, int]:
-        """The number of columns of each scored array, by its name; empty if the columns mix arrays."""
+        """The number of columns of each scored array, by its name; empty if the rows are sketches."""
         return {}
 
     @abstractmethod
     def prepare_row(self, row: int) -> None:
-        """Prepare a row for a reply. A refused reply may have left numbers in it."""
+        """Prepare a row for a reply. A reply that was refused half-way may have left numbers in the row."""
 
     @abstractmethod
     def put(self, row: int, place: ModelArray, numbers: Vector, array: Array) -> Array:
-        """Enter one decoded array of a reply, and return what the wrapped strategy sees in its place."""
+        """Enter one decoded array of a reply into a row. Return the array that the wrapped strategy gets.
+
+        `place` says where in the row the array belongs, `numbers` are its decoded numbers, and `array` is the array
+        as it was sent.
+        """
 
     @abstractmethod
     def row_of(self, arrays: Mapping[str, Array]) -> Vector:
-        """Return the row that the server's own model would have."""
+        """Return the row that a model of the server would have."""
 
 
 class ReusedMemory:
-    """Memory for the matrix of each round. It is used again if it is small and nothing refers to a part of it.
+    """Memory for the matrix of each round, reused in the next round if it is small and nothing refers to it.
 
-    With models of ordinary size, the system takes longer to provide new memory than the wrapper takes for the
-    rest of its work.
+    With models of ordinary size, the system takes longer to provide new memory than `FilteredStrategy` takes for
+    all its other work.
     """
 
     LARGEST = 2**26
-    """The most bytes that are kept from round to round. Larger matrices take long to fill in any case."""
+    """The most bytes that are reused. A larger matrix takes long to fill in any case, so reuse would not help."""
 
     def __init__(self) -> None:
         self._kept: NDArray[np.float32] | None = None
 
     def matrix(self, rows: int, columns: int) -> NDArray[np.float32]:
-        """Return a matrix with at least this many rows. It holds whatever was there before."""
+        """Return a matrix with at least this many rows. Its numbers are arbitrary."""
         if self._kept is not None:
             fits = self._kept.shape[0] >= rows and self._kept.shape[1] == columns
-            if fits and sys.getrefcount(self._kept) == 2:  # one is `self._kept`, one is this call
+            if fits and sys.getrefcount(self._kept) == 2:  # `self._kept`, and the argument of getrefcount
                 return self._kept
         fresh = np.empty((rows, columns), dtype=np.float32)
         self._kept = fresh if fresh.nbytes <= self.LARGEST else None
@@ -66,13 +73,14 @@ class ReusedMemory:
 
 
 class WholeMatrix(RoundMatrix):
-    """All scored numbers in float32: `(m, d)`.
+    """A matrix of whole models in float32, `(m, d)`.
 
     The numbers of float32 arrays are stored only here. The arrays that `put` returns read them from the matrix.
     """
 
     LARGE = 2**20
-    """The model size from which freed memory is returned before each reply. For small models it takes too long."""
+    """The number of columns from which on freed memory is returned to the system before each reply. For smaller
+    models, that would take too long."""
 
     def __init__(self, model: ModelArrays, rows: int, memory: ReusedMemory | None = None) -> None:
         self.model = model
@@ -84,7 +92,7 @@ class WholeMatrix(RoundMatrix):
         return self.model.layers
 
     def prepare_row(self, row: int) -> None:
-        """Make room for a large reply. Every number of the row will be overwritten."""
+        """Return freed memory to the system if models are large. The row itself will be overwritten completely."""
         if self.numbers.shape[1] >= self.LARGE:
             return_freed_memory()
 
@@ -101,7 +109,10 @@ class WholeMatrix(RoundMatrix):
 
 
 class SketchedMatrix(RoundMatrix):
-    """A CountSketch of all scored numbers: `(m, width)`, the same secret sketch in every round of a run."""
+    """A matrix of CountSketches, `(m, width)`. The sketch is secret, and the same in every round of a run.
+
+    Each number of a model is added, with a random sign, to one of `width` buckets. `secret` is the seed.
+    """
 
     def __init__(self, model: ModelArrays, rows: int, width: int, secret: int) -> None:
         self.model, self.sketch = model, StreamedSketch(width, secret)

@@ -1,4 +1,4 @@
-"""The record of a round as the metrics in Flower's `Result`."""
+"""Functions that turn the record of a round into metrics for Flower's `Result`, and a filter into a line of log."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from flanders.record import Fate, RoundRecord
 from flanders.round import ClientId
 
 PREFIX = "flanders-"
-"""How the names of our metrics in `Result` begin."""
+"""The names of the metrics begin with this."""
 FATE_NUMBERS = {Fate.KEPT: 0, Fate.DROPPED: 1, Fate.REFUSED: 2, Fate.SILENT: 3, Fate.BANNED: 4}
-"""The number that stands for each fate in `Result`. A `Result` can hold only numbers."""
+"""The number that stands for each fate, since metrics can only be numbers."""
 NAMES = {str(name): f"{PREFIX}{name}" for name in (*FATE_NUMBERS, "stayed", "threshold", "unused-nodes")}
-"""The names of the metrics. Flower keeps those of every round, and all rounds share these texts."""
+"""The names of the metrics. Flower keeps the metrics of every round. With this table, all rounds share the same
+strings."""
 
 Details = dict[str, "array[int] | array[float]"]
 """The numbers of each client of a round, by the name of the metric."""
 Metric = int | float | list[int] | list[float]
-"""What Flower's `MetricRecord` can hold."""
+"""A value in Flower's `MetricRecord`."""
 Nodes = Mapping[ClientId, AskedClient]
-"""The node of each client."""
+"""The clients of a round with their nodes, by name."""
 
 
 def filter_line(filter: Filter[Any]) -> str:
-    """Return a filter in one line: its class, the parameters that are not the defaults, and what it does.
+    """Return a filter in one line: its class, the parameters that differ from the defaults, and what it does.
 
     Examples
     --------
@@ -54,8 +55,8 @@ def filter_line(filter: Filter[Any]) -> str:
 def metrics_of(record: RoundRecord, nodes: Nodes, *, stayed: bool) -> dict[str, Metric]:
     """Return the metrics of a round.
 
-    These are the number of clients of each fate, whether the global model `stayed` that of the last round, the
-    largest score that was kept, and the nodes whose replies were not used.
+    These are the number of clients with each fate, whether the global model `stayed` as it was, the largest score
+    of a kept client, and the ids of the nodes whose replies were dropped or refused.
     """
     unused = record.having(Fate.DROPPED, Fate.REFUSED)
     return {
@@ -67,9 +68,10 @@ def metrics_of(record: RoundRecord, nodes: Nodes, *, stayed: bool) -> dict[str, 
 
 
 def details_of(record: RoundRecord, nodes: Nodes) -> Details:
-    """Return the node, the fate, the score and the probability of each client, as arrays of the same length.
+    """Return the node, the fate, the score and the probability of each client, as arrays with a number per client.
 
-    The details of many rounds are kept until the federation ends. An array takes a fifth of the memory of a list.
+    The probability is that of being malicious. Arrays are used since they take a fifth of the memory of lists, and
+    the details of many rounds are kept.
     """
     return {
         f"{PREFIX}nodes": array("Q", [nodes[client.client].node for client in record.clients]),

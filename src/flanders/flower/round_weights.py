@@ -1,4 +1,7 @@
-"""How much each reply of a round counts, after the limits on what clients can claim."""
+"""The class `RoundWeights`: the weight of each reply of a round, lowered where a client claims too much.
+
+A client claims its weight, usually as a number of examples.
+"""
 
 from __future__ import annotations
 
@@ -13,26 +16,26 @@ from flanders.flower.weight_limits import WeightLimits, largest_share
 from flanders.round import ClientId
 
 TOO_MUCH = 0.5
-"""A reply with a larger share of the weight outvotes all others together."""
+"""There is an alarm if one reply has more than this share of the weight, since it outweighs all others together."""
 FEWEST = 3
-"""With fewer replies, one of them always has about half of the weight."""
+"""With fewer replies than this, there is no such alarm, since one of them always has about half of the weight."""
 
 
 class RoundWeights:
     """The weights of the replies of a round.
 
-    It lowers claims in the replies themselves, since strategies read them there.
+    Claims are lowered in the replies themselves, since strategies read them from the replies.
 
     Parameters
     ----------
     answers
         The replies that can be used.
     claims
-        The metrics from which the strategy computes how much a reply counts.
+        The names of the metrics from which the strategy computes the weight of a reply.
     limits
-        The limits on them.
+        The limits on the weights.
     found
-        Where to note what was changed.
+        Its notes and alarms say what was changed.
     """
 
     def __init__(
@@ -50,9 +53,10 @@ class RoundWeights:
         self.values = np.array(capped[0][0]) if capped else np.ones(len(answers))
 
     def limit_newcomers(self, kept: IntVector, known: Collection[ClientId]) -> bool:
-        """Lower the weights of kept newcomers; tell whether the kept replies may be aggregated.
+        """Lower the weights of kept newcomers. Return whether the kept replies may be aggregated.
 
-        They may not if the filter kept newcomers alone, though enough known clients have replied.
+        Newcomers are the clients that are not in `known`. The kept replies may not be aggregated if all of them
+        come from newcomers although enough known clients have replied.
         """
         is_known = np.array([answer.client in known for answer in self.answers])
         is_kept = np.isin(np.arange(len(self.answers)), kept)
@@ -66,7 +70,7 @@ class RoundWeights:
         return factor > 0
 
     def prepare(self, kept: IntVector) -> None:
-        """Give the kept replies the same form, and note if one of them outweighs all others."""
+        """Give the kept replies the same metrics, and add an alarm if one of them outweighs all others."""
         messages = [self.answers[row].message for row in kept]
         self.found.notes += align_records(messages)
         share = largest_share(self.values[kept])

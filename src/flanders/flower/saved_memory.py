@@ -1,4 +1,7 @@
-"""The memory of a federation that survives its ServerApp, and the folder that it is saved in."""
+"""What `FilteredStrategy` remembers from round to round, and the folder in which it is saved.
+
+A ServerApp that is started again continues from this folder, the `state_dir`.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ class SavedMemory:
     sketch: int | None
     """The width of the sketch; None if the filter sees whole models."""
     secret: int
-    """The number from which the sketch follows."""
+    """The seed of the sketch."""
     run: str
     """The name of this federation in the results file."""
     defense: DefenseState | None = None
@@ -50,11 +53,11 @@ class SavedMemory:
     arrays: tuple[tuple[str, tuple[int, ...], int, str], ...] = ()
     """The fields of each `ModelArray` of the global model; empty before the first round."""
     model: dict[str, NDArray[np.generic]] = field(default_factory=dict)
-    """The global model after the last round; empty while it is not in a file."""
+    """The global model after the last round. It is empty except in a file."""
     worked: tuple[str, ...] = ()
-    """What has worked at least once of `strategy`, `fallback`, `evaluation` and `filter`."""
+    """Which of `strategy`, `fallback`, `evaluation` and `filter` have worked at least once."""
     audit_head: str = ""
-    """The last entry of the audit trail; empty if there is no trail."""
+    """The head of the audit trail, which identifies its last entry; empty if there is no trail."""
     format: int = FORMAT
 
     @property
@@ -65,11 +68,11 @@ class SavedMemory:
         return ModelArrays(tuple(ModelArray(*fields) for fields in self.arrays))
 
     def of_model(self, model: ModelArrays) -> SavedMemory:
-        """Return the memory of a federation with this model."""
+        """Return this memory with the description of a model's arrays."""
         return replace(self, arrays=tuple(astuple(array) for array in model.arrays))
 
     def having_worked(self, part: str) -> SavedMemory:
-        """Return the memory of a federation in which this part has worked."""
+        """Return this memory with a note that `part` has worked; see `worked`."""
         return self if part in self.worked else replace(self, worked=(*self.worked, part))
 
     @property
@@ -79,7 +82,7 @@ class SavedMemory:
 
     @property
     def record(self) -> ArrayRecord:
-        """The saved global model; without arrays if there is none."""
+        """The saved global model as a record of Flower; empty if there is no saved model."""
         return ArrayRecord({name: Array(np.asarray(numbers)) for name, numbers in self.model.items()})
 
 
@@ -102,9 +105,9 @@ class StateFolder:
         return None if self.path is None else self.path.parent
 
     def recall(self, fresh: SavedMemory, defense: Defense) -> SavedMemory:
-        """Return the saved memory, and give the defense its part of it; return `fresh` if nothing is saved.
+        """Return the saved memory, and restore `defense` from it. If nothing is saved, return `fresh`.
 
-        Complain if the memory was made with another filter or another sketch.
+        Raise an `InputError` if the saved memory was made with another filter or another sketch.
         """
         if self.path is None:
             return fresh
@@ -122,11 +125,11 @@ class StateFolder:
 
     @property
     def has_changed(self) -> bool:
-        """Whether another ServerApp has written the file since this one has read or written it."""
+        """Whether another ServerApp has written the file since this object last read or wrote it."""
         return self.path is not None and self._stamp() not in (None, self._seen)
 
     def _stamp(self) -> tuple[int, ...] | None:
-        """Return numbers that change whenever the file is replaced; None if there is no file."""
+        """Return numbers of the file that change when it is replaced, e.g. its time; None if there is no file."""
         try:
             found = os.stat(self.path or "")
         except OSError:
@@ -149,7 +152,7 @@ class StateFolder:
         return found
 
     def tell_of_earlier_rounds(self, done: int, num_rounds: int) -> None:
-        """Log after which round a federation goes on, or that there is nothing left to do."""
+        """Log after which round the federation continues, or that all rounds are done."""
         if done < num_rounds:
             where = "" if self.path is None else f", saved in {self.path}"
             log(INFO, "flanders: going on after round %s of %s%s", done, num_rounds, where)
@@ -158,15 +161,15 @@ class StateFolder:
             log(WARNING, "flanders: nothing left to do: all %s rounds are %s `num_rounds`.", done, where)
 
     def locked(self) -> AbstractContextManager[None]:
-        """Keep other processes out of the folder, if the system can."""
+        """Keep other processes out of the folder during a block, if the system has locks."""
         message = f"Another ServerApp is at work in `state_dir` {self.folder}. End it. {ELSEWHERE}"
         return locked_folder(self.folder, message)
 
     def save(self, memory: SavedMemory, arrays: ArrayRecord) -> None:
-        """Save the memory and the global model, both or neither.
+        """Save the memory and the global model in one file.
 
-        If this write fails, the federation goes on, and a restart would continue from an earlier round. The rounds
-        that another ServerApp has saved there are not overwritten.
+        If writing fails, the federation goes on. A restart then continues from an earlier round. If another
+        ServerApp has saved rounds in the folder meanwhile, nothing is overwritten and an `InputError` is raised.
         """
         if self.path is None:
             return
@@ -181,7 +184,7 @@ class StateFolder:
 
 
 def saved_audit_head(folder: Path) -> Head:
-    """Return the last entry of the audit trail that the memory in a folder knows of."""
+    """Return the head of the audit trail that is saved in a `state_dir`. It identifies an entry of the trail."""
     found = load_state(folder / FILE)
     if not isinstance(found, SavedMemory) or not found.audit_head:
         raise InputError(f"{folder} holds no memory of an audit trail. Name the `state_dir` of the federation.")

@@ -1,4 +1,7 @@
-"""The server's own test of the global model, as a filter can use it: from a flat model to its losses."""
+"""The class `ServerTest`: lets a filter use the user's `evaluate_fn` to compute the losses of any model.
+
+Flower users pass `evaluate_fn` to `Strategy.start`. It tests the global model on data that the server holds.
+"""
 
 from __future__ import annotations
 
@@ -15,23 +18,23 @@ from flanders.flower.model_arrays import ModelArrays, Vector
 from flanders.round import Evaluate
 
 EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
-"""What Flower users pass to `Strategy.start`: a test of the global model on the server's data."""
+"""A function that takes the number of a round and a model, and returns metrics of the model."""
 
 
 class ServerTest:
-    """The `evaluate_fn` of a federation.
+    """Calls the `evaluate_fn` of a federation, for Flower and for the filter.
 
-    A filter may ask it which of two groups of clients helps the model. It can answer if the metrics of the test
-    hold a number whose name contains `loss`. A list of numbers counts as one loss for each example.
+    A filter uses it to find out which of two groups of clients improves the model. That works if `evaluate_fn`
+    returns a metric whose name contains `loss`. If this metric is a list, it has one loss for each example.
 
     Parameters
     ----------
     evaluate_fn
-        The user's test; None if there is none.
+        The user's function; None if there is none.
     done
-        The number of rounds of earlier starts.
+        The number of rounds in earlier calls of `start`.
     tell
-        Is called with the metrics of the global model after each round.
+        A function that is called with the metrics of the global model after each round.
     """
 
     def __init__(
@@ -44,7 +47,7 @@ class ServerTest:
         self._has_losses = False
 
     def __call__(self, number: int, arrays: ArrayRecord) -> MetricRecord | None:
-        """Test the global model, and remember whether the metrics hold losses."""
+        """Test the global model, return the metrics, and remember whether they hold a loss."""
         if self._evaluate_fn is None:
             return None
         metrics = self._evaluate_fn(number + self._done, arrays)
@@ -54,10 +57,10 @@ class ServerTest:
         return metrics
 
     def of_models(self, number: int, model: ModelArrays, arrays: ArrayRecord) -> Evaluate | None:
-        """Return the function from a flat model to its losses; None if the test has shown none.
+        """Return a function that takes a flat model and returns its losses; None if no loss was found so far.
 
-        Arrays that are not in the flat model, such as buffers, are those of the global model. A model on which the
-        test fails has an infinite loss, so that no client can end the run by what it sends.
+        `arrays` is the global model. A flat model has no buffers, so they are taken from the global model. If
+        `evaluate_fn` fails on a model, the loss is infinite. So no client can end the run by what it sends.
         """
         evaluate_fn = self._evaluate_fn
         if evaluate_fn is None or not self._has_losses:
@@ -66,7 +69,7 @@ class ServerTest:
         def evaluate(vector: Array) -> FloatVector | float:
             try:
                 losses = losses_in(evaluate_fn(number, model.unflatten(np.asarray(vector), arrays)))
-            except Exception as error:  # the test is the user's own code, so that any error is possible
+            except Exception as error:  # the test is the user's own code and may raise anything
                 log(WARNING, "flanders: evaluate_fn failed on an average of some replies (%s)", error)
                 return math.inf
             return math.inf if losses is None else losses
@@ -74,12 +77,12 @@ class ServerTest:
         return evaluate
 
     def step(self, number: int, model: ModelArrays, arrays: ArrayRecord) -> Vector | None:
-        """Return a step that the server trained on its own examples. A test trains none."""
+        """Return the server's own step, `root` in `Round`. It is None here, since a test trains no model."""
         return None
 
 
 def losses_in(metrics: MetricRecord | None) -> FloatVector | None:
-    """Return the first metric whose name contains `loss`, as a vector; None if there is none.
+    """Return the first metric whose name contains `loss`, as a vector; None if no name does.
 
     Examples
     --------

@@ -1,6 +1,7 @@
-"""Arrays of replies whose numbers are stored elsewhere: in the matrix of the round, or in a file.
+"""Subclasses of Flower's `Array` whose numbers are stored elsewhere: in the matrix of the round, or in a file.
 
-Strategies use them like any other array of Flower.
+They take the place of the arrays in replies, so that each model is in memory only once or not at all. Strategies
+use them like any other `Array`.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from numpy.typing import NDArray
 NUMPY = "numpy.ndarray"
 """Flower's name for arrays in NumPy's own file format."""
 LOST = "lost"
-"""The name of the only array of a reply whose arrays were not stored."""
+"""If the arrays of a reply were not stored, it has a single array with this name: a `LostArray`."""
 
 
 class RowArray(Array):
     """An array whose numbers are part of a row of the round's matrix.
 
-    Each read returns a copy, since some strategies compute in place.
+    Each read returns a copy, since some strategies change arrays in place.
     """
 
     def __init__(self, numbers: NDArray[np.float32], shape: tuple[int, ...]) -> None:
@@ -44,7 +45,10 @@ class RowArray(Array):
 
 
 class FileArray(Array):
-    """An array whose bytes, as a client sent them, are part of a file."""
+    """An array whose bytes, as a client sent them, are in a file: `length` bytes from `start` on.
+
+    With `read_as`, the numbers are converted to this type when they are read.
+    """
 
     def __init__(self, array: Array, path: Path, start: int, length: int, read_as: str = "") -> None:
         self.dtype, self.shape, self.stype = read_as or array.dtype, array.shape, array.stype
@@ -72,7 +76,7 @@ class FileArray(Array):
 
     @property
     def data(self) -> bytes:  # type: ignore[override]
-        """The array as the client sent it, or with its numbers converted."""
+        """The bytes that the client sent. With `read_as`, the bytes of the converted array."""
         if self.__dict__["_read_as"]:
             return Array(self.numpy()).data
         with open(self.__dict__["_path"], "rb") as file:
@@ -81,7 +85,7 @@ class FileArray(Array):
 
 
 class LostArray(Array):
-    """Stands for the arrays of a reply that were not stored, and says why."""
+    """Takes the place of all arrays of a reply that were not stored, and says why."""
 
     def __init__(self, why: str, *, too_large: bool) -> None:
         self.dtype, self.shape, self.stype, self.data = "", (), NUMPY, b""
@@ -94,16 +98,16 @@ class LostArray(Array):
 
     @property
     def too_large(self) -> bool:
-        """Whether they were too large, which is the sender's fault. Else the server could not store them."""
+        """Whether the client sent too much. If not, the server could not store the arrays, e.g. on a full disk."""
         return bool(self.__dict__["_too_large"])
 
 
 def in_memory(array: Array) -> Array:
-    """Return an array that needs neither the matrix nor the file any more."""
+    """Return an array that no longer depends on the matrix or the file: if necessary, a copy."""
     return Array(array.numpy()) if isinstance(array, RowArray | FileArray) else array
 
 
 def return_freed_memory() -> None:
-    """Return freed memory to the system. Without this, GNU's C library may keep it for the process."""
-    with contextlib.suppress(OSError, AttributeError):  # other systems and libraries have no such call
+    """Return freed memory to the system. GNU's C library may otherwise keep it for this process."""
+    with contextlib.suppress(OSError, AttributeError):  # other C libraries have no `malloc_trim`
         ctypes.CDLL(None).malloc_trim(0)

@@ -1,4 +1,4 @@
-"""A filter around any Flower strategy."""
+"""The class `FilteredStrategy`: a Flower strategy that wraps another strategy and puts a filter in front of it."""
 
 from __future__ import annotations
 
@@ -57,46 +57,51 @@ ME = "FilteredStrategy"
 class FilteredStrategy(Strategy):
     """Let a filter drop suspicious replies before a strategy aggregates the rest.
 
-    Replies are checked one by one. A client whose reply cannot be used is left out of the round. The other replies
-    go through the same `flanders.Defense` as everywhere else, with the strategy's own aggregation.
+    Replies are checked one by one. A client whose reply cannot be used is left out of the round. Of the other
+    replies, the filter chooses which to keep. The wrapped strategy aggregates the kept ones.
 
     Parameters
     ----------
     strategy
-        The strategy to protect. Differential privacy goes inside: if replies were clipped first, the filter could
-        not see which are abnormal. If it has a `start` of its own, that one carries out the rounds.
+        The strategy to wrap. If you use a wrapper for differential privacy, pass it here, and do not wrap it around
+        this object. It clips replies, and in clipped replies the filter could not see which are abnormal. If the
+        strategy overrides `start`, its own `start` carries out the rounds.
     filter
-        Decides which clients to keep. Default: `Guard()`, which needs no number of attackers. If you choose
-        one with `keep`, prefer a fraction to a number of clients, since not all of them may reply.
+        Decides which clients to keep. Default: `Guard()`, which need not be told the number of attackers. If a
+        filter has a parameter `keep`, give it a fraction, not a number of clients, since some may not reply.
     state_dir
-        A folder for the filter's memory, the bans and the global model, saved after each round. A ServerApp that
-        starts with the folder of an earlier one continues after its last round.
+        A folder in which the filter's memory, the bans and the global model are saved after each round. A ServerApp
+        that starts with the folder of an earlier one continues after its last round. Default: nothing is saved.
     results
-        A results file for `flanders show` and `flanders report`.
+        A results file for `flanders show` and `flanders report`. Default: none.
     audit
-        A file for the audit trail: every decision, in a form that shows later changes (`flanders audit verify`).
+        A file for the audit trail, which holds every decision. `flanders audit verify` detects later changes to the
+        file. Default: none.
     ban
         When to stop asking clients that are dropped too often, and for how long. Default: never.
     fallback
-        The strategy for rounds in which the filter cannot judge yet, usually only the first. Choose a robust one,
-        e.g. `FedMedian()`, if clients may be malicious from the start. Only its `aggregate_train` is called.
+        The strategy for rounds in which the filter knows too little to judge, usually only the first. Choose a
+        robust one, e.g. `FedMedian()`, if clients may be malicious from the start. Only its `aggregate_train` is
+        called. Default: `strategy`.
     sketch
-        Show the filter a secret sketch of this many numbers instead of whole models, and keep the replies on disk
-        until they are aggregated. For models so large that memory holds only a few. Default: whole models.
+        Show the filter a secret sketch of each model, a vector of this many numbers, instead of the whole model.
+        The replies are kept on disk until they are aggregated. Use it if memory holds only a few of your models.
+        Default: whole models.
     unscored
-        Tells by name which float arrays are aggregated but not scored. Default: the buffers of batch
-        normalisation. Integers are never scored.
+        A function that takes the name of a float array and returns True if the filter should not look at the array.
+        Such arrays are aggregated all the same. Default: the buffers of batch normalisation. The filter never looks
+        at integer arrays.
     identify
-        Returns the name of the client on a node, given the node's `NodeInfo`. Each client needs a name of its own.
-        Default: the public key if there is one, else the node id.
+        A function that takes the `NodeInfo` of a node and returns the name of the client on it. No two clients may
+        have the same name. Default: the name follows from the node's public key, or without a key from its id.
     limits
-        How much clients can count for, whatever number of examples they claim, and how much newcomers count.
+        Limits on the weight of a client, whatever number of examples it claims, and on the weight of newcomers.
     seed
-        Makes the randomness of the filter and of the sketch repeatable. Leave it out in production: an attacker
-        can evade what it can predict.
+        Makes the randomness of the filter and of the sketch repeatable. Leave it out in production, since an
+        attacker who can predict the randomness can evade the filter.
     callbacks
-        What learns of each round: objects with `on_round(record)`, e.g. of `flanders.callbacks`, or functions.
-        A round is complete, and callbacks learn of it, when the next one begins or the last one has ended.
+        Receivers of the record of each round: functions, or objects with a method `on_round(record)` such as those
+        of `flanders.callbacks`. They get the record when the next round begins, or at the end of the last round.
 
     Examples
     --------
@@ -149,9 +154,9 @@ class FilteredStrategy(Strategy):
         self._books = Bookkeeping(memory, folder, recorder, trail, ban, arrays, done_before=memory.rounds)
         self._claims = find_claims(strategy)
         self.server_test = ServerTest()
-        """What the server knows of models by itself, which filters can use."""
+        """The server's own test of models. Filters can use it."""
         self.strict = False
-        """Whether errors of the filter and of the strategy end the run. Else the round keeps the global model."""
+        """Whether an error of the filter or of the strategy ends the run. If not, the global model stays."""
         self._sent_at = 0.0
         self._matrix_memory = ReusedMemory()
 
@@ -162,13 +167,13 @@ class FilteredStrategy(Strategy):
 
     @property
     def last_round(self) -> RoundRecord | None:
-        """The record of the last round; None before the first."""
+        """The record of the last round; None before the first round."""
         return self._books.recorder.last
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Let the strategy choose clients, and leave out those that are banned."""
+        """Let the strategy choose clients, and leave out the banned ones."""
         number, books = server_round + self._books.done_before, self._books
         books.recorder.settle()
         books.arrays = arrays
@@ -211,7 +216,8 @@ class FilteredStrategy(Strategy):
     ) -> Sequence[ClientRecord]:
         """Let the defense protect the round, and return what happened to the client of each row."""
         fallback, matrix, books = self.fallback, aggregation.matrix, self._books
-        known = None if self.defense.state is None else books.memory.roster.known  # only a memory knows newcomers
+        # A filter without a memory treats newcomers like all other clients, so their weight is not limited.
+        known = None if self.defense.state is None else books.memory.roster.known
         try:
             round_ = Round(
                 matrix.numbers[: len(answers)],
@@ -225,11 +231,11 @@ class FilteredStrategy(Strategy):
                 lambda kept: aggregation.by(self.strategy, kept, known),
                 None if fallback is None else lambda kept: aggregation.by(fallback, kept, known),
             )
-        except Exception as error:  # too few clients for the filter, or a mistake in the user's own filter
+        except Exception as error:  # e.g. too few clients, or a mistake in a filter of the user's own
             if self.strict:
                 raise
             if not isinstance(error, InputError):
-                books.excuse("filter", error, type(self.filter).__name__, found)
+                books.raise_if_never_worked("filter", error, type(self.filter).__name__, found)
             found.notes.append(f"the filter cannot judge this round ({error}): {STAYS}")
             reason = "the filter could not judge this round"
             return [ClientRecord(answer.client, Fate.DROPPED, reason=reason) for answer in answers]
@@ -238,7 +244,7 @@ class FilteredStrategy(Strategy):
         if aggregation.error is not None:
             if self.strict:
                 raise aggregation.error
-            books.excuse(part, aggregation.error, type(aggregation.used).__name__, found)
+            books.raise_if_never_worked(part, aggregation.error, type(aggregation.used).__name__, found)
         if aggregation.arrays is not None:
             books.has_worked(part)
         found.widening = outcome.widening
@@ -249,13 +255,13 @@ class FilteredStrategy(Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Let the strategy choose the clients that evaluate, and leave out those that are banned."""
+        """Let the strategy choose the clients that evaluate, and leave out the banned ones."""
         number = server_round + self._books.done_before
         chosen = self.strategy.configure_evaluate(number, arrays, config, grid)
         return self._books.ask(chosen, grid, self.identify, number)
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """Let the strategy aggregate the replies that can be used, of clients that were kept in training."""
+        """Let the strategy aggregate the evaluations of clients that were kept in training, if they can be used."""
         books, claims = self._books, self._claims[:1]
         number = server_round + books.done_before
         found = checked_replies(replies, books.asked, claims, self.limits.max_examples)
@@ -269,8 +275,8 @@ class FilteredStrategy(Strategy):
             log(INFO, "flanders: %s evaluations do not count, since training has not kept these clients", silenced)
         try:
             metrics = self.strategy.aggregate_evaluate(number, [answer.message for answer in found.answers])
-        except Exception as error:  # a strategy is the user's own code, so that any error is possible
-            books.excuse("evaluation", error, type(self.strategy).__name__, found)
+        except Exception as error:  # a strategy is the user's own code and may raise anything
+            books.raise_if_never_worked("evaluation", error, type(self.strategy).__name__, found)
             log(ERROR, "flanders: %s failed to evaluate", type(self.strategy).__name__, exc_info=error)
             return None
         if metrics is not None:
@@ -279,7 +285,7 @@ class FilteredStrategy(Strategy):
         return metrics
 
     def summary(self) -> None:
-        """Log the settings, then those of the wrapped strategy."""
+        """Log the filter and the settings of the wrapped strategy."""
         log(INFO, "\t├──> Filter: %s", filter_line(self.filter))
         log(INFO, "\t├──> Around: %s", type(self.strategy).__name__)
         self.strategy.summary()
@@ -294,13 +300,14 @@ class FilteredStrategy(Strategy):
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
     ) -> Result:
-        """Carry out the rounds as `flwr.serverapp.strategy.Strategy.start` does, after those already done.
+        """Carry out the rounds that are left, as `flwr.serverapp.strategy.Strategy.start` does.
 
-        The rounds of an earlier start, of this object or with the same `state_dir`, count. The global model after
-        them takes the place of `initial_arrays`.
+        `num_rounds` is the number of all rounds. It includes the rounds of earlier calls of `start`, of this object
+        or with the same `state_dir`. If there were such rounds, the global model after them is used in place of
+        `initial_arrays`.
 
         If the metrics of `evaluate_fn` hold a loss, the filter may use `evaluate_fn` to find out which of two
-        groups of clients helps the model. It is then called a few more times in such a round.
+        groups of clients improves the model. In such a round, `evaluate_fn` is called a few more times.
         """
         check_part(f"{ME}.start", "initial_arrays", initial_arrays, ArrayRecord)
         check_number(f"{ME}.start", "num_rounds", num_rounds, 0, whole=True)
@@ -324,14 +331,14 @@ class FilteredStrategy(Strategy):
     def _own_knowledge(
         self, aggregation: StrategyAggregation
     ) -> tuple[Vector | None, Mapping[str, int], Evaluate | None]:
-        """Return the server's own step, the sizes of the layers, and the server's test of flat models."""
-        if self.sketch is not None:  # a filter that sees a sketch can use neither step nor test
+        """Return what `Round` calls `root`, `layers` and `evaluate`."""
+        if self.sketch is not None:  # root and test need whole models
             return None, aggregation.matrix.layers, None
         known = aggregation.number, aggregation.model, self._books.arrays
         return self.server_test.step(*known), aggregation.matrix.layers, self.server_test.of_models(*known)
 
     def _grid(self, grid: Grid) -> AbstractContextManager[Grid]:
-        """Return the grid to use during the rounds. With a sketch it keeps replies on disk."""
+        """Return the grid to use during the rounds. If there is a sketch, this grid stores replies on disk."""
         if self.sketch is None:
             return nullcontext(grid)
         return RepliesOnDisk(grid, self._books.folder.folder, self._books.excess)

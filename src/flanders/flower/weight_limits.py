@@ -1,4 +1,8 @@
-"""Limits on how much of a round's weight clients can claim for themselves."""
+"""The class `WeightLimits`: limits on the weight that clients can claim.
+
+The weight of a client is its number of examples. The client states this number itself, and the server cannot check
+it. A client is *known* if its last reply was kept. All other clients are *newcomers*.
+"""
 
 from __future__ import annotations
 
@@ -15,25 +19,27 @@ from flanders.flower.reply_metrics import MOST_EXAMPLES, claim_of, set_claim
 from flanders.hosts.claims import capped_at_median
 
 FEWEST_KNOWN, LEAST_KNOWN = 3, 0.2
-"""Newcomers are limited if at least this many clients, and this share of the round, are known.
+"""The weight of newcomers is limited only if at least this many clients, and this share of the round, are known.
 
-If a server asks other clients in each round, nearly all are newcomers. The few known ones must not decide alone.
+If a server asks different clients in each round, nearly all of them are newcomers. Then the few known clients must
+not decide alone.
 """
 
 
 @dataclass(frozen=True)
 class WeightLimits:
-    """How much clients can count for. Nobody can check how many examples a client really has.
+    """Limits on the weight of clients, which state their numbers of examples themselves.
 
     Parameters
     ----------
     times_median
-        A client counts for at most this many times the median of the round, whatever it claims. None: no limit.
-        The default means that one of ten clients has at most a quarter of the weight.
+        The largest weight of a client, as a multiple of the median weight of the round. None: no limit. With the
+        default, one of ten clients has at most a quarter of the weight.
     newcomers
-        The largest share of the weight for clients that were never kept before. It holds for filters with a memory,
-        if at least a fifth of the clients are known. An attacker that comes back under new names has no past that a
-        filter could compare with. None: no limit.
+        The largest share of the weight for all newcomers together: clients that are new, or whose last reply was
+        not kept. An attacker can come back under new names, and a filter with a memory knows no past of these
+        names. The limit holds only for filters with a memory, and only if at least a fifth of the clients are
+        known. None: no limit.
     max_examples
         Refuse replies that claim more examples than this. None: no limit.
 
@@ -55,11 +61,14 @@ class WeightLimits:
                 check_number("WeightLimits", name, getattr(self, name), low, high)
 
     def capped(self, claims: Sequence[float]) -> list[float]:
-        """Return the claims of a round, none larger than `times_median` allows."""
+        """Return the claimed weights of a round, lowered to what `times_median` allows."""
         return capped_at_median(claims, self.times_median)
 
     def cap_claims(self, messages: Sequence[Message], key: str) -> tuple[list[float], list[int]]:
-        """Lower claims that are too large in the replies. Return all claims, and the places of the lowered ones."""
+        """Lower too large claims in the replies. Return all claims, and the positions of the lowered ones.
+
+        `key` is the name of the metric with the claim.
+        """
         before = [claim_of(message, key) for message in messages]
         after = self.capped(before)
         lowered = [place for place, claim in enumerate(before) if after[place] < claim]
@@ -68,9 +77,9 @@ class WeightLimits:
         return after, lowered
 
     def factor_for_newcomers(self, weights: FloatVector, known: BoolVector, kept: BoolVector) -> float:
-        """Return by which factor to lower the weights of kept newcomers.
+        """Return the factor by which the weights of kept newcomers are multiplied.
 
-        It is 1 if they may count in full, and 0 if the filter kept nobody but newcomers.
+        It is 1 if the weights need not be lowered, and 0 if the filter kept only newcomers.
         """
         share = self.newcomers
         if share is None or known.all() or known.sum() < max(FEWEST_KNOWN, LEAST_KNOWN * known.size):

@@ -1,5 +1,4 @@
-"""What all hosts share. A host is a framework that runs a federation, such as Flower or NVFLARE.
+"""What the wrappers for Flower and NVFLARE share: checks of replies, a folder with a lock, and lines of the log.
 
-A host hands over replies of clients. This room knows which replies can be used, where their numbers belong, and how
-a round is described in one line. It needs no host.
+A host is a framework that runs a federation, such as Flower or NVFLARE. The modules here import no host.
 """

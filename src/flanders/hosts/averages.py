@@ -1,4 +1,4 @@
-"""The average of arrays that filters do not see."""
+"""The weighted average of arrays that the filter does not look at, such as buffers and integers."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from flanders.hosts.model_arrays import Numbers
 
 
 def average(before: Numbers, several: Sequence[Numbers], weights: FloatVector) -> Numbers:
-    """Return the weighted average of arrays, in the type of `before`; integers are rounded.
+    """Return the weighted average of arrays, in the type of `before`. Integers are rounded.
 
-    It averages the changes since `before`, so that numbers that no client changed stay the same, bit for bit.
+    `before` is the array of the global model. The function averages the differences from `before`. So a number that
+    no client has changed stays the same, bit for bit.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What a client claims about itself, besides the model that it sends."""
+"""Checks of the weight that a client claims, usually its number of examples."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 from flanders.hosts.model_arrays import BadReply
 
 MOST_EXAMPLES = 2**53
-"""The most examples that a client may claim. Floats do not represent all larger integers."""
+"""The most examples that a client may claim. Above this number, floats do not represent all integers."""
 LONGEST_REASON = 120
-"""The most characters of a reason that are shown. Part of it may come from a client."""
+"""The most characters of a reason that are shown. There is a limit, since a reason may quote what a client sent."""
 LONGEST_VALUE = 30
-"""The most characters of a client's value that a reason shows."""
+"""The most characters of a value from a client that a reason quotes."""
 
 
 def check_weight(name: str, weight: Any, most: float | None = None) -> float:
-    """Return how much a reply counts, or raise `BadReply` if the client claims something impossible.
+    """Return the weight that a client claims. Raise `BadReply` unless it is a positive finite number up to `most`.
 
-    `name` is what the host calls the claim. `most` is the largest weight that the server allows.
+    `name` is the host's name for the claim, for the message. The default of `most` is `MOST_EXAMPLES`.
 
     Examples
     --------
@@ -39,9 +39,10 @@ def check_weight(name: str, weight: Any, most: float | None = None) -> float:
 
 
 def capped_at_median(claims: Sequence[float], times: float | None) -> list[float]:
-    """Return the claims of a round, none larger than so many times their median.
+    """Return the claims of a round, lowered to at most `times` times their median. With None, nothing is lowered.
 
-    Of two claims in the middle the lower one counts, so that one of two clients cannot raise the limit.
+    For an even number of claims, the median is the lower of the two middle ones. So in a round of two clients, the
+    larger claim cannot raise the limit.
 
     Examples
     --------
@@ -55,7 +56,7 @@ def capped_at_median(claims: Sequence[float], times: float | None) -> list[float
 
 
 def is_finite_number(value: float) -> bool:
-    """Tell whether a number is finite. An int that is too large for a float is not."""
+    """Whether a number is finite. An int that is too large for a float counts as infinite."""
     try:
         return math.isfinite(value)
     except OverflowError:

@@ -1,4 +1,8 @@
-"""The arrays of the global model: their names, shapes and types, and their places in one flat vector."""
+"""The arrays of the global model: their names, shapes and types, and where their numbers are in a flat vector.
+
+A filter sees a model as one flat vector. It consists of the *scored* arrays, one after the other. Buffers and
+integers are not scored: they are aggregated, but the filter does not look at them.
+"""
 
 from __future__ import annotations
 
@@ -14,22 +18,22 @@ from flanders.arrays import Array
 from flanders.checks import InputError
 
 VARIANCE = "running_var"
-"""The last part of the name of a buffer that holds variances."""
+"""The name of a buffer that holds variances ends with this."""
 BUFFERS = ("running_mean", VARIANCE, "num_batches_tracked")
-"""The last parts of the names that PyTorch gives to the buffers of batch normalisation."""
+"""In PyTorch, the names of the buffers of batch normalisation end with these words."""
 WIDEST = 8
-"""The most bytes that one number of a reply may take. Wider floats exist on some machines only."""
+"""The most bytes of one number in a reply. Wider floats exist on some machines only."""
 FLOAT32 = np.dtype(np.float32)
-"""The type of the numbers that filters see."""
+"""The narrowest type in which a filter may get the numbers. All scored numbers must fit into it."""
 KINDS = {"f": "f", "i": "iu", "u": "iu", "b": "b"}
-"""Which kinds of numbers a reply may hold in place of each kind in the model: floats, integers, truth values."""
+"""Which kinds of numbers a reply may have for each kind in the model: floats (f), integers (i, u), booleans (b)."""
 LONGEST_NAME = 60
-"""The most characters of a name that a message shows. Clients choose the names in their replies."""
+"""The most characters of an array's name that a message shows. Clients choose the names in their replies."""
 
 Numbers = NDArray[np.generic]
 """The numbers of one array, of any real type."""
 Vector = NDArray[np.floating]
-"""A flat model."""
+"""The scored arrays of a model as one flat vector."""
 
 
 class BadReply(Exception):
@@ -37,7 +41,7 @@ class BadReply(Exception):
 
 
 def is_buffer(name: str) -> bool:
-    """Tell by its name whether an array is a buffer of batch normalisation, which is not trained.
+    """Whether the array of this name is a buffer of batch normalisation. Buffers are not trained.
 
     Examples
     --------
@@ -54,9 +58,9 @@ class HostArray:
     name: str
     shape: tuple[int, ...]
     start: int
-    """The place of its first number in the flat vector; -1 if the array is aggregated but not scored."""
+    """The position of its first number in the flat vector; -1 if the array is not scored."""
     dtype: str = "float32"
-    """The type of its numbers. It stays the same from the first round on."""
+    """The type that its numbers had in the first round."""
 
     @property
     def size(self) -> int:
@@ -65,18 +69,18 @@ class HostArray:
 
     @property
     def scored(self) -> bool:
-        """Whether filters look at it."""
+        """Whether the filter looks at it."""
         return self.start >= 0
 
     @property
     def columns(self) -> slice:
-        """The places of its numbers in the flat vector."""
+        """The positions of its numbers in the flat vector."""
         return slice(self.start, self.start + self.size)
 
     def check(self, value: object) -> Numbers:
-        """Return the numbers of a client's array in the model's type, or raise `BadReply` if they cannot be used.
+        """Return the numbers of a client's array in the type of the model. Raise `BadReply` if they cannot be used.
 
-        Numbers of another width are converted. They have to fit.
+        Numbers of another precision are converted, if they fit.
         """
         if not isinstance(value, np.ndarray) or value.shape != self.shape:
             raise BadReply(f"array {self.name!r} has shape {getattr(value, 'shape', None)} instead of {self.shape}")
@@ -91,7 +95,10 @@ class HostArray:
         return numbers
 
     def check_variance(self, numbers: Numbers, before: Numbers) -> None:
-        """Raise `BadReply` if this array holds variances and a reply makes one of them negative."""
+        """Raise `BadReply` if this array holds variances and a reply has a negative one.
+
+        If a variance of the global model, `before`, is negative already, a reply may have the same value.
+        """
         wrong = self.name.rpartition(".")[2] == VARIANCE and bool(np.any(numbers < np.minimum(before, 0)))
         if wrong:
             raise BadReply(f"array {self.name!r} holds a negative variance")
@@ -100,8 +107,6 @@ class HostArray:
 @dataclass(frozen=True)
 class HostArrays:
     """All arrays of the global model, in the server's order.
-
-    The scored arrays, one after the other, make up the flat vector that filters see.
 
     Examples
     --------
@@ -118,7 +123,7 @@ class HostArrays:
 
     @classmethod
     def of(cls, record: Mapping[str, Array], unscored: Callable[[str], bool] = is_buffer) -> Self:
-        """Return the arrays of a global model. Float arrays are scored, except those that `unscored` names."""
+        """Return the description of a global model. Float arrays are scored unless `unscored(name)` is true."""
         arrays, size = [], 0
         for name, array in record.items():
             scored = np.dtype(array.dtype).kind == "f" and not unscored(name)
@@ -133,7 +138,7 @@ class HostArrays:
 
     @property
     def size(self) -> int:
-        """The length d of the flat vector."""
+        """The length of the flat vector."""
         return sum(self.layers.values())
 
     @property
@@ -147,7 +152,7 @@ class HostArrays:
         return {array.name: array.size for array in self.arrays if array.scored}
 
     def scored(self, record: Mapping[str, Array]) -> Iterator[tuple[HostArray, Vector]]:
-        """Yield the scored arrays of a model with their numbers, one at a time."""
+        """Yield each scored array of a model: its description and its numbers."""
         for array in self.arrays:
             if array.scored:
                 yield array, cast("Vector", numbers_in(record[array.name]))
@@ -161,7 +166,7 @@ class HostArrays:
         return vector
 
     def cut(self, vector: Vector, record: Mapping[str, Array]) -> dict[str, Numbers]:
-        """Return the scored arrays that a flat vector holds, in the types of `record`."""
+        """Return the scored arrays of a flat vector by name, in the types that they have in `record`."""
         return {
             array.name: vector[array.columns].reshape(array.shape).astype(np.dtype(record[array.name].dtype))
             for array in self.arrays
@@ -169,12 +174,12 @@ class HostArrays:
         }
 
     def float_type(self, record: Mapping[str, Array]) -> np.dtype[np.floating]:
-        """Return the float type in which to compute with the scored arrays: float64 if one of them has it."""
+        """Return float64 if one of the scored arrays in `record` is float64, else float32."""
         wide = any(np.dtype(record[name].dtype) == np.float64 for name in self.layers)
         return np.dtype(np.float64 if wide else np.float32)
 
     def difference(self, record: Mapping[str, Array]) -> str:
-        """Return in words how the server's own arrays differ from these in name or shape; empty if they do not."""
+        """Return in words how a model differs from this description in names or shapes; empty if it does not."""
         if names := self.difference_of_names(record):
             return names
         for array in self.arrays:
@@ -183,13 +188,16 @@ class HostArrays:
         return ""
 
     def difference_of_names(self, names: Iterable[str]) -> str:
-        """Return in words which names are missing and which are unknown; empty if all names are right."""
+        """Return in words which names of arrays are missing and which are unknown; empty if all are right."""
         found, expected = set(names), set(self.names)
         parts = (("missing", expected - found), ("unknown", found - expected))
         return ", ".join(f"{text} {list_names(sorted(some))}" for text, some in parts if some)
 
     def check_all(self, record: Mapping[str, Array], name: str) -> None:
-        """Complain if a model of the server holds numbers that no reply may hold. `name` is what users call it."""
+        """Raise an `InputError` if a model of the server holds numbers for which a reply would be refused.
+
+        `name` is what the message calls the model.
+        """
         for array in self.arrays:
             try:
                 array.check(numbers_in(record[array.name]))
@@ -198,7 +206,7 @@ class HostArrays:
 
 
 def convert(numbers: Numbers, dtype: np.dtype[np.generic]) -> Numbers | None:
-    """Return numbers in another type, floats rounded if it is one of integers; None if not all of them fit.
+    """Return numbers converted to another type; None if some do not fit. For an integer type, floats are rounded.
 
     Examples
     --------
@@ -215,13 +223,13 @@ def convert(numbers: Numbers, dtype: np.dtype[np.generic]) -> Numbers | None:
         if whole.size and (int(whole.min()) < limits.min or int(whole.max()) > limits.max):
             return None
         return whole.astype(dtype, copy=False)
-    with np.errstate(over="ignore", invalid="ignore"):  # what is too large becomes infinite
+    with np.errstate(over="ignore", invalid="ignore"):  # too large numbers become infinite
         narrow = numbers.astype(dtype, copy=False)
     return narrow if np.isfinite(narrow).all() else None
 
 
 def list_names(names: Sequence[str], most: int = 3) -> str:
-    """Return a few names, and how many more there are.
+    """Return at most `most` names as text, and how many more there are.
 
     Examples
     --------
@@ -233,6 +241,6 @@ def list_names(names: Sequence[str], most: int = 3) -> str:
 
 
 def numbers_in(array: Array) -> Numbers:
-    """Return the numbers of an array of NumPy, or of an array of another library that has a method `numpy`."""
+    """Return the numbers of a NumPy array, or of an array that has a method `numpy`, such as Flower's."""
     numbers: Numbers = array if isinstance(array, np.ndarray) else array.numpy()
     return numbers

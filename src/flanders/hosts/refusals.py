@@ -1,6 +1,7 @@
-"""Rounds in which the server refuses every reply for the same reason, for example for a wrong shape.
+"""The function `check_refusals`: finds rounds in which all replies are refused for the same reason.
 
-The cause is then probably the setting of the server or the code of all clients, and not a malicious client.
+An example is a wrong shape. The cause is then probably a mistake in the settings of the server or in the code of
+all clients, and not a malicious client. So the user gets an error.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from flanders.record import ClientRecord, Fate
 
 
 def check_refusals(number: int, failed: Iterable[ClientRecord]) -> None:
-    """Complain if two or more replies are refused, all for the same reason.
+    """Raise an `InputError` if two or more replies are refused, all for the same reason.
 
-    Call this for a round in which no reply can be used. `failed` are the records of its clients.
+    Call this if no reply of a round can be used and no round has been aggregated yet. `number` is the number of the
+    round, and `failed` are the records of its clients.
     """
     reasons = [record.reason for record in failed if record.fate is Fate.REFUSED]
     if len(reasons) > 1 and len(set(reasons)) == 1:

@@ -1,4 +1,4 @@
-"""The record of a round in one line of a log."""
+"""Functions that describe the record of a round in one line of the log."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from flanders.record import ClientRecord, Fate, RoundRecord
 from flanders.round import ClientId
 
 MOST_NAMED = 20
-"""The most clients of one fate that a line names."""
+"""The most clients with the same fate that a line names."""
 
 Label = Callable[[ClientId], str]
-"""Returns what a line calls a client."""
+"""A function that returns the name of a client for the log."""
 
 
 def line_of(record: RoundRecord, label: Label = printable) -> str:
-    """Return a round in one line: how many clients were kept, and which were not and why."""
+    """Return a round in one line: how many clients were kept, which were not, and why."""
     kept = len(record.having(Fate.KEPT))
     replied = len(record.having(Fate.KEPT, Fate.DROPPED, Fate.REFUSED))
     parts = [f"round {record.number}: kept {kept} of {replied} replies", *unused_of(record, label), record.note]
@@ -25,7 +25,7 @@ def line_of(record: RoundRecord, label: Label = printable) -> str:
 
 
 def unused_of(record: RoundRecord, label: Label = printable) -> list[str]:
-    """Return the clients that were not kept and why, in words, one text for each fate."""
+    """Return a text for each fate except "kept": the clients with this fate, and why."""
     unused = (Fate.DROPPED, Fate.REFUSED, Fate.SILENT, Fate.BANNED)
     by_fate = {fate: record.having(fate) for fate in unused}
     return [f"{fate} {_several(some, label)}" for fate, some in by_fate.items() if some]
@@ -37,9 +37,9 @@ def _several(clients: Sequence[ClientRecord], label: Label) -> str:
 
 
 def why(client: ClientRecord) -> str:
-    """Return why a client was not kept. For a dropped client the score comes first."""
+    """Return why a client was not kept. For a dropped client, the text begins with its score."""
     if client.fate is not Fate.DROPPED or math.isnan(client.score):
         return client.reason
     chance = "" if math.isnan(client.probability) else f", probability of malice {client.probability:.2f}"
-    words = "" if client.reason.startswith("score ") else f": {client.reason}"  # the reason may be the score alone
+    words = "" if client.reason.startswith("score ") else f": {client.reason}"  # the reason may be only the score
     return f"score {client.score:.3g}{chance}{words}"

@@ -1,4 +1,4 @@
-"""The folder in which a federation saves its memory: how it is made, and its lock."""
+"""Functions that make and lock the `state_dir`, the folder in which a federation saves its memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ if sys.platform != "win32":
 
 @contextlib.contextmanager
 def locked_folder(folder: Path | None, message: str) -> Iterator[None]:
-    """Keep other processes out of a folder, if the system can. Complain with `message` if one is in there."""
+    """Lock a folder during the block, if the system has locks. With None, do nothing.
+
+    If another process has locked the folder, raise an `InputError` with `message`.
+    """
     if folder is None or sys.platform == "win32":
         yield
         return
@@ -34,7 +37,7 @@ def locked_folder(folder: Path | None, message: str) -> Iterator[None]:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder unless it is there. Complain if it cannot be made."""
+    """Make a folder if it is missing. Raise an `InputError` if that fails."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -1,4 +1,8 @@
-"""Arrays that are aggregated although no filter sees them: the buffers of batch normalisation, and integers."""
+"""Checks of arrays that the filter does not look at: the buffers of batch normalisation, and integers.
+
+These arrays are aggregated all the same, so an attacker could ruin the model with them. The checks refuse extreme
+values.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +15,18 @@ from flanders.hosts.model_arrays import HostArray, Numbers
 from flanders.round import ClientId
 
 FARTHEST = 50.0
-"""Such an array may change by this many times what is usual, and by this many times its size.
-
-The default filter allows the lengths of updates the same factor.
-"""
+"""An array is refused if it changes by more than this many times what is usual in the round. The default filter has
+the same limit for the lengths of updates."""
 
 
 def far_clients(
     places: Sequence[HostArray], before: Mapping[str, Numbers], away: Mapping[ClientId, Sequence[float]]
 ) -> dict[ClientId, str]:
-    """Return the clients with an array that is far off, and which array it is, in words.
+    """Return the clients with an array that changes too much, and for each client which array it is, in words.
 
-    `before` is the global model, and `away` holds the largest change of each array of each client. An array is far
-    off if it is `FARTHEST` times as far from the global model's as the median of the replies. Below that, an
-    attacker can change such an array as it likes, but not ruin the model with it.
+    `places` are the arrays, and `before` is the global model. `away` has the largest change of a number in each
+    array, by client. What is usual for an array is the median of these changes over the clients, or the largest
+    number of the array in the global model if that is more. The limit is `FARTHEST` times what is usual.
     """
     far: dict[ClientId, str] = {}
     for at, place in enumerate(places if away else ()):
@@ -38,7 +40,7 @@ def far_clients(
 
 
 def largest_difference(numbers: Numbers, others: Numbers) -> float:
-    """Return the largest difference between two numbers at the same place; 0 if there are none."""
+    """Return the largest absolute difference between numbers at the same position; 0 for empty arrays."""
     with np.errstate(over="ignore"):
         apart = np.abs(numbers.astype(np.float64) - others.astype(np.float64))
     return float(apart.max()) if apart.size else 0.0

@@ -1,4 +1,4 @@
-"""An aggregator for NVFLARE's recipes that protects each round with a `Defense`."""
+"""The class `FilteredAggregator`: an aggregator for NVFLARE's recipes that protects each round with a `Defense`."""
 
 from __future__ import annotations
 
@@ -48,42 +48,43 @@ from flanders.record import ClientRecord, Fate, RoundRecord
 from flanders.round import ClientId, Evaluate, Round
 
 EvaluateParams = Callable[[Mapping[str, Array]], FloatVector | float]
-"""Turns a model, as arrays by name, into its losses on the server's own examples."""
+"""A function that takes a model, as arrays by name, and returns its losses on examples that the server holds."""
 STAYS = "the global model stays"
 
 
 class FilteredAggregator(ModelAggregator):
     """Let a filter drop suspicious replies before the rest is aggregated.
 
-    Replies are checked one by one. A client whose reply cannot be used is left out of the round. The other replies
-    go through the same `flanders.Defense` as everywhere else.
+    Replies are checked one by one. A client whose reply cannot be used is left out of the round. A
+    `flanders.Defense` filters and aggregates the other replies.
 
-    NVFLARE writes the parameters into the configuration of the job and builds the object again on the server. So
-    each parameter must be a plain value, or an object of an importable class that keeps its own parameters under
-    their names. All filters and aggregators of this package do.
+    NVFLARE writes the parameters into the configuration of the job, and builds the object again on the server. So
+    each parameter must be a plain value, or an object of an importable class. Such an object must have its own
+    parameters as attributes of the same names. All filters and aggregators of this package do.
 
     Parameters
     ----------
     filter
-        Decides which clients to keep. Default: `Guard()`, which needs no number of attackers.
+        Decides which clients to keep. Default: `Guard()`, which need not be told the number of attackers.
     aggregator
-        Turns the kept models into one. Default: the average, weighted by the number of steps as NVFLARE does.
+        Turns the kept models into one model. Default: the average. As in NVFLARE, the weight of a client is the
+        number of training steps that it reports.
     fallback
-        The aggregator for rounds in which the filter cannot judge yet, usually only the first. Default:
+        The aggregator for rounds in which the filter knows too little to judge, usually only the first. Default:
         `aggregator`.
     evaluate
         An object that is called with a model, as arrays by name, and returns its losses on examples of the server.
-        Filters that can use it decide better, above all where most clients are malicious.
+        Some filters use it. They then decide better, above all if most clients are malicious.
     state_dir
-        A folder on the server for the filter's memory, saved after each round. A later job with the same folder
-        goes on with this memory.
+        A folder on the server in which the filter's memory is saved after each round. A later job with the same
+        folder continues with this memory. Default: nothing is saved.
     max_steps
-        Refuse replies that claim more steps than this. A client that claims more counts for more.
+        Refuse replies that report more steps than this. Default: no limit of this kind.
     times_median
-        A client counts for at most this many times the median of the round, whatever it claims. None: no limit.
+        The largest weight of a client, as a multiple of the median weight of the round. None: no limit.
     seed
-        Makes the randomness of the filter repeatable. Leave it out in production: an attacker can evade what it can
-        predict.
+        Makes the randomness of the filter repeatable. Leave it out in production, since an attacker who can predict
+        the randomness can evade the filter.
 
     Examples
     --------
@@ -116,23 +117,23 @@ class FilteredAggregator(ModelAggregator):
         if evaluate is not None and not callable(evaluate):
             raise InputError(f"The `evaluate` parameter of {me} must be a function. Got {evaluate!r} instead.")
         self.defense = Defense(filter, aggregator, fallback=fallback, seed=seed)
-        """The filter, with what it remembers."""
+        """The filter and the aggregator, with their memory."""
         # NVFLARE reads the parameters back from attributes with these names.
         self.filter, self.aggregator, self.fallback, self.evaluate = filter, aggregator, fallback, evaluate
         self.state_dir, self.max_steps, self.times_median, self.seed = state_dir, max_steps, times_median, seed
         self.rounds = 0
-        """The number of rounds that are done, those of earlier jobs included."""
+        """The number of rounds that are done. Rounds of earlier jobs with the same `state_dir` count."""
         self.last_round: RoundRecord | None = None
-        """The record of the last round; None before the first."""
-        self._open = contextlib.ExitStack()
-        self._recalled = self._aggregated = False
-        self._sent: Mapping[str, Array] | None = None
-        self._lock = threading.Lock()
+        """The record of the last round; None before the first round."""
+        self._open = contextlib.ExitStack()  # holds the lock of the `state_dir`
+        self._recalled = self._aggregated = False  # whether the memory was read, and whether a round was aggregated
+        self._sent: Mapping[str, Array] | None = None  # the model that NVFLARE sends to the clients
+        self._lock = threading.Lock()  # NVFLARE may pass several replies at the same time
         self._start: StartModel | None = None
         self._replies = ReceivedReplies()
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
-        """Note the model that is sent to the clients, and leave the state folder at the end of the job."""
+        """Remember the model that is sent to the clients, and unlock the `state_dir` at the end of the job."""
         super().handle_event(event_type, fl_ctx)
         if event_type == AppEventType.BEFORE_TRAIN_TASK:
             self._sent = _params_in(fl_ctx.get_prop(AppConstants.TRAIN_SHAREABLE))
@@ -140,24 +141,23 @@ class FilteredAggregator(ModelAggregator):
             self._open.close()
 
     def reset_stats(self) -> None:
-        """Begin a round."""
+        """Forget the replies of the last round. NVFLARE calls it before a round."""
         with self._lock:
             self._start, self._replies = None, ReceivedReplies()
 
     def accept(self, shareable: Shareable, fl_ctx: FLContext) -> bool:
-        """Take the reply of a client from a workflow that works with Shareables."""
+        """Check the reply of a client, and return whether it can be used. Workflows with Shareables call this."""
         self.fl_ctx = fl_ctx
-        client = client_of(
-            shareable.get_peer_prop(ReservedKey.IDENTITY_NAME, NO_NAME)
-        )  # the reply itself could name anyone
+        # NVFLARE has authenticated this name. A name in the reply itself could be false.
+        client = client_of(shareable.get_peer_prop(ReservedKey.IDENTITY_NAME, NO_NAME))
         try:
             reply = FLModelUtils.from_shareable(shareable, fl_ctx)
-        except Exception as error:  # a client may send anything, so that any error is possible
+        except Exception as error:  # a client may send anything, which may cause any error
             reply = FLModel(params=type(error).__name__)
         return self._accept(client, reply)
 
     def accept_model(self, model: FLModel) -> None:
-        """Check the reply of a client, and keep it for the end of the round if it can be used."""
+        """Check the reply of a client, and store it for the end of the round if it can be used."""
         self._accept(client_of(meta_of(model).get("client_name")), model)
 
     def _accept(self, client: ClientId, reply: FLModel) -> bool:
@@ -187,7 +187,7 @@ class FilteredAggregator(ModelAggregator):
             return FLModel(params_type=ParamsType.FULL, params=dict(params), metrics=mean_metrics(kept))
 
     def _begin(self) -> StartModel:
-        """Return the model that the clients of the round started from. Read the saved memory in the first round."""
+        """Return the model that the clients started from. In the first round of a job, read the saved memory."""
         given = self._sent or _global_model(self.fl_ctx)
         if not given:
             raise InputError(
@@ -211,7 +211,7 @@ class FilteredAggregator(ModelAggregator):
     def _defend(
         self, start: StartModel, found: ReceivedReplies
     ) -> tuple[dict[str, Array] | None, tuple[ClientRecord, ...], str]:
-        """Return the new params, or None if the old ones stay, what happened to each client, and a note."""
+        """Return the new global model (None if the old one stays), what happened to each client, and a note."""
         replies = list(found.usable.values())
         matrix = np.empty((len(replies), start.arrays.size), dtype=start.float_type)
         for row, reply in zip(matrix, replies, strict=True):
@@ -221,7 +221,7 @@ class FilteredAggregator(ModelAggregator):
         round_ = Round(matrix, clients, weights, start.row, None, start.arrays.layers, self._losses(start))
         try:
             outcome = self.defense.step(round_)
-        except Exception as error:  # too few clients for the filter, or a mistake in the user's own filter
+        except Exception as error:  # e.g. too few clients, or a mistake in a filter of the user's own
             if not isinstance(error, InputError) and not self._aggregated:
                 raise
             reason = "this round could not be judged"
@@ -234,14 +234,14 @@ class FilteredAggregator(ModelAggregator):
         new = new_params(outcome, start, replies)
         try:
             start.arrays.check_all({name: numbers_of(name, value) for name, value in new.items()}, "The aggregate")
-        except InputError:  # numbers that are too large for the model's own type
+        except InputError:  # some numbers are too large for the types of the model's arrays
             return None, outcome.clients, f"the aggregate was not finite in the model's types: {STAYS}"
         return new, outcome.clients, outcome.note
 
     def _losses(self, start: StartModel) -> Evaluate | None:
-        """Return the function from a flat model to its losses; None if the server has no examples.
+        """Return a function that takes a flat model and returns its losses; None if there is no `evaluate`.
 
-        A model on which the test fails has an infinite loss, so that no client can end the job by what it sends.
+        If `evaluate` fails on a model, the loss is infinite. So no client can end the job by what it sends.
         """
         test = self.evaluate
         if test is None:
@@ -250,7 +250,7 @@ class FilteredAggregator(ModelAggregator):
         def evaluate(vector: Array) -> FloatVector | float:
             try:
                 losses = np.asarray(test(start.params_of(np.asarray(vector), {})), dtype=np.float64)
-            except Exception as error:  # the test is the user's own code, so that any error is possible
+            except Exception as error:  # the test is the user's own code and may raise anything
                 self.warning(f"flanders: `evaluate` failed on an average of some replies ({error})")
                 return math.inf
             return np.atleast_1d(losses)
@@ -258,7 +258,7 @@ class FilteredAggregator(ModelAggregator):
         return evaluate
 
     def _finish(self, record: RoundRecord, start: StartModel) -> None:
-        """Log a round and save the memory after it."""
+        """Log a round, and save the memory."""
         self.rounds, self.last_round = record.number, record
         odd = record.having(Fate.REFUSED) or not record.having(Fate.KEPT)
         (self.warning if odd else self.info)(f"flanders: {line_of(record)}")
@@ -271,7 +271,7 @@ class FilteredAggregator(ModelAggregator):
 
 
 def new_params(outcome: Outcome, start: StartModel, replies: Sequence[UsableReply]) -> dict[str, Array]:
-    """Return the new global model as arrays by name. Arrays that filters do not see are averaged."""
+    """Return the new global model as arrays by name. Arrays that the filter does not look at are averaged."""
     kept = [replies[row] for row in outcome.kept]
     weights = np.array([reply.weight for reply in kept])
     unscored = {
@@ -283,7 +283,7 @@ def new_params(outcome: Outcome, start: StartModel, replies: Sequence[UsableRepl
 
 
 def _params_in(shareable: object) -> Mapping[str, Array] | None:
-    """Return the arrays of a model that the server sends to clients; None if it sends something else."""
+    """Return the arrays of the model that the server sends to clients; None if it sends no model."""
     try:
         data = from_shareable(shareable).data
     except (TypeError, ValueError):
@@ -292,6 +292,6 @@ def _params_in(shareable: object) -> Mapping[str, Array] | None:
 
 
 def _global_model(fl_ctx: FLContext | None) -> Mapping[str, Array] | None:
-    """Return the global model that the workflow has left in its context; None if there is none."""
+    """Return the global model in the context of the workflow; None if there is none."""
     learnable = None if fl_ctx is None else fl_ctx.get_prop(AppConstants.GLOBAL_MODEL)
     return None if learnable is None else learnable.get(ModelLearnableKey.WEIGHTS)

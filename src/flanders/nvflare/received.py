@@ -1,4 +1,7 @@
-"""The replies of a round as NVFLARE hands them over, checked one by one."""
+"""Functions that check the replies that NVFLARE passes to `FilteredAggregator`, one by one.
+
+An array is *scored* if the filter looks at it. Buffers and integers are not scored.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from flanders.record import ClientRecord, Fate
 from flanders.round import ClientId, by_name
 
 NO_NAME = "unknown"
-"""What a reply is called whose sender NVFLARE does not name."""
+"""The client id of a reply without the name of a client."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,11 +29,13 @@ class UsableReply:
     """A reply that has passed all checks."""
 
     row: Vector
-    """The model that the client sent, as one vector of the arrays that filters see."""
+    """The scored arrays of the client's model, as one vector."""
     unscored: Mapping[str, Numbers]
-    """The other arrays of that model."""
+    """The other arrays of the client's model, by name."""
     weight: float
+    """The number of training steps that the client reports; 1 if it reports none."""
     metrics: Mapping[str, float]
+    """The metrics that are finite numbers."""
 
 
 class StartModel:
@@ -50,9 +55,9 @@ class StartModel:
         self.row = self.arrays.flatten(self.numbers, self.float_type)
 
     def read(self, reply: FLModel, max_steps: float | None) -> UsableReply:
-        """Return what a client sent, or raise `BadReply` if it cannot be used.
+        """Return the checked reply of a client. Raise `BadReply` if it cannot be used.
 
-        A reply may hold a whole model or its difference from the global model. Both are turned into a model.
+        A reply holds a whole model, or the difference from the global model. A difference is turned into a model.
         """
         params = reply.params
         if not isinstance(params, Mapping):
@@ -81,20 +86,24 @@ class StartModel:
         return UsableReply(row, unscored, weight, usable_metrics(reply.metrics))
 
     def params_of(self, row: Vector, unscored: Mapping[str, Numbers]) -> dict[str, Array]:
-        """Return a flat model as arrays by name, of the same library and types as the global model."""
+        """Return a model as arrays by name, of the same library and types as the global model.
+
+        `row` has its scored arrays, and `unscored` the others. Arrays that are missing are those of the global
+        model.
+        """
         found = {**self.numbers, **self.arrays.cut(row, self.numbers), **unscored}
         return {name: as_given(found[name], value) for name, value in self.params.items()}
 
 
 @dataclass
 class ReceivedReplies:
-    """The replies of a round so far."""
+    """The replies of a round so far, by client."""
 
     usable: dict[ClientId, UsableReply] = field(default_factory=dict)
     refused: dict[ClientId, ClientRecord] = field(default_factory=dict)
 
     def add(self, client: ClientId, reply: FLModel, start: StartModel, max_steps: float | None) -> bool:
-        """Check a reply and keep it if it can be used. Return whether it can."""
+        """Check a reply, and store it if it can be used. Return whether it can be used."""
         try:
             if client in self.usable or client in self.refused:
                 raise BadReply("more than one reply")
@@ -106,7 +115,7 @@ class ReceivedReplies:
         return True
 
     def refuse_far(self, start: StartModel) -> None:
-        """Refuse replies with arrays that the filter does not see, if these are far off."""
+        """Refuse replies whose unscored arrays are far from those of the global model."""
         unseen = [place for place in start.arrays.arrays if not place.scored]
         away = {
             client: [largest_difference(reply.unscored[place.name], start.numbers[place.name]) for place in unseen]
@@ -117,41 +126,41 @@ class ReceivedReplies:
             self.refused[client] = ClientRecord(client, Fate.REFUSED, reason=short(why))
 
     def cap_weights(self, times_median: float | None) -> None:
-        """Let no client count for more than this many times the median of the round."""
+        """Lower the weights that are larger than this many times the median weight of the round."""
         weights = capped_at_median([reply.weight for reply in self.usable.values()], times_median)
         pairs = zip(self.usable.items(), weights, strict=True)
         self.usable = {client: replace(reply, weight=weight) for (client, reply), weight in pairs}
 
     def sort(self) -> None:
-        """Sort the replies by client, so that sums do not depend on the order of arrival."""
+        """Sort the replies by client, so that the rounding of sums does not depend on the order of arrival."""
         names = list(self.usable)
         self.usable = {names[i]: self.usable[names[i]] for i in by_name(names)}
 
 
 def numbers_of(name: str, value: Array) -> Numbers:
-    """Return an array of NumPy or PyTorch, or one that NVFLARE has left on disk, as an array of NumPy."""
+    """Return an array as an array of NumPy. It may be of NumPy or PyTorch, or one that NVFLARE keeps on disk."""
     try:
         load = getattr(value, "materialize", None)
         value = load() if callable(load) else value
         if array_api_compat.is_torch_array(value):
-            whole = "bfloat16" in str(value.dtype)  # NumPy does not have this type
-            return to_numpy(value.float() if whole else value)
-    except Exception as error:  # a client may send anything, so that any error is possible
+            is_bfloat = "bfloat16" in str(value.dtype)  # NumPy does not have this type
+            return to_numpy(value.float() if is_bfloat else value)
+    except Exception as error:  # a client may send anything, which may cause any error
         raise BadReply(f"array {name!r} is not readable ({type(error).__name__})") from error
     if isinstance(value, np.generic):
         return np.asarray(value)
     if not isinstance(value, np.ndarray):
         raise BadReply(f"array {name!r} is a {type(value).__name__}")
-    return np.asarray(value)  # an array that hides some of its numbers shows all of them here
+    return np.asarray(value)  # a masked array becomes a plain one, in which no number is hidden
 
 
 def meta_of(reply: FLModel) -> Mapping[str, object]:
-    """Return what a reply says besides its arrays; nothing if that is no table."""
+    """Return the metadata of a reply, or an empty table if the client sent something else in its place."""
     return reply.meta if isinstance(reply.meta, Mapping) else {}
 
 
 def client_of(name: object) -> ClientId:
-    """Return a name that NVFLARE gives for a client, if it is one."""
+    """Return the client id for a name that NVFLARE gives; `NO_NAME` if the name is empty or not a string."""
     return name if isinstance(name, str) and name else NO_NAME
 
 
@@ -176,7 +185,7 @@ def usable_metrics(metrics: object) -> dict[str, float]:
 
 
 def mean_metrics(replies: list[UsableReply]) -> dict[str, float] | None:
-    """Return the weighted means of the metrics that all these replies have; None if there are none."""
+    """Return the weighted mean of each metric that all replies have; None if there is no such metric."""
     if not replies:
         return None
     names = [name for name in replies[0].metrics if all(name in reply.metrics for reply in replies)]

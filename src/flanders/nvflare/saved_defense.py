@@ -1,4 +1,4 @@
-"""The memory of a `FilteredAggregator` that survives its job."""
+"""Functions that save the memory of a `FilteredAggregator` in its `state_dir`, and restore it in a later job."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ELSEWHERE = "To start afresh, name another `state_dir`."
 @saveable
 @dataclass(frozen=True, eq=False)
 class SavedDefense:
-    """What is saved after each round."""
+    """The content of the file, which is saved after each round."""
 
     defense: DefenseState
     rounds: int
@@ -38,7 +38,7 @@ def save_defense(folder: Path, defense: Defense, rounds: int, arrays: HostArrays
 
 
 def recall_defense(folder: Path, defense: Defense, arrays: HostArrays) -> int:
-    """Give a defense the memory in a folder, and return the number of rounds that it holds: 0 if there is none."""
+    """Restore a defense from the memory in a folder. Return the number of rounds in this memory; 0 without one."""
     path = folder / FILE
     if not path.exists():
         return 0

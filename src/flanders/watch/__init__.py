@@ -1,1 +1,1 @@
-"""Watching results while they are written: a page for the browser, and a log for the terminal."""
+"""The command `flanders watch`: shows a results file while it is written, in the browser or in the terminal."""

@@ -1,4 +1,7 @@
-"""Who may see the live page: this machine, or whoever knows the token. Every answer has strict headers."""
+"""The class `AccessCheck`: decides who may see the live page, and adds security headers to every answer.
+
+The page is open to this machine only, or to people who know a secret token.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +20,18 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from flanders.checks import InputError
 
 TOKEN_VARIABLE = "FLANDERS_WATCH_TOKEN"
+"""The environment variable that may hold the token."""
 SHORTEST_TOKEN = 16
-"""Characters that a token needs: a shorter one can be guessed."""
+"""The fewest characters of a token. A shorter one could be guessed."""
 LONGEST_FORM = 4096
-"""Bytes of a form that are read at most."""
+"""The most bytes that are read of the form with the token."""
 WRONG_TOKEN_PAUSE = 1.0
-"""Seconds that the answer to a wrong token takes. Wrong tokens wait for each other, so guessing is hopeless."""
+"""Seconds before a wrong token is answered. Wrong tokens are answered one after the other, so that nobody can try
+many."""
 MOST_WAITING = 8
-"""Wrong tokens that wait at most. More are turned away at once."""
+"""The most wrong tokens that wait for an answer. If there are more, they get an error at once."""
 COOKIE = "flanders-watch"
+"""The name of the cookie of a visitor who has entered the token."""
 HEADERS = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
@@ -38,7 +44,8 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
-"""The headers of every answer: the page may load nothing from elsewhere, and nobody may frame it or keep a copy."""
+"""The headers of every answer. With them, browsers load nothing from other servers, do not show the page in a
+frame, and store no copy."""
 FORM = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>flanders watch</title><link rel="icon" href="data:,"><link rel="stylesheet" href="page.css"></head>
@@ -51,7 +58,7 @@ FORM = """<!DOCTYPE html>
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether only this machine can reach an address."""
+    """Whether an address can be reached from this machine only."""
     if host == "localhost":
         return True
     try:
@@ -61,7 +68,10 @@ def is_loopback(host: str) -> bool:
 
 
 def read_token(host: str, file: Path | None) -> str | None:
-    """Return the token from a file or from the environment. Complain if one is needed and there is none."""
+    """Return the token from a file, or else from the environment. Without a token, return None.
+
+    If other machines can reach `host`, a token is needed, and without one an `InputError` is raised.
+    """
     token, where = os.environ.get(TOKEN_VARIABLE), TOKEN_VARIABLE
     if file is not None:
         where = str(file)
@@ -86,17 +96,17 @@ def read_token(host: str, file: Path | None) -> str | None:
     return token
 
 
-class Door:
-    """Stands in front of the app: checks where a request comes from, and adds the headers to every answer.
+class AccessCheck:
+    """A wrapper around the web app: it refuses requests without the token, and adds headers to every answer.
 
     Parameters
     ----------
     app
-        What to protect.
+        The web app.
     host
         The address that the server listens on.
     token
-        What a visitor has to know; None if only this machine can reach the server.
+        The secret that a visitor has to enter; None if no token is needed.
     """
 
     def __init__(self, app: ASGIApp, host: str, token: str | None) -> None:
@@ -107,7 +117,7 @@ class Door:
         self._turn = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or pass it on."""
+        """Pass a request on to the app, or refuse it."""
         if scope["type"] != "http":
             return
 
@@ -123,9 +133,9 @@ class Door:
         await (self._app if answer is None else answer)(scope, receive, send_with_headers)
 
     async def _judge(self, request: Request) -> Response | None:
-        """Return what to answer a request that may not pass; None if it may."""
+        """Return the answer to a request that is not passed on to the app; None if it is passed on."""
         name = request.headers.get("host", "").rpartition(":")[0] or request.headers.get("host", "")
-        if self._names is not None and name not in self._names:  # a page elsewhere that gave us its own name
+        if self._names is not None and name not in self._names:  # DNS rebinding: another site's name points here
             return PlainTextResponse("Open this page as http://127.0.0.1.", status_code=421)
         if self._token is None or request.url.path == "/page.css":
             return None
@@ -158,7 +168,7 @@ class Door:
         return answer
 
     async def _refuse(self, answer: Response) -> Response:
-        """Let a wrong token wait for its turn."""
+        """Return the answer to a wrong token, after a pause."""
         if self._waiting >= MOST_WAITING:
             return PlainTextResponse("too many wrong tokens, try again later", status_code=429)
         self._waiting += 1
@@ -171,5 +181,5 @@ class Door:
 
 
 def same(given: str, right: str) -> bool:
-    """Compare two texts in a time that does not tell how much of them is alike."""
+    """Whether two texts are equal. The time of the comparison does not show how many characters are right."""
     return hmac.compare_digest(given.encode(), right.encode())

@@ -1,4 +1,7 @@
-"""A results file that is followed while others write to it. Only rounds that are new are read."""
+"""The class `Feed`: reads a results file again and again while it is written, and returns what the live page needs.
+
+Only new rounds are read. A results file is a SQLite database with the rounds of one or more runs.
+"""
 
 from __future__ import annotations
 
@@ -21,44 +24,47 @@ from flanders.results.rounds import read_rounds
 from flanders.results.schema import ResultsError, reading
 
 LOOKED_AT = 4
-"""The number of runs whose clients are kept in memory. They are the runs that were looked at last."""
+"""The number of runs whose clients are kept in memory: the last runs that a visitor has opened."""
 RECHECK = 5.0
-"""Seconds after which the file is read again even if it seems unchanged: its modification time may be too
-coarse."""
+"""Seconds after which the file is read again even if it seems unchanged. Its modification time may be too coarse to
+show every change."""
 MEASURED_LATER = ("accuracy", "loss", "attack_success", "source_accuracy")
-"""What may be added to a round after it was written."""
+"""The columns of a round that may change after it was written. A Flower server measures them later."""
 
 
 class FollowedRun:
-    """One run, as far as it has been read.
+    """The part of a run that has been read so far.
 
     Parameters
     ----------
     id_
         The id of the run.
     most_rows
-        How many of its clients get a row on the page at most. With 0, only a summary of the run is read.
+        The most clients that get a row on the page. With 0, only a summary of the run is read.
     """
 
     def __init__(self, id_: str, most_rows: int) -> None:
         self.id, self._most_rows = id_, most_rows
         self.epoch = ""
-        """A text that changes each time the run is read from the start again. Rounds that a page got in another
-        epoch are out of date."""
+        """A random text that changes each time the run is read from the start again. If a page has rounds from
+        another epoch, they are out of date."""
         self._growing: GrowingRun | None = None
-        self._prints: list[tuple[object, ...]] = []
+        self._fixed: list[tuple[object, ...]] = []
         self._about: tuple[str, str, str | None] | None = None
         self._measures: list[list[float]] = []
         self.data: RunData | None = None
         """The run so far."""
 
     def catch_up(self, connection: sqlite3.Connection, spec: str, status: str, error: str | None) -> bool:
-        """Read what is new, and tell whether anything is."""
+        """Read the new rounds. Return whether anything has changed.
+
+        `spec`, `status` and `error` are the columns of the run in the results file.
+        """
         if self._about == (spec, status, error) and status == "done":
             return False
-        prints, measures = self._read_prints(connection)
-        known = len(self._prints)
-        if self._growing is None or prints[:known] != self._prints:
+        fixed, measures = self._read_fixed_values(connection)
+        known = len(self._fixed)
+        if self._growing is None or fixed[:known] != self._fixed:
             self.epoch = secrets.token_hex(4)
             chosen = choose_clients(connection, self.id, self._most_rows) if self._most_rows else None
             self._growing, known = GrowingRun(chosen, self._most_rows), 0
@@ -66,32 +72,37 @@ class FollowedRun:
             return False
         after = self._growing.numbers[-1] if self._growing.numbers else 0
         try:
-            if len(prints) > known:
+            if len(fixed) > known:
                 for record in read_rounds(connection, self.id, after):
                     self._growing.add(record)
         except ResultsError as damage:
-            self._growing, prints, measures = GrowingRun(), [], []
-            self._prints, self._measures, self._about = [], [], (spec, status, error)
+            self._growing, fixed, measures = GrowingRun(), [], []
+            self._fixed, self._measures, self._about = [], [], (spec, status, error)
             self.data = self._growing.data(self.id, spec, "damaged", str(damage), sort=False)
             return True
         self._growing.replace_measures(measures)
-        self._prints, self._measures, self._about = prints, measures, (spec, status, error)
+        self._fixed, self._measures, self._about = fixed, measures, (spec, status, error)
         self.data = self._growing.data(self.id, spec, status, error, sort=False)
         return True
 
-    def _read_prints(self, connection: sqlite3.Connection) -> tuple[list[tuple[object, ...]], list[list[float]]]:
-        """Return, for each round, the values that never change once it is written, and its measures."""
+    def _read_fixed_values(
+        self, connection: sqlite3.Connection
+    ) -> tuple[list[tuple[object, ...]], list[list[float]]]:
+        """Return two lists with an entry for each round: the values that never change, and the measures.
+
+        If the values of a round have changed all the same, the run was started again, and is read from the start.
+        """
         names = [column.name for column in ROUND_COLUMNS]
         query = f"SELECT {', '.join(names)} FROM round WHERE run = ? ORDER BY number"
         rows = connection.execute(query, (self.id,)).fetchall()
-        fixed = [i for i, name in enumerate(names) if name not in MEASURED_LATER]
+        columns = [i for i, name in enumerate(names) if name not in MEASURED_LATER]
         measured = [names.index(name) for name in MEASURES]
-        prints = [tuple(row[i] for i in fixed) for row in rows]
-        return prints, [[math.nan if row[i] is None else float(row[i]) for i in measured] for row in rows]
+        fixed = [tuple(row[i] for i in columns) for row in rows]
+        return fixed, [[math.nan if row[i] is None else float(row[i]) for i in measured] for row in rows]
 
 
 class Feed:
-    """Follows a results file. The file may come into being later.
+    """Reads a results file while it is written. The file need not exist at first.
 
     Parameters
     ----------
@@ -101,8 +112,8 @@ class Feed:
 
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
-        self._boot = secrets.token_hex(4)
-        self._count = 0
+        self._boot = secrets.token_hex(4)  # part of each version: a version from another server is unknown
+        self._count = 0  # how often the summary was made
         self._runs: dict[str, FollowedRun] = {}
         self._changed: dict[str, int] = {}
         self._looked_at: OrderedDict[str, FollowedRun] = OrderedDict()
@@ -114,7 +125,11 @@ class Feed:
         self._lock = threading.Lock()
 
     def results(self, version: str = "") -> PageData:
-        """Return what a page with this version needs: the runs that have changed, and the order of all runs."""
+        """Return the runs that have changed since a version, and the order of all runs.
+
+        Each answer has a version, which the page sends with its next request. With an unknown version, all runs are
+        returned.
+        """
         with self._lock:
             self._refresh()
             boot, _, number = version.partition("-")
@@ -132,10 +147,10 @@ class Feed:
             }
 
     def cells(self, id_: str, since: int, until: int, epoch: str) -> PageData | None:
-        """Return the clients of a run in the columns from `since` to `until`; None if there is no such run.
+        """Return the clients of a run in the rounds from position `since` to `until`; None if there is no such run.
 
-        If `epoch` is not the current epoch of the run, what the page has is out of date, and it gets everything up
-        to `until`.
+        If `epoch` is not the current epoch of the run, the rounds that the page has are out of date. Then all
+        rounds up to `until` are returned.
         """
         with self._lock:
             self._refresh()
@@ -151,13 +166,13 @@ class Feed:
                 if row is None:
                     return None
                 run.catch_up(connection, *row)
-            assert run.data is not None  # it has just been read
+            assert run.data is not None  # set by `catch_up`
             start = min(max(0, since), run.data.rounds.size) if epoch == run.epoch else 0
             cells = encode_clients(run.data, len(run.data.clients), CHARACTERS, start, max(start, until))
             return {**cells, "epoch": run.epoch}
 
     def _refresh(self) -> None:
-        """Read what has changed since the last time."""
+        """Read what has changed in the file since the last call."""
         signature = _signature(self.path)
         if signature == self._signature and time.monotonic() - self._read_at < RECHECK:
             return
@@ -187,7 +202,7 @@ class Feed:
         return run.catch_up(connection, *about)
 
     def _describe(self, changed: Sequence[str], order: Sequence[str]) -> None:
-        """Describe all runs again. If one was added, the labels of the others may have changed, too."""
+        """Make the summary of all runs again. If a run was added, the labels of the others may have changed."""
         self._count += 1
         data = [run.data for run in (self._runs[id_] for id_ in order) if run.data is not None]
         self._page = build_summary(ComparedRuns(data))
@@ -200,7 +215,7 @@ class Feed:
 
 
 def _signature(path: Path) -> tuple[object, ...]:
-    """Return what changes when the file is written to: the sizes and times of the file and of its log."""
+    """Return the sizes and times of a results file and of its log. They change when the file is written."""
     found: list[object] = []
     for file in (path, path.with_name(f"{path.name}-wal")):
         try:

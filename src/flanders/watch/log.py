@@ -1,4 +1,7 @@
-"""The live log: each round in one line, who was not kept and why, and alarms. It fits into 80 columns."""
+"""The live log of `flanders watch`: prints each round of a results file to the terminal.
+
+A round has a line with its numbers. Further lines say which clients were not kept and why, and show alarms.
+"""
 
 from __future__ import annotations
 
@@ -22,20 +25,22 @@ from flanders.results.schema import ResultsError, reading
 from flanders.results.store import read_run_spec
 
 PAUSE = 0.5
-"""Seconds between two looks at the file."""
+"""Seconds between two reads of the file."""
 PATIENCE = 2.0
-"""Seconds that the last round may wait for its accuracy, which a Flower server measures after the round."""
+"""The seconds for which a round without an accuracy is held back. A Flower server measures it after the round."""
 EARLIER = 5
-"""Rounds that are shown of what happened before."""
+"""When the log begins, it shows this many of the rounds that a run already has: the last ones."""
 MOST_REASONS = 4
-"""Different reasons that are shown of one round."""
+"""The most different reasons that are shown for one round."""
 WIDTH = 80
+"""The width of the lines in characters, if the width of the terminal is unknown."""
 HEADER = "round  accuracy    kept  dropped  refused  banned  silent"
 NUMBERS = re.compile(r"\d[\d.,e+-]*")
+"""Matches a number. Reasons that differ only in their numbers count as the same reason."""
 
 
 def watch_log(path: Path, *, once: bool = False) -> None:
-    """Print the rounds of a results file as they come. With `once`, print what is there and end."""
+    """Print the rounds of a results file while it is written. With `once`, print the rounds so far, and return."""
     log = Log(Path(path))
     while True:
         for line in log.news(hold=not once):
@@ -47,25 +52,28 @@ def watch_log(path: Path, *, once: bool = False) -> None:
 
 
 class Log:
-    """Turns what is new in a results file into lines of text.
+    """Turns the new rounds of a results file into lines of text.
 
     Parameters
     ----------
     path
-        The results file. It may come into being later.
+        The results file. It need not exist at first.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._said: dict[str, str] = {}
-        self._last: dict[str, int] = {}
+        self._said: dict[str, str] = {}  # the last printed status of each run
+        self._last: dict[str, int] = {}  # the number of the last printed round of each run
         self._lookouts: dict[str, Lookout] = {}
-        self._held: dict[str, float] = {}
-        self._shown = ""
-        self._problem = ""
+        self._held: dict[str, float] = {}  # since when the last round of a run is held back
+        self._shown = ""  # the run whose rounds were printed last
+        self._problem = ""  # the last printed problem with the file
 
     def news(self, *, hold: bool = True) -> list[str]:
-        """Return the lines since the last call. With `hold`, the last round waits a little for its accuracy."""
+        """Return the lines about what is new since the last call.
+
+        With `hold`, a last round without an accuracy is held back for `PATIENCE` seconds.
+        """
         try:
             with reading(self._path) as connection:
                 connection.execute("BEGIN")
@@ -107,7 +115,10 @@ class Log:
     def _read(
         self, connection: sqlite3.Connection, id_: str, *, hold: bool, all_: bool
     ) -> tuple[Sequence[tuple[RoundRecord, tuple[Alarm, ...]]], int]:
-        """Return the new rounds with their alarms, or only the last few, and how many others there are."""
+        """Return the new rounds with their alarms, and the number of new rounds that are left out.
+
+        Without `all_`, only the last few rounds are returned.
+        """
         lookout = self._lookouts.setdefault(id_, Lookout())
         told: deque[tuple[RoundRecord, tuple[Alarm, ...]]] = deque(maxlen=None if all_ else EARLIER)
         count, rounds = 0, read_rounds(connection, id_, self._last.get(id_, 0))
@@ -121,7 +132,7 @@ class Log:
         return told, count - len(told)
 
     def _waits(self, id_: str, record: RoundRecord) -> bool:
-        """Tell whether a round should wait for its accuracy."""
+        """Whether to hold a round back, since its accuracy may still be measured."""
         if not math.isnan(record.accuracy):
             self._held.pop(id_, None)
             return False
@@ -133,7 +144,7 @@ class Log:
 
 
 def round_lines(record: RoundRecord, alarms: Sequence[Alarm]) -> Iterator[str]:
-    """Yield the lines of one round: its numbers, who was not kept and why, and its alarms."""
+    """Yield the lines of one round: its numbers, which clients were not kept and why, and its alarms."""
     counts = {fate: len(record.having(fate)) for fate in Fate}
     accuracy = "-" if math.isnan(record.accuracy) else f"{record.accuracy:.4f}"
     rest = f"{counts[Fate.DROPPED]:9}{counts[Fate.REFUSED]:9}{counts[Fate.BANNED]:8}{counts[Fate.SILENT]:8}"
@@ -155,7 +166,7 @@ def round_lines(record: RoundRecord, alarms: Sequence[Alarm]) -> Iterator[str]:
 
 
 def wrapped(text: str, margin: str = "") -> list[str]:
-    """Return a text as lines that fit into the terminal. Each begins with the margin."""
+    """Return a text as lines that fit into the terminal. Each line begins with the margin."""
     width = max(40, shutil.get_terminal_size((WIDTH, 24)).columns)
     rest = margin.replace("!", " ")
     return textwrap.wrap(text, width, initial_indent=margin, subsequent_indent=f"{rest}  ") or [margin]

@@ -1,4 +1,4 @@
-"""The live page and the small server behind it. It only reads, and everything that it sends is its own."""
+"""The web server of the live page. It only reads the results file. The page loads nothing from other servers."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from starlette.types import ASGIApp
 from flanders.checks import InputError, check_number
 from flanders.report.html import fill_template, script_json, scripts, stylesheet
 from flanders.results.schema import ResultsError
-from flanders.watch.access import Door
+from flanders.watch.access import AccessCheck
 from flanders.watch.feed import Feed
 
 MOST_REQUESTS = 64
-"""Requests that are answered at the same time at most."""
+"""The most requests that are answered at the same time."""
 
 
 def make_app(results: Path, host: str = "127.0.0.1", token: str | None = None) -> ASGIApp:
-    """Return the app that shows a results file, behind its door."""
+    """Return the web app that shows a results file. `AccessCheck` explains `host` and `token`."""
     feed, name = Feed(results), results.name
     page = fill_template(
         {
-            "POLICY": "",  # a header says it
+            "POLICY": "",  # the content security policy is in a header
             "KIND": "watch",
             "SOURCE": markup.escape(name),
             "SUMMARY": "",
@@ -65,11 +65,11 @@ def make_app(results: Path, host: str = "127.0.0.1", token: str | None = None) -
         Route("/api/results", show_results),
         Route("/api/runs/{run}", show_cells),
     ]
-    return Door(Starlette(routes=routes), host, token)
+    return AccessCheck(Starlette(routes=routes), host, token)
 
 
 def make_server(app: ASGIApp) -> uvicorn.Server:
-    """Return a server for the app that tells nothing about itself."""
+    """Return a server for the app. Its answers do not name the software that runs it."""
     config = uvicorn.Config(
         app,
         log_level="error",
@@ -88,12 +88,12 @@ def serve(results: Path, host: str, port: int, token: str | None) -> None:
     with listen(host, port) as listening:
         shown = f"[{host}]" if ":" in host else host
         print(f"Watching {results}: open http://{shown}:{listening.getsockname()[1]}/ (Ctrl-C ends)", flush=True)
-        with contextlib.suppress(KeyboardInterrupt):  # the usual way to end it
+        with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is the usual way to end the server
             make_server(make_app(results, host, token)).run(sockets=[listening])
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Open the port, or say why it cannot be opened."""
+    """Return a socket that listens on the port. Raise an `InputError` if the port cannot be opened."""
     check_number("flanders watch", "--port", port, 0, 65535, whole=True)
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]

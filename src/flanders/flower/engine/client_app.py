@@ -1,4 +1,4 @@
-"""The ClientApp of the Flower engine: the simulator's own local training, one client at a time."""
+"""The ClientApp of the Flower engine. It trains one client in the same way as the simulator does."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from flanders.simulation import Setting, World
 ARRAYS, CONFIG, METRICS = "arrays", "config", "metrics"
 """The names of the records in a message."""
 SEED, POISONED = "seed", "poisoned"
-"""The keys of the settings that a training message holds."""
+"""The keys in the configuration of a training message: the seed, and whether to train on poisoned data."""
 PARTITION = "partition-id"
-"""The key under which a node's configuration holds the number of its client."""
+"""The key in a node's configuration. Its value is the number of the client on this node."""
 
 
 def make_client_app(setting: Setting) -> ClientApp:
@@ -44,12 +44,12 @@ def make_client_app(setting: Setting) -> ClientApp:
 
 
 class Workplace:
-    """The data of all clients, and the simulator's trainer.
+    """The data of all clients and the simulator's trainer, in a process that trains clients.
 
     Parameters
     ----------
     setting
-        The setting whose clients are trained.
+        The setting of the simulation.
     """
 
     def __init__(self, setting: Setting) -> None:
@@ -57,7 +57,7 @@ class Workplace:
         self.trainer = self.world.make_trainer()
 
     def train(self, client: int, tensors: Mapping[str, Tensor], seed: int, *, poisoned: bool) -> dict[str, Tensor]:
-        """Train a client from a global model, and return its parameters and buffers by name."""
+        """Train a client, and return its parameters and buffers by name. `tensors` is the global model."""
         layout, device = self.world.layout, self.world.device
         tensors = {name: tensor.to(device) for name, tensor in tensors.items()}
         trained = self.trainer.train(
@@ -74,5 +74,5 @@ class Workplace:
 
 @lru_cache(maxsize=1)
 def workplace_of(setting: Setting) -> Workplace:
-    """Return the workplace of a setting. A process that trains many clients loads the data once."""
+    """Return the workplace of a setting. It is cached, so that a process loads the data only once."""
     return Workplace(setting)

@@ -1,4 +1,4 @@
-"""The trainer of the Flower engine: it trains clients by sending the global model to their nodes."""
+"""The class `NodeTrainer`: lets the clients of a simulated round train on Flower's nodes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from flanders.simulation.poisoning import Poisoner
 
 
 class NodeTrainer:
-    """Trains clients as `flanders.simulation.Trainer` does, on Flower's nodes.
+    """Trains clients like `flanders.simulation.Trainer`, but on Flower's nodes: it sends them the global model.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ class NodeTrainer:
     layout
         How the parameters of the model lie in a flat vector.
     device
-        The device on which to gather the trained models.
+        The device to which the trained models are copied.
     """
 
     def __init__(self, link: Link, layout: Layout, device: torch.device) -> None:
@@ -35,7 +35,7 @@ class NodeTrainer:
         everyone = list(link.grid.get_node_ids())
         asked = [Message(RecordDict(), dst_node_id=node, message_type=MessageType.QUERY) for node in everyone]
         self.nodes: dict[int, int] = {}
-        """The node of each client."""
+        """The id of each client's node, by the number of the client."""
         for place, reply in self._exchange(asked):
             partition = reply.content.metric_records[METRICS][PARTITION]
             if isinstance(partition, int):
@@ -51,9 +51,9 @@ class NodeTrainer:
         poisoner: Poisoner | None = None,
         poisoned: Sequence[bool] | BoolVector = (),
     ) -> Trained:
-        """Train these clients from a global model, the `poisoned` ones on poisoned data.
+        """Train these clients from a global model. `poisoned` says which of them train on poisoned data.
 
-        The nodes make the poison themselves, from the setting. `poisoner` is not used.
+        The nodes poison the data themselves, as the setting says. So `poisoner` is not used.
         """
         sent = {**self.layout.unflatten(model), **buffers}
         arrays = ArrayRecord({name: tensor.cpu() for name, tensor in sent.items()})
@@ -73,7 +73,7 @@ class NodeTrainer:
         return Trained(updates, after)
 
     def _exchange(self, messages: Sequence[Message]) -> Iterator[tuple[int, Message]]:
-        """Send messages, and yield the replies as they arrive, each with the place of its message."""
+        """Send messages, and yield the replies as they arrive, each with the position of its message."""
         grid = self.link.grid
         waiting = {id_: place for place, id_ in enumerate(grid.push_messages(messages))}
         if len(waiting) < len(messages):
@@ -82,7 +82,7 @@ class NodeTrainer:
             for reply in grid.pull_messages(list(waiting)):
                 place = waiting.pop(reply.metadata.reply_to_message_id)
                 if reply.has_error():
-                    # Without this client it would be another experiment, so that the run must fail.
+                    # A round without this client would be another experiment than the one asked for.
                     node = messages[place].metadata.dst_node_id
                     raise RuntimeError(f"Flower node {node} failed: {reply.error.reason}")
                 yield place, reply

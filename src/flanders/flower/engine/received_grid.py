@@ -1,4 +1,7 @@
-"""The federation as the server sees it in one round: each client replies with what the attacker lets it send."""
+"""The class `ReceivedGrid`: a Flower grid from which `FilteredStrategy` gets the models of a simulated round.
+
+The clients have trained before, and the attacker has replaced the models of the malicious ones.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +23,18 @@ if TYPE_CHECKING:
     from flwr.supercore.run import Run
 
 EXAMPLES = "num-examples"
-"""The metric with a client's number of examples, by which strategies weigh it."""
+"""The name of the metric with a client's number of examples. Strategies use it as the client's weight."""
 
 
 class ReceivedGrid(Grid):
-    """A grid whose nodes have trained already, and reply at once.
+    """A grid whose nodes have trained already and reply at once.
 
     Parameters
     ----------
     received
-        The clients' ids, and the models that they send.
+        The ids of the m clients, and the models that they send.
     buffers
-        The buffers that they send, `(m, *shape)` each.
+        The buffers that the clients send, by name, each of shape `(m, *shape)`.
     examples
         The number of examples of each client.
     layout
@@ -46,7 +49,7 @@ class ReceivedGrid(Grid):
         self._replies: dict[str, Message] = {}
 
     def get_node_ids(self) -> list[int]:
-        """Return the ids under which the clients appear."""
+        """Return the ids of the nodes, which are the ids of the clients."""
         return list(self._rows)
 
     def get_nodes(self) -> Iterable[NodeInfo]:
@@ -58,7 +61,7 @@ class ReceivedGrid(Grid):
         ids = []
         for message in messages:
             ids.append(uuid.uuid4().hex)
-            message.metadata.__dict__["_message_id"] = ids[-1]  # Flower's own grids set it in this way
+            message.metadata.__dict__["_message_id"] = ids[-1]  # Flower's own grids set the id in this way
             self._replies[ids[-1]] = Message(self._content(message.metadata.dst_node_id), reply_to=message)
         return ids
 
@@ -80,11 +83,11 @@ class ReceivedGrid(Grid):
         return RecordDict({ARRAYS: arrays, METRICS: MetricRecord({EXAMPLES: int(self._examples[row])})})
 
     def set_run(self, run: Run) -> None:
-        """Do nothing: a simulated round belongs to no run of Flower."""
+        """Do nothing, since a simulated round belongs to no run of Flower."""
 
     @property
     def run(self) -> Run:
-        """There is none."""
+        """Not available, since a simulated round belongs to no run of Flower."""
         raise NotImplementedError("A simulated round belongs to no run of Flower.")
 
     def create_message(

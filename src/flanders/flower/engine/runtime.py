@@ -1,4 +1,4 @@
-"""Flower's simulation runtime: it is started before the rounds of a run, and stopped after them."""
+"""Functions that start Flower's simulation runtime before the rounds of a run, and stop it afterwards."""
 
 from __future__ import annotations
 
@@ -26,30 +26,33 @@ SWITCHES = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
-"""Environment variables that stop Flower and Ray from reporting each start to their makers.
+"""Environment variables that switch off what Flower and Ray send to their makers, and checks for updates.
 
-The last one also silences a warning of Ray about what it will do in later versions.
+The last variable silences a warning of Ray about later versions.
 """
 
 
 @dataclass(frozen=True)
 class Link:
-    """The running nodes: the grid that reaches them, and a check that raises if they have died."""
+    """The connection to the running nodes."""
 
     grid: Grid
+    """The grid that sends messages to the nodes."""
     check: Callable[[], None]
+    """Raises an error if the nodes have died."""
 
 
 Runtime = Callable[[ClientApp, int, float], AbstractContextManager[Link]]
-"""Starts a ClientApp on a number of nodes, each with a share of a GPU, and stops it."""
+"""A function that takes a ClientApp, the number of nodes, and the share of a GPU for each client that trains. It
+returns a context manager that runs the nodes during its block."""
 
 
 @contextlib.contextmanager
 def ray_runtime(app: ClientApp, num_nodes: int, gpus: float = 0.0) -> Iterator[Link]:
-    """Run a ClientApp on Ray, with a core for each client that trains.
+    """Run a ClientApp on Ray during the block, with one CPU core for each client that trains.
 
-    In Flower the ServerApp carries out the rounds. This one waits in a thread and lends its grid, so that the
-    caller can save, stop and resume the run after each round.
+    In Flower the ServerApp normally carries out the rounds. The ServerApp here only passes its grid to the caller,
+    and waits in a thread until the block ends. So the caller can save, stop and resume the run after each round.
     """
     need_ray()
     stop_reports()
@@ -102,7 +105,7 @@ def ray_runtime(app: ClientApp, num_nodes: int, gpus: float = 0.0) -> Iterator[L
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Silence all but the errors of Flower and Ray. The run itself reports its rounds."""
+    """Silence the logs of Flower and Ray during the block, except for errors."""
     logs = [logging.getLogger(name) for name in ("flwr", "ray")]
     before = [log.level for log in logs]
     for log in logs:
@@ -115,18 +118,18 @@ def quiet() -> Iterator[None]:
 
 
 def stop_reports() -> None:
-    """Stop Flower and Ray from reporting to their makers, unless the user has set the switch."""
+    """Stop Flower and Ray from sending reports to their makers, unless the user has set the variables."""
     for name, value in SWITCHES.items():
         os.environ.setdefault(name, value)
     with contextlib.suppress(ImportError):
-        # Flower has read its switch when it was imported, so that the variable alone comes too late.
+        # Flower read the variable when it was imported, so its module must be changed, too.
         from flwr.supercore import telemetry
 
         telemetry.FLWR_TELEMETRY_ENABLED = os.environ["FLWR_TELEMETRY_ENABLED"]
 
 
 def need_ray() -> None:
-    """Complain if Ray is missing."""
+    """Raise a `MissingExtra` if Ray is not installed."""
     if importlib.util.find_spec("ray") is None:
         raise MissingExtra(
             "Flower's simulation runtime needs Ray, which is not installed. "

@@ -1,8 +1,8 @@
-"""A run of the simulator on Flower: `flanders run --engine flower`.
+"""The class `FlowerSimulation`: a simulated run on Flower, as `flanders run --engine flower` does it.
 
-The clients train on Flower's nodes, with the data and the random numbers that they have in the simulator. The
-attacker gets their models and replaces what its own clients send. `FilteredStrategy` gets the result as replies of
-Flower, and decides and aggregates as in a real deployment.
+The clients train on Flower's nodes, with the same data and the same random numbers as in the simulator. Then the
+simulated attacker replaces the models of its clients. `FilteredStrategy` gets all models as replies of Flower, and
+filters and aggregates them as in a real deployment.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class FlowerSimulation:
     Parameters
     ----------
     setting
-        What to simulate. The nodes load its dataset themselves. With `device="cuda"` each client that trains has a
-        GPU of its own, else a core.
+        What to simulate. The nodes load its dataset themselves. With `device="cuda"`, each client that trains gets
+        a whole GPU. Otherwise it gets a CPU core.
     dataset
-        The same data, if it has been loaded already.
+        The dataset of the setting, if it is loaded already. Default: it is loaded.
     runtime
-        How to start the nodes.
+        The function that starts and stops the nodes. Default: Flower's own simulation runtime, on Ray.
 
     Examples
     --------
@@ -78,7 +78,7 @@ class FlowerSimulation:
         self.model = self.world.layout.flatten(self.world.module)
         """The global model, `(d,)`."""
         self.buffers = {name: b.detach().clone() for name, b in self.world.module.named_buffers()}
-        """The global model's buffers (batch normalisation statistics)."""
+        """The buffers of the global model, such as the statistics of batch normalisation."""
         self.round_number = 0
         """The number of rounds that are done."""
         self.attacker = self.world.make_attacker()
@@ -97,7 +97,7 @@ class FlowerSimulation:
             fallback=self._fallback,
             unscored=self.buffers.__contains__,
             identify=lambda node: node.node_id,
-            limits=WeightLimits(times_median=None, newcomers=None),  # as in the simulator
+            limits=WeightLimits(times_median=None, newcomers=None),  # the simulator has no limits
         )
         strategy.strict = True
         strategy.server_test = WorldTest(self.world)
@@ -111,16 +111,16 @@ class FlowerSimulation:
 
     @property
     def defense(self) -> Defense:
-        """The filter of the strategy, with what it remembers."""
+        """The filter of the strategy, with its memory."""
         return self.strategy.defense
 
     @property
     def like(self) -> Tensor:
-        """An array of the kind and on the device of this simulation, as `load_state` asks for."""
+        """An array of this simulation, for the parameter `like` of `load_state`."""
         return self.model
 
     def run(self) -> Iterator[RoundRecord]:
-        """Start the nodes, carry out the rounds that are left, one at a time, and stop the nodes."""
+        """Start the nodes, carry out the remaining rounds one at a time, and stop the nodes."""
         device = self.world.device
         app = make_client_app(replace(self.setting, run=replace(self.setting.run, device=device.type)))
         num_clients = self.setting.federation.num_clients
@@ -133,7 +133,7 @@ class FlowerSimulation:
                 self._trainer = None
 
     def step(self) -> RoundRecord:
-        """Carry out the next round. `run` calls it while the nodes are up."""
+        """Carry out the next round. `run` calls this method while the nodes are running."""
         if self._trainer is None:
             raise InputError("The rounds of a FlowerSimulation are carried out by `run()`, which starts its nodes.")
         world, clock, number = self.world, Clock(self.world.device), self.round_number + 1
@@ -155,7 +155,10 @@ class FlowerSimulation:
         return self._record(received, tested, clock.seconds)
 
     def _tell_the_truth(self, received: Received) -> None:
-        """Tell `Oracle` and an informed aggregator which clients are malicious. No other part learns it."""
+        """Tell `Oracle` and an informed aggregator which clients are malicious. No other part is told.
+
+        `Oracle` is the perfect filter that others are compared with.
+        """
         for strategy in (self._aggregation, self._fallback):
             if strategy is not None:
                 strategy.received = received
@@ -188,9 +191,12 @@ class FlowerSimulation:
         return replace(told, **tested._asdict())
 
     def state_dict(self) -> dict[str, object]:
-        """Return all that is needed to continue bit for bit, fit for `flanders.state.save_state`."""
+        """Return everything that is needed to continue bit for bit. `flanders.state.save_state` can save it."""
         return state_of(self, FORMAT)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state of the same setting; read it with `load_state(path, like=simulation.like)`."""
+        """Continue from a state of the same setting.
+
+        To read the state from a file, call `load_state(path, like=simulation.like)`.
+        """
         restore(self, state, FORMAT)

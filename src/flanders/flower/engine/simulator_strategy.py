@@ -1,4 +1,7 @@
-"""The strategy inside the Flower engine's `FilteredStrategy`: it aggregates as the simulator does."""
+"""The class `SimulatorStrategy`: a Flower strategy that aggregates exactly as the simulator does.
+
+In the Flower engine, it is the strategy that `FilteredStrategy` wraps.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +23,16 @@ from flanders.simulation.simulation import averaged, informed
 
 
 class SimulatorStrategy(AggregatorStrategy):
-    """Aggregate with PyTorch and in the order of the simulator, so that sums come out the same, bit for bit.
+    """Aggregate with PyTorch, with the clients in the order of the simulator. So sums are the same, bit for bit.
 
     Parameters
     ----------
     aggregator
         The aggregator.
     world
-        The world of the simulation, with its device and the random numbers of the aggregator.
+        The parts of the simulation that are made from its setting. The device and the random numbers come from it.
     informed
-        Whether to tell the aggregator how many of its clients are malicious. No real server knows this.
+        Whether to tell the aggregator how many of the kept clients are malicious. No real server knows this.
     """
 
     def __init__(self, aggregator: Aggregator, world: World, *, informed: bool = False) -> None:
@@ -45,16 +48,16 @@ class SimulatorStrategy(AggregatorStrategy):
         self.device, self.informed = world.device, informed
         self._server_test = WorldTest(world)
         self.defense: Defense | None = None
-        """Keeps the aggregator's memory and random numbers, as the simulator's does."""
+        """The defense of the `FilteredStrategy`. It holds the memory and the random generator of the aggregator."""
         self.received: Received | None = None
-        """What the server receives in this round."""
+        """The clients of this round, their models, and which of them are malicious."""
 
     def server_step(self, number: int, model: ModelArrays, arrays: ArrayRecord) -> Vector | None:
-        """Return the step of the simulation's server, if the aggregator needs one."""
+        """Return the step that the simulated server trains, if the aggregator needs one, else None."""
         return self._server_test.step(number, model, arrays) if self.aggregator.needs_root else None
 
     def aggregate_round(self, round_: Round) -> Vector:
-        """Aggregate the kept clients."""
+        """Return the aggregate of the kept clients as a flat vector."""
         aggregator = self.aggregator
         if self.received is not None:
             place = {client: row for row, client in enumerate(self.received.clients.tolist())}
@@ -75,6 +78,6 @@ class SimulatorStrategy(AggregatorStrategy):
         return to_numpy(self.defense.aggregate(aggregator, on_device, np.arange(len(on_device.clients))))
 
     def average(self, before: Numbers, several: Sequence[Numbers], weights: FloatVector) -> Numbers:
-        """Average buffers."""
+        """Return the weighted average of a buffer, computed as in the simulator."""
         old, new = {"": torch.from_numpy(before)}, {"": torch.from_numpy(np.stack(several))}
         return to_numpy(averaged(old, new, np.arange(len(several)), weights)[""])

@@ -1,4 +1,7 @@
-"""Losses on the examples that the server of a simulation holds, for the `FilteredStrategy` of the Flower engine."""
+"""The class `WorldTest`: losses and gradients on the examples that a simulated server holds.
+
+The `FilteredStrategy` of the Flower engine passes them to its filter.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from flanders.simulation.server import Losses
 
 @dataclass(frozen=True, eq=False)
 class HostLosses:
-    """Computes the losses of a model on the server's examples, and the gradient of their mean, on NumPy arrays."""
+    """Computes losses on the server's examples, and the gradient of the mean loss. Models are NumPy arrays."""
 
     _losses: Losses
     _device: torch.device
@@ -27,17 +30,17 @@ class HostLosses:
         return self._losses(torch.as_tensor(vector, device=self._device))
 
     def gradient(self, vector: Array) -> Array:
-        """Return the gradient of the mean loss at a model."""
+        """Return the gradient of the mean loss with respect to the parameters of a model."""
         return to_numpy(self._losses.gradient(torch.as_tensor(vector, device=self._device)))
 
 
 class WorldTest(ServerTest):
-    """Losses and steps on the examples that the server of a simulation holds.
+    """A `ServerTest` with the examples that a simulated server holds.
 
     Parameters
     ----------
     world
-        The world of the simulation, with the server's examples.
+        The parts of the simulation that are made from its setting. The server and its examples are among them.
     """
 
     def __init__(self, world: World) -> None:
@@ -45,14 +48,17 @@ class WorldTest(ServerTest):
         self._world = world
 
     def of_models(self, number: int, model: ModelArrays, arrays: ArrayRecord) -> Evaluate | None:
-        """Return the function from a flat model to its losses; None if the server holds no examples."""
+        """Return a function that takes a flat model and returns its losses; None if the server has no examples."""
         server, device = self._world.server, self._world.device
         if server is None:
             return None
         return HostLosses(server.evaluate(self._buffers(arrays)), device)
 
     def step(self, number: int, model: ModelArrays, arrays: ArrayRecord) -> Vector | None:
-        """Return the server's own step from the global model; None if it holds no examples."""
+        """Return a model that the server trains from the global model, minus the global model.
+
+        Return None if the server has no examples.
+        """
         server, device = self._world.server, self._world.device
         if server is None:
             return None
