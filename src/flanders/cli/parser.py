@@ -297,7 +297,7 @@ def _watch(parser: argparse.ArgumentParser) -> None:
     text = "address to listen on (default: %(default)s, which only this machine can reach)"
     parser.add_argument("--host", default="127.0.0.1", help=text)
     parser.add_argument("--port", type=int, default=PORT, help="port to listen on (default: %(default)s)")
-    text = "file with the token that visitors need; required if --host is not this machine"
+    text = "file with the token that visitors need; needed if other machines can reach --host"
     parser.add_argument("--token-file", type=Path, metavar="FILE", help=text)
 
 

@@ -27,7 +27,7 @@ class StartedRun(Protocol):
 
     @property
     def like(self) -> Array:
-        """An array of the library and on the device of the run. `load_state` has a parameter for it."""
+        """An array of the run's library and device. Pass it to `load_state` as `like`."""
 
     def run(self) -> Iterator[RoundRecord]:
         """Carry out the remaining rounds. Yield the record of each."""

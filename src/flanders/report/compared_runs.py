@@ -63,8 +63,8 @@ class ComparedRuns:
     def defence(self, i: int) -> str:
         """Return the filter and the aggregator as text, e.g. `flanders (keep 6) + fedavg`.
 
-        Parameters are named if runs differ in them. The filter `keep-all` is not named. The fallback, and whether
-        the aggregator is informed, are named if runs differ in them.
+        The filter `keep-all` is not named. Parameters, the fallback, and `informed` (see `Setting`) are named if
+        runs differ in them.
         """
         flat = self.flat[i]
         chain = preaggregator_names(self.runs[i].spec) if "aggregator.preaggregators" in flat else []
@@ -94,7 +94,7 @@ class ComparedRuns:
         return f"{names or 'attack'} {flat[FRACTION]:.0%}" if FRACTION in flat else names or "attack"
 
     def setting(self, i: int) -> str:
-        """Return the other values in which runs differ as text, e.g. `alpha 0.5`: not attack, defence or seed."""
+        """Return the values in which runs differ, except attack, defence and seed, as text, e.g. `alpha 0.5`."""
         return " · ".join(self._detail(key, value) for key, value in self.other_details(i) if key != SEED)
 
     def siblings(self, i: int, most: int | None = None) -> list[int]:

@@ -45,8 +45,9 @@ class Metric:
     """A measure of a run that a table can show."""
 
     field: str
-    """The field of `RunSummary`."""
+    """The field of `RunSummary` with the measure."""
     words: str
+    """The measure in words, for the legend."""
     higher_is_better: bool = True
     digits: int = 3
 
@@ -101,7 +102,7 @@ def crosstable(
         raise InputError("A table in CSV has no caption, no label and no bold values. Omit these options.")
     done = [s for s in read_summaries(results) if s.status == "done"]
     if not done:
-        raise InputError(f"{results} has no run that is done. `flanders resume {results}` goes on with it.")
+        raise InputError(f"{results} has no run that is done. `flanders resume {results}` continues its runs.")
     done = [done[i] for i in selected([s.spec for s in done], wheres)]
     done = [s for s in done if getattr(s, metric.field) is not None]
     if not done:
@@ -205,7 +206,7 @@ def _worded(key: str, value: str) -> str:
 def _without_shared_aggregator(defences: Sequence[str]) -> tuple[list[str], str]:
     """Remove the aggregator from the names of defences if all have the same.
 
-    Return the names and a sentence about it.
+    Return the names, and a sentence that names the removed aggregator.
     """
     pairs = [name.partition(" + ") for name in defences]
     aggregators = {pair[2].partition(" (")[0] for pair in pairs}

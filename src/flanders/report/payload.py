@@ -33,7 +33,7 @@ CELLS = 1_500_000
 CHARACTERS = 6_000_000
 """The most characters of text about clients, such as reasons, in one page: about 6 MB."""
 FEWEST = 8
-"""The fewest clients to show of a run. If there is room for fewer only, the run is shown without clients."""
+"""The fewest clients to show of a run. If fewer fit into the page, the run is shown without clients."""
 
 _COLUMNS = (
     (DATASET, "Data"),

@@ -111,7 +111,7 @@ def _connect_for_reading(path: Path) -> sqlite3.Connection:
         raise ResultsError(f"{path} is a folder. Name the results file in it.")
     if not os.access(path, os.R_OK):
         raise ResultsError(f"{path} cannot be read: no permission.")
-    # If this process may write, open the file for writing. SQLite then removes the log when the last process ends.
+    # If this process may write, open the file for writing. SQLite then deletes its log at the last close.
     writable = os.access(path, os.W_OK) and os.access(path.absolute().parent, os.W_OK)
     log = path.with_name(f"{path.name}-wal")
     mode = "mode=rw" if writable else "mode=ro" if log.exists() else "mode=ro&immutable=1"

@@ -1,7 +1,7 @@
 """Hides unsound rows of a results file: rows that this package cannot have written.
 
 A results file may come from somebody else. Readers see only its sound rows, so that one row with a wrong value does
-not make the other runs unreadable. Characters that control a terminal are removed from its texts.
+not make the other runs unreadable. In its texts, characters that control a terminal are replaced.
 """
 
 from __future__ import annotations

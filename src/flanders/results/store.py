@@ -134,10 +134,10 @@ class Store:
         return [(spec, status) for spec, status in found if not spec.live]
 
     def claim(self, ids: Sequence[str], threads: int = 1, *, live: bool = False) -> Claimed | None:
-        """Claim the next of these runs that no live process is carrying out. Return None if there is none.
+        """Claim the next of these runs that no running process is carrying out. Return None if there is none.
 
         If the options of the run do not set the number of threads, it is set to `threads`. With `live`, only live
-        federations are claimed. Without `live`, they are left out.
+        federations (real clients, in Flower) are claimed. Without `live`, they are left out.
         """
         wanted = set(ids)
         with explained(self.path), transaction(self._connection):

@@ -92,7 +92,7 @@ class Simulation:
 
     @property
     def like(self) -> Tensor:
-        """An array of the library and on the device of this simulation. `load_state` has a parameter for it."""
+        """An array of this simulation's library and device. Pass it to `load_state` as `like`."""
         return self.model
 
     def run(self) -> Iterator[RoundRecord]:
