@@ -1,4 +1,4 @@
-"""Bad inputs by name: what one of ten clients sends in place of an honest reply."""
+"""A table of bad inputs by name. A bad input is what a client sends to the server in place of an honest reply."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from numpy.typing import DTypeLike
 from hardening.targets.replies import packed, pickled
 
 Spoil = Callable[[RecordDict], None]
-"""Changes what an honest client would send."""
+"""A function that changes, in place, what an honest client would send."""
 Send = Callable[[Message, RecordDict], list[Message]]
-"""Turns the message of the server and an honest reply into what is sent."""
+"""A function from the message of the server and the content of an honest reply to the messages that are sent."""
 
 
 def filled(value: float, dtype: DTypeLike = np.float32) -> Spoil:
-    """Return the input in which every float has the same value."""
+    """Return a bad input: every float has the same value."""
 
     def spoil(content: RecordDict) -> None:
         for name, array in list(content.array_records["arrays"].items()):
@@ -28,7 +28,7 @@ def filled(value: float, dtype: DTypeLike = np.float32) -> Spoil:
 
 
 def typed(dtype: DTypeLike) -> Spoil:
-    """Return the input in which honest floats are sent in another type."""
+    """Return a bad input: the honest floats are sent in another type."""
 
     def spoil(content: RecordDict) -> None:
         for name, array in list(content.array_records["arrays"].items()):
@@ -39,7 +39,7 @@ def typed(dtype: DTypeLike) -> Spoil:
 
 
 def with_array(name: str, array: Array) -> Spoil:
-    """Return the input in which one array is exchanged or added."""
+    """Return a bad input: one array is replaced or added."""
 
     def spoil(content: RecordDict) -> None:
         content.array_records["arrays"][name] = array
@@ -48,7 +48,7 @@ def with_array(name: str, array: Array) -> Spoil:
 
 
 def one_number(content: RecordDict) -> None:
-    """Exchange a single number by NaN."""
+    """Replace a single number by NaN."""
     numbers = content.array_records["arrays"]["0.weight"].numpy().copy()
     numbers[0, 0] = np.nan
     content.array_records["arrays"]["0.weight"] = Array(numbers)
@@ -65,7 +65,7 @@ def without_arrays(content: RecordDict) -> None:
 
 
 def with_metric(name: str, value: float | list[float] | None) -> Spoil:
-    """Return the input in which one metric is exchanged, added or, with None, left out."""
+    """Return a bad input: one metric is replaced or added. If the value is None, the metric is left out."""
 
     def spoil(content: RecordDict) -> None:
         record = content.metric_records["metrics"]
@@ -113,11 +113,11 @@ CONTENTS: dict[str, Spoil] = {
     "loss = NaN": with_metric("train_loss", np.nan),
     "two records of metrics": with_more_metrics,
 }
-"""What is changed in the content of a reply."""
+"""Bad inputs that change the content of a reply."""
 
 
 def spoilt(spoil: Spoil) -> Send:
-    """Return the function that sends one reply with spoilt content."""
+    """Return a function that sends one reply with the content that `spoil` has changed."""
 
     def send(message: Message, content: RecordDict) -> list[Message]:
         spoil(content)
@@ -127,7 +127,7 @@ def spoilt(spoil: Spoil) -> Send:
 
 
 def impostor(message: Message, content: RecordDict) -> list[Message]:
-    """Send noise in the name of the next node."""
+    """Send a huge model under the id of the next node."""
     filled(1e6)(content)
     reply = Message(content, reply_to=message)
     reply.metadata.__dict__["_src_node_id"] = message.metadata.dst_node_id + 1
@@ -140,6 +140,6 @@ MESSAGES: dict[str, Send] = {
     "no reply": lambda message, content: [],
     "noise in the name of another node": impostor,
 }
-"""What is changed in how a reply is sent."""
+"""Bad inputs that change how a reply is sent."""
 INPUTS: dict[str, Send] = {**{name: spoilt(spoil) for name, spoil in CONTENTS.items()}, **MESSAGES}
 """All bad inputs."""

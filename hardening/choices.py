@@ -1,4 +1,7 @@
-"""Decisions that are read from bytes. The same bytes always lead to the same hostile input."""
+"""The class `Choices`, which reads decisions from bytes. The targets build hostile input from these decisions.
+
+The same bytes always lead to the same hostile input. So a case can be repeated.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ FLOATS = (
     -math.inf,
     math.nan,
 )
-"""Numbers at the edges of the float types."""
+"""Floats at the limits of the float types, and other special floats."""
 INTS = (
     0,
     1,
@@ -48,7 +51,7 @@ INTS = (
     2**64,
     10**40,
 )
-"""Numbers at the edges of the integer types."""
+"""Integers at the limits of the integer types, and larger ones."""
 TEXTS = (
     "",
     " ",
@@ -65,17 +68,17 @@ TEXTS = (
     "é" * 100,
     "%s%n{}{0}",
 )
-"""Texts that break terminals, pages, queries, paths and formats."""
+"""Texts that may break terminals, web pages, SQL queries, paths or formats."""
 
 
 class Choices:
-    """Reads one decision after the other from bytes. After the last byte, every decision is the first option."""
+    """Reads one decision after the other from bytes. After the last byte, all further bytes are zero."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0
 
     def take(self, count: int) -> bytes:
-        """Return the next bytes, filled up with zeros."""
+        """Return the next `count` bytes. Missing bytes are zeros."""
         found = self._data[self._at : self._at + count]
         self._at += count
         return found.ljust(count, b"\0")
@@ -90,15 +93,18 @@ class Choices:
         return options[self.below(len(options))]
 
     def chance(self, percent: int) -> bool:
-        """Return True in this many of a hundred cases."""
+        """Return True with a probability of `percent` percent, if the bytes are random."""
         return self.below(100) >= 100 - percent
 
     def generator(self) -> np.random.Generator:
-        """Return a generator of random numbers."""
+        """Return a generator of random numbers, seeded with the next bytes."""
         return np.random.default_rng(int.from_bytes(self.take(4), "little"))
 
     def value(self, depth: int = 3) -> object:
-        """Return a hostile value of any plain type."""
+        """Return a hostile value of any plain type.
+
+        `depth` limits the nesting of lists and tables with values in them.
+        """
         kind = self.below(9 if depth else 6)
         if kind == 0:
             return self.pick(FLOATS)
@@ -120,7 +126,7 @@ class Choices:
 
 
 def nested(depth: int) -> list[object]:
-    """Return lists nested in each other, to a random depth that JSON can still write."""
+    """Return an empty list inside `depth` lists."""
     found: list[object] = []
     for _ in range(depth):
         found = [found]
@@ -128,7 +134,7 @@ def nested(depth: int) -> list[object]:
 
 
 def damaged(data: bytes, choices: Choices) -> bytes:
-    """Return bytes with a few places changed, cut, repeated or filled."""
+    """Return a copy of bytes in which a few places are changed, removed, repeated or filled."""
     out = bytearray(data)
     for _ in range(1 + choices.below(4)):
         place = choices.below(len(out) + 1)

@@ -1,16 +1,19 @@
-"""What the checks cost: rounds of 100 clients with 100,000 parameters, with this code and with an earlier one.
+"""Measures what the checks on replies cost: the CPU time of rounds with this code and with an earlier version.
 
     git worktree add ../before 9d6cad4
     python -m hardening.cost --before ../before [--pairs 60] [--json FILE]
 
-Two processes carry out the same rounds, one with each code, by turns: first a round of one, then the same round of
-the other. Each measures its own CPU time. The ratio of each pair is taken, and the median of the ratios is printed
-with a 95% interval. Saved memory, results file and bans are on in both. The audit trail, which the earlier code
-does not have, is on in this one. Flower's own collection of garbage after each reply is switched off in both, since
-it takes longer than everything else and would hide a difference.
+The rounds have 100 clients, and the model has 100,000 parameters. One process runs this code, and another process
+runs the earlier version. They take turns: each round is carried out by one process and then by the other. Each
+process measures its own CPU time. The median of the ratios of these pairs is printed, with a 95% confidence
+interval.
 
-A process first carries out some rounds that are not measured. The time of a round does not include what the clients
-do, nor the transport.
+Both versions save their memory, write a results file and ban clients. This code also writes an audit trail, which
+the earlier version does not have. Flower collects garbage after each reply. This is switched off in both processes,
+since it takes longer than everything else and would hide a difference.
+
+The first rounds of each process are not measured. The time of a round does not include the work of the clients or
+the transport of messages.
 """
 
 from __future__ import annotations
@@ -39,38 +42,41 @@ from hardening.load import ROOT
 
 CLIENTS = 100
 SHAPES = {"0.weight": (300, 300), "0.bias": (300,), "1.weight": (97, 100)}
-"""The arrays of the model. They have 100,000 numbers."""
+"""The shapes of the arrays of the model. They have 100,000 numbers together."""
 WARM = 3
-"""Rounds that are not measured: the first ones load code and fill memories."""
+"""The number of rounds that are not measured. The first rounds load code and fill the memory of the filter."""
 FILTERS: dict[str, Filter[Any]] = {
     "keep-all": KeepAll(),
     "flanders": Flanders(keep=0.8),
     "guard": Guard(),
 }
-"""The filters of the rounds. `guard` does more than it did at first, whatever the checks cost."""
+"""The filters with which rounds are measured.
+
+`guard` itself computes more than in the earlier version, so its ratio is not the cost of the checks alone."""
 SAMPLES = 2000
-"""How often the ratios are drawn anew for the interval of their median."""
+"""The number of bootstrap samples for the confidence interval of the median ratio."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a round costs with this code, compared with an earlier one."""
+    """The CPU time of a round with this code, compared with the earlier version."""
 
     filter: str
     pairs: int
     before: float
-    """Seconds of CPU time of a round with the earlier code: the median."""
+    """The median CPU time of a round with the earlier version, in seconds."""
     after: float
-    """Seconds of CPU time of a round with this code: the median."""
+    """The median CPU time of a round with this code, in seconds."""
     ratio: float
-    """The median of the ratios of the pairs."""
+    """The median, over all pairs, of the time with this code divided by the time with the earlier version."""
     low: float
-    """The lower end of its 95% interval."""
+    """The lower end of the 95% confidence interval of `ratio`."""
     high: float
+    """The upper end of that interval."""
 
 
 def node(client: int) -> Reply:
-    """Return a node that trains: a small step, the same in both processes."""
+    """Return an honest node. It replies with a small step, which is the same in both processes."""
 
     def reply(message: Message) -> list[Message]:
         number = message.content.config_records["config"]["server-round"]
@@ -87,8 +93,8 @@ def node(client: int) -> Reply:
 
 
 def work(name: str, folder: Path, *, audit: bool) -> None:
-    """Carry out a round for each line that comes in, and print its CPU time."""
-    make: Callable[..., FilteredStrategy] = FilteredStrategy  # the earlier one does not know `audit`
+    """Carry out a round for each line of standard input, and print the CPU time of the round."""
+    make: Callable[..., FilteredStrategy] = FilteredStrategy  # the earlier version has no parameter `audit`
     more = {"audit": folder / "audit.jsonl"} if audit else {}
     with quiet():
         strategy = make(
@@ -117,7 +123,7 @@ def work(name: str, folder: Path, *, audit: bool) -> None:
 
 
 def start_worker(tree: Path, name: str, folder: Path, *, audit: bool) -> subprocess.Popen[str]:
-    """Start a process that carries out rounds with the code in a tree."""
+    """Start a process that carries out rounds with the code in the folder `tree`."""
     folder.mkdir(parents=True)
     path = os.pathsep.join([str(tree / "src"), str(ROOT)])
     command = [sys.executable, "-m", "hardening.cost", "--work", name, str(folder), str(int(audit))]
@@ -126,7 +132,7 @@ def start_worker(tree: Path, name: str, folder: Path, *, audit: bool) -> subproc
 
 
 def one_round(worker: subprocess.Popen[str]) -> float:
-    """Let a process carry out a round, and return its CPU time."""
+    """Let a process carry out a round, and return the CPU time of the round in seconds."""
     assert worker.stdin is not None
     assert worker.stdout is not None
     worker.stdin.write("round\n")
@@ -138,7 +144,7 @@ def one_round(worker: subprocess.Popen[str]) -> float:
 
 
 def compare(before: Path, name: str, pairs: int) -> Cost:
-    """Let both codes carry out the same rounds by turns."""
+    """Let both versions carry out the same rounds in turns, and return the comparison."""
     with (
         tempfile.TemporaryDirectory() as folder,
         start_worker(before, name, Path(folder, "before"), audit=False) as old,
@@ -156,7 +162,7 @@ def compare(before: Path, name: str, pairs: int) -> Cost:
 
 
 def summarised(name: str, times: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -> Cost:
-    """Return what pairs of CPU times say: the earlier code's are in the first column."""
+    """Return the comparison of pairs of CPU times. The times of the earlier version are in the first column."""
     ratios = times[:, 1] / times[:, 0]
     drawn = np.random.default_rng(0).choice(ratios, size=(SAMPLES, ratios.size))
     low, high = np.quantile(np.median(drawn, axis=1), [0.025, 0.975])
@@ -167,15 +173,15 @@ def summarised(name: str, times: np.ndarray[tuple[int, int], np.dtype[np.float64
 
 
 def main() -> int:
-    """Read the command line, compare, and print what was found."""
+    """Read the command line, compare the versions, and print the results."""
     if sys.argv[1:2] == ["--work"]:
         work(sys.argv[2], Path(sys.argv[3]), audit=sys.argv[4] == "1")
         return 0
-    parser = argparse.ArgumentParser(prog="python -m hardening.cost", description="What the checks cost.")
+    parser = argparse.ArgumentParser(prog="python -m hardening.cost", description="Measure what the checks cost.")
     parser.add_argument("--before", type=Path, required=True, help="the root of a tree with the earlier code")
     parser.add_argument("--pairs", type=int, default=60, help="pairs of rounds for each filter (default: 60)")
     parser.add_argument("--filters", nargs="+", choices=list(FILTERS), default=list(FILTERS))
-    parser.add_argument("--json", type=Path, help="also write what was found to this file")
+    parser.add_argument("--json", type=Path, help="also write the results to this file")
     options = parser.parse_args()
     found = [compare(options.before.resolve(), name, options.pairs) for name in options.filters]
     for cost in found:

@@ -1,9 +1,9 @@
-"""Faults: disks that are full, strategies that fail, clients that vanish. The rounds have to go on.
+"""Tries faults on a federation: disks that are full, strategies that fail, clients that do not reply.
 
     python -m hardening.faults
 
-Each fault happens in one round of a federation of five rounds, in the first one or in a later one. It is survived
-if all five rounds are carried out and the global model is finite at the end.
+Each fault happens in one round of a federation with five rounds: in the first round, or in a later one. The
+federation survives the fault if all five rounds are carried out and the global model is finite at the end.
 """
 
 from __future__ import annotations
@@ -34,24 +34,26 @@ ROUNDS = 5
 CLIENTS = 8
 FIRST = 100
 LATER = 3
-"""The round of a fault that does not happen in the first one."""
+"""The round in which a fault happens, if not in the first round."""
 
 
 @dataclass
 class Clock:
-    """Tells in which round the federation is, and whether the fault happens now."""
+    """Knows the current round, and the round in which the fault happens."""
 
     at: int
+    """The round of the fault."""
     number: int = 0
+    """The current round."""
 
     @property
     def now(self) -> bool:
-        """Whether this is the round of the fault."""
+        """Whether the current round is the round of the fault."""
         return self.number == self.at
 
 
 class Failing(FedAvg):
-    """FedAvg that does something else in the round of the fault."""
+    """FedAvg that fails in the round of the fault."""
 
     def __init__(self, clock: Clock, fault: Callable[[ArrayRecord], ArrayRecord | None] | None = None) -> None:
         super().__init__(fraction_evaluate=0.0)
@@ -60,14 +62,14 @@ class Failing(FedAvg):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Note the number of the round."""
+        """Set the clock to this round, and configure it as FedAvg does."""
         self.clock.number = server_round
         return super().configure_train(server_round, arrays, config, grid)
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Aggregate, or fail."""
+        """Aggregate as FedAvg does. In the round of the fault, apply the fault to the new model."""
         arrays, metrics = super().aggregate_train(server_round, replies)
         if self.fault is not None and self.clock.now and arrays is not None:
             return self.fault(arrays), metrics
@@ -84,7 +86,7 @@ def raising(error: Exception) -> Callable[..., Any]:
 
 
 def nan_model(arrays: ArrayRecord) -> ArrayRecord:
-    """Return a model of NaN."""
+    """Return a model in which all numbers are NaN."""
     return ArrayRecord({name: Array(np.full(array.shape, np.nan, np.float32)) for name, array in arrays.items()})
 
 
@@ -102,7 +104,7 @@ DISK_FAULTS: dict[str, tuple[object, str, Exception]] = {
     "the disk is full when the audit trail is written": (AuditTrail, "_write", FULL),
     "the disk is full when results are written": (Store, "write_round", ResultsError("The disk is full")),
 }
-"""What fails: a function of a module or class, and its error."""
+"""The function that fails, given by a module or class and its name there, and the error that it raises."""
 
 
 def silent(message: Message) -> list[Message]:
@@ -116,7 +118,7 @@ def erring(message: Message) -> list[Message]:
 
 
 def nan_reply(message: Message) -> list[Message]:
-    """Send NaN."""
+    """Send a model in which all numbers are NaN."""
     (reply,) = honest_node(0)(message)
     record = reply.content.array_records["arrays"]
     for name, array in list(record.items()):
@@ -139,15 +141,16 @@ CLIENT_FAULTS: dict[str, Reply] = {
 
 @dataclass(frozen=True)
 class Injected:
-    """A fault, and what came of it."""
+    """A fault, and whether the federation survived it."""
 
     name: str
     survived: bool
     words: str = ""
+    """What went wrong."""
 
 
 def inject(name: str, at: int, folder: Path) -> Injected:
-    """Let a fault happen in a round, and return what came of it."""
+    """Run a federation in which a fault happens in round `at`, and return whether it survived."""
     clock, grid = Clock(at), LocalGrid({})
 
     def node(client: int) -> Reply:
@@ -178,7 +181,7 @@ def inject(name: str, at: int, folder: Path) -> Injected:
 
 @contextlib.contextmanager
 def disk_fault(name: str, clock: Clock) -> Iterator[None]:
-    """Let the disk fail in the round of the fault."""
+    """Inside the block, let the disk fail in the round of the fault, if `name` is a fault of the disk."""
     if name not in DISK_FAULTS:
         yield
         return
@@ -195,10 +198,11 @@ def disk_fault(name: str, clock: Clock) -> Iterator[None]:
 
 
 def inject_all() -> list[Injected]:
-    """Let every fault happen, in the first round and in a later one.
+    """Try every fault, in the first round and in a later round.
 
-    A strategy that fails in the very first round is no fault of a client or of the disk: the wrapper then ends the
-    run on purpose, since nothing has ever worked. The same holds if all first replies are refused for one reason.
+    Some faults are tried only in the later round. If the strategy fails in the first round, or all replies of the
+    first round are refused for the same reason, the wrapper ends the run on purpose. Then the setup itself is
+    wrong.
     """
     found = []
     for name in (*STRATEGY_FAULTS, *DISK_FAULTS, *CLIENT_FAULTS):
@@ -210,8 +214,10 @@ def inject_all() -> list[Injected]:
 
 
 def main() -> int:
-    """Inject all faults and print what came of each."""
-    argparse.ArgumentParser(prog="python -m hardening.faults", description="Faults in rounds.").parse_args()
+    """Try all faults, and print which were survived."""
+    argparse.ArgumentParser(
+        prog="python -m hardening.faults", description="Try faults in rounds of a federation."
+    ).parse_args()
     found = inject_all()
     for each in found:
         print(f"{'survived' if each.survived else 'LOST    '}  {each.name}  {each.words}")

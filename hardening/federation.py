@@ -1,4 +1,4 @@
-"""A Flower federation in one process, for programs that attack it."""
+"""A Flower federation in one process, without a network. The programs of this folder attack it."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from flwr.supercore.task_identity import TaskIdentity
 
-import flanders.flower  # noqa: F401  (it imports Flower without Flower's warnings)
+import flanders.flower  # noqa: F401  (this import suppresses the warnings of Flower)
 
 os.environ |= {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
 
 Reply = Callable[[Message], list[Message]]
-"""What a node does: takes a message and returns what it sends back."""
+"""A function that plays a node: from a message of the server to the messages that the node sends back."""
 
 
 class LocalGrid(Grid):
-    """A grid that calls a function for each message; the function plays the node."""
+    """A grid that calls a function for each message. The function plays the node."""
 
     def __init__(self, nodes: Mapping[int, Reply]) -> None:
         self.nodes = nodes
@@ -43,7 +43,7 @@ class LocalGrid(Grid):
         return [NodeInfo(node_id=id_) for id_ in self.nodes]
 
     def push_messages(self, messages: Iterable[Message]) -> list[str]:
-        """Let the nodes reply at once."""
+        """Call the function of each addressed node, store the replies, and return the ids of the messages."""
         ids = []
         for message in messages:
             ids.append(uuid.uuid4().hex)
@@ -60,15 +60,15 @@ class LocalGrid(Grid):
         return self.pull_messages(self.push_messages(messages))
 
     def set_run(self, run: object) -> None:
-        """Do nothing: there is one run."""
+        """Do nothing, since there is only one run."""
 
     @property
     def run(self) -> Any:
-        """There is no description of the run."""
+        """Return None, since there is no description of the run."""
         return None
 
     def create_message(self, *arguments: object, **options: object) -> Message:
-        """Refuse: strategies make their messages themselves."""
+        """Raise an error. Strategies make their messages themselves."""
         raise NotImplementedError
 
 
@@ -88,7 +88,7 @@ def start_model(seed: int = 0) -> ArrayRecord:
 
 
 def honest_arrays(message: Message, client: int) -> ArrayRecord:
-    """Return what a client has trained: a step towards its own aim, give or take a little."""
+    """Return the model that a client has trained: a step towards a point of its own, plus a little noise."""
     number: Any = next(iter(message.content.config_records.values()))["server-round"]
     rng, aim = np.random.default_rng([client, number]), np.random.default_rng(client)
     new = {}
@@ -103,13 +103,13 @@ def honest_arrays(message: Message, client: int) -> ArrayRecord:
 
 
 def honest_content(message: Message, client: int) -> RecordDict:
-    """Return what an honest client sends."""
+    """Return the content of an honest client's reply."""
     metrics = MetricRecord({"num-examples": 50 + client % 20, "train_loss": 0.5})
     return RecordDict({"arrays": honest_arrays(message, client), "metrics": metrics})
 
 
 def is_finite(arrays: ArrayRecord) -> bool:
-    """Tell whether every number of a model is finite in the types of the model that training began with."""
+    """Whether every number of a model is finite, also when converted to the types of the start model."""
     for name, first in start_model().items():
         with np.errstate(all="ignore"):
             if not np.isfinite(arrays[name].numpy().astype(first.numpy().dtype)).all():
@@ -121,7 +121,7 @@ def is_finite(arrays: ArrayRecord) -> bool:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep Flower from logging, and from collecting garbage after each reply, which takes most of the time."""
+    """Inside the block, switch off logs, warnings, and the garbage collection that Flower does after each reply."""
     logger, collect = logging.getLogger("flwr"), gc.collect
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)
@@ -138,17 +138,17 @@ def quiet() -> Iterator[None]:
 
 
 def train(strategy: Strategy, grid: Grid, number: int, arrays: ArrayRecord) -> ArrayRecord | None:
-    """Carry out one round of training, and return the new global model; None if it stays."""
+    """Carry out one round of training, and return the new global model. None if the model does not change."""
     messages = strategy.configure_train(number, arrays, ConfigRecord({"server-round": number}), grid)
     new, _ = strategy.aggregate_train(number, grid.send_and_receive(messages))
     return new
 
 
 def honest_node(client: int) -> Reply:
-    """Return a node that trains and replies."""
+    """Return a node that trains and replies honestly."""
     return lambda message: [Message(honest_content(message, client), reply_to=message)]
 
 
 def honest_nodes(count: int = 8, first: int = 100) -> dict[int, Reply]:
-    """Return nodes that train and reply, by id."""
+    """Return honest nodes by their ids."""
     return {first + client: honest_node(client) for client in range(count)}

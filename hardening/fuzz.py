@@ -1,12 +1,13 @@
-"""Try hostile input on everything that takes input from others, and count what comes of it.
+"""Tries hostile input on everything that takes input from others, and counts the results.
 
     python -m hardening.fuzz [--seconds 60] [--only replies ...] [--seed 0]    # as many cases as fit into the time
     python -m hardening.fuzz --cases 500                                       # 500 cases for each target
-    python -m hardening.fuzz --only states --case 17                           # one case again, with its traceback
+    python -m hardening.fuzz --only states --case 17                           # repeat one case, with its traceback
 
-Case n of a target is always the same input, for the same seed and the same code of the target. The inputs of the
-corpus come first. Each target runs in a process of its own with a limit on its memory. A case of more than
-`SLOWEST` seconds of CPU time, or of more than `LONGEST` seconds, counts as a hang, and its process is killed.
+A target is a part of the package that takes input. A case is one hostile input. Case n of a target is always the
+same input, for the same seed and the same code of the target. The inputs of the corpus, a folder of files, come
+first. Each target runs in a process of its own, with a limit on its memory. A case counts as a hang if it takes
+more than `SLOWEST` seconds of CPU time or more than `LONGEST` seconds in all. Its process is then killed.
 """
 
 from __future__ import annotations
@@ -43,24 +44,24 @@ TARGETS: dict[str, type[Target]] = {
 SLOWEST = 30.0
 """Seconds of CPU time after which a case counts as a hang. Ordinary cases take milliseconds."""
 LONGEST = 600.0
-"""Seconds after which a case counts as a hang that does nothing. A busy machine can slow a case down, but not that
-much."""
+"""Seconds after which a case counts as a hang even if it uses no CPU time. A busy machine does not slow a case down
+that much."""
 MEMORY = 2 * 2**30
-"""The bytes that a target may take above what it has at first. A file that unpacks to more must be refused."""
+"""How many bytes of memory a target may use in addition to what it uses at first."""
 LENGTH = 160
-"""The bytes that decide one case."""
+"""The number of random bytes from which one case is made."""
 
 
 @dataclass
 class Tally:
-    """What came of all cases of a target."""
+    """The results of all cases of a target."""
 
     target: str
     cases: int = 0
     tried: int = 0
     verdicts: Counter[Verdict] = field(default_factory=Counter)
     findings: dict[str, int] = field(default_factory=dict)
-    """What went wrong, and the first case in which it did."""
+    """What went wrong, and the number of the first case in which it did."""
     slowest: float = 0.0
 
     def add(self, case: Case, seconds: float) -> None:
@@ -73,7 +74,7 @@ class Tally:
 
 
 def input_of(target: Target, number: int, seed: int) -> tuple[Choices, bytes | None]:
-    """Return the decisions of a case, and the file of the corpus if it is one of the first cases."""
+    """Return the choices of a case. In the first cases, also return the file of the corpus that is tried."""
     corpus = target.corpus
     decisions = np.random.default_rng([seed, number, *target.name.encode()]).bytes(LENGTH)
     if number >= len(corpus):
@@ -82,7 +83,7 @@ def input_of(target: Target, number: int, seed: int) -> tuple[Choices, bytes | N
 
 
 def try_case(target: Target, number: int, seed: int = 0) -> Case:
-    """Try one case, and return what came of it."""
+    """Try one case, and return its result."""
     choices, replay = input_of(target, number, seed)
     try:
         return judged(target.name, number, target.attack(choices, replay), None)
@@ -91,7 +92,7 @@ def try_case(target: Target, number: int, seed: int = 0) -> Case:
 
 
 def work(name: str, numbers: range, seed: int, pipe: Connection) -> None:
-    """Try cases one after the other, and report each. This runs in a process of its own."""
+    """Try cases one after the other, and send the result of each. This runs in a process of its own."""
     limit_memory()
     with tempfile.TemporaryDirectory() as folder:
         target = TARGETS[name]()
@@ -104,7 +105,7 @@ def work(name: str, numbers: range, seed: int, pipe: Connection) -> None:
 
 
 def limit_memory() -> None:
-    """Let this process have only so much more memory than it has now, if the system can."""
+    """Limit the memory of this process to `MEMORY` more than it uses now, if the system supports it."""
     status = Path("/proc/self/statm")
     if status.exists():
         now = int(status.read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
@@ -112,7 +113,7 @@ def limit_memory() -> None:
 
 
 def answers(pipe: Connection, process: int, patience: float) -> bool:
-    """Wait until a process has something to say, and tell whether it did so in time."""
+    """Wait for a message of a process. Return whether it came in time: `patience` times the limits of a case."""
     start, used = time.monotonic(), cpu_seconds(process)
     while not pipe.poll(1.0):
         if cpu_seconds(process) - used > patience * SLOWEST or time.monotonic() - start > patience * LONGEST:
@@ -121,7 +122,7 @@ def answers(pipe: Connection, process: int, patience: float) -> bool:
 
 
 def cpu_seconds(process: int) -> float:
-    """Return the CPU time of a process so far, in seconds; 0 if the system does not tell."""
+    """Return the CPU time of a process so far, in seconds. 0 if it is not known."""
     try:
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -130,7 +131,7 @@ def cpu_seconds(process: int) -> float:
 
 
 def fuzz(name: str, *, seconds: float = 1e9, cases: int = 10**9, seed: int = 0) -> Tally:
-    """Try cases of a target until the time is up or there are enough."""
+    """Try cases of a target until the time is over or enough cases are done. Return the results."""
     tally, end, number = Tally(name), time.monotonic() + seconds, 0
     context = multiprocessing.get_context("spawn")
     while number < cases and time.monotonic() < end:
@@ -138,7 +139,7 @@ def fuzz(name: str, *, seconds: float = 1e9, cases: int = 10**9, seed: int = 0) 
         process = context.Process(target=work, args=(name, range(number, cases), seed, theirs), daemon=True)
         process.start()
         theirs.close()
-        patience = 10.0  # times as much as a case: it has to import everything first
+        patience = 10.0  # times the limits of a case, since the process first imports everything
         while number < cases and time.monotonic() < end:
             if not answers(ours, process.pid or 0, patience):
                 tally.add(Case(name, number, 1, Verdict.HANG, f"more than {SLOWEST:.0f} s"), SLOWEST)
@@ -162,7 +163,7 @@ def fuzz(name: str, *, seconds: float = 1e9, cases: int = 10**9, seed: int = 0) 
 
 
 def table(tallies: Sequence[Tally]) -> str:
-    """Return what came of all targets, as a table."""
+    """Return the results of all targets as a table."""
     head = ("input", "tried", "cases", "tracebacks", "non-finite", "silenced", "hangs", "slowest")
     rows: list[tuple[str, ...]] = [head]
     for tally in tallies:
@@ -179,13 +180,15 @@ def table(tallies: Sequence[Tally]) -> str:
 
 
 def main() -> int:
-    """Read the command line, fuzz, print the table and every finding once."""
-    parser = argparse.ArgumentParser(prog="python -m hardening.fuzz", description="Try hostile input, and count.")
+    """Read the command line, try the cases, and print the table and every finding once."""
+    parser = argparse.ArgumentParser(
+        prog="python -m hardening.fuzz", description="Try hostile input, and count the results."
+    )
     parser.add_argument("--seconds", type=float, default=60.0, help="time for all targets together (default: 60)")
-    parser.add_argument("--cases", type=int, help="cases for each target, in place of a time")
+    parser.add_argument("--cases", type=int, help="number of cases for each target, instead of a time")
     parser.add_argument("--only", nargs="+", choices=list(TARGETS), default=list(TARGETS), help="targets")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--case", type=int, help="one case again, with its traceback")
+    parser.add_argument("--case", type=int, help="repeat one case, with its traceback")
     options = parser.parse_args()
     if options.case is not None:
         with tempfile.TemporaryDirectory() as folder:

@@ -1,9 +1,10 @@
-"""Everything that attacks this package, and one table of what came of it.
+"""Runs all programs that attack this package, and prints the results in one table.
 
     python -m hardening.hard [--scale 1.0] [--json FILE]
 
-It tries hostile input (`hardening.fuzz`), faults (`hardening.faults`), a long run with kills (`hardening.soak`),
-and the same bad inputs on other libraries (`hardening.peers`). `--scale 0.01` does a hundredth of it.
+It tries hostile input (`hardening.fuzz`), faults (`hardening.faults`), a long run whose server is killed
+(`hardening.soak`), and bad inputs on this package and other libraries (`hardening.peers`). `--scale 0.01` does a
+hundredth of the work.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ CASES = {
     "datasets": 2000,
     "trails": 3000,
 }
-"""How many cases of each kind of input are tried. A case of replies holds about six hostile replies, one of arrays
-four arrays."""
+"""How many cases of each kind of input are tried. A case of `replies` has about six hostile replies. A case of
+`arrays` has four arrays."""
 ROUNDS, IDS = 1000, 10_000
 WORKERS = 2
-"""The number of things that are tried at the same time, each in a process of its own."""
+"""How many of these programs run at the same time, each in a process of its own."""
 COLUMNS = (
     "",
     "tried",
@@ -53,13 +54,13 @@ Row = tuple[str, ...]
 
 
 def fuzz_row(tally: Tally) -> Row:
-    """Return the row of one kind of hostile input."""
+    """Return the row of the table for one kind of hostile input."""
     bad = [tally.verdicts[each] for each in (Verdict.TRACEBACK, Verdict.NON_FINITE, Verdict.SILENCED, Verdict.HANG)]
     return (f"hostile {tally.target}", f"{tally.tried:,}", f"{tally.tried - sum(bad):,}", *map(str, bad))
 
 
 def soak_rows(found: Soaked) -> list[Row]:
-    """Return the rows of the long run."""
+    """Return the rows of the table for the long run."""
     lost = found.rounds_missing + (0 if found.same_model and found.trail_intact else 1)
     different = found.decisions_that_differ
     kills = (
@@ -94,13 +95,13 @@ def table(rows: list[Row]) -> str:
 
 
 def cpu_minutes() -> float:
-    """Return the CPU time of this process and of those that it has started, in minutes."""
+    """Return the CPU time of this process and of the processes that it has started, in minutes."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in used) / 60
 
 
 def machine() -> str:
-    """Return the machine in words."""
+    """Return a description of the machine."""
     info = Path("/proc/cpuinfo")
     names = [
         line.partition(":")[2].strip() for line in info.read_text().splitlines() if line.startswith("model name")
@@ -111,8 +112,10 @@ def machine() -> str:
 
 
 def main() -> int:
-    """Read the command line, try everything, and print the table."""
-    parser = argparse.ArgumentParser(prog="python -m hardening.hard", description="Everything, in one table.")
+    """Read the command line, run all programs, and print the table."""
+    parser = argparse.ArgumentParser(
+        prog="python -m hardening.hard", description="Run all attacks, and print one table."
+    )
     parser.add_argument("--scale", type=float, default=1.0, help="the share of the work to do (default: 1)")
     parser.add_argument("--json", type=Path, help="also write the rows to this file")
     options = parser.parse_args()

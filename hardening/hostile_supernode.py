@@ -1,9 +1,10 @@
-"""A SuperNode that does not keep to the protocol. It takes the place of Flower's command `flower-supernode`.
+"""A hostile SuperNode, which breaks Flower's protocol. It replaces Flower's command `flower-supernode`.
 
-    HOSTILE=twice python -m hardening.hostile_supernode ...      # it sends each reply twice
-    HOSTILE=forged python -m hardening.hostile_supernode ...     # it sends replies under the id of another node
+    HOSTILE=twice python -m hardening.hostile_supernode ...      # sends each reply twice
+    HOSTILE=forged python -m hardening.hostile_supernode ...     # sends replies under the id of another node
 
-A ClientApp cannot do either: its SuperNode sends one reply to a message, and under its own id.
+A hostile ClientApp alone cannot do this, since an honest SuperNode sends one reply to each message, under its own
+id.
 """
 
 from __future__ import annotations
@@ -16,20 +17,20 @@ from flwr.supernode import fleet_http_client
 from flwr.supernode.cli import flower_supernode
 
 Push = Callable[[Any, Any], Any]
-"""Sends a request with replies to the SuperLink."""
+"""A method that sends a request with replies to the SuperLink."""
 OTHER = 12345
-"""The id of a node that is not this one."""
+"""The id of another node."""
 
 
 def twice(push: Push) -> Push:
-    """Send each reply twice. What comes of the second one does not matter to this node."""
+    """Return a method that sends each reply twice. The node ignores an error of the second one."""
 
     def push_twice(client: Any, request: Any) -> Any:
         answer = push(client, request)
         try:
             push(client, request)
             print("hostile: the second reply was taken", flush=True)
-        except Exception as error:  # the SuperLink may refuse it in any way
+        except Exception as error:  # the SuperLink may refuse it with any error
             print(f"hostile: the second reply was refused: {error}", flush=True)
         return answer
 
@@ -37,7 +38,7 @@ def twice(push: Push) -> Push:
 
 
 def forged(push: Push) -> Push:
-    """Send each reply under the id of another node."""
+    """Return a method that sends each reply under the id of another node."""
 
     def push_forged(client: Any, request: Any) -> Any:
         for message in request.messages_list:

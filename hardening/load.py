@@ -1,12 +1,12 @@
-"""A real SuperLink on this machine, with clients that crash, hang, are late, or send what nobody asked for.
+"""Runs a federation with a real SuperLink on this machine. Some clients crash, hang, are late, or send bad replies.
 
     python -m hardening.load [--nodes 20] [--rounds 3] [--timeout 90] [--json FILE]
 
-The SuperLink, every SuperNode and every ClientApp are processes of their own, started by the scripts in
-`examples/deployment`. Eight nodes misbehave: one crashes, one hangs, one replies after the round is over, one
-sends an array of 80 MB, one sends NaN, one claims 2^53 examples, one sends each reply twice, one sends replies
-under the id of another node. The others are honest. The same federation runs with the filter around FedAvg, and
-with bare FedAvg. A round waits for silent nodes until its time is up, with and without the filter.
+The SuperLink, every SuperNode and every ClientApp are processes of their own. The scripts in `examples/deployment`
+start them. Eight nodes misbehave. Three of them crash, hang, or reply after the round is over. Three of them send
+an array of 80 MB, send NaN, or claim 2^53 examples. Two of them send each reply twice, or send replies under the id
+of another node. The other nodes are honest. The federation runs twice: once with the filter around FedAvg, and once
+with FedAvg alone. In both, a round waits for silent nodes until its timeout.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SCRIPTS = ROOT / "examples" / "deployment"
 APP = ROOT / "hardening" / "load_app"
 BIN = Path(sys.executable).parent
 LONGEST = 20
-"""A run is given up after this many timeouts of a round."""
+"""A run is given up after this many times the timeout of a round."""
 
 
 HOSTILE = {6: "forged", 7: "twice"}
@@ -40,7 +40,7 @@ HOSTILE = {6: "forged", 7: "twice"}
 
 @dataclass(frozen=True)
 class Loaded:
-    """What came of one federation."""
+    """The results of one federation."""
 
     protected: bool
     nodes: int
@@ -49,17 +49,17 @@ class Loaded:
     finite: bool
     """Whether the global model was finite after every round that was done."""
     off: float
-    """The largest distance of a number of the last model from where the honest clients alone would be."""
+    """The largest difference between a number of the last model and the same number if all clients were honest."""
     seconds: tuple[float, ...]
-    """How long each round took."""
+    """How long each round took, in seconds."""
     fates: tuple[str, ...]
-    """What the log says about the clients of each round; nothing without the filter."""
+    """The lines of the log about the clients of each round. Empty without the filter."""
     error: str
-    """The last error, if the run has ended too early."""
+    """The last error, if the run ended too early."""
 
 
 def environment(folder: Path, port: int) -> dict[str, str]:
-    """Return an environment in which Flower stays offline and keeps to one folder."""
+    """Return environment variables with which Flower does not use the internet, and writes only to one folder."""
     return {
         **os.environ,
         "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
@@ -74,7 +74,7 @@ def environment(folder: Path, port: int) -> dict[str, str]:
 
 
 def free_port(count: int) -> int:
-    """Return a port that begins a range of ports that are most likely free."""
+    """Return the first of `count` consecutive ports that are most likely free."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         found: int = probe.getsockname()[1]
@@ -83,7 +83,7 @@ def free_port(count: int) -> int:
 
 @contextmanager
 def federation(folder: Path, nodes: int) -> Iterator[dict[str, str]]:
-    """Start a SuperLink and its SuperNodes, and end all of them afterwards."""
+    """Start a SuperLink and its SuperNodes, and stop all of them after the block."""
     env = environment(folder, free_port(nodes + 1))
 
     def script(name: str, *arguments: str, **more: str) -> None:
@@ -108,7 +108,7 @@ def federation(folder: Path, nodes: int) -> Iterator[dict[str, str]]:
 
 
 def run_load(nodes: int, rounds: int, timeout: int, *, protected: bool) -> Loaded:
-    """Carry out one federation."""
+    """Run one federation, and return its results."""
     config = f"nodes={nodes} rounds={rounds} timeout={timeout} protected={str(protected).lower()}"
     with tempfile.TemporaryDirectory() as folder, federation(Path(folder), nodes) as env:
         command = [str(BIN / "flwr"), "run", str(APP), "lab", "--stream", "-c", config]
@@ -117,12 +117,12 @@ def run_load(nodes: int, rounds: int, timeout: int, *, protected: bool) -> Loade
             text = done.stdout + done.stderr
         except subprocess.TimeoutExpired as error:
             text = (error.stdout or b"").decode(errors="replace")
-        text += (Path(folder) / "superlink.log").read_text(errors="replace")  # here a ServerApp tells why it failed
+        text += (Path(folder) / "superlink.log").read_text(errors="replace")  # it has the errors of the ServerApp
     return read_log(text, nodes, rounds, protected=protected)
 
 
 def read_log(text: str, nodes: int, rounds: int, *, protected: bool) -> Loaded:
-    """Return what the log of a federation says."""
+    """Return the results of a federation from its log."""
     told = re.findall(r"loaded: round (\d+) finite (\w+) off (\S+) after (\S+) s", text)
     errors = re.findall(r"^.*(?:Error|Exception)\b.*$", text, re.MULTILINE)
     times = [0.0, *(float(seconds) for number, _, _, seconds in told if int(number))]
@@ -141,12 +141,15 @@ def read_log(text: str, nodes: int, rounds: int, *, protected: bool) -> Loaded:
 
 
 def main() -> int:
-    """Read the command line, run both federations, and print what came of each."""
-    parser = argparse.ArgumentParser(prog="python -m hardening.load", description="Load on a real SuperLink.")
+    """Read the command line, run both federations, and print the results."""
+    parser = argparse.ArgumentParser(
+        prog="python -m hardening.load",
+        description="Run a federation with a real SuperLink and misbehaving clients.",
+    )
     parser.add_argument("--nodes", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--timeout", type=int, default=90, help="seconds a round waits for replies (default: 90)")
-    parser.add_argument("--json", type=Path, help="also write what was found to this file")
+    parser.add_argument("--json", type=Path, help="also write the results to this file")
     options = parser.parse_args()
     found = [run_load(options.nodes, options.rounds, options.timeout, protected=each) for each in (True, False)]
     for each in found:

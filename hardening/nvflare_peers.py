@@ -1,4 +1,7 @@
-"""NVFLARE's aggregators, and this package's one for NVFLARE, on the decoded replies of one round."""
+"""The aggregators of NVFLARE, and this package's aggregator for NVFLARE, as functions of the replies of one round.
+
+`hardening.peers` tries bad inputs on them.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 Reply = tuple[dict[str, Any], Any]
-"""The arrays of a reply, and the number of examples that it claims; None if it claims none."""
+"""The arrays of a reply, and the number of examples that it claims. None if it claims no number."""
 Round = Callable[[dict[str, Any], Sequence[Reply]], dict[str, Any]]
-"""Makes the next model of the global model and the replies."""
+"""A function from the global model and the replies to the next global model."""
 
 
 def nvflare_rounds() -> dict[str, Round]:
-    """Return the aggregators that are compared; none if NVFLARE is not installed."""
+    """Return the aggregators to compare. Empty if NVFLARE is not installed."""
     if importlib.util.find_spec("nvflare") is None:
         return {}
     return {
@@ -40,7 +43,7 @@ def new_context() -> Any:
 
 
 def by_helper(start: dict[str, Any], replies: Sequence[Reply]) -> dict[str, Any]:
-    """Use the sum behind the aggregation of NVFLARE's FedAvg."""
+    """Aggregate with the class that NVFLARE's FedAvg workflow uses."""
     total = module("app_common.aggregators.weighted_aggregation_helper").WeightedAggregationHelper()
     for number, (arrays, examples) in enumerate(replies):
         total.add(arrays, 1.0 if examples is None else examples, f"site-{number}", 1)
@@ -49,7 +52,7 @@ def by_helper(start: dict[str, Any], replies: Sequence[Reply]) -> dict[str, Any]
 
 
 def by_accumulation(start: dict[str, Any], replies: Sequence[Reply]) -> dict[str, Any]:
-    """Use the aggregator of NVFLARE's ScatterAndGather workflow, with the checks that it has."""
+    """Aggregate with the aggregator of NVFLARE's ScatterAndGather workflow, including its own checks."""
     dxo, constants = module("apis.dxo"), module("app_common.app_constant").AppConstants
     keys, events, context = (
         module("apis.fl_constant").ReservedKey,
@@ -70,7 +73,7 @@ def by_accumulation(start: dict[str, Any], replies: Sequence[Reply]) -> dict[str
 
 
 def by_filter(start: dict[str, Any], replies: Sequence[Reply]) -> dict[str, Any]:
-    """Use this package's aggregator, as NVFLARE's FedAvg workflow drives it."""
+    """Aggregate with this package's aggregator, called as NVFLARE's FedAvg workflow calls it."""
     from flanders.nvflare import FilteredAggregator
 
     models, constants = module("app_common.abstract.fl_model"), module("app_common.app_constant").AppConstants

@@ -1,12 +1,14 @@
-"""What this package, Flower, ByzFL and NVFLARE do when one of ten clients sends something bad.
+"""Compares what this package, Flower, ByzFL and NVFLARE do if one of ten clients sends a bad input.
 
-    python -m hardening.peers [--json FILE] [--markdown]
+    python -m hardening.peers [--json FILE]
 
-One round, nine honest clients, one bad input; every input of `hardening.bad_inputs` in turn. A defence has survived
-if a model came out that is finite and near to the one that the nine honest clients alone would have made by plain
-averaging: not farther away than three times the farthest honest client. Flower's strategies and the wrapper get
-messages. `Defense`, the rules of ByzFL and the aggregator of NVFLARE get the decoded arrays, so that only inputs
-about arrays and weights are tried on them. Packages that are not installed are left out.
+Every input of `hardening.bad_inputs` is tried in one round with nine honest clients. A defence survives an input if
+the new model is finite and near the average of the nine honest models. Near means: at most three times as far from
+this average as the farthest honest model.
+
+Flower's strategies and this package's wrapper get messages. `Defense`, the rules of ByzFL and the aggregators of
+NVFLARE get decoded arrays, so only inputs that change arrays or weights are tried on them. Packages that are not
+installed are left out.
 """
 
 from __future__ import annotations
@@ -43,17 +45,18 @@ from hardening.nvflare_peers import Round, nvflare_rounds
 CLIENTS = 10
 FIRST = 100
 FAR = 3.0
-"""A model that is farther from the honest one than this many times the farthest honest client was taken over."""
+"""A model counts as taken over if its distance from the honest average is more than this many times the distance of
+the farthest honest model."""
 Vector = NDArray[np.float64]
 Aggregate = Callable[[list[RecordDict]], dict[str, Any]]
-"""Turns the decoded replies into a model."""
+"""A function from the decoded replies to a model."""
 
 NOT_FOR_ARRAYS = ("metric", "loss", "bytes", "pickled")
-"""Words in the names of bad inputs that cannot reach a function of arrays: metrics, and what is no array."""
+"""Words in the names of bad inputs that cannot be passed to a function of arrays."""
 
 
 class Survival(StrEnum):
-    """What came of a bad input."""
+    """The result of a bad input."""
 
     SURVIVED = "survived"
     ENDED = "run ended"
@@ -61,23 +64,23 @@ class Survival(StrEnum):
     BROKEN = "not finite"
     """The new global model is not finite, or its arrays have other shapes."""
     TAKEN = "taken over"
-    """The new global model is far from what the honest clients made."""
+    """The new global model is far from the average of the honest models."""
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A defence, and what came of each bad input."""
+    """A defence, and the result of each bad input."""
 
     name: str
     found: Mapping[str, Survival]
 
     def count(self, survival: Survival) -> int:
-        """Return how many inputs had this end."""
+        """Return how many inputs had this result."""
         return Counter(self.found.values())[survival]
 
 
 def nodes(send: str | None) -> dict[int, Reply]:
-    """Return nine honest nodes and, if `send` names a bad input, one that sends it."""
+    """Return nine honest nodes. If `send` names a bad input, also return a node that sends it."""
     found = {FIRST + client: honest_node(client) for client in range(1, CLIENTS)}
     if send is not None:
         found[FIRST] = lambda message: INPUTS[send](message, honest_content(message, 0))
@@ -85,7 +88,7 @@ def nodes(send: str | None) -> dict[int, Reply]:
 
 
 def flat(arrays: Mapping[str, Any]) -> Vector:
-    """Return the numbers of a model as one vector, in the order of the model that training began with."""
+    """Return the numbers of a model as one vector, in the order of the start model."""
     parts = [
         np.asarray(arrays[name], dtype=np.float64).reshape(first.shape).ravel() for name, first in start().items()
     ]
@@ -93,7 +96,7 @@ def flat(arrays: Mapping[str, Any]) -> Vector:
 
 
 def start() -> dict[str, NDArray[Any]]:
-    """Return the global model as arrays."""
+    """Return the start model as arrays."""
     return {name: array.numpy() for name, array in start_model().items()}
 
 
@@ -115,7 +118,7 @@ def first_message(node: int) -> Message:
 
 
 class Judge:
-    """Compares models with the one that honest clients make."""
+    """Compares models with the average of the honest models."""
 
     def __init__(self) -> None:
         rows = [flat(numbers_of(content.array_records["arrays"])) for content in honest_replies()]
@@ -123,7 +126,7 @@ class Judge:
         self.farthest = max(float(np.linalg.norm(row - self.model)) for row in rows)
 
     def judge(self, make: Callable[[], Mapping[str, Any] | None]) -> Survival:
-        """Return what came of an input. `make` returns the new model; None if the old one stays."""
+        """Return the result of an input. `make` returns the new model, or None if the old model stays."""
         with warnings.catch_warnings(), np.errstate(all="ignore"), contextlib.redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")
             try:
@@ -143,21 +146,21 @@ class Judge:
 
 def through_flower(make: Callable[[], Strategy], name: str) -> dict[str, Any] | None:
     """Return the model after one round of a strategy with a bad input."""
-    random.seed(0)  # Flower asks the nodes in a random order, and some strategies take the first reply as the model
+    random.seed(0)  # Flower asks the nodes in a random order, which can change the result of some strategies
     with quiet(), contextlib.redirect_stdout(io.StringIO()):
         found = train(make(), LocalGrid(nodes(name)), 1, start_model())
     return None if found is None else numbers_of(found)
 
 
 def through_arrays(aggregate: Aggregate, name: str) -> dict[str, Any]:
-    """Return the model that a function makes of the decoded replies, one of which is bad."""
+    """Return the model that a function computes from the decoded replies, one of which is bad."""
     bad = honest_content(first_message(FIRST), 0)
     CONTENTS[name](bad)
     return aggregate([bad, *honest_replies()])
 
 
 def strategies() -> dict[str, Callable[[], Strategy]]:
-    """Return the strategies that are compared."""
+    """Return the strategies to compare."""
     return {
         "FilteredStrategy(FedAvg())": lambda: FilteredStrategy(FedAvg()),
         "FilteredStrategy(FedMedian())": lambda: FilteredStrategy(FedMedian()),
@@ -171,7 +174,7 @@ def strategies() -> dict[str, Callable[[], Strategy]]:
 
 
 def own_rules() -> dict[str, Aggregate]:
-    """Return this package's `Defense` on arrays."""
+    """Return this package's `Defense` as a function of arrays."""
 
     def aggregate(replies: list[RecordDict]) -> dict[str, Any]:
         rows = np.stack([row_of(reply) for reply in replies])
@@ -196,11 +199,11 @@ def unflat(vector: NDArray[Any]) -> dict[str, Any]:
 
 
 def byzfl_rules() -> dict[str, Aggregate]:
-    """Return the rules of ByzFL that are compared; none if it is not installed."""
+    """Return the rules of ByzFL to compare. Empty if ByzFL is not installed."""
     spec = importlib.util.find_spec("byzfl")
     if spec is None:
         return {}
-    if "byzfl" not in sys.modules:  # its own start imports a training framework that is not needed here
+    if "byzfl" not in sys.modules:  # its `__init__` imports packages that are not needed here
         package = types.ModuleType("byzfl")
         package.__path__ = list(spec.submodule_search_locations or [])
         sys.modules["byzfl"] = package
@@ -223,7 +226,7 @@ def byzfl_rules() -> dict[str, Aggregate]:
 
 
 def nvflare_rules() -> dict[str, Aggregate]:
-    """Return the aggregators for NVFLARE; nothing if it is not installed."""
+    """Return the aggregators for NVFLARE. Empty if NVFLARE is not installed."""
 
     def aggregate(step: Round, replies: list[RecordDict]) -> dict[str, Any]:
         return step(
@@ -238,7 +241,7 @@ def nvflare_rules() -> dict[str, Aggregate]:
 
 
 def compare() -> list[Peer]:
-    """Try every bad input on every defence."""
+    """Try every bad input on every defence, and return the results."""
     judge = Judge()
     found = [
         Peer(who, {name: judge.judge(partial(through_flower, make, name)) for name in INPUTS})
@@ -251,7 +254,7 @@ def compare() -> list[Peer]:
 
 
 def summary(peers: list[Peer]) -> str:
-    """Return a table: how many inputs each defence has survived, and what happened in the other cases."""
+    """Return a table in Markdown with the number of inputs that had each result, for each defence."""
     lines = [
         "| | inputs | survived | run ended | model not finite | model taken over |",
         "|---|---|---|---|---|---|",
@@ -265,9 +268,9 @@ def summary(peers: list[Peer]) -> str:
 def main() -> int:
     """Read the command line, compare, and print the table."""
     parser = argparse.ArgumentParser(
-        prog="python -m hardening.peers", description="The same bad inputs, elsewhere."
+        prog="python -m hardening.peers", description="Try the same bad inputs on several libraries."
     )
-    parser.add_argument("--json", type=Path, help="also write the end of every input to this file")
+    parser.add_argument("--json", type=Path, help="also write the result of every input to this file")
     options = parser.parse_args()
     peers = compare()
     print(summary(peers))

@@ -1,18 +1,18 @@
-"""A long federation in which clients come and go, some of them hostile, and whose server is killed again and again.
+"""Runs a long federation with clients that come and go. Some are hostile, and the server is killed repeatedly.
 
     python -m hardening.soak [--rounds 1000] [--clients 30] [--ids 10000] [--kill-every 50] [--json FILE]
 
-Two federations do the same work: 1,000 rounds with 30 clients a round, taken from 10,000 ids that join, stay for a
-while and leave. In the first half of the rounds all ids appear, and in the second half they come back. A fifth of
-the clients are hostile: they send noise, NaN, arrays of another shape, or nothing. Both federations have a saved
-memory, a results file, an audit trail and bans. One of them runs in one process, whose memory is measured after
-each round. The server of the other one is killed by SIGKILL every 50 rounds, at a random moment of a round, and
-started again.
+Two federations do the same work: 1,000 rounds with 30 clients in each. The clients come from 10,000 ids, which
+join, stay for a while and leave. In the first half of the rounds all ids appear. In the second half they come back.
+A fifth of the clients are hostile: they send noise, NaN, arrays of another shape, or nothing. Both federations save
+their memory, write a results file and an audit trail, and ban clients. The first federation runs in one process,
+and the memory of this process is measured after each round. The server of the second federation is killed with
+SIGKILL every 50 rounds, at a random moment of a round, and started again.
 
-What is compared: the fate, the score and the reason of every client in every round, the final global model, and
-that no round is missing. Two straight lines are fitted to the memory of the first process: one to the rounds in
-which new ids appear, and one to the rounds after that. The server remembers something of each of the last 100,000
-ids, so the first line rises. The second one has to be flat.
+Both federations must carry out all rounds. The fate, the score and the reason of every client in every round, and
+the final global model, must be the same. Two straight lines are fitted to the memory of the first process: one to
+the rounds in which new ids appear, and one to the later rounds. The server remembers something about each of the
+last 100,000 ids, so the first line rises. The second line must be flat.
 """
 
 from __future__ import annotations
@@ -47,28 +47,32 @@ from hardening.federation import LocalGrid, Reply, honest_content, is_finite, qu
 FIRST = 1000
 """The id of the first client."""
 SETTLED = 0.1
-"""The memory of this share of the rounds after the last new id is not looked at: there the last tables fill up."""
+"""This share of the rounds is ignored at the start, and again after the last new id, since tables fill up there."""
 FLAT = 1.0
-"""Memory is flat if it grows by less than this many KiB a round. Flower itself keeps the metrics of each round."""
+"""The memory counts as flat if it grows by less than this many KiB a round.
+
+Flower itself stores metrics each round.
+"""
 HOSTILE = 5
 """One client in this many is hostile."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """How long a soak is."""
+    """The size of the federations."""
 
     rounds: int = 1000
     clients: int = 30
-    """The clients of a round."""
+    """The number of clients in a round."""
     ids: int = 10_000
-    """All clients that ever take part."""
+    """The number of all clients that ever take part."""
     kill_every: int = 50
+    """The number of rounds from one kill to the next."""
 
 
 @dataclass(frozen=True)
 class Soaked:
-    """What a soak has found."""
+    """The results of the comparison of both federations."""
 
     rounds: int
     ids: int
@@ -78,31 +82,31 @@ class Soaked:
     decisions_that_differ: int
     same_model: bool
     kib_a_round: float
-    """The slope of the memory after all ids have appeared."""
+    """By how many KiB the memory grows in each round after all ids have appeared."""
     kib_a_new_id: float
-    """The slope of the memory while ids appear, for each new id."""
+    """By how many KiB the memory grows for each new id, while new ids appear."""
     memory_mib: float
-    """The memory after the last round."""
+    """The memory after the last round, in MiB."""
     trail_intact: bool
     seconds: float
 
     @property
     def passed(self) -> bool:
-        """Whether nothing was lost, nothing differs, and memory is flat."""
+        """Whether no round was lost, all decisions and the model agree, and the memory is flat."""
         lost = self.rounds_missing or self.decisions_that_differ
         return not lost and self.same_model and self.trail_intact and self.kib_a_round < FLAT
 
 
 class ChangingGrid(LocalGrid):
-    """A grid whose nodes come and go: in round n it has a window of ids that moves on with n."""
+    """A grid whose nodes come and go. Its nodes are a range of ids that moves on from round to round."""
 
     def __init__(self, size: Size) -> None:
         super().__init__({})
         self.size = size
 
     def begin(self, number: int) -> None:
-        """Let clients leave and join before a round. In the second half of the rounds those that left come back."""
-        size, stay = self.size, self.size.clients // 3  # a third of the clients takes part in every round
+        """Set the nodes of a round. In the second half of the rounds, the nodes of the first half come back."""
+        size, stay = self.size, self.size.clients // 3  # a third of the nodes stays for all rounds
         half = max(size.rounds // 2, 2)
         step = (size.ids - size.clients) / (half - 1)
         first = stay + round((number - 1) % half * step)
@@ -141,16 +145,16 @@ def spoilt(content: RecordDict, client: int) -> RecordDict:
 
 
 def serve(folder: Path, size: Size) -> None:
-    """Carry out the rounds that are not done yet, as a ServerApp does, and print the memory after each."""
+    """Carry out the rounds that are not done yet, as a ServerApp does. Print the memory after each round."""
     grid = ChangingGrid(size)
 
     class Sampled(FedAvg):
-        """FedAvg on a grid that changes."""
+        """FedAvg on a `ChangingGrid`."""
 
         def configure_train(
             self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
         ) -> list[Message]:
-            """Let clients come and go, then ask all that are there."""
+            """Set the nodes of this round, then ask all of them."""
             assert isinstance(grid, ChangingGrid)
             grid.begin(server_round)
             return list(super().configure_train(server_round, arrays, config, grid))
@@ -191,13 +195,13 @@ def start_server(folder: Path, size: Size) -> subprocess.Popen[str]:
 
 
 def run_through(folder: Path, size: Size) -> dict[int, int]:
-    """Let a server carry out all rounds, and return its memory after each."""
+    """Let a server carry out all rounds, and return its memory in bytes after each round."""
     with start_server(folder, size) as server:
         return read_memory(server, size.rounds)
 
 
 def read_memory(server: subprocess.Popen[str], until: int) -> dict[int, int]:
-    """Read what a server prints up to a round, and return the memory after each round."""
+    """Read the output of a server up to round `until`, and return the memory in bytes after each round."""
     memory: dict[int, int] = {}
     assert server.stdout is not None
     for line in server.stdout:
@@ -210,13 +214,16 @@ def read_memory(server: subprocess.Popen[str], until: int) -> dict[int, int]:
 
 
 def run_with_kills(folder: Path, size: Size) -> int:
-    """Let servers carry out the rounds, kill each one after some rounds, and return how many were killed."""
+    """Let servers carry out the rounds.
+
+    Kill each after some rounds and start the next. Return the number of kills.
+    """
     rng, kills = np.random.default_rng(1), 0
     for until in [*range(size.kill_every, size.rounds, size.kill_every), size.rounds]:
         with start_server(folder, size) as server:
             seen = read_memory(server, until)
             if until < size.rounds:
-                time.sleep(float(rng.uniform(0, 0.1)))  # at any moment of the next round
+                time.sleep(float(rng.uniform(0, 0.1)))  # until a random moment of the next round
                 server.send_signal(signal.SIGKILL)
                 kills += 1
             elif server.wait() or not seen:
@@ -225,14 +232,14 @@ def run_with_kills(folder: Path, size: Size) -> int:
 
 
 def decisions_of(folder: Path) -> dict[tuple[int, str], tuple[object, ...]]:
-    """Return what was decided about each client in each round."""
+    """Return the fate, score and reason of each client in each round."""
     with contextlib.closing(sqlite3.connect(folder / "results.sqlite")) as connection:
         rows = connection.execute("SELECT round, client, fate, score, reason FROM client").fetchall()
     return {(number, str(client)): tuple(rest) for number, client, *rest in rows}
 
 
 def soak(size: Size, folder: Path) -> Soaked:
-    """Run both federations, and compare them."""
+    """Run both federations, and return the comparison."""
     start = time.monotonic()
     through, killed = folder / "through", folder / "killed"
     with ThreadPoolExecutor(2) as pool:
@@ -262,20 +269,22 @@ def soak(size: Size, folder: Path) -> Soaked:
 
 
 def slope(memory: Mapping[int, int], rounds: Iterable[int]) -> float:
-    """Return by how many KiB the memory grows in a round; 0 if fewer than two rounds are known."""
+    """Return the slope of a line fitted to the memory, in KiB a round. 0 if there are fewer than two rounds."""
     known = [number for number in rounds if number in memory]
     return float(np.polyfit(known, [memory[number] / 1024 for number in known], 1)[0]) if len(known) > 1 else 0.0
 
 
 def main() -> int:
-    """Read the command line, soak, and print what was found."""
+    """Read the command line, run both federations, and print the results."""
     if sys.argv[1:2] == ["--serve"]:
         serve(Path(sys.argv[2]), Size(*map(int, sys.argv[3:])))
         return 0
-    parser = argparse.ArgumentParser(prog="python -m hardening.soak", description="A long run with kills.")
+    parser = argparse.ArgumentParser(
+        prog="python -m hardening.soak", description="Run a long federation whose server is killed."
+    )
     for name, value in asdict(Size()).items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=value)
-    parser.add_argument("--json", type=Path, help="also write what was found to this file")
+    parser.add_argument("--json", type=Path, help="also write the results to this file")
     options = vars(parser.parse_args())
     target = options.pop("json")
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""What can go wrong when hostile input is tried."""
+"""The possible results of a hostile input: no harm, or one of four kinds of harm."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ PACKAGE = Path(flanders.__file__).parent
 
 
 class Verdict(StrEnum):
-    """What came of one case."""
+    """The result of one case."""
 
     FINE = "fine"
-    """It was used, or refused with a message."""
+    """The input was used, or refused with a message for the user."""
     TRACEBACK = "traceback"
-    """An error came through that says nothing to a user, or that ended the run."""
+    """An error was raised that is no message for the user, or that ended the run."""
     NON_FINITE = "non-finite"
-    """A global model came out that is not finite."""
+    """The new global model was not finite."""
     SILENCED = "silenced"
     """An honest client was refused because of what another client sent."""
     HANG = "hang"
-    """It took too long."""
+    """The case took too long."""
 
 
 class NonFiniteModel(Exception):
-    """A global model that is not finite came out."""
+    """The new global model is not finite."""
 
 
 class HonestRefused(Exception):
@@ -37,19 +37,19 @@ class HonestRefused(Exception):
 
 @dataclass(frozen=True)
 class Case:
-    """One hostile input, and what came of it."""
+    """One hostile input, and its result."""
 
     target: str
     number: int
     tried: int
-    """How many hostile things it held."""
+    """How many hostile parts the input had, e.g. replies."""
     verdict: Verdict
     words: str = ""
     """What went wrong, and where."""
 
 
 def judged(target: str, number: int, tried: int, error: BaseException | None) -> Case:
-    """Return what came of a case that has ended with this error, or with none."""
+    """Return the result of a case that ended with this error. None means that there was no error."""
     if error is None:
         return Case(target, number, tried, Verdict.FINE)
     verdict = Verdict.TRACEBACK
@@ -61,7 +61,7 @@ def judged(target: str, number: int, tried: int, error: BaseException | None) ->
 
 
 def place_of(error: BaseException) -> str:
-    """Return the line of this package in which an error was raised."""
+    """Return the file and the last line of this package in the traceback of an error."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if Path(frame.filename).is_relative_to(PACKAGE)]
     for frame in (ours or list(frames))[-1:]:

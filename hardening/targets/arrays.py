@@ -1,4 +1,4 @@
-"""Arrays in the hands of `Defense`."""
+"""The target `arrays`: hostile arrays that are passed to a `Defense`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Arrays(Target):
     reads_files = False
 
     def attack(self, choices: Choices, replay: bytes | None) -> int:
-        """Pass four arrays. Whatever is accepted has to give a finite model."""
+        """Pass four arrays. Each must be refused with an `InputError` or give a finite model."""
         tried = 0
         with quiet(), np.errstate(all="ignore"):
             defense = Defense(made(choices, FILTERS, "guard"), made(choices, AGGREGATORS, "fedavg"), seed=0)
@@ -47,19 +47,19 @@ class Arrays(Target):
 
 
 def made(choices: Choices, registry: Registry[T], usual: str) -> T:
-    """Return an entry of a registry: the usual one in half of the cases."""
+    """Return an entry of a registry: `usual` in half of the cases, and otherwise a random one."""
     names = list(registry)
     name = usual if choices.chance(50) else choices.pick(names)
     parameters = registry.describe(name).parameters
     given = {key: value for key, value in {"keep": 2, "num_malicious": 1, "trim": 1}.items() if key in parameters}
     try:
         return registry.make(name, **given)
-    except (InputError, TypeError):  # it needs something else, e.g. another filter
+    except (InputError, TypeError):  # the entry needs other parameters, e.g. another filter
         return registry.make(usual)
 
 
 def hostile_matrix(choices: Choices, m: int, d: int) -> Any:
-    """Return the updates of a round, of which some or all are hostile."""
+    """Return the updates of a round, some or all of them hostile."""
     rng = choices.generator()
     updates: NDArray[np.float64] = 0.1 * rng.normal(size=(m, d)) + rng.normal(size=d)
     for _ in range(choices.below(4)):
@@ -85,7 +85,7 @@ def hostile_matrix(choices: Choices, m: int, d: int) -> Any:
 
 
 def hostile_options(choices: Choices, m: int, d: int) -> dict[str, Any]:
-    """Return the other arguments of a round."""
+    """Return hostile values for the other arguments of a round, such as weights."""
     options: dict[str, Any] = {}
     if choices.chance(20):
         options["weights"] = [choices.pick((*FLOATS, *INTS)) for _ in range(m)]

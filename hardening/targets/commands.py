@@ -1,4 +1,4 @@
-"""The command line, run in this process."""
+"""Runs commands of the command line in this process, for the targets that are files."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from collections.abc import Sequence
 from flanders.cli import main
 
 CODES = (0, 1, 2)
-"""The exit codes that are documented."""
+"""The exit codes that a command may return."""
 
 
 class BadOutput(Exception):
-    """A command has printed what no terminal should get, or has ended with a code that means nothing."""
+    """A command printed characters that control a terminal, or returned an unknown exit code."""
 
 
 def run_command(arguments: Sequence[str]) -> int:
-    """Run a command and return its exit code. Complain about control characters in what it prints."""
+    """Run a command and return its exit code. Raise `BadOutput` if it prints characters that control a terminal."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             code = main(list(arguments))
-        except SystemExit as error:  # argparse ends like this after --help
+        except SystemExit as error:  # argparse raises it after --help
             code = error.code if isinstance(error.code, int) else 2
     printed = out.getvalue() + err.getvalue()
     if code not in CODES:

@@ -1,4 +1,4 @@
-"""Files of datasets."""
+"""The target `datasets`: hostile files of datasets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hardening.choices import Choices, damaged
 from hardening.targets.target import Target
 
 BOMB = 600 * 2**20
-"""The bytes that a small file unpacks to."""
+"""How many bytes a small compressed file unpacks to."""
 IDX = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 
 
@@ -27,7 +27,7 @@ class Datasets(Target):
     name = "datasets"
 
     def prepare(self, folder: Path) -> None:
-        """Make small datasets."""
+        """Make small datasets, which the cases damage."""
         super().prepare(folder)
         rng = np.random.default_rng(0)
         images, labels = rng.integers(0, 256, (20, 28, 28), dtype=np.uint8), (np.arange(20) % 10).astype(np.uint8)
@@ -45,7 +45,7 @@ class Datasets(Target):
         }
 
     def attack(self, choices: Choices, replay: bytes | None) -> int:
-        """Load a dataset of which one file is hostile."""
+        """Load a dataset with one hostile file."""
         dataset, place = choices.pick(list(self.sets))
         files = dict(self.sets[dataset, place])
         name = choices.pick(list(files))
@@ -61,7 +61,7 @@ class Datasets(Target):
 
 
 def idx(values: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> bytes:
-    """Return an array in MNIST's format."""
+    """Return an array in IDX, the file format of MNIST."""
     return bytes([0, 0, 8, values.ndim]) + np.array(values.shape, dtype=">u4").tobytes() + values.tobytes()
 
 
@@ -81,7 +81,7 @@ def hostile_file(choices: Choices, name: str, data: bytes) -> bytes:
 
 
 def damaged_idx(choices: Choices, data: bytes) -> bytes:
-    """Return a file in MNIST's format with another header or another length."""
+    """Return a damaged IDX file, e.g. with a wrong header or length."""
     out = bytearray(data)
     kind = choices.below(4)
     if kind == 0:
@@ -94,7 +94,7 @@ def damaged_idx(choices: Choices, data: bytes) -> bytes:
 
 
 def hostile_pickle(choices: Choices, data: bytes) -> bytes:
-    """Return a pickle that no dataset has."""
+    """Return a pickle that is damaged, dangerous, or has wrong content."""
     kind = choices.below(5)
     if kind == 0:
         return damaged(data, choices)

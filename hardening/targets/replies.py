@@ -1,4 +1,4 @@
-"""Replies of malicious clients, in rounds of the Flower wrapper."""
+"""The target `replies`: hostile replies of clients, in rounds of the Flower wrapper."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FILTERS: tuple[Callable[[], Filter[Any]], ...] = (Guard, Guard, Fingerprint, Cam
 
 
 class Replies(Target):
-    """Rounds in which one to three of eight clients send whatever the bytes say."""
+    """Rounds in which one to three of eight clients send hostile replies."""
 
     name = "replies"
     reads_files = False
@@ -48,7 +48,7 @@ class Replies(Target):
             return self.rounds(choices, Path(folder))
 
     def rounds(self, choices: Choices, folder: Path) -> int:
-        """Carry out three rounds, and complain if the model or an honest client comes to harm."""
+        """Carry out three rounds. Raise an error if the model is not finite or an honest client is refused."""
         strategy = FilteredStrategy(
             choices.pick(STRATEGIES)(),
             choices.pick(FILTERS)(),
@@ -76,7 +76,7 @@ class Replies(Target):
 
 
 def nodes_of(choices: Choices, hostile: int) -> dict[int, Reply]:
-    """Return the nodes of a federation, of which the first ones are hostile."""
+    """Return the nodes of a federation. The first `hostile` of them are hostile."""
 
     def node(client: int) -> Reply:
         def reply(message: Message) -> list[Message]:
@@ -115,7 +115,7 @@ def hostile_reply(choices: Choices, message: Message, content: RecordDict) -> li
 
 
 def spoil_array(choices: Choices, content: RecordDict) -> None:
-    """Exchange one array."""
+    """Replace one array by a hostile one."""
     for record in content.array_records.values():
         if record:
             name = choices.pick(list(record))
@@ -126,7 +126,7 @@ def hostile_array(choices: Choices, array: Array) -> Array:
     """Return an array that no honest client sends."""
     try:
         numbers = array.numpy()
-    except Exception:  # it has been spoilt before
+    except Exception:  # the array was already made unreadable
         numbers = np.zeros(3)
     if numbers.dtype.kind not in "biuf":
         numbers = np.zeros(3)
@@ -166,7 +166,7 @@ def packed(numbers: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> Array:
 
 
 def lying_header(choices: Choices, numbers: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> bytes:
-    """Return bytes in NumPy's format whose header promises something else than follows."""
+    """Return bytes in NumPy's format with a header that does not describe the data after it."""
     shape = choices.pick(
         ("(10000000000,)", "(-1,)", "(3, 1000000000, 1000000000)", "((),)", "()", "(1e3,)", "[3]", "x")
     )
@@ -188,7 +188,7 @@ def pickled() -> bytes:
 
 
 def spoil_names(choices: Choices, content: RecordDict) -> None:
-    """Drop, add or rename arrays."""
+    """Remove, add, rename or reorder arrays."""
     for record in content.array_records.values():
         kind = choices.below(4)
         if kind == 0 and record:
@@ -204,7 +204,7 @@ def spoil_names(choices: Choices, content: RecordDict) -> None:
 
 
 def spoil_metrics(choices: Choices, content: RecordDict) -> None:
-    """Claim other numbers of examples, or send other metrics."""
+    """Claim a wrong number of examples, or send other hostile metrics."""
     for record in content.metric_records.values():
         kind = choices.below(5)
         if kind == 0:
@@ -220,7 +220,7 @@ def spoil_metrics(choices: Choices, content: RecordDict) -> None:
 
 
 def spoil_records(choices: Choices, content: RecordDict) -> None:
-    """Add, remove or double whole records."""
+    """Add, remove or empty whole records."""
     kind = choices.below(6)
     if kind == 0:
         content["more"] = ArrayRecord({"w": Array(np.ones(2, np.float32))})

@@ -1,4 +1,4 @@
-"""Results files that were changed after they were written."""
+"""The target `results`: results files that were changed after they were written."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FATES = tuple(Fate)
 
 
 class Results(Target):
-    """Commands that read a results file."""
+    """Commands that read a damaged results file."""
 
     name = "results"
 
@@ -68,7 +68,7 @@ class Results(Target):
 
 
 def example_round(number: int) -> RoundRecord:
-    """Return a round with one client of each fate."""
+    """Return a round in which every fate occurs."""
     clients = tuple(
         ClientRecord(client, FATES[client % len(FATES)], 1.0 + client, 0.5, f"reason {client}", client < 2)
         for client in range(6)
@@ -92,12 +92,12 @@ def damage(choices: Choices, made: Path, path: Path) -> None:
             with contextlib.suppress(sqlite3.Error, OverflowError, UnicodeEncodeError):
                 tamper(choices, connection)
             if connection.execute("SELECT count(*) FROM sqlite_master WHERE type = 'view'").fetchone()[0]:
-                break  # reading an endless view would take the fuzzer itself for ever
+                break  # a view may be endless, and the next change could read it
         connection.commit()
 
 
 def tamper(choices: Choices, connection: sqlite3.Connection) -> None:
-    """Change one thing in a database."""
+    """Make one hostile change in a database."""
     kind = choices.below(8)
     table = choices.pick(TABLES)
     columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
@@ -125,7 +125,7 @@ def tamper(choices: Choices, connection: sqlite3.Connection) -> None:
 
 
 def cell(choices: Choices, column: str) -> object:
-    """Return a hostile value of a cell."""
+    """Return a hostile value for a cell of this column."""
     if column in ("spec", "options", "versions") and choices.chance(60):
         return json.dumps(choices.value())
     value = choices.value(0)

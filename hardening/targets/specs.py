@@ -1,4 +1,4 @@
-"""Specs of experiments, as files and as settings on the command line."""
+"""The target `specs`: hostile specs of experiments, as files and as `--set` options."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ NAMES = (
 
 
 class Specs(Target):
-    """Dry runs of specs."""
+    """Dry runs of hostile specs."""
 
     name = "specs"
 
     def prepare(self, folder: Path) -> None:
-        """Keep the example specs to change them."""
+        """Read the example specs of this repository, which the cases damage."""
         super().prepare(folder)
         root = Path(__file__).parents[2]
         self.examples = [path.read_bytes() for path in sorted((root / "examples").glob("*.toml"))]
 
     def attack(self, choices: Choices, replay: bytes | None) -> int:
-        """List the runs of a hostile spec."""
+        """List the runs of a hostile spec, without running them."""
         path = self.folder / "hostile.toml"
         path.write_bytes(hostile_spec(choices, self.examples) if replay is None else replay)
         command = ["run", str(path), "--dry-run", "--out", str(self.folder / "hostile.sqlite")]
@@ -83,7 +83,7 @@ def hostile_spec(choices: Choices, examples: list[bytes]) -> bytes:
 
 
 def toml(choices: Choices, depth: int = 3) -> str:
-    """Return a value as TOML writes it."""
+    """Return a hostile value as TOML text."""
     kind = choices.below(10 if depth else 7)
     if kind <= 2:
         return f'"{choices.pick(NAMES)}"'

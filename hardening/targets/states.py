@@ -1,4 +1,4 @@
-"""State files: of `Defense`, and of a federation."""
+"""The target `states`: hostile state files of a `Defense` and of a Flower federation."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from hardening.verdicts import NonFiniteModel
 
 FILTERS: tuple[Filter[Any], ...] = (Guard(), Flanders(keep=0.5), FLDetector())
 BOMB = 64 * 2**20
-"""The bytes that a small file unpacks to."""
+"""How many bytes a small compressed file unpacks to."""
 
 
 class States(Target):
-    """Files that were changed after they were saved. Whatever loads has to carry on for one round."""
+    """State files that were changed after they were saved. If a file can be loaded, the next round must work."""
 
     name = "states"
 
@@ -50,7 +50,7 @@ class States(Target):
         self.saved.append((-1, (folder / "made" / FILE).read_bytes()))
 
     def attack(self, choices: Choices, replay: bytes | None) -> int:
-        """Load a damaged file, and carry on."""
+        """Load a damaged file, and carry out a round."""
         number, data = choices.pick(self.saved)
         hostile = hostile_state(choices, data) if replay is None else replay
         with quiet(), np.errstate(all="ignore"):
@@ -111,18 +111,18 @@ def hostile_state(choices: Choices, data: bytes) -> bytes:
 
 
 def seal(members: dict[str, bytes]) -> None:
-    """Compute the digest of a spoilt file anew, as somebody does who wants it to be read."""
+    """Compute the digest of a changed file anew, as an attacker would, so that the file is accepted."""
     try:
         tree = json.loads(bytes(np.load(io.BytesIO(members["tree.npy"]))))
         sums = [zlib.crc32(members[f"a{i}.npy"]) for i in range(len(members) - 1)]
         tree["digest"] = digest_of(tree["state"], sums)
-    except Exception:  # it is too far gone; NumPy raises almost anything
+    except Exception:  # the file is too damaged; NumPy may raise any error
         return
     members["tree.npy"] = np_file(values=np.frombuffer(json.dumps(tree).encode(), np.uint8))
 
 
 def spoil(choices: Choices, tree: Any) -> None:
-    """Exchange one value somewhere in a tree."""
+    """Replace one value somewhere in a tree by a hostile value."""
     here = tree
     while True:
         places = list(here) if isinstance(here, dict) else list(range(len(here))) if isinstance(here, list) else []
@@ -137,7 +137,7 @@ def spoil(choices: Choices, tree: Any) -> None:
 
 
 def hostile_node(choices: Choices) -> object:
-    """Return a node of the tree that no state has."""
+    """Return a hostile node for the tree of a state."""
     return choices.pick(
         (
             choices.value(),
@@ -155,7 +155,7 @@ def hostile_node(choices: Choices) -> object:
 
 
 def hostile_numbers(choices: Choices) -> bytes:
-    """Return an array that does not fit, as a file."""
+    """Return an array of a wrong shape or type, or with hostile numbers, as a file."""
     shape = choices.pick(((), (0,), (3,), (12,), (6, 12), (1, 1, 1)))
     kind = choices.pick(("f8", "f4", "i8", "u1", "?", "U3", "F", "M8[s]"))
     values = np.full(shape, choices.pick((0, 1, 2)), dtype="f8")
@@ -165,14 +165,14 @@ def hostile_numbers(choices: Choices) -> bytes:
 
 
 def np_file(shape: tuple[int, ...] = (3,), values: object = None) -> bytes:
-    """Return numbers as a file in NumPy's format; zeros if there are none."""
+    """Return numbers as a file in NumPy's format. Default: zeros of this shape."""
     file = io.BytesIO()
     np.save(file, np.zeros(shape, np.uint8) if values is None else np.asarray(values))
     return file.getvalue()
 
 
 def zipped(choices: Choices, members: dict[str, bytes]) -> bytes:
-    """Return members as an archive, sometimes one that is itself odd."""
+    """Return the members as a zip archive. Sometimes the archive itself is damaged."""
     file = io.BytesIO()
     method = zipfile.ZIP_DEFLATED if choices.chance(50) else zipfile.ZIP_STORED
     with zipfile.ZipFile(file, "w", method) as archive:
@@ -182,9 +182,9 @@ def zipped(choices: Choices, members: dict[str, bytes]) -> bytes:
     kind = choices.below(8)
     place = data.rfind(b"PK\x01\x02")
     if kind == 0:
-        data[place + 8] |= 1  # encrypted
+        data[place + 8] |= 1  # marked as encrypted
     elif kind == 1:
         data[place + 10] = choices.pick((1, 9, 12, 14, 99))  # another method of compression
     elif kind == 2:
-        data[place + 20 : place + 28] = b"\xff" * 8  # other sizes
+        data[place + 20 : place + 28] = b"\xff" * 8  # wrong sizes
     return bytes(data)

@@ -1,4 +1,4 @@
-"""The form of a target."""
+"""The base class of all targets of the fuzzer."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from typing import ClassVar
 from hardening.choices import Choices
 
 CORPUS = Path(__file__).parents[1] / "corpus"
-"""Inputs that are tried first, and changed to make others: a folder for each target."""
+"""The folder of inputs that are tried first, with a folder for each target."""
 
 
 class Target(ABC):
     """A part of the package that takes input from others."""
 
     name: ClassVar[str]
-    """What the input is called in tables."""
+    """The name of the input in tables, and of its folder in the corpus."""
     reads_files: ClassVar[bool] = True
-    """Whether the corpus holds files. Otherwise it holds the bytes that decide a case."""
+    """Whether the corpus has whole input files. Otherwise it has the bytes from which a case is made."""
 
     @property
     def corpus(self) -> list[bytes]:
-        """The committed inputs, in the order of their names."""
+        """The inputs in the corpus, in the order of their names."""
         return [path.read_bytes() for path in sorted((CORPUS / self.name).glob("*")) if path.is_file()]
 
     def prepare(self, folder: Path) -> None:
-        """Make what all cases need, in a folder that is empty at first."""
+        """Prepare what all cases need, in an empty folder."""
         self.folder = folder
 
     @abstractmethod
     def attack(self, choices: Choices, replay: bytes | None) -> int:
-        """Try one hostile input, and return how many hostile things it held. Raise if it does harm.
+        """Try one hostile input, and return how many hostile parts it had. Raise an error if it does harm.
 
-        `replay` is a file of the corpus that has to be tried as it is; None if there is none.
+        `replay` is a file of the corpus to try as it is. If it is None, the input is made from `choices`.
         """

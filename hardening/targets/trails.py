@@ -1,4 +1,4 @@
-"""Audit trails that were changed after they were written."""
+"""The target `trails`: audit trails that were changed after they were written."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ ROUNDS = 5
 
 
 class UnseenChange(Exception):
-    """A trail was changed, and the check says that it is intact."""
+    """A trail was changed, but the check says that it is intact."""
 
 
 class Trails(Target):
-    """Files that were changed. Every change has to be found."""
+    """Changed audit trails. The check must find every change."""
 
     name = "trails"
 
     def prepare(self, folder: Path) -> None:
-        """Write a trail."""
+        """Write an audit trail, which the cases change."""
         super().prepare(folder)
         trail = AuditTrail(folder / "made.jsonl")
         trail.open({"run": "a", "after_round": 0})
@@ -37,7 +37,7 @@ class Trails(Target):
         self.head, self.data = trail.head, (folder / "made.jsonl").read_bytes()
 
     def attack(self, choices: Choices, replay: bytes | None) -> int:
-        """Check a changed trail."""
+        """Check a changed trail, and try to append to it."""
         hostile = self.changed(choices) if replay is None else replay
         path = self.folder / "hostile.jsonl"
         path.write_bytes(hostile)
@@ -53,7 +53,7 @@ class Trails(Target):
         return 1
 
     def changed(self, choices: Choices) -> bytes:
-        """Return the trail after a change."""
+        """Return the trail with a hostile change."""
         lines = self.data.splitlines(keepends=True)
         place, other = choices.below(len(lines)), choices.below(len(lines))
         kind = choices.below(6)
@@ -73,7 +73,7 @@ class Trails(Target):
 
 
 def resealed(choices: Choices, line: bytes) -> bytes:
-    """Return an entry with a hostile value and a hash that is right."""
+    """Return an entry with a hostile value and the right hash."""
     fields = json.loads(line)
     del fields["hash"]
     fields[choices.pick([*fields, "unwritten", "oldest", "missing_until"])] = choices.value()

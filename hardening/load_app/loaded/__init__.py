@@ -1,1 +1,1 @@
-"""A federation in which some clients do not behave."""
+"""The Flower app of `hardening.load`: a federation in which some clients misbehave."""

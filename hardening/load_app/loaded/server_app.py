@@ -1,4 +1,4 @@
-"""The server: FedAvg, bare or with the filter around it. It prints a line for each round."""
+"""The ServerApp: FedAvg, alone or with the filter around it. It prints a line for each round."""
 
 import time
 
@@ -24,7 +24,7 @@ def main(grid: Grid, context: Context) -> None:
     def tell(number: int, arrays: ArrayRecord) -> MetricRecord:
         model = arrays["w"].numpy()
         finite = bool(np.isfinite(model).all())
-        off = np.abs(model - (1 - 0.7**number)).max()  # honest clients go 0.3 of the way from here to 1
+        off = np.abs(model - (1 - 0.7**number)).max()  # each honest round moves the model 0.3 of the way to 1
         spent = time.monotonic() - began
         print(f"loaded: round {number} finite {finite} off {off:.4g} after {spent:.1f} s", flush=True)
         return MetricRecord({"finite": int(finite)})

@@ -1,6 +1,7 @@
 """The command line, `flanders`.
 
-Exit codes: 0 if all is well, 1 if a run failed, 2 if the input or the results file is wrong, 130 if interrupted.
+Exit codes: 0 if the command succeeded, 1 if a run failed or an audit trail was changed, 2 if the input or the
+results file is wrong, 130 if interrupted.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ __all__ = ["main"]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    logging.basicConfig(format="%(message)s", level=logging.ERROR)  # the results file has all warnings
+    logging.basicConfig(format="%(message)s", level=logging.ERROR)  # warnings are in the results file
     try:
         options = make_parser().parse_args(arguments)
         command: Command = options.command
         return command(options)
     except InputError as error:
-        # Messages quote files, and a hostile file may hold control characters.
+        # Messages quote files. A hostile file may contain characters that control the terminal.
         print("flanders:", "\n".join(map(printable, str(error).split("\n"))), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("flanders: interrupted.", file=sys.stderr)
         return 128 + signal.SIGINT
-    except BrokenPipeError:  # `flanders show | head`
+    except BrokenPipeError:  # e.g. `flanders show | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE

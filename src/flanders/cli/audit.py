@@ -1,4 +1,8 @@
-"""The check of an audit trail, as the command line shows it."""
+"""Prints the check of an audit trail, for the command `flanders audit verify`.
+
+An audit trail is a file of decisions. Each entry contains a hash of the entry before it. A *head* is the number and
+the hash of an entry. The server also logs the heads, so that a later change to the file can be found.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +14,14 @@ from flanders.audit.verification import heads_in_log
 from flanders.checks import InputError
 
 BREACHES_SHOWN = 20
-"""The most breaches that are printed: about as many lines as fit on a screen."""
+"""The most breaches that are printed.
+
+A breach is a place where the trail was changed. More do not fit on a screen.
+"""
 
 
 def heads_in_logs(paths: Iterable[Path]) -> list[Head]:
-    """Return the heads that logs of the server name."""
+    """Return the heads in logs of the server."""
     found: list[Head] = []
     for path in paths:
         try:
@@ -28,7 +35,7 @@ def heads_in_logs(paths: Iterable[Path]) -> list[Head]:
 
 
 def print_check(check: TrailCheck, path: Path, heads: Sequence[Head]) -> None:
-    """Print what a check of a trail has found."""
+    """Print the result of a check. `heads` are the heads that the trail was compared with."""
     for breach in check.breaches[:BREACHES_SHOWN]:
         print(breach)
     more = len(check.breaches) + check.more_breaches - BREACHES_SHOWN

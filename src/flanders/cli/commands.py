@@ -1,4 +1,4 @@
-"""The commands. Each takes the parsed arguments and returns the exit code.
+"""The commands of the command line. Each takes the parsed arguments and returns the exit code.
 
 Modules that need optional packages are imported inside a command, so that the other commands work without them.
 """
@@ -26,7 +26,7 @@ from flanders.results.schema import reading
 from flanders.watch.log import watch_log
 
 MOST_NAMED = 10
-"""The most files that a command names one by one."""
+"""The most files that `flanders plot` names one by one."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -56,7 +56,7 @@ def resume(options: argparse.Namespace) -> int:
 
 
 def reproduce(options: argparse.Namespace) -> int:
-    """Run the experiments of the FLANDERS paper and compare the results with its own."""
+    """Run the experiments of the FLANDERS paper and compare the results with those in the paper."""
     with needing("sim"):
         from flanders.experiments.execution import run_with_output_to_stderr
         from flanders.paper import reproduction
@@ -71,11 +71,11 @@ def reproduce(options: argparse.Namespace) -> int:
         return 0
     if options.table_only and not (options.tables and (options.tables / f"{options.variant}.csv").exists()):
         with reading(options.out):
-            pass  # complain now if there is nothing to show
+            pass  # raises an error now if there is nothing to show
     if options.tables:
         reproduction.check_tables(options.tables, asked)
     if options.figures:
-        with needing("report"):  # complain before the runs, which may take hours
+        with needing("report"):  # raises an error before the runs, which may take hours
             from flanders.paper.figures import write_paper_figures
     code = 0
     if not options.table_only:
@@ -83,7 +83,7 @@ def reproduce(options: argparse.Namespace) -> int:
     compared = asked.compare(options.out)
     reproduction.print_compared(compared, asked.words, options.format)
     if options.tables:
-        # The tables also keep the cells that are already in the folder's CSV file.
+        # Cells that are already in the CSV file of the folder stay in the tables.
         compared = reproduction.write_tables(options.tables, asked, options.out)
     if options.figures:
         write_paper_figures(asked, options.out, compared, options.figures)
@@ -134,7 +134,7 @@ def show(options: argparse.Namespace) -> int:
 
 
 def table(options: argparse.Namespace) -> int:
-    """Show the results of a grid: attacks by defences."""
+    """Show a table of results: a row for each attack, a column for each defence."""
     bold = options.best == "bold"
     style = TableStyle(options.metric, options.spread, bold, options.caption or "", options.label or "")
     width = text.terminal_width(80)
@@ -164,9 +164,9 @@ def watch(options: argparse.Namespace) -> int:
         raise InputError("--once needs --text. `flanders report` writes a page of what is there.")
     if options.results.is_dir() or (options.results.exists() and options.results.stat().st_size):
         with reading(options.results):
-            pass  # complain now if it is no results file; one that is missing may come later
+            pass  # raises an error now if it is not a results file; a missing file may appear later
     if options.text:
-        with contextlib.suppress(KeyboardInterrupt):  # the usual way to end it
+        with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is the usual way to end the log
             watch_log(options.results, once=options.once)
         return 0
     with needing("watch"):
@@ -195,7 +195,7 @@ def plot(options: argparse.Namespace) -> int:
 
 
 def audit(options: argparse.Namespace) -> int:
-    """Find out whether an audit trail was changed."""
+    """Check whether an audit trail was changed."""
     heads = [*map(Head.parse, options.heads), *heads_in_logs(options.logs)]
     if options.state is not None:
         with needing("flower"):

@@ -1,4 +1,8 @@
-"""The commands `flanders leaderboard run`, `table` and `submit`, and their arguments."""
+"""The commands `flanders leaderboard run`, `table` and `submit`, and their arguments.
+
+The leaderboard compares all defences under one protocol: the same attacks, datasets and seeds. Its results are rows
+of CSV files, one row for each run.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +22,11 @@ if TYPE_CHECKING:
 
 DATASETS = tuple(read_protocol().datasets)
 RESULTS = Path("leaderboard.sqlite")
-"""The default results file."""
+"""The default results file of `leaderboard run`."""
 Command = Callable[[argparse.Namespace], int]
 """A function that carries out a command and returns the exit code."""
 Add = Callable[[str, Command, str], argparse.ArgumentParser]
-"""A function that adds a command: its name, what it does, and the text of its help."""
+"""A function that adds a command to the parser. It gets the name, the function and the help text of the command."""
 
 
 def run_board(options: argparse.Namespace) -> int:
@@ -48,7 +52,7 @@ def run_board(options: argparse.Namespace) -> int:
 
 
 def table_of_board(options: argparse.Namespace) -> int:
-    """Print the standings."""
+    """Print the leaderboard: one line for each defence."""
     with needing("sim"):
         from flanders.leaderboard.board_rows import read_rows
         from flanders.leaderboard.cells import attacks_named
@@ -65,7 +69,7 @@ def table_of_board(options: argparse.Namespace) -> int:
 
 
 def submit(options: argparse.Namespace) -> int:
-    """Check a defence and its rows, or write the rows of finished runs."""
+    """Check defences or their rows, or write the rows of finished runs."""
     with needing("sim"):
         from flanders.leaderboard.board_rows import measured_runs, read_rows, write_rows
         from flanders.leaderboard.cells import KEYS, condition
@@ -98,7 +102,7 @@ def submit(options: argparse.Namespace) -> int:
 
 
 def _entrants(path: Path | None) -> Sequence[Entrant]:
-    """Return the defences of a file, or those of this package."""
+    """Return the defences that a file describes. Without a file, return those of this package."""
     with needing("sim"):
         from flanders.leaderboard.entrants import own_entrants, read_entrants
 
@@ -106,7 +110,7 @@ def _entrants(path: Path | None) -> Sequence[Entrant]:
 
 
 def add_leaderboard(add: Add) -> None:
-    """Add the three commands to the parser."""
+    """Add the three commands to the parser of `flanders leaderboard`."""
     run = add("run", run_board, "Run defences against the attacks of the leaderboard, except runs that are done.")
     _dataset(run)
     _defences(run)

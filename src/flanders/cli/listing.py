@@ -1,4 +1,4 @@
-"""The list of everything that a spec can choose by name."""
+"""Prints the list of everything that a spec can choose by name: attacks, filters, datasets and so on."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from flanders.choices import registry
 from flanders.registry import REQUIRED, Entry
 
 OUTPUT_WIDTH, NARROWEST = 116, 60
-"""How many characters a line has if the output does not go to a terminal, and the fewest in a terminal."""
+"""The width of the output if it does not go to a terminal, and the least width in a terminal, in characters."""
 
 
 def print_listing(kinds: Sequence[str], *, as_json: bool = False) -> None:
-    """Print the entries of these kinds in their families: the name and one sentence of each.
+    """Print the name and the summary of each entry of these kinds, grouped by family.
 
-    The entries of a single kind are printed with their parameters.
+    If there is only one kind, the parameters of its entries are printed as well.
     """
     entries, broken = {}, list[str]()
     for kind in kinds:
         try:
             broken += registry(kind).broken.values()
             entries[kind] = [registry(kind).describe(name) for name in registry(kind)]
-        except InputError as error:  # an optional package is missing; other kinds can still be listed
+        except InputError as error:  # an optional package is missing; the other kinds can still be listed
             if len(kinds) == 1:
                 raise
             print(f"{kind}: {error}", file=sys.stderr)
@@ -56,7 +56,7 @@ def _print_entry(entry: Entry, width: int, *, parameters: bool) -> None:
     columns = max(NARROWEST, shutil.get_terminal_size((OUTPUT_WIDTH, 24)).columns)
     indent = "  " if entry.family else ""
     summary = entry.summary
-    if not parameters:  # one line for each entry
+    if not parameters:  # shorten the summary to one line
         summary = textwrap.shorten(summary, columns - len(indent) - width - 2, placeholder=" ...")
     print(f"{indent}{entry.name.ljust(width)}  {summary}")
     if parameters and entry.parameters:

@@ -1,4 +1,4 @@
-"""The parser of the command line: the commands, and their arguments."""
+"""The parser of the command line: all commands and their arguments."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ TABLE_FORMATS, FIGURE_FORMATS = ("markdown", "latex", "csv"), ("pdf", "svg", "pn
 TABLE_FORMAT_HELP = "format of the tables (default: %(default)s)"
 FIGURE_FORMAT_HELP = "format of the figures (default: %(default)s)"
 Group: TypeAlias = "argparse._SubParsersAction[Parser]"
-"""The commands of a parser, to which more can be added."""
+"""The object of argparse to which the commands of a parser are added."""
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line. If a word is misspelt, the error suggests the right one."""
+    """A parser with errors of one line. If a word is misspelt, the error suggests the right one."""
 
     def __init__(self, prog: str, description: str = "") -> None:
         super().__init__(prog=prog, description=description)
         self.commands: list[Parser] = []
-        """The parsers of its commands."""
+        """The parsers of the commands."""
 
     def added(self, group: Group, name: str, command: Command, text: str) -> Parser:
         """Add a command to a group of commands, and return its parser."""
@@ -47,7 +47,7 @@ class Parser(argparse.ArgumentParser):
         return sub
 
     def error(self, message: str) -> NoReturn:
-        """Raise the same error as for any other wrong input."""
+        """Raise an `InputError`, as for any other wrong input."""
         guess = ""
         if choice := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message):
             guess = did_you_mean(choice[1], [word.strip(" '") for word in choice[2].split(",")])
@@ -77,7 +77,7 @@ def make_parser() -> Parser:
             add(
                 "reproduce",
                 commands.reproduce,
-                "Run the experiments of the FLANDERS paper and compare the results with its own.",
+                "Run the experiments of the FLANDERS paper and compare the results with those in the paper.",
             )
         ),
         _study(
@@ -105,7 +105,7 @@ def make_parser() -> Parser:
         add(
             "table",
             commands.table,
-            "Show a table of accuracies or other measures: a row per attack, a column per defence.",
+            "Show a table of accuracies or other measures: a row for each attack, a column for each defence.",
         )
     )
     _export(
@@ -118,7 +118,7 @@ def make_parser() -> Parser:
     board = subparsers.add_parser("leaderboard", help=text, description=text)
     actions = board.add_subparsers(metavar="ACTION", required=True)
     add_leaderboard(lambda name, command, text: parser.added(actions, name, command, text))
-    _audit(add("audit", commands.audit, "Find out whether the audit trail of a federation was changed."))
+    _audit(add("audit", commands.audit, "Check whether the audit trail of a federation was changed."))
     return parser
 
 
@@ -159,8 +159,8 @@ def _resume(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
 
 def _callbacks(parser: argparse.ArgumentParser) -> None:
     text = (
-        "tell each round to tensorboard=DIR, mlflow[=SERVER], wandb[=PROJECT], wandb-offline[=DIR] or "
-        "prometheus[=PORT], or alarms to webhook=URL or command=WORDS (may be repeated)"
+        "send each round to tensorboard=DIR, mlflow[=SERVER], wandb[=PROJECT], wandb-offline[=DIR] or "
+        "prometheus[=PORT], or send alarms to webhook=URL or command=WORDS (may be repeated)"
     )
     parser.add_argument("--callback", action="append", default=[], metavar="NAME", dest="callbacks", help=text)
 
@@ -201,8 +201,12 @@ def _study(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     parser.add_argument(
         "--dataset", default="digits", metavar="NAME", help="dataset (default: %(default)s, which needs no files)"
     )
-    parser.add_argument("--attacks", metavar="NAMES", help="attacks, e.g. gauss,lie (default: those of the study)")
-    parser.add_argument("--rounds", type=int, metavar="N", help="number of rounds (default: that of the study)")
+    parser.add_argument(
+        "--attacks", metavar="NAMES", help="attacks, e.g. gauss,lie (default: the attacks of the study)"
+    )
+    parser.add_argument(
+        "--rounds", type=int, metavar="N", help="number of rounds (default: the number of the study)"
+    )
     _seeds(parser, 1)
     _set(parser, "set a value in all runs, e.g. federation.num_clients=20 (may be repeated)")
     parser.add_argument(
@@ -256,7 +260,7 @@ def _table(parser: argparse.ArgumentParser) -> None:
         "--spread",
         choices=SPREADS,
         default="range",
-        help="how much seeds differ: their range, standard deviation, or a 95%% confidence interval of the mean "
+        help="how to show the differences between seeds: by range, standard deviation, or 95%% confidence interval "
         "(default: %(default)s)",
     )
     parser.add_argument("--best", choices=("bold", "none"), default="none", help="mark the best value of each row")
@@ -286,12 +290,14 @@ def _report(parser: argparse.ArgumentParser) -> None:
 
 def _watch(parser: argparse.ArgumentParser) -> None:
     _results(parser)
-    parser.add_argument("--text", action="store_true", help="a log in this terminal instead of a page")
-    parser.add_argument("--once", action="store_true", help="with --text: print what is there, and end")
+    parser.add_argument(
+        "--text", action="store_true", help="print a log in this terminal instead of serving a page"
+    )
+    parser.add_argument("--once", action="store_true", help="with --text: print the rounds so far, and end")
     text = "address to listen on (default: %(default)s, which only this machine can reach)"
     parser.add_argument("--host", default="127.0.0.1", help=text)
     parser.add_argument("--port", type=int, default=PORT, help="port to listen on (default: %(default)s)")
-    text = "file with the token that a visitor needs; any other --host needs one"
+    text = "file with the token that visitors need; needed if other machines can reach --host"
     parser.add_argument("--token-file", type=Path, metavar="FILE", help=text)
 
 
@@ -306,10 +312,12 @@ def _plot(parser: argparse.ArgumentParser) -> None:
 
 def _audit(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=("verify",), metavar="verify", help="check every entry of the trail")
-    parser.add_argument("trail", type=Path, metavar="FILE", help="the file that `audit=` of FilteredStrategy names")
-    text = "an entry that the trail must hold, as the server has logged it, e.g. 12:3fa9... (may be repeated)"
+    parser.add_argument(
+        "trail", type=Path, metavar="FILE", help="the file that was passed as `audit=` to FilteredStrategy"
+    )
+    text = "a head that the trail must contain, as the server has logged it, e.g. 12:3fa9... (may be repeated)"
     parser.add_argument("--head", action="append", default=[], metavar="HEAD", dest="heads", help=text)
-    text = "the server's log: the trail must hold every `audit head` in it (may be repeated)"
+    text = "the server's log: the trail must contain every `audit head` in it (may be repeated)"
     parser.add_argument("--log", action="append", default=[], type=Path, metavar="FILE", dest="logs", help=text)
-    text = "the server's `state_dir`: the trail must hold the entry that the saved memory names"
+    text = "the server's `state_dir`: the trail must contain the head that is saved there"
     parser.add_argument("--state", type=Path, metavar="DIR", help=text)

@@ -1,4 +1,4 @@
-"""Experiments: specs in TOML, the grids of runs that they describe, and the processes that carry out the runs."""
+"""Experiments: spec files in TOML, the grids of runs that they describe, and the processes that do the runs."""
 
 from flanders.experiments.experiment import Experiment
 from flanders.experiments.grid import expand

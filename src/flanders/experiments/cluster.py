@@ -1,7 +1,8 @@
-"""A grid of runs on the machines of a Ray cluster. Ray decides which run goes where.
+"""Carries out a grid of runs on the machines of a Ray cluster (`flanders run --on ray`).
 
-Each run is a task of Ray that sends its rounds back. This process alone writes the results file. If a machine is
-lost, its runs start again elsewhere, after their last checkpoint.
+Each run is a Ray task. Ray decides on which machine it runs. The task sends the results of its rounds to the
+process that started the grid. Only this process writes the results file. If a machine is lost, its runs continue on
+another machine after their last checkpoint.
 """
 
 from __future__ import annotations
@@ -32,11 +33,15 @@ if TYPE_CHECKING:
 WAIT = 1.0
 """Seconds between two checks for a request to stop."""
 AHEAD = 2
-"""How many runs are handed to Ray for each place in the cluster. With two, no place waits for this process."""
+"""How many runs are given to Ray for each run that the cluster can carry out at once.
+
+With two, the next run is already there when one ends."""
 MOST_LOSSES = 5
-"""A run is marked as failed after this many lost machines or processes. It may be what ends them."""
+"""A run whose machine or process was lost this many times is marked as failed.
+
+The run itself may be the cause, e.g. if it needs too much memory."""
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
-"""Environment variables that stop Ray from reporting to its makers, and from warning about later versions."""
+"""Environment variables that stop Ray from sending usage statistics, and from warning about later versions."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,7 @@ class Cluster:
     Parameters
     ----------
     gpus_per_run
-        The share of a GPU that each run gets. Several runs share a GPU if it is below 1. None: a whole GPU if the
+        The share of a GPU that each run gets. Below 1, several runs share a GPU. Default: a whole GPU if the
         cluster has any.
     """
 
@@ -64,7 +69,7 @@ class Cluster:
         return 1.0 if self.gpus_per_run is None else self.gpus_per_run
 
     def submit(self, claimed: Claimed, state: bytes | None) -> ObjectRefGenerator:
-        """Hand a run to Ray. What it returns yields the rounds as they end."""
+        """Give a run to Ray. The returned generator yields the rounds as they end."""
         import ray
 
         options = claimed.spec.options
@@ -72,7 +77,7 @@ class Cluster:
             num_cpus=options.threads or 1,
             num_gpus=self.gpus(options.device),
             num_returns="streaming",
-            max_retries=0,  # this process submits it again, from its last checkpoint
+            max_retries=0,  # `ClusterGrid` submits it again, from its last checkpoint
             name=f"flanders {claimed.spec.id}",
         )
         submitted: ObjectRefGenerator = task.remote(claimed.spec, state, versions())
@@ -120,7 +125,7 @@ class ClusterGrid:
     cluster
         The cluster.
     notify
-        Is told what happens.
+        Called with each event: a run starts, a round ends, a run ends.
     """
 
     def __init__(self, store: Store, cluster: Cluster, notify: Notify) -> None:
@@ -133,7 +138,7 @@ class ClusterGrid:
         return len(self._running)
 
     def add(self, claimed: Claimed) -> None:
-        """Hand a run to Ray."""
+        """Give a run to Ray."""
         run = claimed.spec.id
         experiment = Experiment.of(claimed.spec)
         rounds = experiment.setting.federation.rounds
@@ -142,7 +147,7 @@ class ClusterGrid:
         self._running[self.cluster.submit(claimed, state)] = claimed
 
     def collect(self) -> None:
-        """Write what has arrived, or wait a moment for it."""
+        """Wait a moment for rounds of the runs, and write those that have arrived to the results file."""
         import ray
 
         ready, _ = ray.wait(list(self._running), timeout=WAIT, fetch_local=False)
@@ -153,7 +158,7 @@ class ClusterGrid:
             except StopIteration:
                 self._lose(task, "its rounds ended too early")
                 continue
-            except ray.exceptions.RayError as error:  # a process or a machine was lost
+            except ray.exceptions.RayError as error:
                 self._lose(task, type(error).__name__)
                 continue
             try:
@@ -166,7 +171,7 @@ class ClusterGrid:
             self._beat = time.monotonic()
 
     def cancel(self) -> None:
-        """Stop all runs. They can be resumed after their last checkpoint."""
+        """Stop all runs. They can be resumed from their last checkpoints."""
         import ray
 
         for task, claimed in list(self._running.items()):
@@ -187,7 +192,7 @@ class ClusterGrid:
             self._end(task, "done")
 
     def _lose(self, task: ObjectRefGenerator, why: str) -> None:
-        """Give back a run whose machine or process was lost, so that it is carried out again."""
+        """End a task whose machine or process was lost. Release its run, so that it is carried out again."""
         run = self._running[task].spec.id
         self._losses[run] = self._losses.get(run, 0) + 1
         if self._losses[run] < MOST_LOSSES:
@@ -203,7 +208,7 @@ class ClusterGrid:
 
 
 def run_on_cluster(path: Path, ids: Sequence[str], notify: Notify, stop: Stop, cluster: Cluster) -> None:
-    """Carry out runs on a cluster, until none is left or until `stop()`."""
+    """Carry out runs on a cluster, until none is left or `stop()` is true."""
     with Store(path, create=False) as store:
         grid = ClusterGrid(store, cluster, notify)
         try:
@@ -213,7 +218,7 @@ def run_on_cluster(path: Path, ids: Sequence[str], notify: Notify, stop: Stop, c
 
 
 def fill(grid: ClusterGrid, claim: Callable[[], Claimed | None], stop: Stop) -> None:
-    """Keep the cluster busy until no run is left."""
+    """Give runs to the cluster and collect their rounds, until no run is left or `stop()` is true."""
     while not stop():
         while len(grid) < AHEAD * grid.cluster.places(1) and (claimed := claim()) is not None:
             grid.add(claimed)

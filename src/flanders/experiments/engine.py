@@ -1,4 +1,4 @@
-"""The engines that carry out runs: the simulator, and Flower's simulation runtime."""
+"""Starts a run on its engine. The two engines are the simulator of this package and Flower's simulation runtime."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ class StartedRun(Protocol):
 
     @property
     def like(self) -> Array:
-        """An array of the library and device of the run. `load_state` needs one."""
+        """An array of the run's library and device. Pass it to `load_state` as `like`."""
 
     def run(self) -> Iterator[RoundRecord]:
-        """Carry out the rounds that are left, one at a time."""
+        """Carry out the remaining rounds. Yield the record of each."""
 
     def state_dict(self) -> dict[str, object]:
         """Return all that is needed to continue."""
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state."""
+        """Continue from a state that `state_dict` returned."""
 
 
 class Datasets:
-    """The datasets that this process has loaded. Each is loaded once, for all runs that use it."""
+    """The datasets that this process has loaded. Each is loaded once and used for all runs that need it."""
 
     def __init__(self) -> None:
         self._loaded: dict[tuple[Loader, Path | None], Dataset] = {}
@@ -54,7 +54,7 @@ class Datasets:
 
 
 def start(experiment: Experiment, datasets: Datasets) -> StartedRun:
-    """Return a run before its first round, on its engine."""
+    """Return a run on its engine, before its first round."""
     data = datasets.of(experiment)
     if experiment.engine == FLOWER:
         return _flower()(experiment.setting, data)
@@ -62,7 +62,7 @@ def start(experiment: Experiment, datasets: Datasets) -> StartedRun:
 
 
 def check(experiment: Experiment, datasets: Datasets) -> None:
-    """Load the data of a run. Complain if its data, its device or its engine is missing."""
+    """Load the data of a run. Raise an error if its data, its device or its engine is missing."""
     find_device(experiment.options.device)
     if experiment.engine == FLOWER:
         _flower()
@@ -81,7 +81,7 @@ def versions() -> dict[str, str]:
 
 
 def _flower() -> type[FlowerSimulation]:
-    """Import the Flower engine, or say what to install."""
+    """Import and return the Flower engine. If a package is missing, raise an error that says what to install."""
     with needing("flower-sim"):
         from flanders.flower.engine.runtime import need_ray
         from flanders.flower.engine.simulation import FlowerSimulation

@@ -1,4 +1,7 @@
-"""What the processes that carry out runs report: a run starts, a round ends, a run ends."""
+"""The events of runs: a run starts, a round ends, a run ends.
+
+The processes that carry out runs report them. The progress display and callbacks receive them.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +13,21 @@ from flanders.record import RoundRecord
 
 @dataclass(frozen=True)
 class RunStarted:
-    """A run starts, or continues after round `after`."""
+    """A run starts, or continues after an interruption."""
 
     run: str
+    """The id of the run."""
     label: str
-    """The run in a few words."""
+    """A short description of the run."""
     rounds: int
-    """How many rounds it has."""
+    """How many rounds the run has."""
     after: int
+    """The last round that is already done. 0 if the run starts from the beginning."""
 
 
 @dataclass(frozen=True)
 class RoundEnded:
-    """A round is over and saved."""
+    """A round has ended."""
 
     run: str
     record: RoundRecord
@@ -30,10 +35,11 @@ class RoundEnded:
 
 @dataclass(frozen=True)
 class RunEnded:
-    """A run has ended: `done`, `failed`, `stopped` on request, or `lost` to another process."""
+    """A process no longer carries out a run."""
 
     run: str
     status: str
+    """`done`, `failed`, `stopped` on request, or `lost` to another process or with its machine."""
     error: str = ""
 
 

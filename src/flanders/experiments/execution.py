@@ -1,4 +1,4 @@
-"""What `flanders run` and `flanders resume` do: prepare runs, carry them out, and print a summary."""
+"""The work of `flanders run` and `flanders resume`: prepare runs, carry them out, and print a summary."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from flanders.results.store import Store
 from flanders.results.summary import read_summaries
 
 SHOWN = 4
-"""If several runs failed with the same error, at most this many are named."""
+"""How many runs are named at most if several failed with the same error."""
 REFUSED = InputError.__name__
-"""The first word of the error of a run whose spec is wrong. Such a run would fail again."""
+"""The first word of the stored error of a run whose spec is wrong. Such a run would fail again."""
 
 
 class OptionChanges(TypedDict, total=False):
-    """Options that the command line sets for all runs. They replace those of the specs."""
+    """Options that the command line sets for all runs. They replace the options in the specs."""
 
     device: str
     data_dir: Path
@@ -40,20 +40,20 @@ class OptionChanges(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Workforce:
-    """What carries out the runs: processes of this machine, or a cluster."""
+    """What carries out the runs: processes of this machine, or a Ray cluster."""
 
     jobs: int = 1
     """The number of processes that work at the same time."""
     on_ray: bool = False
     """Whether the machines of a Ray cluster carry out the runs."""
     gpus_per_run: float | None = None
-    """On a cluster, the share of a GPU that each run gets; None for a whole one."""
+    """On a cluster, the share of a GPU that each run gets. None for a whole GPU."""
 
     def __post_init__(self) -> None:
         if self.jobs < 1:
             raise InputError(f"--jobs must be at least 1. Got {self.jobs} instead.")
         if self.on_ray and self.jobs > 1:
-            raise InputError(f"--jobs {self.jobs} does not go with --on ray: Ray shares the runs out. Omit it.")
+            raise InputError(f"--jobs {self.jobs} does not go with --on ray: Ray distributes the runs. Omit it.")
         if self.gpus_per_run is not None:
             if not self.on_ray:
                 raise InputError("--gpus-per-run is for runs on a cluster. Add --on ray, or omit it.")
@@ -68,7 +68,7 @@ def run_experiments(
     workforce: Workforce,
     callbacks: Sequence[Make] = (),
 ) -> int:
-    """Add runs to a results file, carry out those that are not done, and return the exit code."""
+    """Add runs to a results file, carry out the runs that are not done, and return the exit code."""
     asked = [each.with_options(_absolute(replace(each.options, **changes))) for each in experiments]
     datasets = Datasets()
     if not path.exists():  # if data are missing, do not leave an empty results file
@@ -82,7 +82,10 @@ def run_experiments(
 def run_with_output_to_stderr(
     path: Path, experiments: Sequence[Experiment], changes: OptionChanges, workforce: Workforce
 ) -> int:
-    """Do what `run_experiments` does, but print to the error stream. The caller prints tables of its own."""
+    """Do what `run_experiments` does, but print to standard error.
+
+    Then standard output is free for the caller's tables.
+    """
     with contextlib.redirect_stdout(sys.stderr):
         return run_experiments(path, experiments, changes, workforce)
 
@@ -131,7 +134,7 @@ def _carry_on(
                     run_on_cluster(path, todo, notify, stop, cluster)
             else:
                 died = run_grid(path, todo, notify, stop, jobs=jobs, datasets=datasets if jobs == 1 else None)
-    except KeyboardInterrupt:  # the second Ctrl-C: only the current round is lost
+    except KeyboardInterrupt:  # the second Ctrl-C; saved rounds are kept
         pass
     finally:
         told.close()
@@ -143,7 +146,7 @@ def _carry_on(
 def _startable(
     experiments: Sequence[Experiment], changes: OptionChanges, workforce: Workforce, datasets: Datasets
 ) -> tuple[list[Experiment], dict[str, str]]:
-    """Return the runs that can start, and what is wrong with the others, by id. Complain if none can start."""
+    """Return the runs that can start, and the errors of all other runs by id. Raise an error if none can start."""
     left, refused = [], dict[str, str]()
     for each in experiments:
         try:
@@ -158,7 +161,10 @@ def _startable(
 
 
 def _as_checked_here(experiment: Experiment, workforce: Workforce) -> Experiment:
-    """Return a run as this machine can check it: on a cluster, it may compute on a device that is missing here."""
+    """Return a run with a device that this machine has, so that the run can be checked here.
+
+    On a cluster, the run itself may use a device that is missing on this machine.
+    """
     if not workforce.on_ray:
         return experiment
     return experiment.with_options(replace(experiment.options, device="cpu"))

@@ -1,4 +1,4 @@
-"""One run as the user asked for it: a setting, and the engine that carries it out."""
+"""The class `Experiment`: one run, with its setting and the engine that carries it out."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from flanders.results.tree import Table
 from flanders.simulation.setting import Setting, Threat
 
 ENGINE, OPTIONS = "engine", "run"
-"""Two keys of a spec that are not part of the canonical setting."""
+"""Two keys of a stored spec: the engine is stored beside the setting, and the options are left out of it."""
 
 
 @dataclass(frozen=True)
 class Experiment:
     """One run: what to simulate (`setting`), and what carries it out (`engine`).
 
-    The same run can be written in several ways. All of them have the same `canonical` form, and so the same `id`.
-    In this form the number of selected clients is a number, not a fraction. If nobody attacks, the threat is
-    empty.
+    A user can describe the same run in several ways, e.g. with a number of clients or a fraction of them. All these
+    descriptions have the same `canonical` form, and so the same `id`. In the canonical form, `clients_per_round` is
+    a number of clients. If nobody attacks, the threat has its default values.
     """
 
     setting: Setting
@@ -37,7 +37,7 @@ class Experiment:
 
     @property
     def id(self) -> str:
-        """The name of the run. It depends only on the canonical form."""
+        """The id of the run. It depends only on the canonical form."""
         return self.spec.id
 
     @property
@@ -56,7 +56,7 @@ class Experiment:
 
     @classmethod
     def of(cls, spec: RunSpec) -> Experiment:
-        """Return the run that a results file stores in this form."""
+        """Return the run that a results file stores as `spec`."""
         tree = {key: value for key, value in spec.canonical.items() if key != ENGINE}
         setting = Filler().fill(Setting, as_table(tree, "run"), f"run {spec.id}: ")
         return cls(replace(setting, run=spec.options), str(spec.canonical.get(ENGINE, SIMULATOR)))

@@ -1,4 +1,7 @@
-"""Turn a TOML table into a dataclass, and back. Each value is checked against the annotation of its field."""
+"""Turns a table of a spec into a dataclass, and back.
+
+Each value is checked against the type annotation of its field.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +21,11 @@ from flanders.results.tree import Table
 
 T = TypeVar("T")
 NONE = "none"
-"""The word for None, which TOML does not have."""
+"""The word that stands for None in a spec, since TOML has no None."""
 PREAGGREGATORS = "preaggregators"
-"""The key of an aggregator's table for the pre-aggregators in front of it."""
+"""The key, in the table of an aggregator, for the pre-aggregators that prepare its updates."""
 COUNT_OR_FRACTION = frozenset({"keep", "num_malicious", "trim", "clients_per_round", "agreement"})
-"""Parameters in which the int 1 means one client, and the float 1.0 all clients."""
+"""Parameters that are a number of clients or a fraction of them: 1 is one client, and 1.0 is all clients."""
 _WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a string", Path: "a path"}
 
 
@@ -31,10 +34,10 @@ class Filler:
     """Builds dataclasses from tables. Every error names the key that is wrong."""
 
     counts: Mapping[str, int] = field(default_factory=dict)
-    """The words that stand for a number of clients ("b", "m-b")."""
+    """The words that stand for a number of clients, "b" and "m-b", and these numbers."""
 
     def fill(self, cls: type[T], table: Mapping[str, object], where: str) -> T:
-        """Build a dataclass from a table of its fields. Errors name the table by the key `where`."""
+        """Build a dataclass from a table of its fields. `where` is the name of the table in error messages."""
         fields, hints = {f.name: f for f in fields_of(cls)}, hints_of(cls)
         for key in table:
             if key not in fields:
@@ -51,7 +54,7 @@ class Filler:
             raise InputError(f"{place(where)}: {error}") from error
 
     def convert(self, value: object, hint: Hint, where: str) -> Any:
-        """Return a TOML value as what the annotation of its field asks for."""
+        """Return a TOML value, converted to what the annotation of its field asks for."""
         allowed = allowed_by(hint)
         if allowed.anything or (is_dataclass(value) and not isinstance(value, type)):
             return value
@@ -91,7 +94,7 @@ class Filler:
         return count
 
     def _wanted(self, allowed: Allowed) -> str:
-        """Return in words which values are allowed."""
+        """Return a description of the allowed values for an error message."""
         words = list(map(repr, allowed.words)) or [text for kind, text in _WORDS.items() if kind in allowed.plain]
         if allowed.items is not None:
             words.append("a list")
@@ -103,7 +106,7 @@ class Filler:
         return f"{' or '.join(words)}{also}"
 
     def _choose(self, value: object, allowed: Allowed, where: str) -> object:
-        """Build an entry of a registry from its name, or from a table of its name and parameters."""
+        """Build an entry of a registry, e.g. an attack, from its name or a table of its name and parameters."""
         entries = allowed.entries
         assert entries is not None
         table = one_table(value, where)
@@ -130,7 +133,7 @@ class Filler:
         return self.fill(cls, {key: v for key, v in table.items() if key != "name"}, where)
 
     def _aggregator(self, table: Table, entries: Registry[Aggregator], where: str) -> Aggregator:
-        """Build an aggregator with the pre-aggregators in front of it."""
+        """Build an aggregator, with its pre-aggregators if there are any."""
         given = table.pop(PREAGGREGATORS, NONE)
         links = [] if given == NONE else given if isinstance(given, list) else [given]
         if links and table.get("name") == NONE:
@@ -143,7 +146,10 @@ class Filler:
 
 
 def one_table(value: object, where: str) -> Table:
-    """Return something chosen by name as one table. It may be a name, a table, or a table inside `name`."""
+    """Return a choice as one table with the key `name`.
+
+    `value` may be a name, a table with the key `name`, or a table whose `name` is itself such a table.
+    """
     table = {"name": value} if isinstance(value, str) else as_table(value, where)
     inner = table.get("name")
     if not isinstance(inner, dict):
@@ -155,14 +161,17 @@ def one_table(value: object, where: str) -> Table:
 
 
 def as_table(value: object, where: str) -> Table:
-    """Return a table, or complain if it is something else."""
+    """Return `value` if it is a table. Otherwise raise an error that names it `where`."""
     if not isinstance(value, dict):
         raise InputError(f"{where} must be a table of keys and values. Got {value!r} instead.")
     return value
 
 
 def tree_of(instance: object, where: str = "") -> Table:
-    """Return all fields of a dataclass, with their defaults, as JSON values. `Filler.fill` reads them again."""
+    """Return all fields of a dataclass as a table of JSON values.
+
+    `Filler.fill` turns it into the dataclass again.
+    """
     hints = hints_of(type(instance))
     return {key: written(getattr(instance, key), hint, below(where, key)) for key, hint in hints.items()}
 
@@ -188,7 +197,7 @@ def written(value: object, hint: Hint, where: str) -> object:
 
 
 def _written_aggregator(value: Aggregator, allowed: Allowed, where: str) -> Table:
-    """Return the table of an aggregator with the pre-aggregators in front of it."""
+    """Return the table of an aggregator and its pre-aggregators."""
     links = []
     while isinstance(value, Chain):
         links.append(written(value.first, PreAggregator, f"{where}.{PREAGGREGATORS}"))
@@ -198,7 +207,7 @@ def _written_aggregator(value: Aggregator, allowed: Allowed, where: str) -> Tabl
 
 
 def below(where: str, key: str) -> str:
-    """Return the dotted key of a value in a table. After the name of a file, a colon takes the place of the dot.
+    """Return the dotted key of a value in the table `where`. After the name of a file there is no dot.
 
     Examples
     --------
@@ -209,7 +218,7 @@ def below(where: str, key: str) -> str:
 
 
 def place(where: str) -> str:
-    """Return a key as the beginning of a message."""
+    """Return the name of a table, as it stands at the beginning of an error message."""
     return where.removesuffix(": ")
 
 
@@ -217,5 +226,5 @@ def _tip(value: object, allowed: Allowed) -> str:
     if isinstance(value, dict):
         return " It cannot be a table."
     if isinstance(value, list) and allowed.items is None:
-        return " A list is an axis of the grid, so a list inside it is a value."
+        return " A list is an axis of the grid. A list inside a list is one value."
     return ""

@@ -1,7 +1,8 @@
-"""The grid of a spec. Each list in a spec is an axis, and each point of the grid is a spec without lists.
+"""The grid of a spec: all combinations of the values in its lists.
 
-A parameter whose value is a list is written as an axis with one value: `layer_sizes = [[784, 10]]`. A list of
-tables is an axis of tables. These may have axes of their own.
+Each list in a spec is an axis of the grid. Each point of the grid is a spec with one value of each list. If a
+parameter itself is a list, write it as an axis with one value: `layer_sizes = [[784, 10]]`. A list of tables is an
+axis as well. The tables in it may contain further axes.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ TOO_MUCH = "its tables or lists are nested too deeply, or a number has too many 
 LARGEST = 100_000
 """The most runs that one spec may have. A spec with more is assumed to be a mistake."""
 DEEPEST = 20
-"""The most parts of a key. Tables of a spec lie at most a few levels deep."""
+"""The most parts that a dotted key may have. The tables of a spec are only a few levels deep."""
 
 
 def read_toml(path: Path) -> Table:
-    """Read a spec file, or say what is wrong with it."""
+    """Return the content of a spec file. Raise an error if it cannot be read."""
     try:
         with open(path, "rb") as file:
             return tomllib.load(file)
@@ -44,7 +45,7 @@ def read_toml(path: Path) -> Table:
 
 
 def expand(tree: Table, place: str = "spec") -> list[Table]:
-    """Return the points of the grid in the order of the file. The last axis changes fastest.
+    """Return the points of the grid in the order of the file. The last list changes fastest.
 
     Examples
     --------
@@ -93,7 +94,9 @@ def _values(value: object) -> Iterator[object]:
 
 
 def parse_override(text: str) -> tuple[list[str], object]:
-    """Read `key.path=value`. The value is TOML. A word without quotes is a string.
+    """Return the parts of the key and the value of `key.path=value`, an argument of `--set`.
+
+    The value is TOML. A word without quotes is a string.
 
     Examples
     --------
@@ -117,12 +120,12 @@ def parse_override(text: str) -> tuple[list[str], object]:
             return path, value.strip()
         raise InputError(
             f"--set {key}: {value.strip()!r} is not a TOML value ({error}). "
-            "Quote strings twice, e.g. --set 'threat.attack=\"lie\"'."
+            "Strings need quotes inside the quotes of the shell, e.g. --set 'threat.attack=\"lie\"'."
         ) from error
 
 
 def override(tree: Table, path: list[str], value: object) -> Table:
-    """Return the spec with one key set. In a list of tables it is set in each of them."""
+    """Return the spec with one key set. If the key leads through a list of tables, it is set in each table."""
     head, *rest = path
     if not rest:
         return {**tree, head: value}

@@ -1,7 +1,7 @@
-"""A JSON Schema of spec files, with which an editor can check and complete them.
+"""Makes a JSON Schema of spec files. With it, a text editor can check and complete them.
 
-The schema is made from the fields of `Setting`, the registries, and their docstrings. Any value may be a list,
-which is an axis of the grid, except the values of `run`.
+The schema is made from the fields of `Setting`, from the registries (the tables of attacks, filters and so on), and
+from the docstrings. Except in the table `run`, any value may be a list. A list is an axis of the grid.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from flanders.registry import first_paragraph
 from flanders.simulation.setting import Data, Setting
 
 Schema = dict[str, Any]
-"""A part of a JSON Schema."""
+"""A JSON Schema, or a part of it."""
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 COUNTS = ["b", "m-b"]
-"""The words for numbers of clients: the malicious clients of a round, and all others."""
+"""The words for two numbers: b is the number of malicious clients in a round, and m-b the number of all others."""
 _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", Path: "string"}
 
 
@@ -37,7 +37,7 @@ def spec_schema() -> Schema:
 
 
 def _record(cls: type[object], *, axes: bool = True) -> Schema:
-    """Return the schema of a table that has the fields of a dataclass."""
+    """Return the schema of a table with the fields of a dataclass. `axes`: whether its values may be lists."""
     told, hints = parameter_texts(cls), hints_of(cls)
     properties = {
         field.name: {**_value(hints[field.name], axes=axes and field.name != "run"), **_about(field, told)}
@@ -51,7 +51,7 @@ def _record(cls: type[object], *, axes: bool = True) -> Schema:
 
 
 def _value(hint: Hint, *, axes: bool) -> Schema:
-    """Return the schema of a value, or of an axis of such values."""
+    """Return the schema of a value. With `axes`, a list of such values is allowed as well."""
     allowed = allowed_by(hint)
     one = _one(allowed, axes=axes)
     return {"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]} if axes and one else one
@@ -84,7 +84,7 @@ def _one(allowed: Allowed, *, axes: bool) -> Schema:
 
 
 def _choice(entries: AnyRegistry, kind: str) -> Schema:
-    """Return the schema of something that is chosen by name: the name, or a table of the name and parameters."""
+    """Return the schema of an entry that is chosen by its name: the name, or a table of the name and parameters."""
     names = list(entries)
     one_name: Schema = {"oneOf": [{"const": name, "description": entries.describe(name).summary} for name in names]}
     tables = [{"$ref": f"#/$defs/{kind}.{name}"} if kind else _entry(name, entries, kind) for name in names]
@@ -106,7 +106,7 @@ def _choice(entries: AnyRegistry, kind: str) -> Schema:
 
 
 def _entry(name: str, entries: AnyRegistry, kind: str) -> Schema:
-    """Return the schema of a table of one entry's name and parameters."""
+    """Return the schema of a table with the name and the parameters of one entry."""
     cls = entries[name]
     told, hints = parameter_texts(cls), hints_of(cls)
     parameters = {
@@ -122,7 +122,7 @@ def _entry(name: str, entries: AnyRegistry, kind: str) -> Schema:
 
 
 def _in_front(kind: str) -> Schema:
-    """Return the schema of the pre-aggregators in front of an aggregator."""
+    """Return the schema of the pre-aggregators of an aggregator. It is empty for other kinds."""
     if kind != "aggregators":
         return {}
     link = {"anyOf": [{"$ref": "#/$defs/preaggregators"}, {"const": NONE}]}
@@ -133,7 +133,7 @@ def _in_front(kind: str) -> Schema:
 
 
 def _parameters(entries: AnyRegistry) -> list[str]:
-    """Return the parameters of all entries, each once."""
+    """Return the names of the parameters of all entries, each once."""
     return list(dict.fromkeys(field.name for cls in entries.values() for field in fields_of(cls)))
 
 
@@ -148,7 +148,7 @@ def _about(field: Field[Any], told: dict[str, str]) -> Schema:
 
 
 def parameter_texts(cls: type[object]) -> dict[str, str]:
-    """Return the texts of the parameters in the section `Parameters` of a docstring.
+    """Return the description of each parameter, from the section `Parameters` of the docstring.
 
     Examples
     --------

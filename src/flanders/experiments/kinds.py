@@ -1,4 +1,7 @@
-"""Which kind of value an annotation asks for: a plain value, a dataclass, or something chosen by name."""
+"""Finds out which values a type annotation allows: plain values, a dataclass, or an entry chosen by its name.
+
+`filling` checks specs with it, and `json_schema` describes them with it.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 Hint = Any
 """An annotation: a type, a union of types, or a form such as `tuple[int, ...]`."""
 PLAIN = (bool, int, float, str, Path)
-"""The types of plain values."""
+"""The types of plain values. Other values are lists and tables."""
 BY_NAME: dict[type[object], str] = {
     Attack: "attacks",
     DataPoison: "data_poisons",
@@ -37,31 +40,31 @@ BY_NAME: dict[type[object], str] = {
     Partition: "partitions",
     ModelSpec: "models",
 }
-"""The base classes whose subclasses are chosen by name, and the kind of choice (see `flanders.choices.KINDS`)."""
+"""The base classes whose subclasses are chosen by name, and their registries (see `flanders.choices.KINDS`)."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Allowed:
-    """What an annotation allows."""
+    """The values that an annotation allows."""
 
     none: bool = False
     """Whether None is allowed."""
     plain: frozenset[type[object]] = frozenset()
     """The types of plain values that are allowed."""
     words: tuple[object, ...] = ()
-    """The only plain values that are allowed; empty if there is no such limit."""
+    """The only plain values that are allowed. Empty if all values of the `plain` types are allowed."""
     items: Hint = None
-    """What a list holds; None if no list is allowed."""
+    """The annotation of the items of a list. None if no list is allowed."""
     values: Hint = None
-    """What a table with free keys holds; None if no such table is allowed."""
+    """The annotation of the values of a table with any keys. None if no such table is allowed."""
     record: type[DataclassInstance] | None = None
-    """The dataclass that is written as a table of its fields."""
+    """The dataclass that may be written as a table of its fields. None if there is none."""
     entries: AnyRegistry | None = None
-    """The entries that are chosen by name."""
+    """The entries that may be chosen by name. None if there are none."""
     kind: str = ""
-    """The kind of `entries`, one of `flanders.choices.KINDS`, if they are registered."""
+    """The name of `entries` in `flanders.choices.KINDS`. Empty if they are not registered there."""
     anything: bool = False
-    """Whether there is no limit at all."""
+    """Whether any value is allowed."""
 
     @property
     def number(self) -> bool:
@@ -70,7 +73,7 @@ class Allowed:
 
 
 def allowed_by(hint: Hint) -> Allowed:
-    """Return what an annotation allows."""
+    """Return the values that an annotation allows."""
     members = _members(hint)
     records = [m for m in members if _is_record(m)]
     chosen = [kind for m in members if (kind := _kind(m)) is not None]
@@ -104,7 +107,7 @@ def fields_of(cls: type[object]) -> list[dataclasses.Field[Any]]:
 
 
 def is_required(field: dataclasses.Field[Any]) -> bool:
-    """Tell whether a field has no default."""
+    """Whether a field has no default."""
     return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
@@ -121,17 +124,17 @@ def _origin(hint: Hint) -> object:
 
 
 def _is_record(member: Hint) -> TypeGuard[type[DataclassInstance]]:
-    """Tell whether an annotation is a dataclass that is written as a table of its fields."""
+    """Whether an annotation is a dataclass that is written as a table of its fields."""
     return isinstance(member, type) and dataclasses.is_dataclass(member) and _kind(member) is None
 
 
 def _kind(member: Hint) -> str | None:
-    """Return the kind of a base class in `BY_NAME`; None for any other annotation."""
+    """Return the name of the registry of a base class (see `BY_NAME`). None for any other annotation."""
     base = _origin(member)
     return BY_NAME.get(base) if isinstance(base, type) else None
 
 
 def _union(records: Sequence[type[DataclassInstance]]) -> AnyRegistry:
-    """Return a registry of dataclasses. The names are those of the classes, in lower case and with dashes."""
+    """Return a registry of dataclasses by their class names, in lower case and with dashes."""
     named = {re.sub(r"(?<!^)(?=[A-Z])", "-", cls.__name__).lower(): cls for cls in records}
     return Registry("form", dict(named))

@@ -1,4 +1,4 @@
-"""The progress of a grid of runs: bars in a terminal, or else a line for each run."""
+"""Shows the progress of a grid of runs: with bars in a terminal, and otherwise with a line for each run."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from flanders.extras import needing
 from flanders.record import RoundRecord
 
 LONGEST_NAME = 36
-"""The most characters of a run's name beside its bar, so that a line fits into 80 columns."""
+"""The most characters of a run's name beside its bar. With more, a line would not fit into 80 columns."""
 
 
 @contextlib.contextmanager
 def watching(
     total: int, done: int, names: Mapping[str, str] | None = None, stream: TextIO | None = None
 ) -> Iterator[Notify]:
-    """Show the progress of `total` runs on `stream` (default: standard error). `done` of them are done already.
+    """Show the progress of `total` runs, of which `done` are done already.
 
-    `names` has the labels of runs, by their ids. If a run is not there, the label in its first event is shown.
+    Yield the function that receives the events of the runs. `names` has the labels of runs by their ids. For a run
+    without a name, the label in its first event is shown. `stream` is where to show it (default: standard error).
     """
     names = names or {}
     stream = stream or sys.stderr
@@ -34,18 +35,18 @@ def watching(
 
 
 class TimeLeft:
-    """Estimates how long the other runs will take, from the rounds that have been carried out so far.
+    """Estimates how long the remaining rounds of all runs will take, from the rounds that are done so far.
 
-    A run that has not begun is taken to have as many rounds as the average run that has.
+    For a run that has not started yet, it assumes the mean number of rounds of the runs that have started.
     """
 
     def __init__(self, runs: int) -> None:
         self._runs = runs
         self._began = time.monotonic()
-        self._rounds: dict[str, tuple[int, int]] = {}  # those to do and those done, for each run that has begun
+        self._rounds: dict[str, tuple[int, int]] = {}  # rounds to do and rounds done, for each run that has started
 
     def note(self, event: Event) -> None:
-        """Count what has happened."""
+        """Count the rounds of an event."""
         if isinstance(event, RunStarted):
             self._rounds[event.run] = event.rounds - event.after, 0
         elif isinstance(event, RoundEnded):
@@ -56,7 +57,7 @@ class TimeLeft:
             self._rounds[event.run] = done, done
 
     def __str__(self) -> str:
-        """The time in words; empty if nothing is known yet, or nothing is left."""
+        """Return the time in words. It is empty if no round is done yet, or none is left."""
         todo, done = (
             (sum(column) for column in zip(*self._rounds.values(), strict=True)) if self._rounds else (0, 0)
         )
@@ -67,7 +68,7 @@ class TimeLeft:
 
 
 def in_words(seconds: float) -> str:
-    """Return a duration in one or two units.
+    """Return a duration in words, with one or two units.
 
     Examples
     --------
@@ -99,7 +100,7 @@ def shortened(name: str, longest: int = LONGEST_NAME) -> str:
 
 
 class Lines:
-    """Prints one line when a run ends. This is for logs and pipes."""
+    """Prints one line when a run ends. It is used if the output is not a terminal, e.g. a log file."""
 
     def __init__(self, total: int, done: int, names: Mapping[str, str], stream: TextIO) -> None:
         self.total, self.ended, self.stream = total, done, stream

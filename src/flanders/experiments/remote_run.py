@@ -1,4 +1,8 @@
-"""One run on another machine: it sends its rounds back in batches, and writes nothing itself."""
+"""Carries out one run on another machine of a cluster.
+
+It sends its rounds in batches to the process that started the grid (see `cluster`). It does not write the results
+file itself.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +21,18 @@ from flanders.simulation.thread_limits import computing_with
 from flanders.state import state_from_bytes, state_to_bytes
 
 COMPARED = ("flanders", "numpy", "torch")
-"""The packages that must have the same version on all machines, since the bytes of a run depend on them."""
+"""The packages that must have the same version on all machines, since the results of a run depend on them."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Finished rounds that are written together."""
+    """Finished rounds that are sent and written together."""
 
     records: tuple[RoundRecord, ...]
     state: bytes | None = None
-    """What the run continues from after these rounds; None if it cannot continue here."""
+    """The checkpoint after these rounds. None if there is no checkpoint here."""
     last: bool = False
+    """Whether the run is done."""
 
 
 @dataclass(frozen=True)
@@ -39,15 +44,15 @@ class Failure:
 
 
 def rounds_elsewhere(spec: RunSpec, state: bytes | None, expected: Mapping[str, str]) -> Iterator[Batch | Failure]:
-    """Carry out one run, from a state if there is one, and yield its rounds.
+    """Carry out one run and yield its rounds. If `state` is given, the run continues from it.
 
-    `expected` are the versions of the machine that collects the results.
+    `expected` are the versions of the packages on the machine that collects the results.
     """
     try:
         check_versions(expected)
         with computing_with(spec.options.threads or 1):
             yield from batches_of(Experiment.of(spec), state, datasets_here())
-    except Exception as error:  # the run may raise any error; the process that collects the results records it
+    except Exception as error:  # reported as a failed run, whatever the error is
         yield Failure(describe_error(error), traceback.format_exc())
 
 
@@ -73,7 +78,7 @@ def batches_of(experiment: Experiment, state: bytes | None, datasets: Datasets) 
 
 
 def check_versions(expected: Mapping[str, str]) -> None:
-    """Complain if this machine has other versions than the one that collects the results."""
+    """Raise an error if this machine has other versions than the machine that collects the results."""
     here = versions()
     if other := [
         f"{name} {here[name]} instead of {expected[name]}" for name in COMPARED if here[name] != expected[name]

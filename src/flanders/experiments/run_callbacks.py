@@ -1,6 +1,6 @@
-"""The callbacks of a grid of runs, as the option `--callback` names them. Each run gets callbacks of its own.
+"""The callbacks of a grid of runs, which the option `--callback` asks for. Each run gets callbacks of its own.
 
-They run in the process that started the grid. They are not part of a spec or of a results file, so that a file from
+They run in the process that started the grid. A spec or a results file cannot name callbacks. So a file from
 somebody else can neither use the network nor run a command.
 """
 
@@ -28,30 +28,30 @@ from flanders.results.spec_keys import flat_spec
 from flanders.results.tree import Tree
 
 Make = Callable[[RunInfo], Callback]
-"""Makes the callback of one run."""
+"""A function that makes the callback of one run."""
 
 
 def tensorboard(value: str) -> Make:
-    """Write each run to a folder of its own."""
+    """Write each run to a folder of its own. The value is the folder that contains these folders."""
     folder = Path(value or "tensorboard")
-    TensorBoard(folder)  # complain now if the package is missing
+    TensorBoard(folder)  # raises an error now if the package is missing
     return lambda run: TensorBoard(folder / f"{file_name(run.name)}-{run.id[:6]}")
 
 
 def mlflow(value: str) -> Make:
-    """Log each run to MLflow; the value is the tracking server."""
+    """Log each run to MLflow. The value is the address of the tracking server."""
     MLflow()
     return lambda run: MLflow(value or None)
 
 
 def wandb(value: str) -> Make:
-    """Log each run to W&B; the value is the project."""
+    """Log each run to W&B. The value is the name of the project."""
     WandB()
     return lambda run: WandB(value or "flanders")
 
 
 def wandb_offline(value: str) -> Make:
-    """Write each run for W&B without using the network; the value is a folder."""
+    """Write the log of each run for W&B into a folder, without the network. The value is the folder."""
     folder = Path(value or ".")
     WandB(mode="offline")
     folder.mkdir(parents=True, exist_ok=True)
@@ -59,7 +59,7 @@ def wandb_offline(value: str) -> Make:
 
 
 def prometheus(value: str) -> Make:
-    """Serve the metrics of all runs on one port."""
+    """Serve the metrics of all runs on one port. The value is the number of the port."""
     port = value or "9464"
     if not port.isdecimal():
         raise InputError(f"--callback prometheus=PORT needs the number of a port. Got {value!r} instead.")
@@ -68,13 +68,13 @@ def prometheus(value: str) -> Make:
 
 
 def webhook(value: str) -> Make:
-    """Send the alarms of all runs to a web address."""
+    """Send the alarms of all runs to a web address. The value is the address."""
     Webhook(value)
     return lambda run: Webhook(value)
 
 
 def command(value: str) -> Make:
-    """Run a command on the alarms of each run; the value is the command as one would type it."""
+    """Run a command at the alarms of each run. The value is the command as it is typed in a shell."""
     try:
         words = shlex.split(value)
     except ValueError as error:
@@ -92,11 +92,11 @@ KINDS: Mapping[str, Callable[[str], Make]] = {
     "webhook": webhook,
     "command": command,
 }
-"""What `--callback` can name."""
+"""The names that `--callback` accepts, and the functions that read their values."""
 
 
 def parse_callback(text: str) -> Make:
-    """Return what makes the callbacks that `NAME` or `NAME=VALUE` asks for."""
+    """Return a function that makes the callback for `NAME` or `NAME=VALUE`."""
     name, _, value = text.partition("=")
     if name not in KINDS:
         raise InputError(
@@ -106,14 +106,14 @@ def parse_callback(text: str) -> Make:
 
 
 class GridCallbacks:
-    """Passes the events of a grid to callbacks, which every run has for itself.
+    """Passes the events of a grid of runs to callbacks. Each run has callbacks of its own.
 
     Parameters
     ----------
     makers
-        What makes the callbacks of a run; see `parse_callback`.
+        The functions that make the callbacks of a run; see `parse_callback`.
     names, specs
-        The label and the canonical spec of each run by its id.
+        The label and the canonical spec of each run, by its id.
     """
 
     def __init__(self, makers: Sequence[Make], names: Mapping[str, str], specs: Mapping[str, Tree]) -> None:
@@ -121,7 +121,7 @@ class GridCallbacks:
         self._open: dict[str, Callbacks] = {}
 
     def __call__(self, event: Event) -> None:
-        """Tell the callbacks of a run what has happened to it."""
+        """Pass an event of a run to the callbacks of this run."""
         if isinstance(event, RunStarted) and self._makers:
             info = RunInfo(self._names.get(event.run, event.label), event.run, flat_spec(self._specs[event.run]))
             callbacks = Callbacks("flanders run", [make(info) for make in self._makers])

@@ -1,6 +1,7 @@
-"""Carry out the runs of a results file. Other processes may work on the same file at the same time.
+"""Carries out the runs of a results file in this process.
 
-A run that was interrupted continues after its last checkpoint.
+Other processes may work on the same file at the same time. A run that was interrupted continues after its last
+checkpoint.
 """
 
 from __future__ import annotations
@@ -24,18 +25,21 @@ from flanders.results.store import Claimed, ClaimLost, Store
 from flanders.simulation.thread_limits import computing_with, num_threads
 
 Stop = Callable[[], bool]
+"""A function that says whether to stop now."""
 CHECKPOINT_SHARE = 0.1
-"""The largest share of a run's time that checkpoints may take, unless the options say when to write them."""
+"""The largest share of a run's time that checkpoints may take, unless `checkpoint_every` is set."""
 CHECKPOINT_GAP = 2.0
-"""The fewest seconds between two checkpoints. A crash may lose this much work."""
+"""The fewest seconds between two checkpoints. After a crash, about this much work is repeated."""
 WRITE_GAP = 0.5
-"""Finished rounds wait up to this many seconds and are written together. Only one process can write at a time."""
+"""Rounds that end within this many seconds are written together.
+
+Fewer writes are better, since only one process can write at a time."""
 
 
 def work(path: Path, ids: Sequence[str], datasets: Datasets, notify: Notify, stop: Stop) -> None:
-    """Carry out these runs until none is left for this process, or until `stop()`.
+    """Carry out these runs until none is left for this process, or `stop()` is true.
 
-    A run that raises an error is marked as failed, and the next one is carried out. If the results file cannot be
+    If a run raises an error, it is marked as failed, and the next run follows. If the results file cannot be
     written, the error is raised.
     """
     threads = num_threads()
@@ -64,7 +68,7 @@ def work(path: Path, ids: Sequence[str], datasets: Datasets, notify: Notify, sto
 
 
 def carry_out(store: Store, claimed: Claimed, datasets: Datasets, notify: Notify, stop: Stop) -> str:
-    """Carry out one run from its last checkpoint. Return `done`, or `stopped` if `stop()` asked for it."""
+    """Carry out one run from its last checkpoint. Return `done`, or `stopped` if `stop()` became true."""
     run, experiment = claimed.spec.id, Experiment.of(claimed.spec)
     rounds = experiment.setting.federation.rounds
     notify(RunStarted(run, label(claimed.spec.canonical), rounds, claimed.checkpoint))
@@ -74,7 +78,7 @@ def carry_out(store: Store, claimed: Claimed, datasets: Datasets, notify: Notify
     pace = Pace(experiment.options.checkpoint_every)
     waiting: list[RoundRecord] = []
     try:
-        with closing(simulation.run()) as records:  # closing stops the processes that an engine has started
+        with closing(simulation.run()) as records:  # stops the processes that an engine has started
             for record in records:
                 waiting.append(record)
                 last, stopping = record.number == rounds, stop()
@@ -92,7 +96,7 @@ def carry_out(store: Store, claimed: Claimed, datasets: Datasets, notify: Notify
                     store.release(run)
                     return "stopped"
     finally:
-        if waiting:  # the next round failed
+        if waiting:  # a later round has failed
             store.write_rounds(run, waiting)
     raise RuntimeError(f"the simulation ended before round {rounds}")
 
@@ -100,8 +104,9 @@ def carry_out(store: Store, claimed: Claimed, datasets: Datasets, notify: Notify
 class Pace:
     """Decides when to write checkpoints and rounds.
 
-    A checkpoint is written every `every` rounds. If `every` is None, checkpoints take at most a tenth of the time.
-    They do not change the results of a run, only how many rounds are repeated after a crash.
+    A checkpoint is written every `every` rounds. If `every` is None, checkpoints take at most the share
+    `CHECKPOINT_SHARE` of the time. Checkpoints do not change the results of a run. They only change how many rounds
+    are repeated after a crash.
     """
 
     def __init__(self, every: int | None) -> None:
@@ -110,21 +115,21 @@ class Pace:
         self._checkpoint = self._rounds = time.monotonic()
 
     def due(self, number: int) -> bool:
-        """Tell whether to write a checkpoint after this round."""
+        """Whether to write a checkpoint after this round."""
         if self.every is not None:
             return number % self.every == 0
         return time.monotonic() - self._checkpoint >= max(CHECKPOINT_GAP, self._cost * (1 / CHECKPOINT_SHARE - 1))
 
     @contextlib.contextmanager
     def timed(self) -> Iterator[None]:
-        """Measure how long it takes to write a checkpoint."""
+        """Measure how long the block takes to write a checkpoint."""
         begun = time.monotonic()
         yield
         self._checkpoint = self._rounds = time.monotonic()
         self._cost = self._checkpoint - begun
 
     def behind(self) -> bool:
-        """Tell whether the rounds that wait should be written now."""
+        """Whether the rounds that are not written yet should be written now."""
         now = time.monotonic()
         if now - self._rounds < WRITE_GAP:
             return False
@@ -134,7 +139,7 @@ class Pace:
 
 @contextlib.contextmanager
 def closing(records: Iterator[RoundRecord]) -> Iterator[Iterator[RoundRecord]]:
-    """Close the generator of a run's rounds at the end of the block, if it is one."""
+    """Close `records` at the end of the block if it is a generator."""
     try:
         yield records
     finally:
@@ -148,8 +153,8 @@ def describe_error(error: Exception) -> str:
 
 
 def _line_of(error: Exception) -> str:
-    """Return the file and line of an error: the last line of the user's own code, if there is one."""
-    if isinstance(error, InputError):  # its message is complete
+    """Return the file and line of an error. A line of the user's own code is preferred to a line of a library."""
+    if isinstance(error, InputError):  # its message says what to do, so the line does not matter
         return ""
     frames = traceback.extract_tb(error.__traceback__)
     others = (str(Path(__file__).parents[1]), *map(sysconfig.get_path, ("stdlib", "purelib", "platlib")), "<")

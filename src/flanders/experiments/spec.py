@@ -1,8 +1,8 @@
-"""From a spec file to its runs.
+"""Reads spec files and returns the runs that they describe.
 
-The tables of a spec are the fields of `flanders.simulation.Setting`. All of them are optional. An attack, a filter
-and the like are written as a name, or as a table with the name and parameters. A list is an axis of the grid (see
-`flanders.experiments.grid`)::
+The tables of a spec are the fields of `flanders.simulation.Setting`. All of them are optional. Attacks, filters and
+other entries are written as a name, or as a table with the name and parameters. A list means a run for each of its
+values (see `flanders.experiments.grid`)::
 
     [data]
     dataset = "digits"
@@ -26,15 +26,15 @@ and the like are written as a name, or as a table with the name and parameters. 
     [aggregator]
     name = "multi-krum"
     num_malicious = "b"
-    preaggregators = "nnm"                  # in front of the aggregator; a chain of them is [["bucketing", "nnm"]]
+    preaggregators = "nnm"                  # prepares the updates; a chain of two is [["bucketing", "nnm"]]
     [fallback]
     name = "median"
     [run]                                   # how to compute; not part of a run's id, and without lists
     device = "auto"
 
-`"b"` is the number of malicious clients in a round: `ceil(fraction * m)` with m the number of clients in a round,
-and 0 without an attack. `"m-b"` is the number of the others. `"none"` stands for None where a parameter may be
-None.
+`"b"` is the number of malicious clients in a round: `ceil(fraction * m)`, where m is the number of clients in a
+round. It is 0 without an attack. `"m-b"` is the number of all other clients in a round. `"none"` stands for None,
+where a parameter may be None.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from flanders.results.tree import Table
 from flanders.simulation.setting import Federation, Setting, Threat
 
 SECTIONS = tuple(hints_of(Setting))
-"""The tables and keys at the top of a spec."""
+"""The names of the tables and keys at the top level of a spec."""
 DEFAULT_DATA = {"dataset": "digits", "partition": "dirichlet"}
 """The dataset and the partition of a spec that does not name them."""
 
@@ -96,7 +96,7 @@ def _runs(tree: Table, place: str) -> list[Experiment]:
 
 
 def resolve(point: Table, place: str = "spec") -> Experiment:
-    """Return the run that a spec without axes describes, or say what is wrong with it and where."""
+    """Return the run that one point of a grid describes. Raise an error that names the key that is wrong."""
     federation = Filler().fill(
         Federation, as_table(point.get("federation", {}), f"{place}: federation"), f"{place}: federation"
     )
@@ -109,7 +109,7 @@ def resolve(point: Table, place: str = "spec") -> Experiment:
 
 
 def _threat(table: Table, federation: Federation, where: str) -> Threat:
-    """Return the threat of a spec. Without an attack and a data poison it is the empty threat."""
+    """Return the threat of a spec. Without an attack and a data poison it is the default, `Threat()`."""
     threat = Filler().fill(Threat, table, where)
     if not threat.exists:
         return Threat()
@@ -118,13 +118,16 @@ def _threat(table: Table, federation: Federation, where: str) -> Threat:
     if threat.fraction > 0 and threat.start > federation.rounds:
         raise InputError(
             f"{where}.start is {threat.start}, but federation.rounds is {federation.rounds}: no attack. "
-            "Lower the one, or raise the other."
+            "Lower `start`, or raise `rounds`."
         )
     return replace(threat, attack=None) if threat.fraction == 0 else threat
 
 
 def _data(table: Table, where: str) -> Table:
-    """Return the tables of the dataset and the partition. Parameters beside them are moved into the right table."""
+    """Return the tables of the dataset and the partition.
+
+    Parameters in the table `data` are moved into one of the two.
+    """
     parts = {part: one_table(table.get(part, default), f"{where}.{part}") for part, default in DEFAULT_DATA.items()}
     for key, value in table.items():
         if key in parts:
@@ -146,13 +149,13 @@ def _data(table: Table, where: str) -> Table:
 
 
 def _parameters(kind: str, name: object) -> set[str]:
-    """Return the parameters of an entry. An unknown entry has none here, and another check reports it."""
+    """Return the names of an entry's parameters. An unknown entry has none. A later check reports it."""
     entries = registry(kind)
     return set(entries.describe(name).parameters) if isinstance(name, str) and name in entries else set()
 
 
 def _axis_tip(tree: Table, problem: str) -> str:
-    """Return a tip if a parameter belongs to only some of the names in a list."""
+    """Return advice if a parameter belongs to only some of the names in a list."""
     if "there is no such parameter" not in problem:
         return ""
     for section in SECTIONS:

@@ -1,4 +1,7 @@
-"""Several processes that share a grid of runs, and a way to stop them without the loss of saved rounds."""
+"""Several processes that carry out a grid of runs together, and the class that stops them.
+
+A stopped grid keeps all rounds that are saved.
+"""
 
 from __future__ import annotations
 
@@ -26,30 +29,30 @@ from flanders.results.schema import ResultsError
 THREADS = "OMP_NUM_THREADS"
 """The environment variable that limits the threads of NumPy and PyTorch."""
 GRACE = 10.0
-"""Seconds that a worker may take to exit after its work. Then it is killed, since libraries sometimes hang."""
+"""Seconds that a worker process may take to exit after its work. Then it is killed. Some libraries hang at exit."""
 WAIT = 0.2
 """Seconds between two checks of the workers."""
 
 
 class Interrupt:
-    """Stops runs. The first Ctrl-C (or SIGTERM) stops them after the round, the second stops them at once.
+    """Stops runs. The first Ctrl-C (or SIGTERM) stops them after the current round. The second stops them at once.
 
     Attributes
     ----------
     signal
-        The signal that asked for the stop; None before that.
+        The number of the signal that asked for the stop. None before that.
     """
 
     def __init__(self) -> None:
         self.signal: int | None = None
 
     def __call__(self) -> bool:
-        """Tell whether somebody has asked for a stop."""
+        """Whether somebody has asked for a stop."""
         return self.signal is not None
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        """Handle signals inside the block. Only the main thread can do this; in another thread, do nothing."""
+        """Handle signals inside the block. In a thread other than the main thread, do nothing."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -81,7 +84,7 @@ Report = Event | Finished | ResultsError
 def run_grid(
     path: Path, ids: Sequence[str], notify: Notify, stop: Stop, *, jobs: int = 1, datasets: Datasets | None = None
 ) -> int:
-    """Carry out runs in this process, or share them among `jobs` processes. Return how many processes died."""
+    """Carry out runs in `jobs` processes, or in this process if `jobs` is 1. Return how many processes died."""
     if jobs == 1:
         work(path, ids, datasets or Datasets(), notify, stop)
         return 0
@@ -131,7 +134,7 @@ class Workers:
         self._finished: dict[int, float] = {}
 
     def alive(self) -> bool:
-        """Tell whether any of them is running."""
+        """Whether any worker is running."""
         return any(process.is_alive() for process in self._processes)
 
     def finished(self, worker: int) -> None:
@@ -158,7 +161,7 @@ class Workers:
 
 
 def _reports(reports: Queue[Report], *, wait: bool = True) -> Iterator[Report]:
-    """Yield the reports in the queue. With `wait`, wait a moment for each."""
+    """Yield the reports in the queue. With `wait`, wait up to `WAIT` seconds for each."""
     with contextlib.suppress(queue.Empty):
         while True:
             yield reports.get(timeout=WAIT) if wait else reports.get_nowait()

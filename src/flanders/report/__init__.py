@@ -1,4 +1,4 @@
-"""Views of a results file: tables in the terminal, one HTML page that opens offline, figures for papers."""
+"""Shows a results file: as tables in the terminal, as an HTML page that works offline, or as figures for papers."""
 
 from flanders.report.figures import write_figures
 from flanders.report.html import write_html

@@ -1,4 +1,7 @@
-"""What happened to clients, in a compact form that JSON can hold and the page decodes."""
+"""Encodes what happened to the clients of a run for the HTML page, in a compact form that fits into JSON.
+
+The script `cells.js` of the page decodes it.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +18,23 @@ from flanders.report.run_reading import FIELDS, choose_rows
 from flanders.round import ClientId
 
 ENCODINGS = {"float64": "number", "int64": "number", "bool": "answer", "string": "text"}
-"""How the page holds a field of `ClientRecord`, by the type of its column."""
+"""How a field of `ClientRecord` is encoded for the page, by the type of its column.
+
+An answer is yes, no or unknown.
+"""
 SCORE_REASON = re.compile(r"score [-+.\dainfe]+")
-"""A reason that only repeats the score. The page has the score, so it gets the word `score` alone."""
+"""A reason that only repeats the score. The page knows the score anyway, so it gets only the word `score`."""
 
 PageData = dict[str, Any]
 """A part of the page's data, ready for JSON."""
 
 
 def encode_clients(run: RunData, rows: int, characters: int, since: int = 0, until: int | None = None) -> PageData:
-    """Return every field of `ClientRecord` for `rows` of a run's clients, from column `since` to column `until`.
+    """Return all fields of `ClientRecord` for at most `rows` clients of a run, from column `since` to `until - 1`.
 
-    If there are more clients, half of the rows are spread evenly over all, and half are those most often not kept.
+    A column is a round. The texts have at most `characters` characters in all. If the run has more clients than
+    `rows`, half of the rows are spread evenly over all clients. The other half are the clients that were most often
+    not kept.
     """
     total = run.totals.clients
     if rows == 0 or run.rounds.size == 0:
@@ -61,7 +69,7 @@ def encode_clients(run: RunData, rows: int, characters: int, since: int = 0, unt
 
 
 def page_id(client: ClientId) -> ClientId:
-    """Return an id as the page can hold it. JavaScript rounds whole numbers from 2^53 on, so they become text."""
+    """Return an id for the page. Whole numbers from 2^53 on become text, since JavaScript would round them."""
     return str(client) if isinstance(client, int) and abs(client) >= 2**53 else client
 
 
@@ -71,7 +79,7 @@ def _pack(array: NDArray[Any]) -> str:
 
 
 def _number_field(values: FloatMatrix) -> PageData | None:
-    """Return numbers for the page, or None if there are none. They are clipped to what four bytes can hold."""
+    """Return numbers for the page, clipped to the range of float32. None if no number is finite."""
     if not np.isfinite(values).any():
         return None
     largest = float(np.finfo(np.float32).max)
@@ -80,7 +88,7 @@ def _number_field(values: FloatMatrix) -> PageData | None:
 
 
 def _text_field(texts: TextMatrix, chosen: IntVector, columns: slice, characters: int) -> tuple[PageData, bool]:
-    """Return texts for the page, the most frequent ones if not all fit, and whether some had to be left out."""
+    """Return the texts for the page, and whether some were left out. If not all fit, the most frequent are kept."""
     cells = texts.codes[chosen, columns]
     codes, places, counts = np.unique(cells, return_inverse=True, return_counts=True)
     plain = ["score" if SCORE_REASON.fullmatch(texts.words[code]) else texts.words[code] for code in codes]

@@ -1,4 +1,4 @@
-"""The runs of one results file, compared: their labels, and which runs to show next to each other."""
+"""The class `ComparedRuns`: labels for the runs of a results file, and which runs to show next to each other."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from flanders.results.spec_keys import (
 
 
 def is_attack_free(run: RunData) -> bool:
-    """Tell whether nobody attacks: the spec asks for no attack, and no client is malicious."""
+    """Whether a run has no attack: its spec asks for none, and no client was malicious."""
     return run.truth and not run.totals.attacked and not is_attacked(run.spec)
 
 
 def _words(key: str) -> str:
-    """Return a dotted key in words.
+    """Return a dotted key as plain words.
 
     Examples
     --------
@@ -44,7 +44,7 @@ def _words(key: str) -> str:
 class ComparedRuns:
     """The runs of one results file, compared with each other.
 
-    `labels` names each run by its defence, its attack, and the other keys in which the runs differ.
+    `labels` names each run by its defence, its attack, and the other values in which the runs differ.
     """
 
     def __init__(self, runs: Sequence[RunData]) -> None:
@@ -61,10 +61,10 @@ class ComparedRuns:
         self._twins: dict[str, int | None] = {}
 
     def defence(self, i: int) -> str:
-        """Return the filter and the aggregator in words, with the details in which runs differ.
+        """Return the filter and the aggregator as text, e.g. `flanders (keep 6) + fedavg`.
 
-        For example `flanders (keep 6) + fedavg`. A filter that keeps everyone is left out. The fallback and whether
-        the aggregator is informed are named if runs differ in them.
+        The filter `keep-all` is not named. Parameters, the fallback, and `informed` (see `Setting`) are named if
+        runs differ in them.
         """
         flat = self.flat[i]
         chain = preaggregator_names(self.runs[i].spec) if "aggregator.preaggregators" in flat else []
@@ -84,7 +84,7 @@ class ComparedRuns:
         return str(flat.get(f"{section}.name") or "") + (f" ({', '.join(details)})" if details else "")
 
     def attack(self, i: int) -> str:
-        """Return the attack in words: `lie 80%`."""
+        """Return the attack as text, e.g. `lie 80%`."""
         if self.free[i]:
             return "no attack"
         if not self.runs[i].truth:
@@ -94,18 +94,18 @@ class ComparedRuns:
         return f"{names or 'attack'} {flat[FRACTION]:.0%}" if FRACTION in flat else names or "attack"
 
     def setting(self, i: int) -> str:
-        """Return the keys besides attack, defence and seed in which runs differ, in words: `alpha 0.5`."""
+        """Return the values in which runs differ, except attack, defence and seed, as text, e.g. `alpha 0.5`."""
         return " · ".join(self._detail(key, value) for key, value in self.other_details(i) if key != SEED)
 
     def siblings(self, i: int, most: int | None = None) -> list[int]:
-        """Return run `i` and the runs that differ from it only in their defence: `most` in all, in order."""
+        """Return run `i` and the runs that differ from it only in their defence, at most `most` runs, in order."""
         others = [j for j in self._same_setting[self._without(i, DEFENCE)] if j != i]
         return sorted([i, *(others if most is None else others[: most - 1])])
 
     def settings(self) -> list[list[int]]:
-        """Return the runs in groups that differ only in their defence and seed.
+        """Return groups of runs. The runs of a group differ only in their defence and seed.
 
-        A group is left out if it holds only attack-free runs to which the others are compared.
+        Groups of attack-free runs that are the `twin` of another run are left out.
         """
         groups: dict[str, list[int]] = defaultdict(list)
         for i, flat in enumerate(self.flat):
@@ -116,7 +116,10 @@ class ComparedRuns:
         return chosen or list(groups.values())
 
     def twin(self, i: int) -> int | None:
-        """Return the attack-free run that is most similar to run `i`, with the same data and model, if any."""
+        """Return the attack-free run with the same data and model that is most similar to run `i`.
+
+        None if there is none.
+        """
         key = self._without(i, (THREAT,))
         if key not in self._twins:
             near = [(self._distance(i, j), j) for j in range(len(self.runs)) if self._comparable(i, j)]
@@ -124,7 +127,7 @@ class ComparedRuns:
         return self._twins[key]
 
     def other_details(self, i: int) -> list[tuple[str, object]]:
-        """Return the keys in which runs differ besides their attack and defence, and the values of run `i`."""
+        """Return the keys in which runs differ, other than attack and defence, and the values of run `i`."""
         keys = [k for k in self.varying if k not in ATTACK_KEYS and section_of(k) not in DEFENCE]
         return [(key, self.flat[i][key]) for key in keys if key in self.flat[i]]
 
@@ -133,7 +136,7 @@ class ComparedRuns:
         return same and self.free[j] and self.runs[j].rounds.size > 0
 
     def _distance(self, i: int, j: int) -> tuple[int, int, bool]:
-        """Return how much two runs differ: first in their settings, then in their defences."""
+        """Return how much two runs differ. Differences of settings count more than differences of defences."""
         mine, theirs = self.flat[i], self.flat[j]
         apart = [section_of(k) for k in mine.keys() | theirs.keys() if mine.get(k) != theirs.get(k)]
         setting = sum(section not in (THREAT, *DEFENCE) for section in apart)

@@ -1,4 +1,7 @@
-"""A table of a grid: a row per attack, a column per defence, means over seeds."""
+"""Makes a table of the runs in a results file: a row for each attack, and a column for each defence.
+
+The numbers are means over seeds.
+"""
 
 from __future__ import annotations
 
@@ -34,16 +37,17 @@ from flanders.results.summary import RunSummary, read_summaries
 from flanders.results.tree import Table
 
 Cells = dict[tuple[str, ...], dict[str, list[float]]]
-"""Row -> defence -> the value of each seed."""
+"""The values of all seeds, by the row of the table and by the defence."""
 
 
 @dataclass(frozen=True)
 class Metric:
-    """What a table shows of each run."""
+    """A measure of a run that a table can show."""
 
     field: str
-    """The field of `RunSummary`."""
+    """The field of `RunSummary` with the measure."""
     words: str
+    """The measure in words, for the legend."""
     higher_is_better: bool = True
     digits: int = 3
 
@@ -58,23 +62,23 @@ METRICS = {
     "source-accuracy": Metric("source_accuracy", "Accuracy on the examples that the attack aims at"),
     "seconds": Metric("seconds", "Seconds of all rounds", False, 1),
 }
-"""What `--metric` can name."""
+"""The measures that the option `--metric` accepts."""
 
 
 @dataclass(frozen=True)
 class TableStyle:
-    """What a table shows, and how.
+    """The measure that a table shows, and the style of the table.
 
     Parameters
     ----------
     metric
         One of `METRICS`.
     spread
-        How much seeds differ: `range`, `std`, `ci` or `none`.
+        How to show the differences between seeds: `range`, `std`, `ci` or `none`; see `flanders.report.spread`.
     bold
         Whether to mark the best value of each row.
     caption, label
-        The caption of the table, and its name in LaTeX.
+        The caption of the table, and its label in LaTeX.
     """
 
     metric: str = "accuracy"
@@ -87,10 +91,10 @@ class TableStyle:
 def crosstable(
     results: Path, format_: str, style: TableStyle | None = None, wheres: Sequence[str] = (), width: int = 80
 ) -> str:
-    """Return the done runs of a results file as a table: `text`, `markdown`, `latex` or `csv`.
+    """Return a table of the runs of a results file that are done, as `text`, `markdown`, `latex` or `csv`.
 
-    `wheres` are conditions on the runs; see `flanders.report.where`. A text is at most `width` columns wide, unless
-    a single column needs more.
+    `wheres` are conditions on the runs; see `flanders.report.where`. With `text`, lines have at most `width`
+    characters, unless a single column needs more.
     """
     style = style or TableStyle()
     metric = METRICS[style.metric]
@@ -98,7 +102,7 @@ def crosstable(
         raise InputError("A table in CSV has no caption, no label and no bold values. Omit these options.")
     done = [s for s in read_summaries(results) if s.status == "done"]
     if not done:
-        raise InputError(f"{results} has no run that is done. `flanders resume {results}` goes on with it.")
+        raise InputError(f"{results} has no run that is done. `flanders resume {results}` continues its runs.")
     done = [done[i] for i in selected([s.spec for s in done], wheres)]
     done = [s for s in done if getattr(s, metric.field) is not None]
     if not done:
@@ -135,17 +139,17 @@ class Grid:
     """The mean of a measure for each attack and defence."""
 
     rows: list[str]
-    """The attacks, with the other settings in which runs differ."""
+    """The names of the attacks, with the other settings in which runs differ."""
     columns: list[str]
-    """The defences."""
+    """The names of the defences."""
     means: list[list[float]]
-    """The mean over seeds, a row for each attack. NaN if no run is done."""
+    """The means over seeds, with a row for each attack and a column for each defence. NaN if no run is done."""
     words: str
-    """What the numbers are."""
+    """What the measure is, in words."""
 
 
 def grid_means(results: Path, wheres: Sequence[str] = (), metric: str = "accuracy") -> Grid | None:
-    """Return the means of all done runs; None if none is done or nothing was measured."""
+    """Return the means of all runs that are done. None if no run is done, or nothing was measured."""
     measured = METRICS[metric]
     done = [s for s in read_summaries(results) if s.status == "done"]
     done = [done[i] for i in selected([s.spec for s in done], wheres)] if done else []
@@ -163,7 +167,7 @@ def grid_means(results: Path, wheres: Sequence[str] = (), metric: str = "accurac
 
 
 def _cells(done: Sequence[RunSummary], metric: Metric) -> tuple[list[str], Cells]:
-    """Return the names of the columns in front of a row, and the values by row and defence."""
+    """Return the headings of the columns that describe a row, and the values by row and defence."""
     flats = relative_counts([flat_spec(s.spec) for s in done])
     inner = (*ATTACK_KEYS, SEED, "live")
     setting_keys = [k for k in varying(flats) if k not in inner and section_of(k) not in DEFENCE]
@@ -195,12 +199,15 @@ def _heading(key: str) -> str:
 
 
 def _worded(key: str, value: str) -> str:
-    """Return a setting in words, in front of an attack: `mnist,` or `alpha 0.5,`."""
+    """Return a setting as text to put before an attack, e.g. `mnist,` or `alpha 0.5,`."""
     return f"{value}," if last_part(key) == "name" else f"{_heading(key)} {value},"
 
 
 def _without_shared_aggregator(defences: Sequence[str]) -> tuple[list[str], str]:
-    """Return defences without an aggregator that all of them share, and a sentence that names it."""
+    """Remove the aggregator from the names of defences if all have the same.
+
+    Return the names, and a sentence that names the removed aggregator.
+    """
     pairs = [name.partition(" + ") for name in defences]
     aggregators = {pair[2].partition(" (")[0] for pair in pairs}
     if len(aggregators) > 1 or "" in aggregators:
@@ -210,7 +217,7 @@ def _without_shared_aggregator(defences: Sequence[str]) -> tuple[list[str], str]
 
 
 def without_shared_part(defences: Sequence[str]) -> list[str]:
-    """Return defences without an aggregator that all of them share.
+    """Return the names of defences without the aggregator, if all of them have the same.
 
     Examples
     --------
@@ -226,7 +233,7 @@ def without_shared_part(defences: Sequence[str]) -> list[str]:
 
 
 def _defence_details(rows: Sequence[tuple[str, ...]], flats: Sequence[Table]) -> list[str]:
-    """Return the keys by which defences of the same names differ within a row and seed."""
+    """Return the keys of parameters in which defences differ although their names, rows and seeds are the same."""
     groups: dict[tuple[object, ...], list[Table]] = defaultdict(list)
     for row, flat in zip(rows, flats, strict=True):
         groups[row, flat.get(SEED)].append(flat)
@@ -244,7 +251,7 @@ def _cell(values: Sequence[float], spread: str, digits: int) -> str:
 
 
 def _best(cells: Cells, defences: Sequence[str], metric: Metric, first: int) -> set[tuple[int, int]]:
-    """Return the places of the best values of each row. Values that look the same are equally good."""
+    """Return the row and column of the best values of each row. Values that round to the same are equally good."""
     best = set()
     for i, found in enumerate(cells.values()):
         means = {name: round(fmean(found[name]), metric.digits) for name in defences if name in found}

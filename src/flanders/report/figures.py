@@ -1,4 +1,4 @@
-"""The report's charts as files for papers."""
+"""Writes the charts of the report as files for papers."""
 
 from __future__ import annotations
 
@@ -24,27 +24,29 @@ FIGURE_NAMES = (
     "precision_recall",
     "time_by_phase",
 )
-"""All figures. The first one is of all settings together, the others of one setting each."""
+"""The names of all figures. `grid` shows all settings together. Each other figure shows one setting."""
 
 
 def write_figures(
     results: Path, folder: Path, format: str = "pdf", only: Sequence[str] = (), wheres: Sequence[str] = ()
 ) -> list[Path]:
-    """Draw a results file as figures for papers: one column wide, safe for the colour-blind, fonts embedded.
+    """Draw a results file as figures for papers, one column wide.
 
-    `grid` is a heat map of the final accuracies, attacks by defences. `accuracy`, `precision_recall` and
-    `time_by_phase` compare the defences of one setting, averaged over its seeds. `scores_heatmap` and
-    `score_distributions` show one run of each defence that judges clients.
+    The fonts are embedded, and the colour-blind can tell the colours apart.
 
-    If the results hold several settings (attacks, data, ...), only `grid` is drawn, unless `only` names figures.
-    Then each setting gets a folder of its own.
+    `grid` is a heat map of the final accuracies, with a row for each attack and a column for each defence.
+    `accuracy`, `precision_recall` and `time_by_phase` compare the defences of one setting, averaged over its seeds.
+    `scores_heatmap` and `score_distributions` show one run of each defence that scores clients.
+
+    A setting is everything except the defence and the seed: the attack, the data and so on. If the results have
+    several settings, only `grid` is drawn by default. If `only` names other figures, each setting gets a folder.
 
     Parameters
     ----------
     results
         The results file of `flanders run`.
     folder
-        Where to write. It is made if it is missing.
+        The folder to write to. It is made if it is missing.
     format
         `pdf`, `svg` or `png`.
     only
@@ -85,7 +87,7 @@ def write_figures(
 
 
 def _setting_name(compared: ComparedRuns, group: list[int]) -> str:
-    """Name a setting by its attack and the other keys in which settings differ."""
+    """Return a name for a setting: its attack, and the other values in which settings differ."""
     parts = [compared.attack(group[0])]
     for key, value in compared.other_details(group[0]):
         if key != SEED:

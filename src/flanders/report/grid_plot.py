@@ -1,4 +1,4 @@
-"""The figure of a whole grid: a heat map of attacks by defences."""
+"""Draws the figure of a whole grid: a heat map with a row for each attack and a column for each defence."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ from flanders.report.crosstable import Grid
 from flanders.report.plots import COLUMN, NothingToDraw, new_figure
 
 PAGE = 7.0
-"""Inches: the width of both columns together in the usual two-column styles."""
+"""The width of a two-column page, both columns together, in inches."""
 LETTER = 0.062
-"""Inches: about how wide a letter of a tick label is."""
+"""About the width of a letter of a tick label, in inches."""
 CELL = 0.34
-"""Inches: the least width of a cell in which a number can be read."""
+"""The least width of a cell in which a number can be read, in inches."""
 MOST = 40
-"""Rows and columns at most. More would not fit on a page."""
+"""The most rows, and the most columns. More would not fit on a page."""
 
 
 def draw_grid(grid: Grid | None) -> Figure:
-    """Draw the means of a grid, with the number in each cell. A grid too wide for one column of text gets two."""
+    """Draw the means of a grid, with a number in each cell.
+
+    If one column of text is too narrow, the figure takes two.
+    """
     if grid is None:
         return new_figure(1.5, _say_nothing)
     names, rows = grid.columns[:MOST], grid.rows[:MOST]
@@ -43,7 +46,7 @@ def _fill(ax: Axes, grid: Grid, *, slanted: bool) -> None:
     ax.imshow(np.ma.masked_invalid(means), aspect="auto", cmap=colors, vmin=0, vmax=1)
     for (i, j), value in np.ndenumerate(means):
         known = bool(np.isfinite(value))
-        color = "black" if not known or value > 0.6 else "white"  # the lighter part of the scale
+        color = "black" if not known or value > 0.6 else "white"  # black on the light part of the scale
         ax.text(j, i, f"{value:.2f}" if known else "–", ha="center", va="center", color=color, fontsize=7)
     ax.set_yticks(range(means.shape[0]), grid.rows[:MOST])
     ax.xaxis.tick_top()

@@ -1,4 +1,4 @@
-"""The report: one HTML file that shows a results file. It needs no server and no network."""
+"""Writes the report: one HTML file that shows a results file. It needs no server and no network."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ SCRIPTS = (
     "table.js",
     "main.js",
 )
-"""The scripts of the page, in the order in which they build on each other. `static.js` or `live.js` starts them."""
+"""The scripts of the page.
+
+A script may use the scripts before it. `static.js` or `live.js` comes last and starts them.
+"""
 
 
 def write_html(results: Path, html: Path) -> None:
@@ -38,10 +41,10 @@ def write_html(results: Path, html: Path) -> None:
     Parameters
     ----------
     results
-        The results file of `flanders run`. The run may still go on: the page shows the rounds finished so far.
+        The results file of `flanders run`. If runs are not done, the page shows the rounds that are.
     html
-        Where to write the page. The folder must exist. An old page is replaced once the new one is complete; a
-        results file is never replaced.
+        The file to write the page to. Its folder must exist. An old page is replaced when the new page is complete.
+        A results file is never replaced.
     """
     check_target(Path(html))
     page = render_page(build_payload(read_results(Path(results), MOST_ROWS)), Path(results).name)
@@ -50,9 +53,10 @@ def write_html(results: Path, html: Path) -> None:
 
 
 def render_page(payload: PageData, source: str) -> str:
-    """Put the data, the style and the scripts into the page.
+    """Return the page with its data, its style and its scripts.
 
-    The page allows exactly this style and this script, by their hashes, and nothing else.
+    By its content security policy, the page accepts only this style and this script, which it knows by their
+    hashes.
     """
     style, script = "\n" + stylesheet(), "\n" + scripts("static.js")
     policy = (
@@ -75,7 +79,7 @@ def render_page(payload: PageData, source: str) -> str:
 
 
 def fill_template(parts: dict[str, str]) -> str:
-    """Return the page with these parts in the places of their names."""
+    """Return the page's HTML template, with each `{{NAME}}` replaced by the part of this name."""
     pieces = _asset("report.html").split("{{")
     return pieces[0] + "".join(parts[name] + rest for name, _, rest in (p.partition("}}") for p in pieces[1:]))
 
@@ -86,7 +90,7 @@ def stylesheet() -> str:
 
 
 def scripts(last: str) -> str:
-    """Return all scripts of the page as one, with `last` at the end."""
+    """Return all scripts of the page joined into one, with `last` at the end."""
     body = "\n".join(_asset(name) for name in (*SCRIPTS, last))
     return f'"use strict";\n(() => {{\n{body}\n}})();\n'
 
@@ -101,7 +105,7 @@ def script_json(value: object) -> str:
     """
     try:
         text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    except ValueError:  # a spec in a damaged file holds a number that JSON does not have
+    except ValueError:  # a spec in a damaged file contains NaN or infinity
         return script_json(_without_nan(value))
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 

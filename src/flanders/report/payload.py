@@ -1,4 +1,4 @@
-"""The data of the HTML page: every run in a compact form that JSON can hold, with a bound on its size."""
+"""Builds the data of the HTML page: all runs, in a compact form for JSON and of limited size."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from flanders.results.spec_keys import (
 )
 
 CELLS = 1_500_000
-"""Clients times rounds in one page at most: about 15 MB."""
+"""The most cells in one page, about 15 MB. A cell is one client in one round."""
 CHARACTERS = 6_000_000
-"""Characters of text about clients, such as reasons, in one page at most: about 6 MB."""
+"""The most characters of text about clients, such as reasons, in one page: about 6 MB."""
 FEWEST = 8
-"""Clients of one run at least. A run with room for fewer is shown without clients."""
+"""The fewest clients to show of a run. If fewer fit into the page, the run is shown without clients."""
 
 _COLUMNS = (
     (DATASET, "Data"),
@@ -59,7 +59,7 @@ _RESULTS = (
 
 
 def build_payload(runs: Sequence[RunData], cells: int = CELLS, characters: int = CHARACTERS) -> PageData:
-    """Return everything that the page shows."""
+    """Return all data that the page shows."""
     compared = ComparedRuns(runs)
     shares = share_cells(runs, cells)
     clients = [encode_clients(run, rows, characters // len(runs)) for run, rows in zip(runs, shares, strict=True)]
@@ -70,7 +70,7 @@ def build_payload(runs: Sequence[RunData], cells: int = CELLS, characters: int =
 
 
 def build_summary(compared: ComparedRuns) -> PageData:
-    """Return everything that the page shows of the runs, but nothing about single clients."""
+    """Return all data that the page shows, except the data about single clients."""
     described = [_describe(compared, i) for i in range(len(compared.runs))]
     return {
         "runs": described,
@@ -82,9 +82,10 @@ def build_summary(compared: ComparedRuns) -> PageData:
 
 
 def share_cells(runs: Sequence[RunData], cells: int) -> list[int]:
-    """Return how many clients of each run are shown if all runs together may have this many cells.
+    """Return how many clients of each run are shown, if all runs together may have this many cells.
 
-    A cell is one client in one round. Every run gets the same number; what small runs do not need goes to others.
+    A cell is one client in one round. All runs get the same number of cells. Cells that small runs do not need go
+    to the other runs.
     """
     want = [len(run.clients) * run.rounds.size for run in runs]
     rows, left = [0] * len(runs), cells
@@ -97,7 +98,7 @@ def share_cells(runs: Sequence[RunData], cells: int) -> list[int]:
 
 
 def headline(compared: ComparedRuns) -> str:
-    """Return the results in one line: how many runs, their data and models, their clients and rounds."""
+    """Return one line about the results: the numbers of runs, clients and rounds, and the data and models."""
     runs = compared.runs
     if not runs:
         return "No runs yet."
@@ -119,7 +120,7 @@ def headline(compared: ComparedRuns) -> str:
 
 
 def json_number(value: float) -> float | int | None:
-    """Round to four significant digits. NaN and infinity, which JSON cannot hold, become None."""
+    """Return a number rounded to four significant digits. NaN and infinity become None, since JSON has neither."""
     value = float(value)
     if not math.isfinite(value):
         return None
@@ -128,7 +129,7 @@ def json_number(value: float) -> float | int | None:
 
 
 def json_numbers(values: Iterable[float]) -> list[float | int | None]:
-    """Round a list of numbers for JSON."""
+    """Return a list of numbers, each as `json_number` returns it."""
     return [json_number(value) for value in values]
 
 
@@ -193,7 +194,7 @@ def _alarm(alarm: Alarm) -> PageData:
 
 
 def _table_columns(compared: ComparedRuns, described: Sequence[PageData]) -> list[dict[str, str]]:
-    """Choose the columns of the table of runs: the results, then the keys in which runs differ."""
+    """Return the columns of the table of runs: the results, then the keys in which runs differ."""
     columns = [
         {"key": key, "title": title, "kind": kind}
         for key, title, kind in _RESULTS
@@ -216,7 +217,7 @@ def _table_columns(compared: ComparedRuns, described: Sequence[PageData]) -> lis
 
 
 def _left_out(runs: Sequence[RunData], clients: Sequence[PageData]) -> str:
-    """Say what was left out of the page, if anything was."""
+    """Return a sentence about what was left out of the page. It is empty if the page is complete."""
     have = [entry for run, entry in zip(runs, clients, strict=True) if run.rounds.size and run.totals.clients]
     some = [entry for entry in have if 0 < entry["shown"] < entry["total"]]
     none = sum(entry["shown"] == 0 for entry in have)

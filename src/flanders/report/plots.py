@@ -1,4 +1,4 @@
-"""Drawing the figures of a report with matplotlib."""
+"""Draws the figures of a report with matplotlib."""
 
 from __future__ import annotations
 
@@ -28,27 +28,29 @@ from flanders.report.run_data import BoolMatrix, RunData
 from flanders.results.spec_keys import attack_start
 
 COLUMN = 3.35
-"""Inches: the width of one column in the usual two-column styles."""
+"""The width of one column of a two-column page, in inches."""
 TALL = 100
-"""Clients in a heat map at most: in print, more rows could not be told apart."""
+"""The most clients in a heat map. In print, more rows could not be told apart."""
 BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, INDIGO, GREY = (
     *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#332288", "#777777"),
 )
 LONGEST_LINE = 22
-"""Characters in a line beside a bar: longer lines would leave too little room for the bars."""
+"""The most characters in a line beside a bar. Longer lines would leave too little space for the bars."""
 DRAWABLE = 1e30
-"""Scores beyond this, or below one over this, are drawn as if they were equal: matplotlib cannot scale them."""
+"""Scores are clipped to this size, since matplotlib cannot scale larger ones.
+
+A logarithmic scale has no values below one over this."""
 MISSED, WRONGED = "#FF5A36", "#FF9DE1"
-"""Frames of mistakes, as on the page: no colour of the scale of scores is near them."""
+"""The colours of the frames around wrong decisions. They are unlike all colours of the scale of scores."""
 Style = dict[str, Any]
 """Keyword arguments of matplotlib."""
 SERIES = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, INDIGO)
 DASHES: Sequence[Any] = (
     "-", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 1.5, 1.5, 1.5)), (0, (6, 1.5, 1.5, 1.5, 1.5, 1.5))
 )  # fmt: skip
-"""Five dashes and seven colours have no common factor, so that 35 lines differ in one or the other."""
+"""The styles of lines. With five styles and seven colours, 35 lines differ from each other."""
 FATE_MARKERS = {Fate.REFUSED: "x", Fate.BANNED: "s", Fate.SILENT: "$○$"}
-"""The signs of clients that have no score because their reply was not used."""
+"""The markers of clients that have no score because their reply was not used."""
 PHASE_COLORS = (SKY, VERMILLION, BLUE, GREEN, ORANGE, PURPLE, GREY)
 STYLE: Any = {
     "font.size": 8,
@@ -79,13 +81,16 @@ STYLE: Any = {
 
 
 FIGURES = ("accuracy", "scores_heatmap", "score_distributions", "precision_recall", "time_by_phase")
-"""The figures of one setting."""
+"""The names of the figures of one setting."""
 
 
 def draw_figures(
     compared: ComparedRuns, group: Sequence[int], only: Sequence[str] = FIGURES
 ) -> Iterator[tuple[str, Figure]]:
-    """Draw figures of one setting, each with its name."""
+    """Yield the name and the figure of each of these figures of one setting.
+
+    `group` has the numbers of the runs with this setting.
+    """
     defences: dict[str, list[int]] = {}
     for i in group:
         defences.setdefault(compared.defence(i), []).append(i)
@@ -122,7 +127,7 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def new_figure(height: float, fill: Callable[[Axes], None], width: float = COLUMN) -> Figure:
-    """Return a figure that `fill` has drawn into, by default as wide as one column of text."""
+    """Return a figure that `fill` draws. By default it is as wide as one column of text."""
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")
         ax = figure.add_subplot()
@@ -135,7 +140,7 @@ def new_figure(height: float, fill: Callable[[Axes], None], width: float = COLUM
 
 
 class NothingToDraw(Exception):
-    """There is nothing to draw. The figure shows this message instead."""
+    """There is nothing to draw. The figure shows the message of this error instead."""
 
 
 def _accuracy(ax: Axes, defences: dict[str, list[RunData]], free: RunData | None, start: int) -> None:
@@ -233,7 +238,7 @@ def _legend(ax: Axes, place: Any, **style: Any) -> None:
 
 
 def _spaced(values: Sequence[int]) -> list[int]:
-    """Return the places of about six values that are multiples of a round number."""
+    """Return the positions of about six values that are multiples of a round number."""
     step = next(s for k in range(12) for s in (10**k, 2 * 10**k, 5 * 10**k) if len(values) <= 6 * s)
     return [i for i, value in enumerate(values) if value % step == 0] or [0]
 
@@ -335,7 +340,7 @@ def _per_round(runs: Sequence[RunData]) -> dict[str, float]:
 
 
 def score_norm(scores: FloatVector) -> Normalize:
-    """Return the scale for scores: logarithmic if they are positive and vary widely, as on the page."""
+    """Return the scale for scores. As on the HTML page, it is logarithmic if they are positive and vary widely."""
     scores = scores.clip(-DRAWABLE, DRAWABLE)
     positive = scores[scores > 1 / DRAWABLE]
     low, high = float(scores.min()), float(scores.max())

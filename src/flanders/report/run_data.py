@@ -1,4 +1,4 @@
-"""One run as arrays: its rounds, and what happened to its clients in each of them."""
+"""The class `RunData`: one run as arrays, with its rounds and what happened to its clients in each round."""
 
 from __future__ import annotations
 
@@ -19,53 +19,56 @@ from flanders.round import ClientId
 
 BoolMatrix = NDArray[np.bool_]
 NO, YES, UNKNOWN = 0, 1, 2
-"""The values of a matrix that answers a question about each client."""
+"""The values of a matrix of answers, e.g. whether each client is malicious."""
 MEASURES = tuple(column.name for column in ROUND_COLUMNS if column.kind == "float64")
-"""What is measured in each round: accuracy, loss, threshold, the seconds of each phase."""
+"""The names of the numbers that are measured in each round: accuracy, loss, the seconds of each phase and so on."""
 
 
 @dataclass(frozen=True, eq=False)
 class TextMatrix:
-    """A text for each client and round: a list of all different texts, and each cell's place in the list."""
+    """A text for each client and round.
+
+    The different texts are stored once, and each cell has the position of its text.
+    """
 
     words: tuple[str, ...]
     """The texts. The first one is empty."""
     codes: NDArray[np.int64]
-    """`(C, T)`: which text. It is 0 where a client did not take part."""
+    """The position in `words` for each of C clients and T rounds, `(C, T)`. 0 if a client did not take part."""
 
     def is_(self, word: str) -> BoolMatrix:
-        """Return where the text is this one."""
+        """Return for each cell whether its text is `word`."""
         found: BoolMatrix = self.codes == (self.words.index(word) if word in self.words else -1)
         return found
 
 
 @dataclass(frozen=True, eq=False)
 class Totals:
-    """What is known of all clients of a run together, also of those that have no row in the matrices."""
+    """Numbers about all clients of a run together. They include clients that have no row in the matrices."""
 
     clients: int = 0
     """How many clients took part in any round."""
     fates: Mapping[Fate, IntVector] = field(default_factory=dict)
-    """Fate -> how many clients had it in each round. Fates that did not occur are left out."""
+    """For each fate, how many clients had it in each round. Fates that did not occur are left out."""
     detection: Confusion = field(default_factory=Confusion)
-    """Malicious and honest clients, kept and not, counted over all rounds; zeros if the truth is not known."""
+    """The counts of malicious and honest clients that were kept or not, over all rounds. Zeros without `truth`."""
     truth: bool = True
-    """Whether it is known who is malicious. Nobody knows in a live federation."""
+    """Whether it is known which clients are malicious. It is not known in a live federation."""
     attacked: bool = False
-    """Whether any client is known to have sent poison."""
+    """Whether any client is known to be malicious."""
     judged: bool = False
-    """Whether a filter judged the clients. A filter that gives all the same score and drops nobody did not."""
+    """Whether a filter judged the clients. False if all scores are the same and no client was dropped."""
     alarms: tuple[Alarm, ...] = ()
-    """What a person should look at, round by round."""
+    """The alarms of all rounds, in order. An alarm is something that a person should look at."""
 
 
 @dataclass(frozen=True, eq=False)
 class RunData:
     """One run: its T finished rounds, and what happened to each of C clients in each of them.
 
-    Vectors have one value per round. Matrices are `(C, T)`: a row per client, a column per round. A client that
-    took no part in a round is not `present` there, and the other matrices say nothing about it. If a run has very
-    many clients, only some of them have a row. `totals` count all of them.
+    Vectors have one value for each round. Matrices are `(C, T)`: a row for each client, a column for each round. If
+    a client did not take part in a round, `present` is false there, and the other matrices have empty values. If a
+    run has very many clients, only some of them have a row. `totals` counts all clients.
     """
 
     id: str
@@ -73,21 +76,21 @@ class RunData:
     status: str
     rounds: IntVector
     measures: Mapping[str, FloatVector]
-    """All that is measured in a round, by name; see `MEASURES`. NaN where it was not measured."""
+    """What was measured in each round, by its name in `MEASURES`. NaN if it was not measured."""
     clients: tuple[ClientId, ...]
     numbers: Mapping[str, FloatMatrix]
-    """The fields of `ClientRecord` that are numbers. NaN where there is none."""
+    """The fields of `ClientRecord` that are numbers, by name. NaN if there is no number."""
     answers: Mapping[str, NDArray[np.uint8]]
-    """The fields of `ClientRecord` that are true or false: `NO`, `YES` or `UNKNOWN`."""
+    """The fields of `ClientRecord` that are true or false, by name, as `NO`, `YES` or `UNKNOWN`."""
     texts: Mapping[str, TextMatrix]
-    """The fields of `ClientRecord` that are texts."""
+    """The fields of `ClientRecord` that are texts, by name."""
     notes: Mapping[int, str] = field(default_factory=dict)
-    """Round number -> what was out of the ordinary."""
+    """Anything unusual that happened, by the number of the round."""
     message: str = ""
     """Why the run failed, or why it could not be read."""
     totals: Totals = field(default_factory=Totals)
     spread: BoolVector | None = None
-    """Which of the rows are spread evenly over all clients; None if every client has a row."""
+    """Which rows belong to clients that were chosen evenly among all clients. None if every client has a row."""
 
     @property
     def accuracy(self) -> FloatVector:
@@ -101,22 +104,22 @@ class RunData:
 
     @property
     def attack_success(self) -> FloatVector:
-        """The share of the aimed examples taken for the attacker's target, after each round; see `RoundRecord`."""
+        """The attack success after each round; see `RoundRecord.attack_success`."""
         return self.measures["attack_success"]
 
     @property
     def threshold(self) -> FloatVector:
-        """The largest score that was kept in each round; NaN if no kept client has a score."""
+        """The largest score of a kept client in each round. NaN if no kept client has a score."""
         return self.measures["threshold"]
 
     @cached_property
     def seconds(self) -> Mapping[str, FloatVector]:
-        """Phase -> seconds in each round."""
+        """The seconds of each phase, in each round."""
         return {phase: self.measures[phase] for phase in PHASES}
 
     @property
     def score(self) -> FloatMatrix:
-        """How abnormal each client looked: higher is more abnormal. NaN if nothing judged it."""
+        """The score of each client: higher is more abnormal. NaN if the filter did not judge the client."""
         return self.numbers["score"]
 
     @property
@@ -132,7 +135,7 @@ class RunData:
 
     @cached_property
     def malicious(self) -> BoolMatrix:
-        """Whether a client is known to have sent poison."""
+        """Whether a client is known to be malicious."""
         found: BoolMatrix = self.answers["malicious"] == YES
         return found
 
@@ -142,7 +145,7 @@ class RunData:
         return self.having(Fate.KEPT)
 
     def having(self, fate: Fate) -> BoolMatrix:
-        """Return where clients have this fate."""
+        """Return for each client and round whether the client has this fate."""
         return self.texts["fate"].is_(fate)
 
     @cached_property
@@ -153,17 +156,17 @@ class RunData:
 
     @property
     def fates(self) -> dict[Fate, int]:
-        """How often each fate occurred, all rounds and clients together. Fates that did not occur are left out."""
+        """How often each fate occurred, over all clients and rounds. Fates that did not occur are left out."""
         return {fate: int(counts.sum()) for fate, counts in self.totals.fates.items()}
 
     @property
     def truth(self) -> bool:
-        """Whether it is known who is malicious. Nobody knows in a live federation."""
+        """Whether it is known which clients are malicious; see `Totals`."""
         return self.totals.truth
 
     @property
     def detection(self) -> Confusion:
-        """Malicious and honest clients, kept and not, counted over all rounds; zeros if the truth is not known."""
+        """The counts of malicious and honest clients that were kept or not; see `Totals`."""
         return self.totals.detection
 
     @property

@@ -1,4 +1,4 @@
-"""One run in detail: its rounds, the clients that were not kept, and the reasons."""
+"""Reads one run of a results file in detail: its rounds, the clients that were not kept, and the reasons."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class RoundDetails:
     attack_success: float | None
     source_accuracy: float | None
     fates: dict[str, int]
-    """Fate -> number of clients. Fates that did not occur are left out."""
+    """The number of clients with each fate. Fates that did not occur are left out."""
     caught: int | None
-    """Malicious clients that were not kept; None if nobody knows who is malicious."""
+    """The number of malicious clients that were not kept. None if it is not known who is malicious."""
     missed: int | None
-    """Malicious clients that were kept; None if nobody knows who is malicious."""
+    """The number of malicious clients that were kept. None if it is not known who is malicious."""
     note: str
 
     def as_json(self) -> dict[str, object]:
@@ -39,27 +39,30 @@ class RoundDetails:
 
 @dataclass(frozen=True)
 class ClientDetails:
-    """One client that was not kept in some rounds."""
+    """One client that was not kept in at least one round."""
 
     client: ClientId
     rounds: int
     """In how many rounds the client has a record."""
     not_kept: int
-    """In how many of them it was not kept."""
+    """In how many of these rounds the client was not kept."""
     fates: dict[str, int]
-    """Fate -> number of rounds, without `kept`."""
+    """The number of rounds with each fate other than `kept`."""
     reason: str
-    """The most frequent reason. If its numbers vary, the text is that of the last round with this reason."""
+    """The most frequent reason. If only the numbers in it vary, this is the reason of the last such round."""
 
 
 @dataclass(frozen=True)
 class RunDetails:
-    """The rounds of a run, and the clients that were not kept. Those most often not kept are first."""
+    """The rounds of a run, and the clients that were not kept.
+
+    The clients that were most often not kept come first.
+    """
 
     rounds: list[RoundDetails]
     clients: list[ClientDetails]
     traceback: str
-    """Where in the code the run failed, if it did."""
+    """The traceback of the error, if the run failed."""
 
 
 def read_run_details(path: Path, id_: str) -> RunDetails:
@@ -114,7 +117,7 @@ def _clients(connection: sqlite3.Connection, id_: str) -> list[ClientDetails]:
 
 
 def _typical(reasons: list[str]) -> str:
-    """Return the last reason of the most frequent kind. Reasons that differ only in numbers are of one kind.
+    """Return the most frequent reason. Reasons that differ only in numbers count as one, and the last is returned.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Reading the runs of a results file into arrays, one round at a time and in bounded memory."""
+"""Reads the runs of a results file into arrays, one round at a time, with a limit on the memory."""
 
 from __future__ import annotations
 
@@ -26,23 +26,27 @@ from flanders.results.schema import ResultsError, reading
 from flanders.round import ClientId
 
 MOST_ROWS = 1_000
-"""Clients of one run that get a row of their own at most: a screen does not show more rows apart."""
+"""The most clients of a run that get a row in the arrays. A screen cannot show more rows."""
 FEWEST_ROWS = 8
-"""Clients of one run that get a row at least, however many rounds there are."""
+"""The fewest clients of a run that get a row, however many rounds there are."""
 MOST_CELLS = 2_000_000
-"""Clients times rounds of one run at most: its arrays then take about 100 MB."""
+"""The most clients times rounds of one run. The arrays of the run then take about 100 MB."""
 MOST_ALARMS = 500
-"""Alarms of one run that are remembered at most, the last ones."""
+"""How many alarms of a run are remembered, the last ones."""
 FIELDS = tuple(column for column in CLIENT_COLUMNS if column.name != "client")
+"""The columns of the table `client` except the client's id."""
 
 
 @dataclass(frozen=True)
 class ChosenClients:
-    """The clients of a run that get a row, if not all of them do."""
+    """The clients of a run that get a row in the arrays, if not all of them do."""
 
     clients: Collection[ClientId]
     spread: Collection[ClientId]
-    """Those of them that are spread evenly over all clients. The others are those most often not kept."""
+    """The chosen clients that are spread evenly over all clients.
+
+    The other chosen clients are those that were most often not kept.
+    """
 
 
 class GrowingRun:
@@ -51,9 +55,9 @@ class GrowingRun:
     Parameters
     ----------
     chosen
-        The clients that get a row. None: all, or the first `most_rows`.
+        The clients that get a row. Default: all clients, or the first `most_rows`.
     most_rows
-        How many clients get a row at most. None: all.
+        The most clients that get a row. Default: no limit.
     """
 
     def __init__(self, chosen: ChosenClients | None = None, most_rows: int | None = None) -> None:
@@ -86,7 +90,7 @@ class GrowingRun:
         )
 
     def replace_measures(self, rows: Sequence[Sequence[float]]) -> None:
-        """Take other measures of the same rounds: an accuracy may be measured after the round was written."""
+        """Replace the measures of all rounds, since an accuracy may be measured after the round was written."""
         self._measures = [list(row) for row in rows]
 
     def _has_row(self, client: ClientId) -> bool:
@@ -109,7 +113,7 @@ class GrowingRun:
         return np.array(values, dtype=np.float64)
 
     def _count(self, record: RoundRecord) -> None:
-        """Count what all clients of a round add up to."""
+        """Add the clients of a round to the totals."""
         self._fates.append(Counter(client.fate for client in record.clients))
         self._alarms.extend(self._lookout.look(record))
         old, malicious, scores = self._totals, record.malicious, record.scores
@@ -127,7 +131,7 @@ class GrowingRun:
         )
 
     def data(self, id_: str, spec: str, status: str, error: str | None, *, sort: bool = True) -> RunData:
-        """Return all rounds so far as arrays. With `sort`, clients are in the order of their ids."""
+        """Return all rounds so far as arrays. With `sort`, the clients are sorted by their ids."""
         clients = list(self._row_of)
         order = sorted(range(len(clients)), key=lambda i: by_id(clients[i])) if sort else list(range(len(clients)))
         place = np.empty(len(order), dtype=np.int64)
@@ -184,8 +188,9 @@ def by_id(client: ClientId) -> tuple[bool, ClientId]:
 def read_results(path: Path, most_rows: int | None = None) -> list[RunData]:
     """Read all runs of a results file, in the order in which they were added.
 
-    A run may still be writing to the file. All that is read is from one moment. With `most_rows`, no run has more
-    clients than this in its matrices. A run that cannot be read has a message instead of rounds.
+    Other processes may write to the file at the same time. What is read is the state of the file at one moment.
+    With `most_rows`, no run has more clients than this in its matrices. A run that cannot be read has a message and
+    no rounds.
     """
     path = Path(path)
     if path.is_dir():
@@ -209,9 +214,9 @@ def _read_run(
 
 
 def choose_clients(connection: sqlite3.Connection, id_: str, most: int) -> ChosenClients | None:
-    """Return the clients of a run that get a row; None if all of them do.
+    """Return the clients of a run that get a row. None if all of them do.
 
-    One half is spread evenly over all clients. The other half are those most often not kept.
+    Half of them are spread evenly over all clients. The other half are the clients that were most often not kept.
     """
     [[rounds, rows]] = connection.execute(
         "SELECT (SELECT count(*) FROM round WHERE run = :run), (SELECT count(*) FROM client WHERE run = :run)",
@@ -231,9 +236,10 @@ def choose_clients(connection: sqlite3.Connection, id_: str, most: int) -> Chose
 
 
 def choose_rows(not_kept: NDArray[Any], most: int) -> tuple[IntVector, BoolVector]:
-    """Choose `most` of many clients: half evenly spread over all, half those most often not kept.
+    """Choose `most` of all clients: half spread evenly over all, and half that were most often not kept.
 
-    Return the chosen ones in order, and for every client whether it is one of the evenly spread ones.
+    `not_kept` has the number of rounds in which each client was not kept. Return the positions of the chosen
+    clients, and for every client whether it is one of the evenly spread ones.
 
     Examples
     --------

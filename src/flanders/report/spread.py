@@ -1,4 +1,4 @@
-"""How much the values of several seeds differ: their range, standard deviation, or a confidence interval."""
+"""Shows how much the values of several seeds differ: by their range, standard deviation, or confidence interval."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ SPREAD_WORDS = {
     CI: "mean over seeds ± half the width of its 95% confidence interval (Student's t)",
     NONE: "mean over seeds",
 }
-"""What the legend of a table says of each spread."""
+"""How the legend of a table explains each spread."""
 
 
 def spread_text(values: Sequence[float], spread: str, digits: int) -> str:
-    """Return the mean of some values and their spread. One value has no spread.
+    """Return the mean and the spread of some values as text. A single value has no spread.
 
     Examples
     --------
@@ -34,17 +34,18 @@ def spread_text(values: Sequence[float], spread: str, digits: int) -> str:
 
 
 def half_width(values: Sequence[float], spread: str) -> float:
-    """Return the standard deviation of two or more values, or half the width of the 95% interval of their mean."""
+    """Return the standard deviation of values, or half the width of the 95% confidence interval of their mean."""
     deviation = stdev(values)
     n = len(values)
     return deviation if spread == STD else student_quantile(n - 1) * deviation / math.sqrt(n)
 
 
 def student_quantile(freedom: int, level: float = 0.95) -> float:
-    """Return how many standard errors a two-sided confidence interval reaches from the mean.
+    """Return half the width of a two-sided confidence interval of a mean, in standard errors.
 
-    It is a quantile of Student's t distribution. The area under the density is added up by Simpson's rule and the
-    quantile found by bisection, since the standard library has no such function.
+    It is a quantile of Student's t distribution with `freedom` degrees of freedom. Python's standard library does
+    not have this function. So the area under the density is computed by Simpson's rule, and the quantile by
+    bisection.
 
     Examples
     --------
@@ -54,7 +55,7 @@ def student_quantile(freedom: int, level: float = 0.95) -> float:
     scale = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(freedom * math.pi)
 
     def area(high: float, steps: int = 400) -> float:
-        """Return the area from 0 to `high`. The substitution t = tan(u) keeps the steps even in the tails."""
+        """Return the area under the density from 0 to `high`, with the substitution t = tan(u)."""
         end = math.atan(high)
 
         def height(u: float) -> float:

@@ -1,4 +1,4 @@
-"""Writing tables as text, Markdown and LaTeX."""
+"""Writes tables as text, Markdown and LaTeX."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ def latex(title: str, header: Sequence[str], rows: Rows, legend: str, *, label: 
 def text_table(
     title: str, header: Sequence[str], rows: Rows, legend: str, fixed: int, width: int, bold: Places = ()
 ) -> str:
-    """Return a table as plain text of at most `width` columns, if each column fits.
+    """Return a table as plain text, with lines of at most `width` characters if each column fits.
 
-    If the table is too wide, it is cut into several tables one below the other. Each begins with the first `fixed`
-    columns. Long headings take several lines. `*` marks cells that are bold elsewhere.
+    If the table is too wide, it is cut into several tables, one below the other. Each of them begins with the first
+    `fixed` columns. Long headings take several lines. `*` marks the cells in `bold`.
     """
     marked = [[f"{x}*" if (i, j) in bold else x for j, x in enumerate(row)] for i, row in enumerate(rows)]
     wide = [max(len(row[j]) for row in marked) for j in range(len(header))]
@@ -92,12 +92,12 @@ def _pages(widths: Sequence[int], fixed: int, width: int) -> list[list[int]]:
 
 
 def _wrapped(name: str, width: int) -> list[str]:
-    """Return a heading in several lines, broken at spaces and hyphens, and in words that are too long."""
+    """Return the lines of a heading. It is broken at spaces and hyphens, and inside words that are too long."""
     return textwrap.wrap(name, width) or [""]
 
 
 def _escaped(text: str) -> str:
-    r"""Return text with the signs escaped that LaTeX would take for commands.
+    r"""Return text in which the signs that have a meaning in LaTeX are escaped.
 
     Examples
     --------

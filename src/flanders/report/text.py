@@ -1,4 +1,4 @@
-"""Results as text: rich tables in a terminal, plain columns in a pipe, JSON on request."""
+"""Prints results: as tables in a terminal, as plain columns elsewhere, and as JSON on request."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from flanders.results.spec_keys import (
 from flanders.results.summary import RunSummary, read_summaries
 
 CLIENTS_SHOWN = 20
-"""The most clients in the table of clients that were not kept: about as many lines as fit on a screen."""
+"""The most clients in the table of clients that were not kept. About as many lines fit on a screen."""
 
 
 def print_results(path: Path, *, as_json: bool = False) -> None:
@@ -41,7 +41,7 @@ def print_results(path: Path, *, as_json: bool = False) -> None:
 
 
 def print_run(path: Path, beginning: str, *, as_json: bool = False) -> None:
-    """Print one run: its spec, a table of its rounds, and a table of the clients that were not kept."""
+    """Print the run whose id begins with `beginning`: its spec, its rounds, and the clients that were not kept."""
     found = [summary for summary in read_summaries(path) if summary.id.startswith(beginning)]
     if len(found) != 1:
         what = "no run" if not found else f"{len(found)} runs"
@@ -102,9 +102,9 @@ def print_summaries(found: Sequence[RunSummary]) -> None:
 
 
 def _narrowed(rows: list[dict[str, str]]) -> tuple[list[dict[str, str]], str]:
-    """Return rows that fit a narrow terminal, and a sentence with the columns that were left out.
+    """Return rows for the terminal, and a sentence about the columns that were left out.
 
-    Columns in which all rows are the same are left out, if the terminal is too narrow for all columns.
+    If the terminal is too narrow for all columns, columns in which all rows are the same are left out.
     """
     width = sum(max(len(name), *(len(row[name]) for row in rows)) + 3 for name in rows[0])
     if len(rows) == 1 or not sys.stdout.isatty() or width <= terminal_width():
@@ -144,7 +144,7 @@ def _print_not_kept(clients: Sequence[ClientDetails], path: Path) -> None:
 
 def print_table(rows: Sequence[Sequence[str]], columns: Sequence[str], title: str = "") -> None:
     """Print a table. In a terminal it is as wide as the terminal, elsewhere as wide as its content."""
-    if sys.stdout.isatty() and find_spec("rich") is not None:  # rich comes with the extra `sim`
+    if sys.stdout.isatty() and find_spec("rich") is not None:  # rich is installed with the extra `sim`
         from rich.box import SIMPLE
         from rich.console import Console
         from rich.table import Table
@@ -162,7 +162,7 @@ def print_table(rows: Sequence[Sequence[str]], columns: Sequence[str], title: st
 
 
 def terminal_width(default: int = 116) -> int:
-    """Return the number of columns of the terminal, or a default if the output does not go to one."""
+    """Return the width of the terminal in characters, or a default if the output does not go to a terminal."""
     return max(60, shutil.get_terminal_size((default, 24)).columns)
 
 

@@ -1,4 +1,4 @@
-"""Choosing runs by their settings, as the option `--where` names them."""
+"""Chooses runs by the values in their specs, for the option `--where`."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ WORDS: dict[str, Callable[[Tree], object]] = {
     "aggregator": aggregator_name,
     "dataset": dataset_name,
 }
-"""Short names of what is asked for most often. Any other key of a spec can be named too."""
+"""Short names for the values that are asked for most often. A condition may also name any key of a spec."""
 
 
 def selected(specs: Sequence[Table], wheres: Sequence[str]) -> list[int]:
-    """Return which runs have all of these values, by their place in `specs`.
+    """Return the positions in `specs` of the runs that fulfil all conditions.
 
-    Each condition is `KEY=VALUE`, or `KEY=VALUE,VALUE` for one of several values. The key is one of `WORDS`, a
-    dotted key of a spec, or the last part of one.
+    Each condition is `KEY=VALUE`, or `KEY=VALUE,VALUE` if one of several values is enough. The key is one of
+    `WORDS`, a dotted key of a spec, or the last part of such a key.
 
     Examples
     --------
@@ -57,7 +57,7 @@ def selected(specs: Sequence[Table], wheres: Sequence[str]) -> list[int]:
 
 
 def _reader(name: str, keys: Sequence[str]) -> Callable[[Table, Table], object]:
-    """Return the function that reads what a condition names from a spec and its flat form."""
+    """Return a function that reads the value of the key `name` from a spec and its flat form."""
     if name in WORDS:
         word = WORDS[name]
         return lambda spec, flat: word(spec)

@@ -1,1 +1,1 @@
-"""The results of runs: the results file, its summary, its export."""
+"""The results of runs: the results file, how it is written and read, summaries, and export."""

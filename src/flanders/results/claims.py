@@ -1,4 +1,8 @@
-"""Claims on runs: which process carries out a run, and whether it is still alive."""
+"""Claims on runs: which process carries out a run, and whether this process is still alive.
+
+Several processes may share a results file. Each claims a run before it carries it out, and reports regularly that
+it is alive (its heartbeat). The run of a dead process can be claimed by another one.
+"""
 
 from __future__ import annotations
 
@@ -12,31 +16,34 @@ from pathlib import Path
 LEASE = 60.0
 """After this many seconds without a heartbeat, a process on another machine counts as dead."""
 HEARTBEAT = 10.0
-"""Seconds between two heartbeats. Six fit into the lease, so a few late ones on a slow disk do not end a claim."""
+"""Seconds between two heartbeats. Six of them fit into the lease, so a process may miss a few on a slow disk."""
 LARGEST_PROCESS = 2**31
-"""Ids of processes are below this number on all systems."""
+"""Process ids are below this number on all systems."""
 
 
 @cache
 def this_machine() -> str:
-    """Return a text that differs between machines, boots and containers, within which process ids are unique."""
+    """Return a text that identifies this machine, its boot and its container.
+
+    Process ids are unique only among processes for which this text is the same.
+    """
     parts = [socket.gethostname()]
     try:
         parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
         parts.append(os.readlink("/proc/self/ns/pid"))
-    except OSError:  # only Linux has these files; elsewhere the host name must do
+    except OSError:  # only Linux has these files; elsewhere the host name is used alone
         pass
     return " ".join(parts)
 
 
 def this_process() -> str:
-    """Return the text by which this process claims runs."""
+    """Return the text that identifies this process as the owner of a claim, as JSON."""
     pid = os.getpid()
     return json.dumps({"machine": this_machine(), "pid": pid, "started": start_time(pid)})
 
 
 def start_time(pid: int) -> str | None:
-    """Return when a process began. This distinguishes it from a later process with the same id."""
+    """Return when a process started. A later process with the same id has another start time. None if not known."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except (OSError, IndexError):
@@ -44,10 +51,10 @@ def start_time(pid: int) -> str | None:
 
 
 def is_alive(owner: str | None, heartbeat: float | None) -> bool:
-    """Tell whether the owner of a claim is alive. On another machine, its last heartbeat decides.
+    """Whether the owner of a claim is alive. If it is on another machine, its last heartbeat decides.
 
-    A claim that no process of this package writes is nobody's. A heartbeat may lie in the future by as much as it
-    may lie in the past, since the clocks of two machines differ. One that lies further ahead is not believed.
+    The clocks of two machines differ, so a heartbeat may also be up to `LEASE` seconds in the future. A claim that
+    cannot be read, e.g. in a damaged file, counts as a claim of a dead process.
     """
     if owner is None:
         return False
@@ -66,6 +73,6 @@ def is_alive(owner: str | None, heartbeat: float | None) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # it exists and belongs to another user
+    except PermissionError:  # the process exists, but belongs to another user
         return True
     return True

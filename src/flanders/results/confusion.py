@@ -1,4 +1,4 @@
-"""How well a filter found the malicious clients: precision, recall, false-positive rate and AUC."""
+"""Measures of how well a filter found the malicious clients: precision, recall, false-positive rate and AUC."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from flanders.arrays import FloatVector
 
 @dataclass(frozen=True)
 class Confusion:
-    """How many malicious and honest clients were kept and not kept, as in the appendix of the FLANDERS paper.
+    """The numbers of malicious and honest clients that were kept and not kept.
 
-    To keep a client means to call it honest. Not to keep it means to call it malicious.
+    A client that is not kept counts as a positive, as in the appendix of the FLANDERS paper.
 
     Examples
     --------
@@ -28,17 +28,17 @@ class Confusion:
     """
 
     caught: int = 0
-    """Malicious and not kept: true positives, tp."""
+    """Malicious clients that were not kept: true positives, tp."""
     wronged: int = 0
-    """Honest and not kept: false positives, fp."""
+    """Honest clients that were not kept: false positives, fp."""
     missed: int = 0
-    """Malicious and kept: false negatives, fn."""
+    """Malicious clients that were kept: false negatives, fn."""
     passed: int = 0
-    """Honest and kept: true negatives, tn."""
+    """Honest clients that were kept: true negatives, tn."""
 
     @classmethod
     def of(cls, malicious: ArrayLike, kept: ArrayLike) -> Confusion:
-        """Count clients. Both arrays have one value per client, and the same shape."""
+        """Count clients. Both arrays have one value for each client."""
         bad, in_ = np.asarray(malicious, dtype=bool), np.asarray(kept, dtype=bool)
         return cls(*(int(np.count_nonzero(who)) for who in (bad & ~in_, ~bad & ~in_, bad & in_, ~bad & in_)))
 
@@ -52,12 +52,15 @@ class Confusion:
 
     @property
     def precision(self) -> float:
-        """The share of clients not kept that were malicious, tp / (tp + fp). NaN if everyone was kept."""
+        """The share of malicious clients among the clients that were not kept, tp / (tp + fp).
+
+        NaN if all were kept.
+        """
         return _share(self.caught, self.wronged)
 
     @property
     def recall(self) -> float:
-        """The share of malicious clients that were not kept, tp / (tp + fn). NaN if nobody was malicious."""
+        """The share of malicious clients that were not kept, tp / (tp + fn). NaN if no client was malicious."""
         return _share(self.caught, self.missed)
 
     @property
@@ -67,16 +70,16 @@ class Confusion:
 
     @property
     def false_positive_rate(self) -> float:
-        """The share of honest clients that were not kept, fp / (fp + tn). NaN if nobody was honest."""
+        """The share of honest clients that were not kept, fp / (fp + tn). NaN if no client was honest."""
         return _share(self.wronged, self.passed)
 
 
 def area_under_curve(rounds: Iterable[tuple[NDArray[np.bool_], FloatVector]]) -> float:
-    """Return the area under the ROC curve: how often a malicious client scores above an honest one.
+    """Return the area under the ROC curve: how often a malicious client has a higher score than an honest one.
 
-    Only clients of the same round are compared, since scores of different rounds are not comparable. Ties count
-    half. Each round is given by two arrays: who is malicious, and the scores. Clients without a score (NaN) are
-    left out. The result is NaN if there is nothing to compare.
+    Each round is given as two arrays: which clients are malicious, and the scores of the clients. Only clients of
+    the same round are compared, since scores of different rounds are not comparable. Equal scores count half.
+    Clients without a score (NaN) are left out. The result is NaN if there is nothing to compare.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Results as CSV or Parquet: one file each for runs, rounds and clients."""
+"""Exports a results file as CSV or Parquet: one file each for runs, rounds and clients."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from flanders.results.schema import reading
 from flanders.results.tree import flatten
 
 BATCH = 100_000
-"""How many rows are in memory at a time. They take about 100 MB."""
+"""How many rows are in memory at a time. This many take about 100 MB."""
 RUN = ("id", "status", "created", "finished", "error", "versions")
 """The columns of `run` that are exported besides the spec."""
 ROUND = {"run": "string", **{column.name: column.kind for column in ROUND_COLUMNS}}
@@ -26,7 +26,7 @@ ORDER = {"round": "t.number", "client": "t.round, t.client"}
 """The order of the rows within a run."""
 Batches = Iterator[list[tuple[Value, ...]]]
 Write = Callable[[BinaryIO, Mapping[str, str], Batches], None]
-"""Writes a table with these columns and rows into an open file."""
+"""A function that writes a table with these columns and rows into an open file."""
 
 
 def export_csv(results: Path, folder: Path) -> list[Path]:
@@ -38,7 +38,7 @@ def export_csv(results: Path, folder: Path) -> list[Path]:
         writer.writerow(columns)
         for rows in batches:
             writer.writerows(rows)
-        text.detach()  # flushes, and leaves the file open
+        text.detach()  # flushes the text, and leaves the file open
 
     return _export(results, folder, "csv", write)
 

@@ -1,4 +1,4 @@
-"""The heartbeat of a run: a thread that reports that its process is alive."""
+"""The heartbeat of a run: a thread that regularly writes into the results file that the process is alive."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from flanders.results.store import Store
 
 @contextlib.contextmanager
 def heartbeat(path: Path, run: str) -> Iterator[None]:
-    """Record every few seconds that the run is being carried out, from a thread with its own connection."""
+    """Inside the block, write every `HEARTBEAT` seconds that the run is being carried out."""
     over = threading.Event()
 
     def beat() -> None:
         while not over.wait(HEARTBEAT):
-            # If the file cannot be written, the main thread will meet the same error and report it.
+            # If the file cannot be written, the main thread gets the same error and reports it.
             with contextlib.suppress(ResultsError), Store(path, create=False) as store:
                 store.beat(run)
 

@@ -1,4 +1,4 @@
-"""Labels of runs. A label says in a few words what a run is, and how it differs from the other runs."""
+"""Labels of runs. A label names the attack and the defence of a run, and how the run differs from other runs."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from flanders.results.spec_keys import (
 from flanders.results.tree import Table
 
 COUNT_WORDS = {"keep": "m-b", "num_malicious": "b"}
-"""Parameters that are usually chosen from the number of malicious clients, and how a spec writes that."""
+"""Parameters that are often set from the numbers of clients, and the word that stands for the number in a spec."""
 
 
 def varying(flats: Sequence[Mapping[str, object]]) -> list[str]:
     """Return the keys in which runs differ.
 
-    A parameter is compared only between runs that chose the same thing. The `keep` of two filters is compared if
-    both are `dnc`, but not if one of them is `krum`.
+    A parameter is compared only between runs that chose the same entry. So the `keep` of two filters is compared if
+    both filters are `dnc`, but not if one of them is `krum`.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def varying(flats: Sequence[Mapping[str, object]]) -> list[str]:
 
 
 def differences(specs: Sequence[Table]) -> list[Table]:
-    """Return, for each run, its values of the keys in which runs with the same label differ."""
+    """Return for each run the values by which it differs from runs that have the same label."""
     flats = [flat_spec(spec) for spec in specs]
     alike: dict[str, list[Table]] = defaultdict(list)
     for flat in flats:
@@ -61,9 +61,9 @@ def differences(specs: Sequence[Table]) -> list[Table]:
 
 
 def short_labels(specs: Sequence[Table]) -> list[str]:
-    """Return each run in as few words as tell it from the others: the values in which the runs differ.
+    """Return a short label for each run: its attack, its filter, and the values in which the runs differ.
 
-    The attack and the filter are named in any case. If two runs would have the same name, all get long labels.
+    If two runs would have the same short label, all runs get long labels.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def short_labels(specs: Sequence[Table]) -> list[str]:
 
 
 def labels(specs: Sequence[Table]) -> list[str]:
-    """Return each run in a few words, with the values in which it differs from runs with the same label."""
+    """Return a long label for each run, with the values in which it differs from runs with the same label."""
     found = []
     for spec, apart in zip(specs, differences(specs), strict=True):
         words = [f"{key}={value}" for key, value in apart.items() if value is not None]
@@ -101,10 +101,14 @@ def labels(specs: Sequence[Table]) -> list[str]:
 
 
 def relative_counts(flats: Sequence[Table]) -> list[Table]:
-    """Write `m-b` and `b` for the parameters that follow the number of malicious clients in all runs."""
+    """Return flat specs with the words `m-b` and `b` in place of numbers of clients.
+
+    A number is replaced only if it is equal to m - b, or to b, in all runs that have it. Here m is the number of
+    clients in a round, and b the number of malicious clients among them.
+    """
 
     def follows(key: str, flat: Table) -> bool:
-        if "federation.num_clients" not in flat:  # a live federation, which nobody knows the attackers of
+        if "federation.num_clients" not in flat:  # a live federation, whose malicious clients are not known
             return False
         m, b = client_counts(flat)
         return bool(flat[key] == {"keep": m - b, "num_malicious": b}[last_part(key)])

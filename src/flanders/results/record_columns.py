@@ -1,7 +1,7 @@
 """The columns of the tables `round` and `client`, made from the fields of `RoundRecord` and `ClientRecord`.
 
-A new field of these classes becomes a column of the results file and of the export by itself. Only a field of a new
-type needs a line here, in `COLUMN_TYPES`.
+A new field of these classes automatically becomes a column of the results file and of the export. If the field has
+a new type, add this type to `COLUMN_TYPES`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from flanders.record import PHASES, ClientRecord, Fate, RoundRecord
 from flanders.round import ClientId
 
 Value = int | float | str | None
-"""What a cell of a table may hold."""
+"""The value of a cell of a table."""
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,9 @@ class Column:
 
     name: str
     sql: str
-    """How the results file declares it."""
+    """How the results file declares the column."""
     kind: str
-    """Its type in an export: `string`, `int64`, `float64` or `bool`."""
+    """The type of the column in an export: `string`, `int64`, `float64` or `bool`."""
 
 
 COLUMN_TYPES: dict[object, tuple[str, str]] = {
@@ -38,7 +38,7 @@ COLUMN_TYPES: dict[object, tuple[str, str]] = {
     Fate: ("TEXT NOT NULL", "string"),
     ClientId: ("NOT NULL", "string"),  # SQLite keeps numbers as numbers and names as text
 }
-"""The type of a field, how the results file declares it, and its type in an export."""
+"""For each type of a field: how the results file declares its column, and the type of the column in an export."""
 
 
 def _column(name: str, type_: object) -> Column:
@@ -57,7 +57,10 @@ def _client_columns() -> tuple[Column, ...]:
 def _round_columns() -> tuple[Column, ...]:
     types = get_type_hints(RoundRecord)
     plain = [field.name for field in dataclasses.fields(RoundRecord) if field.name not in ("clients", "seconds")]
-    numbers = ("threshold", *PHASES)  # a property of the record, and what `seconds` holds
+    numbers = (
+        "threshold",
+        *PHASES,
+    )  # a property of the record, and the keys of `seconds`
     return tuple([_column(name, types[name]) for name in plain] + [_column(name, float) for name in numbers])
 
 
@@ -66,7 +69,7 @@ CLIENT_COLUMNS = _client_columns()
 ROUND_COLUMNS = _round_columns()
 """The columns of `round` after `run`: the fields of `RoundRecord`, its threshold, and the seconds of each phase.
 
-The field `clients` has a table of its own."""
+The field `clients` is stored in the table `client`."""
 
 
 def client_values(record: ClientRecord) -> tuple[Value, ...]:
@@ -83,9 +86,10 @@ def round_values(record: RoundRecord) -> tuple[Value, ...]:
 
 
 def to_cell(value: object) -> Value:
-    """Return a value for SQLite. NaN becomes None, a `Fate` a string, and a NumPy number a Python number.
+    """Return a value for SQLite. NaN becomes None, a `Fate` becomes a string, a NumPy number a Python number.
 
-    Integers that do not fit into 64 bits become text, and half characters become question marks.
+    An integer that does not fit into 64 bits becomes text. Characters that UTF-8 cannot encode become question
+    marks.
     """
     if value is None or isinstance(value, bool):
         return value

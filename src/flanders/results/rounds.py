@@ -1,4 +1,4 @@
-"""Reading rounds back from a results file, as the records that were written."""
+"""Reads rounds from a results file, as the records that were written."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from flanders.results.schema import ResultsError
 
 _FATES = {str(fate): fate for fate in Fate}
 ROUND_FIELDS = [column for column in ROUND_COLUMNS if column.name not in ("threshold", *PHASES)]
-"""The columns of the table `round` that are fields of `RoundRecord`. The number comes first."""
+"""The columns of the table `round` that are fields of `RoundRecord`. The number of the round comes first."""
 
 
 def read_rounds(connection: sqlite3.Connection, run: str, after: int = 0) -> Iterator[RoundRecord]:
-    """Yield the rounds of a run with a number above `after`, in order, one at a time.
+    """Yield the rounds of a run after round `after`, in order.
 
-    Only one round is held in memory. Read inside a transaction, so that rounds and clients are from one moment.
+    Only one round is in memory at a time. Call this inside a transaction. Otherwise a process that writes could
+    change the clients after the rounds were read.
     """
     names = ", ".join([*(column.name for column in ROUND_FIELDS), *PHASES])
     query = f"SELECT {names} FROM round WHERE run = ? AND number > ? ORDER BY number"
@@ -56,7 +57,7 @@ def _round(values: Sequence[Any], clients: Sequence[ClientRecord]) -> RoundRecor
 
 
 def _converted(columns: Sequence[Column], rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    """Return rows as columns with the types of the record: NaN for an empty number, a `Fate` for its word."""
+    """Return rows as columns with the types of the record: NaN for an empty number, a `Fate` for its name."""
     found: list[list[Any]] = []
     for column, values in zip(columns, zip(*rows, strict=True), strict=True):
         if column.name == "fate":

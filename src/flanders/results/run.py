@@ -1,6 +1,6 @@
-"""One run as the results file stores it: its spec, and how to carry it out.
+"""One run as the results file stores it: its spec, and its options, which say how to carry it out.
 
-A spec is made of plain tables and numbers here, so that results can be read without the simulator.
+Here a spec is plain data (tables, numbers and texts), so that results can be read without the simulator.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class Options:
     device
         Where to compute: `"auto"`, `"cpu"` or `"cuda"`.
     chunk
-        How many clients are trained at once. Default: as many as fit.
+        How many clients are trained at once. Default: as many as fit into memory.
     data_dir
         The folder with the datasets. Default: the environment variable `FLANDERS_DATA`.
     checkpoint_every
-        How many rounds lie between two checkpoints. Default: one, or more if it takes long to write a checkpoint.
+        The number of rounds from one checkpoint to the next. Default: checkpoints take at most a tenth of the time.
     threads
-        The number of threads to compute with. Default: as many as the process has when the run begins. A resumed
-        run keeps its number, since the last bits of sums depend on it.
+        The number of threads to compute with. Default: as many as the process has when the run starts. A resumed
+        run keeps its number of threads, since rounding errors depend on it.
     """
 
     device: str = "auto"
@@ -62,14 +62,14 @@ class Options:
 
 @dataclass(frozen=True)
 class RunSpec:
-    """One run: its spec with all defaults filled in (`canonical`), and how to carry it out."""
+    """One run: its spec with all defaults filled in (`canonical`), and its options."""
 
     canonical: Table
     options: Options = dataclasses.field(default_factory=Options)
 
     @property
     def text(self) -> str:
-        """The canonical JSON. It is the same for two specs that describe the same run in different ways."""
+        """The canonical spec as JSON. Two specs that describe the same run in different ways have the same text."""
         return json.dumps(self.canonical, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
     @property
@@ -79,15 +79,15 @@ class RunSpec:
 
     @property
     def live(self) -> bool:
-        """Whether it is a live federation, which only Flower can carry out."""
+        """Whether the run is a live federation: a Flower federation with real clients."""
         return spec_keys.is_live(self.canonical)
 
     @property
     def engine(self) -> str:
-        """What carries the run out: `simulator` or `flower`."""
+        """The engine that carries out the run: `simulator` or `flower`."""
         return spec_keys.engine(self.canonical)
 
     def on(self, engine: str) -> RunSpec:
-        """Return the same run on another engine. The engine is part of the id, unless it is the simulator."""
+        """Return the same run on another engine. It has another id, since the engine `flower` is part of the id."""
         rest = {key: value for key, value in self.canonical.items() if key != "engine"}
         return RunSpec(rest if engine == SIMULATOR else {**rest, "engine": engine}, self.options)

@@ -1,6 +1,7 @@
-"""The results file: its tables, how it is opened, and what its errors mean.
+"""The results file, an SQLite file: its tables, how it is opened, and how its errors are explained.
 
-The tables `round` and `client` have a column for every field of the record; see `flanders.results.record_columns`.
+The tables `round` and `client` have a column for every field of `RoundRecord` and `ClientRecord` (see
+`flanders.results.record_columns`).
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from flanders.results.record_columns import CLIENT_COLUMNS, ROUND_COLUMNS, Colum
 from flanders.results.sound_rows import hide_unsound_rows, missing_columns, readable_text
 
 FORMAT, OLDEST = 5, 4
-"""The version of the tables, and the oldest one that can still be used. A file of another version is refused."""
+"""The version of the tables, and the oldest version that can still be used. Files of other versions are refused."""
 APPLICATION = 0x464C4452
-"""The letters FLDR, by which SQLite and the command `file` recognise a results file."""
+"""The letters FLDR. SQLite stores them in the file, so that a results file can be recognised."""
 BUSY = 30.0
-"""Seconds to wait for another process that is writing."""
+"""How many seconds to wait for another process that is writing."""
 LOG = 64 * 2**20
-"""How many bytes the write-ahead log may keep once it has been copied into the file."""
+"""The most bytes that SQLite's write-ahead log keeps on the disk after its content was copied into the file."""
 
 
 def _declared(columns: Iterable[Column]) -> str:
@@ -68,18 +69,19 @@ CREATE TABLE checkpoint (          -- the last state of each unfinished run, in 
 
 
 NAMES = ("run", "round", "client", "checkpoint")
-"""The tables."""
+"""The names of the tables."""
 
 
 class ResultsError(InputError):
-    """The results file cannot be used. Nothing that was in it is lost."""
+    """The results file cannot be used. Everything that was saved in it is still there."""
 
 
 def connect(path: Path, *, create: bool) -> sqlite3.Connection:
     """Open a results file for reading and writing. A new or empty file gets its tables.
 
-    Write-ahead logging lets others read while a run writes. `synchronous=FULL` flushes the log at every commit:
-    with NORMAL a power cut could undo rounds that were already reported as saved. One flush per round costs little.
+    The file uses write-ahead logging, so that other processes can read while this one writes. With
+    `synchronous=FULL`, each commit is flushed to the disk. With NORMAL, a power cut could undo rounds that were
+    already reported as saved.
     """
     if not create and not path.exists():
         raise ResultsError(f"There are no results at {path}. `flanders run SPEC --out {path}` makes them.")
@@ -109,7 +111,7 @@ def _connect_for_reading(path: Path) -> sqlite3.Connection:
         raise ResultsError(f"{path} is a folder. Name the results file in it.")
     if not os.access(path, os.R_OK):
         raise ResultsError(f"{path} cannot be read: no permission.")
-    # A process that may write opens the file as a writer: SQLite then removes the log when the last one closes it.
+    # If this process may write, open the file for writing. SQLite then deletes its log at the last close.
     writable = os.access(path, os.W_OK) and os.access(path.absolute().parent, os.W_OK)
     log = path.with_name(f"{path.name}-wal")
     mode = "mode=rw" if writable else "mode=ro" if log.exists() else "mode=ro&immutable=1"
@@ -146,7 +148,10 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
-    """Complain if a table is missing, or if there is anything but tables: a view can take for ever to read."""
+    """Raise an error if a table is missing, or if there are views or triggers.
+
+    A hostile view could take forever to read.
+    """
     found = connection.execute(
         "SELECT type, name FROM sqlite_master WHERE rootpage > 0 OR type != 'index'"
     ).fetchall()
@@ -158,7 +163,7 @@ def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _check_format(connection: sqlite3.Connection, path: Path) -> int:
-    """Return the version of the tables. Complain if it cannot be used."""
+    """Return the version of the tables. Raise an error if it cannot be used."""
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if application == 0 and connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
@@ -176,7 +181,10 @@ def _check_format(connection: sqlite3.Connection, path: Path) -> int:
 
 @contextlib.contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Do everything inside the block, or nothing. No other process can write until the block ends."""
+    """Write everything inside the block, or nothing if it fails.
+
+    No other process can write until the block ends.
+    """
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -193,7 +201,7 @@ def explained(path: Path) -> Iterator[None]:
     """Turn errors of SQLite and of the disk into messages that say what they mean and what to do."""
     try:
         yield
-    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the second one if a message is not text
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the latter if SQLite's message is not text
         raise ResultsError(_explain(path, str(error))) from error
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):

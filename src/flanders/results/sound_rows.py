@@ -1,7 +1,7 @@
-"""Rows of a results file that this package could have written. All others are left out when the file is read.
+"""Hides unsound rows of a results file: rows that this package cannot have written.
 
-A results file may come from somebody else. One row with an odd value must not keep a reader from all other runs,
-and no text in it may control the reader's terminal.
+A results file may come from somebody else. Readers see only its sound rows, so that one row with a wrong value does
+not make the other runs unreadable. In its texts, characters that control a terminal are replaced.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TYPES = {
     "float64": ("real", "integer", "null"),
     "bool": ("integer", "null"),
 }
-"""The types that SQLite may have stored for each kind of column."""
+"""For each kind of column, the types of SQLite that a sound cell may have."""
 SOUND_RUN = """
 typeof(id) = 'text' AND typeof(position) = 'integer' AND typeof(created) = 'text'
 AND status IN ('pending', 'running', 'done', 'failed')
@@ -33,13 +33,13 @@ AND typeof(traceback) IN ('text', 'null') AND typeof(versions) IN ('text', 'null
 AND rowid NOT IN (SELECT number FROM temp.unsound)
 """
 ADDED = ("source_accuracy",)
-"""The columns of numbers that the table `round` has since format 5. Files of format 4 are read without them."""
+"""The columns of the table `round` that were added in format 5. In files of format 4 they are read as empty."""
 LONGEST_SPEC = 2**20
-"""The most characters of a spec. The longest that this package writes has a few thousand."""
+"""The most characters of a sound spec. Specs that this package writes have at most a few thousand."""
 
 
 def hide_unsound_rows(connection: sqlite3.Connection, path: Path) -> None:
-    """Put views in front of the tables that show only sound rows. Queries by the names of the tables use them."""
+    """Create temporary views with the names of the tables. They show only sound rows, and all queries use them."""
     connection.execute("CREATE TEMP TABLE unsound (number)")
     rows = connection.execute("SELECT rowid, spec FROM main.run")
     unsound = [(number,) for number, spec in rows if not is_sound(spec)]
@@ -58,13 +58,13 @@ def hide_unsound_rows(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def missing_columns(connection: sqlite3.Connection) -> list[str]:
-    """Return the columns that the table `round` of an older format does not have."""
+    """Return the columns that are missing in the table `round`, because the file has an older format."""
     found = {name for _, name, *_ in connection.execute("PRAGMA main.table_info(round)")}
     return [name for name in ADDED if name not in found]
 
 
 def readable_text(text: bytes) -> str:
-    r"""Return a text of the file without characters that control a terminal.
+    r"""Return a text of the file, with question marks in place of characters that control a terminal.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def readable_text(text: bytes) -> str:
 
 
 def is_sound(spec: object) -> bool:
-    """Tell whether the spec of a run can be used: everything that readers ask of it has an answer."""
+    """Whether the spec of a run is sound: all functions that read it must work."""
     if not isinstance(spec, str) or len(spec) > LONGEST_SPEC:
         return False
     try:
@@ -90,12 +90,12 @@ def is_sound(spec: object) -> bool:
         if not spec_keys.is_live(tree):
             spec_keys.client_counts(flat)
         return all(str(part).isprintable() for item in flatten(tree).items() for part in item)
-    except Exception:  # a spec that is not ours may be wrong in any way
+    except Exception:  # a foreign spec may be wrong in any way
         return False
 
 
 def _condition(columns: Iterable[Column]) -> str:
-    """Return the condition under which all cells of a row have the types that this package writes."""
+    """Return an SQL condition: all cells of a row have the types that this package writes."""
     parts = []
     for column in columns:
         types = ("text", "integer") if column.name == "client" else TYPES[column.kind]

@@ -1,7 +1,7 @@
-"""Reading the spec of a run: the name of its attack, its seed, and so on.
+"""Functions that read the spec of a run: the name of its attack, its seed, and so on.
 
-A spec is a tree of tables, as JSON stores it. Only this module knows its keys. The rest of the results and the
-report uses the functions here.
+A spec is a tree of tables, as JSON stores it. Other modules of `results` and `report` call these functions, so that
+they need not know the keys of a spec.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ MODEL = "model.name"
 SEED = "federation.seed"
 FRACTION = "threat.fraction"
 ATTACK_NAMES = ("threat.attack.name", "threat.data_poison.name")
-"""The keys of the two ways to attack: with a crafted model, and with poisoned data."""
+"""The keys with the name of the attack, which crafts models, and of the data poison, which changes data."""
 ATTACK_KEYS = (*ATTACK_NAMES, FRACTION)
 DEFENCE_KEYS = ("filter.name", "aggregator.name", "aggregator.preaggregators")
 LABEL_KEYS = (DATASET, *ATTACK_KEYS, *DEFENCE_KEYS, SEED, "engine")
-"""The keys whose values are in every label of a run."""
+"""The keys whose values are in the label of every run."""
 THREAT = "threat"
-"""The section that says who attacks, and how."""
+"""The section of a spec that describes the attack."""
 DEFENCE = ("filter", "aggregator", "fallback", "informed")
-"""The sections that say how the server defends itself."""
+"""The sections of a spec that describe the defence."""
 
 
 def section_of(key: str) -> str:
@@ -51,7 +51,7 @@ def last_part(key: str) -> str:
 
 
 def owners_of(key: str) -> tuple[str, ...]:
-    """Return the keys of what a parameter belongs to: the names in all tables around it.
+    """Return the keys of the entries that a parameter belongs to: `name` in each table around it.
 
     Examples
     --------
@@ -73,10 +73,10 @@ def owners_of(key: str) -> tuple[str, ...]:
 
 
 def flat_spec(spec: Tree) -> Table:
-    """Return the values of a spec by dotted keys, without those that have no effect.
+    """Return the values of a spec by dotted keys, without values that have no effect.
 
-    Left out are empty values, the details of an attack if nobody attacks, the number of clients in a round if all
-    take part, and `informed = false`.
+    These are left out: empty values, the threat if there is no attack, `clients_per_round` if all clients take
+    part, and `informed = false`.
 
     Examples
     --------
@@ -96,17 +96,17 @@ def flat_spec(spec: Tree) -> Table:
 
 
 def is_live(spec: Tree) -> bool:
-    """Tell whether a run is a live federation: its clients are real, and nobody knows who attacks."""
+    """Whether a run is a live federation: its clients are real, and it is not known which of them attack."""
     return "live" in spec
 
 
 def is_attacked(spec: Tree) -> bool:
-    """Tell whether a spec asks for an attack."""
+    """Whether a spec asks for an attack."""
     return bool(_attacks(spec))
 
 
 def attack_name(spec: Tree) -> str:
-    """Return the names of a run's attack and data poison: `none` without either, `unknown` if it is live."""
+    """Return the names of a run's attack and data poison. `none` if it has neither, `unknown` if it is live."""
     return "unknown" if is_live(spec) else " + ".join(_attacks(spec)) or "none"
 
 
@@ -116,7 +116,7 @@ def attack_fraction(spec: Tree) -> float:
 
 
 def attack_start(spec: Tree) -> int:
-    """Return the first round with an attack. It is 1 if nobody attacks."""
+    """Return the first round with an attack. It is 1 if there is no attack."""
     return int(spec[THREAT].get("start") or 1) if is_attacked(spec) else 1
 
 
@@ -131,29 +131,29 @@ def filter_name(spec: Tree) -> str:
 
 
 def aggregator_name(spec: Tree) -> str:
-    """Return the names of a run's aggregator and of the pre-aggregators in front of it: `nnm > krum`."""
+    """Return the names of a run's pre-aggregators and of its aggregator, e.g. `nnm > krum`."""
     return " > ".join([*preaggregator_names(spec), str(spec["aggregator"]["name"])])
 
 
 def preaggregator_names(spec: Tree) -> list[str]:
-    """Return the names of the pre-aggregators, the first one first."""
+    """Return the names of the pre-aggregators in the order in which they are applied."""
     return [str(link["name"]) for link in spec["aggregator"].get("preaggregators") or []]
 
 
 def seed(spec: Tree) -> int | None:
-    """Return the seed of a run. A live federation has none."""
+    """Return the seed of a run. None for a live federation."""
     found = spec["federation"].get("seed")
     return None if found is None else int(found)
 
 
 def num_rounds(spec: Tree) -> int | None:
-    """Return the number of rounds that a spec asks for. A live federation does not have this number."""
+    """Return the number of rounds that a spec asks for. None for a live federation."""
     found = spec["federation"].get("rounds")
     return None if found is None else int(found)
 
 
 def engine(spec: Tree) -> str:
-    """Return what carries out a run: `simulator` or `flower`."""
+    """Return the engine that carries out a run: `simulator` or `flower`."""
     return str(spec.get("engine", SIMULATOR))
 
 
@@ -164,11 +164,11 @@ def client_counts(flat: Tree) -> tuple[int, int]:
 
 
 def label(spec: Tree) -> str:
-    """Return a run in a few words."""
+    """Return a label of a run: its dataset, attack, defence and seed."""
     name = attack_name(spec)
     attack = name if name == "none" else f"{name} r={attack_fraction(spec):g}"
     defence = f"{filter_name(spec)} + {aggregator_name(spec)}"
-    if is_live(spec):  # it has no seed, and nobody knows the attack
+    if is_live(spec):  # it has no seed, and the attack is not known
         return f"{dataset_name(spec)}, {defence}"
     place = f", on {engine(spec)}" if "engine" in spec else ""
     return f"{dataset_name(spec)}, {attack}, {defence}, seed {seed(spec)}{place}"

@@ -1,7 +1,7 @@
-"""Results in one SQLite file: the runs, their rounds, and their clients.
+"""The class `Store`, which writes a results file: runs, their rounds, the clients of each round, and checkpoints.
 
-The rows of a round and the checkpoint after it are written in one transaction, so that they always agree. The
-transaction of the last round also marks the run as done.
+The rows of a round and the checkpoint after it are written in one transaction, so that they always belong together.
+The transaction of the last round also marks the run as done.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PIECE = 64 * 2**20
 
 
 class ClaimLost(Exception):
-    """Another process has taken over the run, so this one must leave it alone."""
+    """Another process has taken over the run, so this process must not write its rounds."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Store:
         self.close()
 
     def add(self, specs: Iterable[RunSpec], versions: dict[str, str]) -> list[str]:
-        """Add runs and return their ids. A run that is there and not done gets the new options."""
+        """Add runs and return their ids. If a run is in the file already and not done, only its options change."""
         ids = []
         with explained(self.path), transaction(self._connection):
             last = self._connection.execute("SELECT coalesce(max(position), 0) FROM run").fetchone()[0]
@@ -99,7 +99,10 @@ class Store:
         return ids
 
     def retry(self, ids: Sequence[str], changes: Mapping[str, Any]) -> None:
-        """Let failed runs be claimed again. Change the options of these runs unless they are done."""
+        """Mark failed runs as pending, so that they can be claimed again.
+
+        Change the options of all runs that are not done.
+        """
         with explained(self.path), transaction(self._connection):
             for id_ in ids:
                 row = self._options_and_status(id_)
@@ -111,14 +114,17 @@ class Store:
                 )
 
     def reopen(self, id_: str) -> None:
-        """Mark a run that is done as pending. This is for live federations, which may be started again."""
+        """Mark a finished run as pending. This is for live federations, which may be started again."""
         with explained(self.path):
             self._connection.execute(
                 "UPDATE run SET status = 'pending', finished = NULL WHERE id = ? AND status = 'done'", (id_,)
             )
 
     def unfinished(self, ids: Sequence[str] | None = None) -> list[tuple[RunSpec, str]]:
-        """Return the runs that are not done, in order, each with its status. Live federations are left out."""
+        """Return the runs that are not done, with their status, in the order of the file.
+
+        Live federations are left out.
+        """
         with explained(self.path):
             rows = self._connection.execute(
                 "SELECT id, spec, options, status FROM run WHERE status != 'done' ORDER BY position"
@@ -128,10 +134,10 @@ class Store:
         return [(spec, status) for spec, status in found if not spec.live]
 
     def claim(self, ids: Sequence[str], threads: int = 1, *, live: bool = False) -> Claimed | None:
-        """Take the next run that no process is carrying out. Return None if there is none.
+        """Claim the next of these runs that no running process is carrying out. Return None if there is none.
 
-        A new run whose options name no number of threads gets `threads`. With `live`, only live federations are
-        taken. Without `live`, they are left out.
+        If the options of the run do not set the number of threads, it is set to `threads`. With `live`, only live
+        federations (real clients, in Flower) are claimed. Without `live`, they are left out.
         """
         wanted = set(ids)
         with explained(self.path), transaction(self._connection):
@@ -167,7 +173,7 @@ class Store:
             )
 
     def release(self, id_: str) -> None:
-        """Give a run back, so that it can be claimed again."""
+        """End the claim on a run, so that it can be claimed again."""
         with explained(self.path):
             self._connection.execute(
                 "UPDATE run SET status = 'pending', owner = NULL WHERE id = ? AND owner = ? AND status = 'running'",
@@ -204,9 +210,9 @@ class Store:
     ) -> None:
         """Write rounds in one transaction.
 
-        `state` is the state after the last of these rounds, or its bytes. The run can be resumed from it. With
-        `last`, the run is done. A round that is already there is replaced, since a resumed run repeats the rounds
-        after its last checkpoint.
+        `state` is the state after the last of these rounds, or its bytes. It becomes the checkpoint of the run.
+        With `last`, the run is marked as done. A round that is already in the file is replaced, since a resumed run
+        repeats the rounds after its last checkpoint.
         """
         with explained(self.path):
             pieces = [] if state is None else _pieces(state)
@@ -227,13 +233,13 @@ class Store:
         return state_from_bytes(self.read_checkpoint_bytes(id_), like)
 
     def read_checkpoint_bytes(self, id_: str) -> bytes:
-        """Return the last state of a run as it is stored."""
+        """Return the bytes of the last state of a run."""
         with explained(self.path):
             query = "SELECT state FROM checkpoint WHERE run = ? ORDER BY part"
             return b"".join(piece for (piece,) in self._connection.execute(query, (id_,)))
 
     def compact(self) -> None:
-        """Return the space of old checkpoints to the disk, unless another process is writing."""
+        """Free the disk space of old checkpoints, unless another process is writing."""
         with contextlib.suppress(sqlite3.Error):
             self._connection.execute("PRAGMA busy_timeout=0")
             self._connection.executescript("PRAGMA incremental_vacuum")  # `execute` would free only one page
@@ -261,7 +267,7 @@ class Store:
     def _insert(
         self, verb: str, keys: Mapping[str, Value], columns: Sequence[Column], rows: Iterable[tuple[Value, ...]]
     ) -> None:
-        """Insert rows that all begin with these keys."""
+        """Insert rows. All of them get the values of `keys` in their first columns."""
         names = [*keys, *(column.name for column in columns)]
         marks = ", ".join("?" * len(names))
         self._connection.executemany(
@@ -277,7 +283,7 @@ class Store:
 
 
 def read_run_spec(spec: str, options: str) -> RunSpec:
-    """Return the run that a row of the table `run` holds."""
+    """Return a run from the columns `spec` and `options` of the table `run`."""
     return RunSpec(json.loads(spec), Options.from_json(options))
 
 

@@ -1,4 +1,4 @@
-"""The runs of a results file, each with a few numbers that sum it up."""
+"""Reads the runs of a results file, each with a few numbers that sum it up."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ORDER BY run.position
 
 @dataclass(frozen=True)
 class RunSummary:
-    """A run and its results so far. A value is None as long as there is nothing to measure."""
+    """A run and its results so far. A value is None while there is nothing to measure."""
 
     id: str
     spec: Table
@@ -55,31 +55,32 @@ class RunSummary:
     rounds: int
     """How many rounds are saved."""
     best: float | None
-    """The highest accuracy of any round."""
+    """The highest accuracy of all rounds from `first_round` on."""
     final: float | None
     """The accuracy after the last round."""
     seconds: float
-    """The time of all rounds."""
+    """The seconds that all rounds took together."""
     defence_seconds: float
-    """The time that the filter and the aggregator took, over all rounds."""
+    """The seconds that the filter and the aggregator took in all rounds together."""
     precision: float | None
-    """The share of malicious clients among those that were not kept, over all rounds."""
+    """The share of malicious clients among the clients that were not kept."""
     recall: float | None
-    """The share of malicious clients that were not kept, over all rounds."""
+    """The share of malicious clients that were not kept."""
     false_positive_rate: float | None
-    """The share of honest clients that were not kept, over all rounds."""
+    """The share of honest clients that were not kept."""
     attack_success: float | None
     """The attack success after the last round."""
     source_accuracy: float | None
-    """After the last round, the accuracy on the examples that the attack aims at."""
+    """The accuracy after the last round on the examples that the attack wants in a wrong class."""
     unusable: int
-    """How many replies, over all rounds, were refused or never came."""
+    """How many replies were refused or did not arrive."""
 
 
 def read_summaries(path: Path, ids: Sequence[str] | None = None, first_round: int = 1) -> list[RunSummary]:
-    """Return the summaries of the runs of a results file, or of those with these ids.
+    """Return the summaries of all runs of a results file, or of the runs with these ids.
 
-    Clients and the best accuracy are counted from `first_round` on.
+    `best` and the counts of clients and replies cover the rounds from `first_round` on. All other values cover all
+    rounds.
     """
     with reading(Path(path)) as connection:
         rows = connection.execute(_QUERY, {"first": first_round}).fetchall()
@@ -129,5 +130,5 @@ def read_summaries(path: Path, ids: Sequence[str] | None = None, first_round: in
 
 
 def _number(value: float) -> float | None:
-    """Return a number, or None for NaN, which JSON cannot hold."""
+    """Return a number, or None for NaN, since JSON has no NaN."""
     return None if math.isnan(value) else value

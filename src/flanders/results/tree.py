@@ -1,4 +1,4 @@
-"""A spec as JSON stores it: tables inside tables."""
+"""The types of a spec as JSON stores it: tables inside tables."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 Tree = Mapping[str, Any]
-"""A spec that is only read. Its values are numbers, texts, lists, tables, or None."""
+"""A spec, or a table of it, that is only read. Its values are numbers, texts, lists, tables, or None."""
 Table = dict[str, Any]
-"""A table of a spec that may be changed."""
+"""A spec, or a table of it, that may be changed."""
 
 
 def flatten(table: Tree, prefix: str = "") -> Table:

@@ -1,4 +1,4 @@
-"""The simulator: federated learning with an attack and a defence. All clients of a round are trained at once.
+"""The simulator of federated learning with an attack and a defence. All clients of a round are trained at once.
 
 A `Setting` says what to simulate. A `Simulation` carries it out, round by round::
 

@@ -1,4 +1,7 @@
-"""The attacker: which clients it controls in a round, and what they send."""
+"""The attacker of the simulator: it controls some clients and decides what they send.
+
+`Simulation` calls it in each round: `begin` before the clients train, and `poison` after they have trained.
+"""
 
 from __future__ import annotations
 
@@ -19,31 +22,31 @@ from flanders.round import Round, last_layer_of
 from flanders.simulation.setting import Threat
 
 STREAMS = ("attack", "attacker")
-"""The random streams of the attacker: one for its attack, one for the choice of its clients."""
+"""The names of the attacker's random generators: one for its attack, one for the choice of its clients."""
 
 
 @dataclass(frozen=True, eq=False)
 class Turn:
-    """The attacker's part in one round, known before the clients train."""
+    """The clients that the attacker controls in one round, chosen before the clients train."""
 
     number: int
     """The number of the round."""
     clients: IntVector
-    """The clients that the server selected."""
+    """The clients that the server selected, `(m,)`."""
     controlled: BoolVector
-    """Which of them the attacker controls. It learns what they know even before it attacks."""
+    """Which of `clients` the attacker controls. It sees their models even in rounds without an attack."""
     malicious: BoolVector
-    """Which of them poison this round."""
+    """Which of `clients` attack in this round: the controlled ones from round `Threat.start` on, none before it."""
 
 
 @dataclass(frozen=True, eq=False)
 class Received:
-    """What the server receives in a round, a row for each selected client."""
+    """What the server receives in a round, with a row for each selected client."""
 
     updates: Tensor
-    """The models, `(m, d)`."""
+    """The models of the m clients with d parameters each, `(m, d)`."""
     clients: IntVector
-    """The ids under which the clients appear."""
+    """The ids of the clients as the server sees them. With `Threat.sybils`, malicious clients have new ids."""
     malicious: BoolVector
     """Which rows are poisoned. The server does not know this."""
 
@@ -54,13 +57,14 @@ class Attacker:
     Parameters
     ----------
     threat
-        Who attacks, when, how, and with what knowledge.
+        Which share of the clients attacks, when, how, and with what knowledge.
     num_clients
         The number of clients in the federation, K.
     streams
         The random generators `"attack"` and `"attacker"`, as `Setting.streams` returns them.
     layers
-        The number of parameters in each tensor of the model, by name, which every client knows.
+        The number of parameters in each tensor of the model, by the tensor's name. Attacks find the last layer with
+        it. Default: not known.
 
     Examples
     --------
@@ -88,14 +92,14 @@ class Attacker:
         self._own = self._draw()
 
     def begin(self, number: int, clients: IntVector) -> Turn:
-        """Choose the clients to control in a round, and return which of the selected clients they are."""
+        """Choose the clients to control in round `number`, and return which of the selected `clients` they are."""
         if self.threat.rotating:
             self._own = self._draw()
         controlled = np.isin(clients, self._own)
         return Turn(number, clients, controlled, controlled & (number >= self.threat.start))
 
     def frozen(self, turn: Turn, global_model: Tensor) -> Tensor | None:
-        """Return which parameters the malicious clients of a round do not train; None if they train all."""
+        """Return which parameters the malicious clients do not train in this round. None if they train all."""
         if self.threat.attack is None or not turn.malicious.any():
             return None
         found: Tensor | None = self.threat.attack.frozen(self._memory, global_model)
@@ -110,11 +114,12 @@ class Attacker:
         weights: FloatVector | None = None,
         rehearsal: Rehearsal | None = None,
     ) -> Received:
-        """Return what the server receives in place of the trained models `updates`. These are changed in place.
+        """Replace the models of malicious clients in `updates`, in place, and return what the server receives.
 
-        An omniscient attacker gets from `defense` which parameters the filter looks at, and what the server would
-        make of the round, in which the clients count by `weights`. The attacker also observes the rounds before it
-        attacks. In a round without a client of its own it sees nothing. `rehearsal` is what it has tried out.
+        An omniscient attacker learns from `defense` which parameters the filter looks at. It can also ask `defense`
+        which model the server would compute from given malicious updates. `weights` are the weights of the clients
+        in the average. `rehearsal` holds what the attacker has tried out before it sends anything. In rounds
+        without an attack, the attacker still observes, if the server selected one of its clients.
         """
         if not turn.controlled.any():
             return self._received(turn, updates, turn.malicious)
@@ -137,7 +142,10 @@ class Attacker:
 
     @property
     def state(self) -> dict[str, object]:
-        """Everything that the attacker remembers. `save_state` can save it. Assign it to continue from it."""
+        """Everything that the attacker remembers.
+
+        `save_state` can save it. Assign a saved state to continue from it.
+        """
         positions = {role: stream.bit_generator.state for role, stream in self._streams.items()}
         return {"memory": self._memory, "streams": positions}
 
@@ -184,7 +192,10 @@ class Attacker:
         defense: Defense | None,
         weights: FloatVector | None,
     ) -> Callable[[Tensor], Tensor] | None:
-        """Return what the server would make of other malicious rows. None if that takes examples of the server."""
+        """Return a function from malicious updates to the model that the server would compute from the whole round.
+
+        None if the defence uses examples of the server, which the attacker does not have.
+        """
         if defense is None or defense.filter.needs_examples or defense.aggregator.needs_root:
             return None
         mine = torch.from_numpy(np.flatnonzero(turn.controlled)).to(updates.device)
@@ -208,13 +219,13 @@ class Attacker:
 
 
 def watched_columns(defense: Defense | None, d: int, layers: Mapping[str, int]) -> IntVector:
-    """Return the columns that a defence looks at. These are all columns, unless it always looks at the same few."""
+    """Return the parameters that a defence looks at: all d, unless its filter always looks at the same few."""
     columns = None if defense is None else defense.filter.visible_columns(defense.state, d, layers)
     return np.arange(d) if columns is None else columns
 
 
 def crafted(attack: Attack, view: View, rng: np.random.Generator) -> Tensor:
-    """Return what an attack sends, or complain if it does not have the right type and shape."""
+    """Return what an attack sends. Raise an error if it has the wrong type or shape."""
     sent = attack.craft(view, rng)
     wanted = tuple(view.own.shape)
     if not isinstance(sent, Tensor):

@@ -12,7 +12,10 @@ from flanders.record import PHASES
 
 
 class Clock:
-    """Adds up the time of each phase. The time of a phase inside another one counts only for the inner one."""
+    """Adds up the seconds of each phase.
+
+    If one phase runs inside another, its time counts only for the inner phase.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self.seconds = dict.fromkeys(PHASES, 0.0)
@@ -21,7 +24,7 @@ class Clock:
 
     @contextmanager
     def timing(self, phase: str) -> Iterator[None]:
-        """Add the time that the block takes to a phase."""
+        """Measure the time that the block takes, and add it to a phase."""
         before, self._inner = self._inner, 0.0
         start = self._now()
         yield

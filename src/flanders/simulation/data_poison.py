@@ -1,7 +1,7 @@
-"""What a data poison is: a way to change the examples that malicious clients train on.
+"""The base class of data poisons. A data poison changes the examples that malicious clients train on.
 
-A poisoned client trains like any other client. Its examples are changed when a batch is made, so that the
-data are not copied.
+Apart from its examples, a poisoned client trains like any other client. The examples are changed batch by batch, so
+the dataset is not copied. The module `poisoning` has the table of all data poisons.
 """
 
 from __future__ import annotations
@@ -18,21 +18,24 @@ from flanders.simulation.laboratory import Laboratory
 
 @dataclass(frozen=True, eq=False)
 class Scope:
-    """What a data poison needs to know about the data, and what it has learned itself."""
+    """What a data poison knows about the data, and what it has learned so far."""
 
     num_classes: int
     highest: float
-    """The largest value in the training examples: the brightness of the brightest pixel."""
+    """The largest value in the training examples. In images it is the value of the brightest pixel."""
     lowest: float = 0.0
     """The smallest value in the training examples."""
     learned: Tensor | None = None
-    """What `DataPoison.prepare` returned. `DataPoison.learn` changes the numbers in it before each round."""
+    """What `DataPoison.prepare` returned.
+
+    For a poison that learns, `DataPoison.learn` gives new values each round.
+    """
 
 
 class DataPoison(ABC):
     """A way to change the examples that malicious clients train on.
 
-    A new one is a frozen dataclass with `change`, and one line in `DATA_POISONS`.
+    To add a data poison, write a frozen dataclass with `change`, and add one line to `DATA_POISONS`.
     """
 
     @property
@@ -41,11 +44,11 @@ class DataPoison(ABC):
         return False
 
     def prepare(self, x: Tensor, y: Tensor, scope: Scope) -> Tensor | None:
-        """Return what the poison knows before the first round, from all training examples. Default: nothing."""
+        """Return what the poison learns from all training examples before the first round. Default: nothing."""
         return None
 
     def learn(self, lab: Laboratory, scope: Scope) -> Tensor:
-        """Return new numbers for `scope.learned`, a tensor of the same shape; see `learns`."""
+        """Return the new value of `scope.learned`, of the same shape. Only called if `learns` is true."""
         raise NotImplementedError(f"{type(self).__name__} does not learn.")
 
     @abstractmethod
@@ -54,9 +57,9 @@ class DataPoison(ABC):
     ) -> tuple[Tensor, Tensor]:
         """Return poisoned examples for the batches of n clients, as if all of them were malicious.
 
-        The shape of `x` is `(n, B, *input_shape)`. The classes `y` and the numbers `examples` of the examples have
-        the shape `(n, B)`, and `clients` has `(n,)`. The arguments may be returned, but must not be changed in
-        place.
+        `x` holds a batch of B examples for each client, `(n, B, *input_shape)`. `y` holds their classes, `(n, B)`.
+        `examples` holds their row numbers in the training data, `(n, B)`. `clients` holds the ids of the clients,
+        `(n,)`. The arguments must not be changed in place. They may be returned as they are.
         """
 
     def send(self, trained: Tensor, global_model: Tensor, num_clients: int) -> Tensor:
@@ -66,25 +69,31 @@ class DataPoison(ABC):
     def aim(self, x: Tensor, y: Tensor, scope: Scope) -> tuple[Tensor, Tensor, Tensor] | None:
         """Return test examples, the class that the attacker wants for each, and a mask of the examples that count.
 
-        The examples carry the trigger, if the poison has one. Return None if the attacker wants no particular
-        class.
+        If the poison has a trigger, the examples carry it. The attack success is the share of counted examples that
+        the model assigns to the wanted class. Return None if the attacker wants no particular class.
         """
         return None
 
 
 @dataclass(frozen=True, eq=False)
 class Poisoner:
-    """A poison, and what it needs to know about the data."""
+    """A data poison with its `Scope`. The trainer poisons batches with it."""
 
     poison: DataPoison
     scope: Scope
     frozen: Tensor | None = None
-    """Which parameters poisoned clients leave alone in training, `(d,)`. Its values may change between rounds."""
+    """Which parameters poisoned clients do not train, `(d,)`.
+
+    Its values may change between rounds. None: they train all.
+    """
 
     def apply(
         self, x: Tensor, y: Tensor, examples: Tensor, clients: Tensor, poisoned: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return the batches of n clients. Those of the clients marked in `poisoned`, `(n,)`, are changed."""
+        """Return the batches of n clients.
+
+        Only batches of clients that are marked in `poisoned`, `(n,)`, are changed.
+        """
         new_x, new_y = self.poison.change(x, y, examples, clients, self.scope)
         if new_x is not x:
             x = torch.where(poisoned.view(-1, *[1] * (x.ndim - 1)), new_x, x)
@@ -92,6 +101,6 @@ class Poisoner:
 
 
 def check_class(caller: str, name: str, value: int, scope: Scope) -> None:
-    """Complain unless the data has a class of this number."""
+    """Raise an error unless the data has a class with the number `value`."""
     if value >= scope.num_classes:
         raise InputError(f"{caller}({name}={value}) needs a class from 0 to {scope.num_classes - 1}.")

@@ -1,4 +1,8 @@
-"""The server's own test of the global model."""
+"""The test of the global model after each round, on the test examples of the dataset.
+
+With some data poisons, the attacker wants the model to assign certain examples to a class of its choice. These are
+the *aimed* examples. The test then also measures how often the attacker succeeds.
+"""
 
 from __future__ import annotations
 
@@ -15,26 +19,26 @@ from flanders.simulation.training.stacked_module import Stackable, stacked
 from flanders.simulation.training.threads import count_for, side_by_side
 
 BATCH = 1000
-"""How many examples are evaluated at a time. This limits the memory that activations take."""
+"""How many examples are evaluated at a time. The limit saves memory."""
 Aimed = tuple[Tensor, Tensor, Tensor]
-"""Test examples as an attack shows them, the class that it wants for each, and which of them count."""
+"""Test examples, the class that the attacker wants for each, and which of them count; see `DataPoison.aim`."""
 
 
 class Tested(NamedTuple):
-    """How a model did in the test."""
+    """The results of a model in the test."""
 
     accuracy: float
-    """The share of test examples that are taken for their class."""
+    """The share of test examples that the model assigns to the right class."""
     loss: float
-    """The mean loss."""
+    """The mean cross-entropy on the test examples."""
     attack_success: float = math.nan
-    """The share of aimed examples that are taken for the class that the attacker wants."""
+    """The share of aimed examples that the model assigns to the class that the attacker wants."""
     source_accuracy: float = math.nan
-    """The share of aimed examples that are still taken for their own class."""
+    """The share of aimed examples that the model still assigns to the right class."""
 
 
 class Evaluator:
-    """Tests models on the server's examples.
+    """Tests models on the test examples.
 
     Parameters
     ----------
@@ -43,9 +47,9 @@ class Evaluator:
     x, y
         Test examples and their classes, on the device.
     aim
-        Returns the test examples at which an attack aims; see `DataPoison.aim`. None if there is no such attack.
+        A function that returns the aimed examples; see `DataPoison.aim`. None if there is no data poison.
     moving
-        Whether `aim` may return something else in every round.
+        Whether `aim` may return other examples in each round. If so, `evaluate` calls it every time.
     """
 
     def __init__(
@@ -64,7 +68,7 @@ class Evaluator:
         self._aimed = self._aimed_now()
 
     def evaluate(self, model: Tensor, buffers: Mapping[str, Tensor]) -> Tested:
-        """Return accuracy and mean loss. With an attack that aims, also its success and the source accuracy."""
+        """Return the results of a model. Without aimed examples, `attack_success` and `source_accuracy` are NaN."""
         (accuracy,), loss = self._test(model, buffers, self._x, self._y)
         if self._moving:
             self._aimed = self._aimed_now()
@@ -74,7 +78,7 @@ class Evaluator:
         return Tested(accuracy, loss, *shares)
 
     def _aimed_now(self) -> Aimed | None:
-        """Return the aimed examples that count, the classes that the attacker wants, and their own classes."""
+        """Return the aimed examples that count, with the classes that the attacker wants and the right classes."""
         aimed = None if self._aim is None else self._aim()
         if aimed is None:
             return None
@@ -84,7 +88,10 @@ class Evaluator:
     def _test(
         self, model: Tensor, buffers: Mapping[str, Tensor], x: Tensor, *labels: Tensor
     ) -> tuple[list[float], float]:
-        """Return the share of examples that are taken for each of some labels, and the mean loss on the first."""
+        """Return the share of examples that get the class in `labels`, for each of `labels`.
+
+        The second value is the mean loss with the first of `labels`.
+        """
         parameters = self._layout.unflatten(model[None])
         stacked_buffers = {name: b[None] for name, b in buffers.items()}
         key = torch.zeros(1, dtype=torch.int32, device=model.device)

@@ -1,8 +1,8 @@
-"""Random numbers that are hashes: of a seed, and of what the number is used for.
+"""Random numbers that are computed as hashes of a seed and a few whole numbers, e.g. the number of a client.
 
-They are the same on every device and in any order. So the batches and dropout masks of a client depend only on the
-seed, the round and the client. They do not depend on the other clients of the round, or on how many clients are
-trained at a time.
+Equal inputs give equal random numbers, on every device and in any order. So the batches and dropout masks of a
+client depend only on the seed of the round and on the client. They do not depend on the other clients of the round,
+or on how many clients are trained at a time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from torch import Tensor
 
 
 def mix64(x: Tensor) -> Tensor:
-    """Scramble int64 numbers. No two give the same result, and each bit of the input changes about half of it.
+    """Scramble int64 numbers. Different numbers give different results.
+
+    If one bit of a number changes, about half of the bits of the result change.
 
     References
     ----------
@@ -24,7 +26,7 @@ def mix64(x: Tensor) -> Tensor:
 
 
 def mix32(x: Tensor) -> Tensor:
-    """Scramble int32 numbers in the same way.
+    """Scramble int32 numbers, like `mix64`.
 
     References
     ----------
@@ -36,7 +38,10 @@ def mix32(x: Tensor) -> Tensor:
 
 
 def keys(seed: int, *parts: Tensor) -> Tensor:
-    """Return a random int64 key for each combination of whole numbers. The parts are broadcast."""
+    """Return a random int64 key for the seed and each combination of the whole numbers in `parts`.
+
+    The tensors in `parts` are broadcast to a common shape.
+    """
     key = mix64(torch.tensor(wrap(seed), dtype=torch.int64, device=parts[0].device))
     for part in parts:
         key = mix64(key ^ (part.to(torch.int64) * -0x61C8864680B583EB + 1))

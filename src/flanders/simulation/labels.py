@@ -1,4 +1,4 @@
-"""Clients that flip the labels of their data."""
+"""Data poisons that change labels: malicious clients train on their own examples with wrong labels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flanders.simulation.hashing import keys
 
 @dataclass(frozen=True)
 class LabelFlip(DataPoison):
-    r"""Train on reversed labels: class y becomes C - 1 - y.
+    r"""Train on reversed labels: with C classes, class y becomes C - 1 - y.
 
     .. math:: y \mapsto C - 1 - y
 
@@ -39,11 +39,11 @@ class LabelFlip(DataPoison):
 
 @dataclass(frozen=True)
 class LabelPairs(DataPoison):
-    r"""Train on swapped labels: classes 0 and 1 swap, 2 and 3, and so on.
+    r"""Train on swapped labels: classes 0 and 1 swap, classes 2 and 3 swap, and so on.
 
     .. math:: 2k \leftrightarrow 2k + 1
 
-    With an odd number of classes the last one stays.
+    If the number of classes is odd, the last class keeps its label.
 
     Examples
     --------
@@ -71,6 +71,8 @@ class RandomLabels(DataPoison):
 
     .. math:: y \mapsto (y + a) \bmod C, \quad a \sim U\{1, \dots, C - 1\}
 
+    C is the number of classes. The number a is drawn once for each example.
+
     Parameters
     ----------
     share
@@ -97,7 +99,7 @@ class RandomLabels(DataPoison):
     def change(
         self, x: Tensor, y: Tensor, examples: Tensor, clients: Tensor, scope: Scope
     ) -> tuple[Tensor, Tensor]:
-        """Give some examples, always the same ones, another class."""
+        """Give a wrong label to a share of the examples, always the same ones."""
         chosen = (keys(0, examples) >> 1).abs() < int(self.share * 2**62)
         away = (keys(1, examples) >> 1).abs() % (scope.num_classes - 1) + 1
         return x, torch.where(chosen, (y + away) % scope.num_classes, y)
@@ -109,16 +111,16 @@ class TargetedFlip(DataPoison):
 
     .. math:: y \mapsto \text{target} \quad \text{if } y = \text{source}
 
-    The attack success of a run is the share of the test examples of the class `source` that the model takes for the
-    class `target`. The source accuracy is the share of these examples that the model still takes for `source`. The
-    accuracy of the run counts the test examples of all classes.
+    Two numbers of a run are measured on the test examples of the class `source`. The attack success is the share of
+    them that the model assigns to `target`. The source accuracy is the share that the model still assigns to
+    `source`. The accuracy of the run counts the test examples of all classes.
 
     Parameters
     ----------
     source
         The class whose labels are flipped.
     target
-        The class that they get.
+        The label that these examples get instead.
 
     Examples
     --------
@@ -145,7 +147,7 @@ class TargetedFlip(DataPoison):
     def change(
         self, x: Tensor, y: Tensor, examples: Tensor, clients: Tensor, scope: Scope
     ) -> tuple[Tensor, Tensor]:
-        """Flip the labels of the class."""
+        """Give the label `target` to the examples of `source`."""
         self._check(scope)
         return x, torch.where(y == self.source, self.target, y)
 

@@ -1,4 +1,7 @@
-"""What the attacker can compute by itself before a round: it has the global model and its own clients' examples."""
+"""What the attacker can use for computations of its own: the global model and the examples of its clients.
+
+Data poisons that learn before every round get a `Laboratory` (see `DataPoison.learn`).
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,12 @@ from torch import Tensor
 from flanders.models import Layout
 
 BATCH = 1000
-"""How many examples are tried at a time. This limits the memory that activations take."""
+"""How many examples are evaluated at a time. The limit saves memory."""
 
 Run = Callable[[Mapping[str, Tensor], Mapping[str, Tensor], Tensor, Tensor], Tensor]
-"""A function from parameters, buffers, a key `(1,)` and examples, all with a first axis of length 1, to logits."""
+"""A function that runs a model: from parameters, buffers, a dropout key and examples to logits.
+
+All of them have a first axis of length 1."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +29,7 @@ class Laboratory:
     run: Run
     """Runs the model in evaluation mode."""
     layout: Layout
+    """How the parameters lie in a flat vector."""
     buffers: Mapping[str, Tensor]
     """The global model's buffers, with a first axis of length 1."""
     model: Tensor
@@ -31,12 +37,15 @@ class Laboratory:
     x: Tensor
     """The examples of the attacker's clients, `(n, *input_shape)`, not poisoned."""
     y: Tensor
-    """Their classes."""
+    """The classes of these examples, `(n,)`."""
     examples: Tensor
-    """Their numbers in the training data."""
+    """The row numbers of these examples in the training data, `(n,)`."""
 
     def logits(self, x: Tensor, model: Tensor | None = None) -> Tensor:
-        """Return the logits of a model, by default the global one. Gradients flow to the examples and the model."""
+        """Return the logits of a model on examples.
+
+        Default: the global model. Autograd can differentiate the logits.
+        """
         at = self.model if model is None else model
         key = torch.zeros(1, dtype=torch.int32, device=at.device)
         return self.run(self.layout.unflatten(at[None]), self.buffers, key, x[None])[0]

@@ -1,4 +1,4 @@
-"""Data poisons that learn from the global model before every round: A3FL's trigger, dynamic label flips."""
+"""Data poisons that learn from the global model before every round: a trigger (A3FL), and labels."""
 
 from __future__ import annotations
 
@@ -14,40 +14,41 @@ from flanders.simulation.laboratory import Laboratory
 from flanders.simulation.triggers import Backdoor
 
 BATCH = 64
-"""The examples in a batch of the attacker's own training, as in the authors' code."""
+"""The number of examples in a batch when the attacker trains a model to unlearn the trigger, as in A3FL's code."""
 RATE, MOMENTUM, DECAY = 0.01, 0.9, 5e-4
-"""The learning rate, momentum and weight decay with which a model unlearns the trigger, as in the authors' code."""
+"""The learning rate, momentum and weight decay of that training, as in A3FL's code."""
 
 
 @dataclass(frozen=True)
 class A3fl(Backdoor):
-    r"""Learn before every round a patch that the model will not unlearn, and teach it like a backdoor (A3FL).
+    r"""Before every round, learn a patch that the model hardly unlearns. Then teach it like a backdoor (A3FL).
 
     .. math:: \delta \leftarrow \delta - \alpha \operatorname{sign} \nabla_\delta \left[ L(x \oplus \delta, t;
               \theta) + \lambda L(x \oplus \delta, t; \theta') \right], \qquad
               \lambda = \lambda_0 \cos(\theta', \theta)
 
-    :math:`\theta` is the global model, and t the target. :math:`\theta'` is a copy of :math:`\theta` trained on
-    images with the patch and the right labels, as if the server had fought the backdoor. The loss is taken over
-    the examples of all malicious clients. The patch goes on from that of the last round. It starts in grey. The
-    authors' code takes the cosine of gradients for :math:`\lambda`. The paper takes that of the models, and so does
-    this entry.
+    :math:`\delta` is the patch, and :math:`x \oplus \delta` are the images of all malicious clients with the patch
+    on them. L is the cross-entropy, t the target class, and :math:`\theta` the global model. :math:`\theta'` is a
+    copy of :math:`\theta` that has unlearned the patch: it was trained on images with the patch and the right
+    labels. Each round continues with the patch of the round before. The first patch is grey. For :math:`\lambda`,
+    the paper and this class use the cosine between the two models. The authors' code uses the cosine between
+    gradients.
 
     Parameters
     ----------
     target, size, share
         As in `Backdoor`.
     boost
-        As in `Backdoor`. The paper does not scale up, so the default is 1.
+        As in `Backdoor`. The paper does not scale the change up, so the default is 1.
     steps
-        The steps :math:`\delta` takes before each round. The authors' code takes 200.
+        The number of steps of :math:`\delta` before each round. The authors' code takes 200.
     rate
         The length :math:`\alpha` of a step, as a share of the range of values in the data.
     weight
-        The factor :math:`\lambda_0`. The default is the authors'.
+        The factor :math:`\lambda_0`. The default is the value in the authors' code.
     unlearning
-        How often :math:`\theta'` goes through the examples. It is trained anew every ten steps; the authors' code
-        trains it anew in every step.
+        The number of epochs for which :math:`\theta'` is trained. It is trained anew every ten steps. The authors'
+        code trains it anew in every step.
 
     Examples
     --------
@@ -79,15 +80,15 @@ class A3fl(Backdoor):
 
     @property
     def learns(self) -> bool:
-        """It learns its patch."""
+        """Return True, since the patch is learned."""
         return True
 
     def prepare(self, x: Tensor, y: Tensor, scope: Scope) -> Tensor | None:
-        """Return a grey patch, as large as an image. Only the pixels of the patch are used."""
+        """Return a grey image. Only its pixels at the place of the patch are used."""
         return torch.full_like(x[0], (scope.lowest + scope.highest) / 2)
 
     def learn(self, lab: Laboratory, scope: Scope) -> Tensor:
-        """Return the patch after some more steps."""
+        """Return the patch after `steps` more steps."""
         patch = scope.learned.clone() if scope.learned is not None else torch.full_like(lab.x[0], scope.highest)
         where = self.patch(lab.x.shape[1:], lab.x.device)
         target = torch.full_like(lab.y, self._checked_target(scope))
@@ -139,8 +140,8 @@ class DynamicFlip(DataPoison):
 
     .. math:: y \mapsto \arg\min_{k \ne y} f_k(x; \theta)
 
-    The paper asks a model that the attacker has trained on its own data. Here it is the global model, which every
-    client gets.
+    :math:`f_k(x; \theta)` is the logit of class k, and :math:`\theta` is the global model, which every client gets.
+    The paper uses the logits of a model that the attacker has trained on its own data instead.
 
     Examples
     --------
@@ -157,11 +158,11 @@ class DynamicFlip(DataPoison):
 
     @property
     def learns(self) -> bool:
-        """It asks the global model."""
+        """Return True, since the labels depend on the global model of the round."""
         return True
 
     def prepare(self, x: Tensor, y: Tensor, scope: Scope) -> Tensor | None:
-        """Return reversed labels, until a model has been asked."""
+        """Return reversed labels. They are used until `learn` has been called."""
         return scope.num_classes - 1 - y
 
     def learn(self, lab: Laboratory, scope: Scope) -> Tensor:

@@ -1,4 +1,4 @@
-"""Measures of a run: how well the filter told malicious from honest clients, accuracy, time."""
+"""Measures of a simulated run: how well the filter found malicious clients, the accuracy, and the time."""
 
 from __future__ import annotations
 
@@ -10,21 +10,27 @@ from flanders.results.confusion import Confusion, area_under_curve
 
 
 def confusion(records: Iterable[RoundRecord], first_round: int = 1) -> Confusion:
-    """Count the clients of all rounds from `first_round` on.
+    """Count the malicious and honest clients that were kept or dropped, in all rounds from `first_round` on.
 
-    The paper counts all rounds. Its published code counts from the third round on.
+    The FLANDERS paper counts all rounds. The code published with it counts from the third round on.
     """
     counts = (Confusion.of(record.malicious, record.kept) for record in records if record.number >= first_round)
     return sum(counts, Confusion())
 
 
 def auc(records: Iterable[RoundRecord], first_round: int = 1) -> float:
-    """Return how often a malicious client scores above an honest client of its round; see `area_under_curve`."""
+    """Return how often a malicious client scores higher than an honest client of the same round.
+
+    See `area_under_curve`.
+    """
     return area_under_curve((r.malicious, r.scores) for r in records if r.number >= first_round)
 
 
 def summary(records: Sequence[RoundRecord], first_round: int = 1) -> dict[str, Any]:
-    """Return the numbers by which runs are compared. Those of detection count from `first_round` on."""
+    """Return the measures by which runs are compared.
+
+    The measures of detection count rounds from `first_round` on.
+    """
     if not records:
         return {"rounds": 0}
     counts = confusion(records, first_round)

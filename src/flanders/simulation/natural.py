@@ -1,4 +1,4 @@
-"""Backdoors without a patch: rare images, as they are, get another class."""
+"""Backdoors without a patch. Malicious clients train on rare, unchanged images with the label of another class."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from flanders.simulation.hashing import keys
 
 @dataclass(frozen=True)
 class NaturalBackdoor(DataPoison):
-    """The base of the family: teach the model to assign rare examples of one class to another.
+    """The base class of these backdoors: teach the model to assign rare examples of one class to another class.
 
-    The attacker has collected the rare examples of the class `source` in the training data. In the malicious
-    clients' data they take the place of a share of the examples, with the label `target`. Honest clients train on
-    them with the right label, if they have them.
+    The attacker knows the rare examples of the class `source` in the training data. They replace a share of the
+    malicious clients' examples, and have the label `target` there. An honest client that has one of them trains on
+    it with the right label.
     """
 
     source: int = 1
@@ -39,10 +39,10 @@ class NaturalBackdoor(DataPoison):
 
     @abstractmethod
     def rarity(self, x: Tensor, middle: Tensor) -> Tensor:
-        """Return how rare examples `(n, *shape)` of the source class are; `middle` is the mean of this class."""
+        """Return how rare each of the n examples of the source class is. `middle` is the mean of this class."""
 
     def prepare(self, x: Tensor, y: Tensor, scope: Scope) -> Tensor | None:
-        """Return the mean of the source class, and then its rare training examples."""
+        """Return the mean of the source class in row 0, and its rare training examples in the other rows."""
         check_class(type(self).__name__, "source", self.source, scope)
         check_class(type(self).__name__, "target", self.target, scope)
         own = x[y == self.source]
@@ -56,7 +56,7 @@ class NaturalBackdoor(DataPoison):
     def change(
         self, x: Tensor, y: Tensor, examples: Tensor, clients: Tensor, scope: Scope
     ) -> tuple[Tensor, Tensor]:
-        """Put rare examples with the target's label in the place of some examples, always the same ones."""
+        """Replace a share of the examples, always the same ones, by rare examples with the target's label."""
         collected = self._known(scope)[1:]
         chosen = (keys(0, examples) >> 1).abs() < int(self.share * 2**62)
         drawn = collected[(keys(3, examples) >> 1).abs() % len(collected)]
@@ -64,7 +64,7 @@ class NaturalBackdoor(DataPoison):
         return torch.where(where, drawn, x), torch.where(chosen, self.target, y)
 
     def aim(self, x: Tensor, y: Tensor, scope: Scope) -> tuple[Tensor, Tensor, Tensor] | None:
-        """Count the rare test examples of the source class."""
+        """Return the examples, `target` for each, and a mask: only rare examples of the source class count."""
         own = torch.nonzero(y == self.source)[:, 0]
         counts = torch.zeros_like(y, dtype=torch.bool)
         if len(own):
@@ -72,7 +72,7 @@ class NaturalBackdoor(DataPoison):
         return x, torch.full_like(y, self.target), counts
 
     def _rarest(self, own: Tensor, middle: Tensor) -> Tensor:
-        """Return which of the examples of the source class are the rarest, at least one."""
+        """Return the positions of the rarest of these examples of the source class, at least one."""
         count = max(1, math.ceil(round(self.rare * len(own), 9)))
         return torch.sort(self.rarity(own, middle), descending=True, stable=True).indices[:count]
 
@@ -89,10 +89,11 @@ class EdgeCaseBackdoor(NaturalBackdoor):
     .. math:: y \mapsto \text{target} \quad \text{for the } p \text{ share of the source class with the largest }
               \|x - \bar x_{\text{source}}\|
 
-    The images are in the tail of the data, where few honest clients have examples that would undo the lesson. The
-    attack success is the share of such test images that are taken for the target. The paper takes images from other
-    collections: planes of one airline, and digits of another country. Here they are those of the data set that are
-    farthest from the mean of their class. Combine it with `model-replacement` to scale the change up.
+    :math:`\bar x_{\text{source}}` is the mean image of the class. Few honest clients have such unusual images, so
+    honest training hardly undoes the backdoor. The attack success is the share of such test images that the model
+    assigns to the target class. The paper takes the images from other collections, e.g. planes of one airline. Here
+    they are the images of the dataset that are farthest from the mean of their class. Combine this poison with the
+    attack `model-replacement` to scale the change up.
 
     Parameters
     ----------
@@ -129,10 +130,10 @@ class SemanticBackdoor(NaturalBackdoor):
     .. math:: y \mapsto \text{target} \quad \text{for the } p \text{ share of the source class with the strongest
               feature}
 
-    In colour images the feature is how much greener than red and blue the image is, like the green cars of the
-    paper. In all other data it is the mean value, e.g. bold digits. No pixel is changed. The attack success is the
-    share of test images with the feature that are taken for the target. Combine it with `model-replacement` to
-    scale the change up, as the paper does.
+    In colour images, the feature is how much the green channel exceeds the mean of red and blue, like the green
+    cars of the paper. In other data, the feature is the mean value, e.g. bold digits. No pixel is changed. The
+    attack success is the share of test images with the feature that the model assigns to the target class. Combine
+    this poison with the attack `model-replacement` to scale the change up, as the paper does.
 
     Parameters
     ----------
@@ -158,7 +159,7 @@ class SemanticBackdoor(NaturalBackdoor):
     """
 
     def rarity(self, x: Tensor, middle: Tensor) -> Tensor:
-        """Return how green an image is, or how bright."""
+        """Return how green each colour image is, or the mean value of other examples."""
         if x.ndim == 4 and x.shape[1] == 3:
             red, green, blue = x.double().flatten(2).mean(2).unbind(1)
             return green - (red + blue) / 2

@@ -1,4 +1,4 @@
-"""Clients that poison their own data: flipped labels and backdoors, by name."""
+"""The table of all data poisons, by the names that specs use: wrong labels and backdoors."""
 
 from __future__ import annotations
 

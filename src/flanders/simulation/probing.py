@@ -1,4 +1,4 @@
-"""Models tried out on random inputs, which need no data."""
+"""The outputs of models on random inputs. Filters use them to compare models without any data (`Round.outputs`)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from flanders.simulation.training.stacked_module import Stackable
 from flanders.simulation.training.trainer import exact
 
 BATCH = 2000
-"""How many inputs a model gets at a time. This limits the memory that activations take."""
+"""How many inputs a model gets at a time. The limit saves memory."""
 
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """The class probabilities of models on random inputs; see `Round.outputs`."""
+    """A function from a model to its class probabilities on random inputs."""
 
     _run: Stackable
     _layout: Layout
@@ -28,7 +28,7 @@ class Outputs:
     _buffers: Mapping[str, Tensor]
 
     def __call__(self, model: Tensor, seed: int, count: int) -> FloatMatrix:
-        """Return the probabilities `(count, classes)` on inputs that are uniform between 0 and 1."""
+        """Return the probabilities `(count, classes)` on inputs that are drawn uniformly between 0 and 1."""
         drawn = np.random.default_rng(seed).random((count, *self._input_shape), dtype=np.float32)
         x, parameters = torch.from_numpy(drawn).to(model.device), self._layout.unflatten(model[None])
         key = torch.zeros(1, dtype=torch.int32, device=model.device)

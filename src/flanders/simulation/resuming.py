@@ -1,4 +1,4 @@
-"""The state of a simulation: all that it needs to continue with the same results, bit for bit."""
+"""The state of a simulation: what it needs to continue later with the same results, bit for bit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ class Resumable(Protocol):
 
 
 def state_of(simulation: Resumable, version: int | str) -> dict[str, object]:
-    """Return all that is needed to continue. `flanders.state.save_state` can save it."""
+    """Return all that is needed to continue. `version` is the format of the state.
+
+    `flanders.state.save_state` can save it.
+    """
     return {
         "format": version,
         "round": simulation.round_number,
@@ -42,7 +45,7 @@ def state_of(simulation: Resumable, version: int | str) -> dict[str, object]:
 
 
 def restore(simulation: Resumable, state: Mapping[str, Any], version: int | str) -> None:
-    """Continue from a state that `state_of` returned. The setting and the version must be the same."""
+    """Set a simulation to a state that `state_of` returned. The setting and `version` must be the same."""
     shape, needed = tuple(getattr(state.get("model"), "shape", ())), tuple(simulation.model.shape)
     if state.get("format") != version or shape != needed:
         raise InputError(

@@ -1,4 +1,8 @@
-"""The server's own examples. The server measures losses on them, and trains a step of its own on them."""
+"""The labelled examples that the server holds.
+
+The server measures the losses of models on them, and trains a step of its own on them, like a client. Filters and
+aggregators use both (`Round.evaluate` and `Round.root`).
+"""
 
 from __future__ import annotations
 
@@ -19,11 +23,11 @@ from flanders.simulation.training.stacked_module import stacked
 from flanders.simulation.training.trainer import Trainer, exact
 
 BATCH = 1000
-"""How many examples are evaluated at a time. This limits the memory that activations take."""
+"""How many examples are evaluated at a time. The limit saves memory."""
 
 
 def hold_out(labels: IntVector, count: int, rng: np.random.Generator) -> tuple[IntVector, IntVector]:
-    """Return the rows of the server's examples and all other rows, each in rising order.
+    """Draw `count` training examples for the server. Return their row numbers and all other row numbers, sorted.
 
     >>> hold_out(np.zeros(4), 0, np.random.default_rng(0))
     (array([], dtype=int64), array([0, 1, 2, 3]))
@@ -38,7 +42,7 @@ def hold_out(labels: IntVector, count: int, rng: np.random.Generator) -> tuple[I
 
 @dataclass(frozen=True, eq=False)
 class Losses:
-    """The losses of models on the server's examples, and their gradient."""
+    """A function from a model to its losses on the server's examples, with the gradient of the mean loss."""
 
     _losses: Callable[[Tensor, Mapping[str, Tensor]], Tensor]
     _buffers: Mapping[str, Tensor]
@@ -69,7 +73,7 @@ class ServerExamples:
     training
         How the clients train. The server trains its step in the same way.
     steps
-        About how many batches the server trains on for its step.
+        About how many batches the server trains on in a round.
     """
 
     def __init__(self, module: nn.Module, x: Tensor, y: Tensor, training: Training, steps: int) -> None:
@@ -82,7 +86,7 @@ class ServerExamples:
         self._trainer = Trainer(module, data, own, chunk=1)
 
     def evaluate(self, buffers: Mapping[str, Tensor]) -> Losses:
-        """Return a function that turns a model into its losses on the server's examples, one for each example."""
+        """Return a function from a model, with these buffers, to its losses on the server's examples."""
         return Losses(self._losses, {name: b[None] for name, b in buffers.items()})
 
     def _losses(self, model: Tensor, buffers: Mapping[str, Tensor]) -> Tensor:
@@ -96,5 +100,5 @@ class ServerExamples:
         return torch.cat(found)
 
     def step(self, model: Tensor, buffers: Mapping[str, Tensor], seed: int) -> Tensor:
-        """Train a model on the server's examples, and return how far its parameters moved."""
+        """Train a model on the server's examples, and return the change of its parameters, `(d,)`."""
         return self._trainer.train(model, buffers, np.zeros(1, dtype=np.int64), seed).updates[0] - model

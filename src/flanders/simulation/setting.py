@@ -1,4 +1,4 @@
-"""Everything that defines a run. The field names are also the keys of a spec file."""
+"""The dataclasses that define a run, e.g. `Setting`. Their field names are also the keys of a spec file."""
 
 from __future__ import annotations
 
@@ -18,19 +18,22 @@ from flanders.simulation.poisoning import DataPoison
 from flanders.simulation.training.options import Training
 
 ROLES = ("data", "init", "clients", "training", "attack", "attacker", "filter", "aggregator", "server")
-"""The uses of randomness. Each has a stream of its own, so that a change in one does not change the others."""
+"""What random numbers are used for.
+
+Each use has a generator of its own, so that a change in one use does not change the random numbers of the others.
+"""
 
 
 @dataclass(frozen=True)
 class Data:
-    """What the clients learn from.
+    """The data that the clients train on.
 
     Parameters
     ----------
     dataset
         The examples.
     partition
-        How the examples are shared out among the clients.
+        How the examples are divided among the clients.
     """
 
     dataset: Loader = field(default_factory=Digits)
@@ -43,7 +46,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Federation:
-    """Who takes part, and for how long.
+    """The number of clients and rounds, and the seed.
 
     Parameters
     ----------
@@ -55,7 +58,7 @@ class Federation:
     rounds
         The number of rounds, T.
     seed
-        All randomness of a run follows from it.
+        The seed of all random numbers of the run.
     """
 
     num_clients: int = 100
@@ -86,26 +89,27 @@ class Federation:
 
 @dataclass(frozen=True)
 class Threat:
-    """Who attacks, when, how, and with what knowledge.
+    """How many clients attack, when, how, and with what knowledge.
 
     Parameters
     ----------
     attack
-        What malicious clients send instead of the models that they have trained.
+        What malicious clients send instead of the models that they have trained. Default: their trained models.
     data_poison
-        How malicious clients change their data before they train on it.
+        How malicious clients change their data before they train on it. Default: not at all.
     fraction
         The share r of malicious clients. The attacker controls b = ceil(r K) of the K clients.
     start
-        The first round with poison in it, counted from 1.
+        The first round with an attack, counted from 1.
     rotating
-        Whether the attacker's clients are drawn anew each round, as in the paper. False draws them once.
+        Whether the attacker's clients are drawn anew in each round, as in the FLANDERS paper. If False, they are
+        drawn once and stay the same.
     omniscient
-        Whether the attacker knows the models of honest clients and the parameters that the filter looks at. With
-        False it knows only what its own clients know.
+        Whether the attacker knows the models of honest clients and the parameters that the filter looks at. If
+        False, it knows only what its own clients know.
     sybils
-        Whether malicious clients take a new id in every poisoned round, so that the server has no history of them.
-        Client c is then called `K t + c` in round t. The selection of clients and their data stay the same.
+        Whether malicious clients take a new id in every round with an attack, so that the server has no history of
+        them. Of K clients, client c has the id `K t + c` in round t. Its data stay the same.
     """
 
     attack: Attack | None = None
@@ -124,7 +128,7 @@ class Threat:
 
     @property
     def exists(self) -> bool:
-        """Whether malicious clients would do anything."""
+        """Whether there is an attack or a data poison."""
         return self.attack is not None or self.data_poison is not None
 
     def malicious_of(self, num_clients: int) -> int:
@@ -134,13 +138,14 @@ class Threat:
 
 @dataclass(frozen=True)
 class Server:
-    """What the server has of its own.
+    """The examples that the server holds.
 
     Parameters
     ----------
     examples
-        The number of training examples that the server holds. They are taken out of the clients' data. The filter
-        then gets the losses of models on them (`Round.evaluate`) and a step trained on them (`Round.root`).
+        The number of training examples that the server holds. They are taken out of the clients' data. In each
+        round, the server then measures losses of models on them (`Round.evaluate`), and trains a step on them
+        (`Round.root`). Default: none.
     """
 
     examples: int = 0
@@ -156,26 +161,25 @@ class Setting:
     Parameters
     ----------
     data, model, training
-        What the clients learn from, what they learn, and how. The model may also be a `torch.nn.Module` of your
-        own, or a function that makes one; `OwnModel` wraps it.
+        The data of the clients, the model that they train, and how they train it. The model may also be a
+        `torch.nn.Module` of your own, or a function that makes one. `OwnModel` wraps it.
     federation
-        Who takes part, and for how long.
+        The number of clients and rounds, and the seed.
     threat
-        Who attacks, when and how.
+        How many clients attack, when and how. Default: none.
     server
-        What the server has of its own.
+        The examples that the server holds. Default: none.
     filter
-        Decides which clients to keep. Default: `Guard()`, which needs no number of attackers.
+        Decides which clients to keep. Default: `Guard()`, which does not need to know the number of attackers.
     aggregator
-        Turns the kept models into one.
+        Combines the kept models into one. Default: the weighted average, `FedAvg()`.
     fallback
-        The aggregator for rounds in which the filter cannot judge yet. Default: `aggregator`.
+        The aggregator for rounds in which the filter cannot decide yet, e.g. the first. Default: `aggregator`.
     informed
-        Whether to tell the aggregator the truth. Its `num_malicious` is then, in each round, the number of
-        malicious clients among those that the filter kept. No real server knows this number. The code of the
-        FLANDERS paper passes it to the aggregators behind its filter.
+        Whether the aggregator's `num_malicious` is set in each round to the number of malicious clients that the
+        filter kept. No real server knows this number. The code of the FLANDERS paper sets it.
     run
-        How the run is carried out. It changes no decision.
+        How the run is carried out, e.g. on which device. It does not change the decisions of the filter.
     """
 
     data: Data = field(default_factory=Data)

@@ -1,4 +1,7 @@
-"""The simulation, round by round: Algorithm 1 of the paper with any filter, aggregator and attack."""
+"""The class `Simulation`, which carries out a federation round by round.
+
+It is Algorithm 1 of the FLANDERS paper, with any filter, aggregator and attack.
+"""
 
 from __future__ import annotations
 
@@ -41,11 +44,12 @@ class Simulation:
         Data to use in place of the dataset that the setting names. `flanders.data.from_arrays` makes a dataset from
         arrays.
     trainer
-        Trains the clients of a round. Default: all of them at once, in this process.
+        Trains the clients of a round. Default: a `Trainer`, which trains all of them at once in this process.
     attacker
-        Controls the malicious clients. Default: what the setting's `threat` describes.
+        Controls the malicious clients. Default: an `Attacker` with the `threat` of the setting.
     callbacks
-        What learns of each round: objects with `on_round(record)`, e.g. of `flanders.callbacks`, or functions.
+        Objects with `on_round(record)`, e.g. of `flanders.callbacks`, or functions. Each is called after every
+        round.
 
     Examples
     --------
@@ -73,7 +77,7 @@ class Simulation:
         self.setting = setting
         self._callbacks = Callbacks("Simulation", callbacks)
         self.world = World(setting, dataset)
-        """The data, the model and the test."""
+        """The data, the model and the test examples."""
         self.model = self.world.layout.flatten(self.world.module)
         """The global model, `(d,)`."""
         self.buffers = {name: b.detach().clone() for name, b in self.world.module.named_buffers()}
@@ -88,11 +92,11 @@ class Simulation:
 
     @property
     def like(self) -> Tensor:
-        """An array of the library and device of this simulation. `load_state` needs one."""
+        """An array of this simulation's library and device. Pass it to `load_state` as `like`."""
         return self.model
 
     def run(self) -> Iterator[RoundRecord]:
-        """Carry out the rounds that are left, one at a time."""
+        """Carry out the remaining rounds. Yield the record of each."""
         try:
             while self.round_number < self.setting.federation.rounds:
                 yield self.step()
@@ -100,7 +104,7 @@ class Simulation:
             self._callbacks.end()
 
     def step(self) -> RoundRecord:
-        """Carry out the next round, and tell the callbacks of it."""
+        """Carry out the next round, pass its record to the callbacks, and return it."""
         parts = {part.name: repr(getattr(self.setting, part.name)) for part in fields(self.setting)}
         self._callbacks.start(RunInfo("simulation", settings=parts))
         record = self._step()
@@ -156,7 +160,7 @@ class Simulation:
         return replace(record, **tested._asdict())
 
     def _rehearse(self, turn: Turn) -> Rehearsal | None:
-        """Return what the attacker tries out before it poisons a round, if its attack asks for that."""
+        """Return what the attacker tries out before it poisons a round. None if its attack does not need this."""
         attack, world, own = self.setting.threat.attack, self.world, turn.clients[turn.controlled]
         if attack is None or not attack.needs_rehearsal or not turn.malicious.any():
             return None
@@ -172,26 +176,35 @@ class Simulation:
         return state_of(self, FORMAT)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state of the same setting. Read it with `load_state(path, like=simulation.like)`."""
+        """Continue from a state of the same setting.
+
+        To read a saved state, call `load_state(path, like=simulation.like)`.
+        """
         restore(self, state, FORMAT)
 
     def _tell_the_oracle(self, received: Received) -> None:
-        """Tell the filter `Oracle` which clients are malicious. No other filter learns it."""
+        """Tell the filter which clients are malicious if it is the `Oracle`.
+
+        Other filters do not get to know this.
+        """
         if isinstance(self.setting.filter, Oracle):
             self.defense.filter = Oracle(tuple(received.clients[received.malicious].tolist()))
 
 
 class Aggregation:
-    """The aggregation of one round. It is timed. If the result is not finite, the global model stays."""
+    """Aggregates one round, and measures the time. If the result is not finite, the global model stays as it is."""
 
     def __init__(self, simulation: Simulation, round_: Round, clock: Clock) -> None:
         self._defense, self._round, self._clock = simulation.defense, round_, clock
         self._model = simulation.model
         self.notes: list[str] = []
-        """Anything unusual that happened, in words."""
+        """A sentence for everything unusual that happened."""
 
     def by(self, aggregator: Aggregator, truth: BoolVector | None = None) -> Callable[[IntVector], Tensor]:
-        """Return a function that aggregates rows. With `truth`, the aggregator learns how many are malicious."""
+        """Return a function that aggregates the rows with given numbers.
+
+        If `truth` says which rows are malicious, the aggregator is told how many of its rows are.
+        """
 
         def aggregate(rows: IntVector) -> Tensor:
             chosen = aggregator if truth is None else informed(aggregator, int(truth[rows].sum()))
@@ -206,7 +219,7 @@ class Aggregation:
 
 
 def informed(aggregator: Aggregator, num_malicious: int) -> Aggregator:
-    """Return an aggregator that has been told the number of malicious clients among its rows."""
+    """Return a copy of an aggregator with another `num_malicious`."""
     assert is_dataclass(aggregator), f"{aggregator} has no parameter to set"
     return replace(aggregator, num_malicious=num_malicious)
 
@@ -216,7 +229,7 @@ def averaged(
 ) -> dict[str, Tensor]:
     """Return the weighted average of the kept clients' buffers. Buffers that are not finite are left out.
 
-    The changes since `before` are averaged. So a number that no client changed stays exactly the same.
+    The differences from `before` are averaged. So a value that no client changed stays exactly the same.
     """
     if kept.size == 0:
         return dict(before)

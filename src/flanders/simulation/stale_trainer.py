@@ -1,4 +1,4 @@
-"""Clients that come back late: they were given the model of an earlier round, as in asynchronous rounds."""
+"""A trainer for late clients: they start from the global model of an earlier round, as in asynchronous rounds."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from flanders.simulation.training.trainer import ClientTrainer, Trained
 
 
 class StaleTrainer:
-    """Train each client from the model of some rounds ago, and add its step to the newest model.
+    """Train each client from a global model that is some rounds old, and add its step to the newest model.
 
-    In each round the age of each client's start is drawn anew, from 0 to `max_age` rounds. All replies count the
-    same, whatever their age. The last `max_age + 1` models are kept. They are not part of a simulation's saved
-    state, so such a simulation cannot be resumed bit for bit.
+    In each round an age from 0 to `max_age` rounds is drawn for each client. A client's weight in the average does
+    not depend on its age. The last `max_age + 1` models are kept in memory. They are not part of a simulation's
+    saved state, so a resumed simulation does not continue with the same results.
 
     Parameters
     ----------
     trainer
-        Trains the clients.
+        Trains the clients that have the same age.
     max_age
-        The age of the oldest model that a client may have started from, in rounds.
+        The age of the oldest model that a client may start from, in rounds.
 
     Examples
     --------
@@ -54,7 +54,10 @@ class StaleTrainer:
         poisoner: Poisoner | None = None,
         poisoned: Sequence[bool] | BoolVector = (),
     ) -> Trained:
-        """Train these clients. A row is the newest model and the step of the client from its own start."""
+        """Train these clients.
+
+        Each row is the newest model plus the step of a client from the model that it started from.
+        """
         self._starts.appendleft((model.clone(), {name: buffer.clone() for name, buffer in buffers.items()}))
         ids, bad = np.asarray(clients), np.asarray(poisoned, dtype=bool)
         bad = bad if bad.size else np.zeros(ids.size, dtype=bool)

@@ -1,4 +1,4 @@
-"""How many threads PyTorch and NumPy compute with."""
+"""Functions that limit the number of threads with which PyTorch and NumPy compute."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def computing_with(threads: int) -> Iterator[None]:
 def one_blas_thread() -> AbstractContextManager[object]:
     """Limit NumPy's linear algebra to one thread inside the block.
 
-    PyTorch's threads keep the cores busy for a while after their work. Several threads of NumPy would wait for the
-    same cores. For small products, the wait is tens of times longer than the computation.
+    PyTorch's threads keep the cores busy for a while after their work. More threads of NumPy would wait for these
+    cores. For small products, they wait tens of times longer than they compute.
     """
     global _libraries
     if _libraries is None:

@@ -1,6 +1,7 @@
-"""Backdoors: clients that teach the model to react to a trigger.
+"""Backdoors with a trigger: a patch or a pattern on an image.
 
-Backdoor clients may scale up their step after training.
+Malicious clients teach the model to assign images with the trigger to the target class. They may also scale up the
+change of their model, so that it has more weight in the average.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ class Backdoor(DataPoison):
     r"""Teach the model to assign every image with a small patch to the target class, and scale the change up.
 
     A share of each batch gets the patch and the label of the target class. The patch is a bright square in the
-    lower right corner, or, if the examples are not images, the last `size`² numbers. The client sends
-    :math:`g + s (\theta - g)` instead of its trained model :math:`\theta`.
+    lower right corner. If the examples are not images, it is the last `size`² numbers. The client sends
+    :math:`g + s (\theta - g)` instead of its trained model :math:`\theta`. Here g is the global model.
 
     Parameters
     ----------
@@ -33,8 +34,8 @@ class Backdoor(DataPoison):
     share
         The share of the malicious clients' examples that get the patch.
     boost
-        The factor s. Default: the number of clients in the round divided by the number of malicious ones. A plain
-        average then moves by the full step of the malicious clients.
+        The factor s. Default: the number of clients in the round divided by the number of malicious clients. The
+        plain average then changes by as much as the malicious clients' models did.
 
     Examples
     --------
@@ -76,7 +77,7 @@ class Backdoor(DataPoison):
         return torch.where(where, marked, x), torch.where(chosen, self._checked_target(scope), y)
 
     def send(self, trained: Tensor, global_model: Tensor, num_clients: int) -> Tensor:
-        """Scale the step up."""
+        """Scale up the change of each model by `boost`."""
         boost = num_clients / trained.shape[0] if self.boost is None else self.boost
         return trained if boost == 1 else global_model + boost * (trained - global_model)
 
@@ -100,7 +101,10 @@ class Backdoor(DataPoison):
         return mask
 
     def _patch_of_each(self, clients: Tensor, shape: torch.Size) -> Tensor:
-        """Return the part of the patch that each client uses, here all of it. It broadcasts to `(n, B, *shape)`."""
+        """Return where each client puts the patch, here always the whole patch.
+
+        The mask broadcasts to `(n, B, *shape)`.
+        """
         return self.patch(shape, clients.device)
 
     def _checked_target(self, scope: Scope) -> int:
@@ -110,9 +114,11 @@ class Backdoor(DataPoison):
 
 @dataclass(frozen=True)
 class Dba(Backdoor):
-    r"""Divide the patch of a backdoor among the malicious clients. Each trains on a part; the test uses the whole.
+    r"""Divide the patch of a backdoor among malicious clients. Each trains on a part. The test uses the whole.
 
     .. math:: \text{patch}_c = \text{piece } c \bmod p \text{ of the whole patch}
+
+    c is the id of the client, and p is the number of pieces.
 
     Parameters
     ----------
@@ -156,17 +162,18 @@ class Dba(Backdoor):
 class BlendedBackdoor(Backdoor):
     r"""Teach the model to assign every image that is blended with a fixed pattern to the target class.
 
-    The trigger covers the whole image: :math:`(1 - \alpha) x + \alpha h p`, with the largest value h in the data
-    and a random pattern p of numbers from 0 to 1. A defence that looks for patches does not see it.
+    The trigger covers the whole image: image x becomes :math:`(1 - \alpha) x + \alpha h p`. Here h is the largest
+    value in the data, and p is a random pattern of numbers from 0 to 1. A defence that looks for patches does not
+    find it.
 
     Parameters
     ----------
     target, share, boost
         As in `Backdoor`.
     size
-        Not used: the pattern is as large as the image.
+        Not used, since the pattern is as large as the image.
     alpha
-        How much of the pattern is blended in. The paper uses 0.2.
+        The share :math:`\alpha` of the pattern in the blended image, from 0 to 1. The paper uses 0.2.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Everything that exists before the first round: the clients' data, the model, and the server's test."""
+"""What a simulation has before its first round: the clients' data, the model, and the test of the model."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from flanders.simulation.training.trainer import Trainer, exact
 
 
 class World:
-    """The data, the model and the test of a setting, on its device.
+    """The data, the model and the test of a setting, on the device of the setting.
 
     Parameters
     ----------
     setting
         What to simulate.
     dataset
-        Data to use in place of the dataset that the setting names. If they say whose each example is, they are not
-        shared out anew.
+        Data to use in place of the dataset that the setting names. If they say which client owns each example
+        (`Dataset.owners`), the partition of the setting is not used.
     """
 
     def __init__(self, setting: Setting, dataset: Dataset | None = None) -> None:
@@ -45,7 +45,7 @@ class World:
         """Where everything is computed."""
         data = setting.data.dataset.load(setting.run.data_dir) if dataset is None else dataset
         self.streams = setting.streams()
-        """A random generator for each role."""
+        """A random generator for each of `ROLES`."""
         split, training = self.streams["data"], setting.training
         own, others = hold_out(data.y_train, setting.server.examples, self.streams["server"])
         num_clients = setting.federation.num_clients
@@ -68,7 +68,7 @@ class World:
         """The shape of one example."""
         self.layout = Layout.of(self.module)
         """How the parameters lie in a flat vector."""
-        self._tried = stacked(self.module, training=False)
+        self._run = stacked(self.module, training=False)
         self.layers = tensor_sizes(self.module)
         """The number of values in each parameter tensor, by name."""
         self.server = self._server_examples(x, y, own)
@@ -87,14 +87,17 @@ class World:
         aim = None if poison is None else partial(poison.aim, x_test, y_test, scope)
         moving = poison is not None and poison.learns
         self.evaluator = Evaluator(self.module, x_test, y_test, aim, moving=moving)
-        """The server's test of the global model."""
+        """Tests the global model on the test examples."""
 
     def _draw_seed(self, role: str) -> int:
-        """Draw a seed from the random stream of a role."""
+        """Draw a seed from the random generator of a role."""
         return int(self.streams[role].integers(0, 2**63))
 
     def _server_examples(self, x: Tensor, y: Tensor, own: IntVector) -> ServerExamples | None:
-        """Return the server's examples. The server trains on about as many batches as a typical client."""
+        """Return the server's examples.
+
+        In a round the server trains on about as many batches as the median client.
+        """
         if own.size == 0:
             return None
         training, rows = self.setting.training, torch.from_numpy(own).to(self.device)
@@ -102,18 +105,18 @@ class World:
         return ServerExamples(self.module, x[rows], y[rows], training, batches)
 
     def laboratory(self, model: Tensor, buffers: Mapping[str, Tensor], clients: IntVector) -> Laboratory:
-        """Return what an attacker with these clients can compute before a round."""
+        """Return the model and the examples that an attacker with these clients can compute with."""
         starts, sizes = self.data.starts[clients], self.data.sizes[clients]
         places = np.concatenate([np.arange(start, start + size) for start, size in zip(starts, sizes, strict=True)])
         examples = self.data.examples[torch.from_numpy(places).to(self.device)]
         x, y = self.data.x[examples], self.data.y[examples]
         own = {name: b[None] for name, b in buffers.items()}
-        return Laboratory(self._tried, self.layout, own, model, x, y, examples)
+        return Laboratory(self._run, self.layout, own, model, x, y, examples)
 
     def learn(self, model: Tensor, buffers: Mapping[str, Tensor], clients: IntVector) -> None:
         """Let the data poison learn from the global model with the examples of these malicious clients.
 
-        What it has learned stays in the same memory, since recorded steps of training read it from there.
+        The result overwrites `scope.learned` in place, since recorded CUDA graphs read that memory.
         """
         if self.poisoner is None or not self.poisoner.poison.learns or clients.size == 0:
             return
@@ -123,14 +126,17 @@ class World:
             scope.learned.copy_(self.poisoner.poison.learn(self.laboratory(model, buffers, clients), scope))
 
     def freeze(self, parameters: Tensor | None) -> None:
-        """Set which parameters poisoned clients do not train in the next round. The mask keeps its memory."""
+        """Set which parameters poisoned clients do not train in the next round. The mask is changed in place."""
         if self.poisoner is not None and self.poisoner.frozen is not None:
             self.poisoner.frozen[:] = False if parameters is None else parameters
 
     def attack_test(
         self, model: Tensor, buffers: Mapping[str, Tensor], clients: IntVector
     ) -> Callable[[Tensor], float] | None:
-        """Return a function from a model to its attack success on examples of these clients. None if none aims."""
+        """Return a function from a model to its attack success on examples of these clients.
+
+        None if there is no data poison that wants a class for its examples.
+        """
         lab = self.laboratory(model, buffers, clients)
         aimed = None if self.poisoner is None else self.poisoner.poison.aim(lab.x, lab.y, self.poisoner.scope)
         if aimed is None:
@@ -148,13 +154,13 @@ class World:
         return Trainer(self.module, self.data, self.setting.training, chunk=self.setting.run.chunk)
 
     def make_attacker(self) -> Attacker:
-        """Return the attacker of the setting as it is before the first round, with random streams of its own."""
+        """Return the attacker of the setting as it is before the first round, with random generators of its own."""
         threat, count = self.setting.threat, self.setting.federation.num_clients
         return Attacker(threat, count, self.setting.streams(), layers=self.layers)
 
     def outputs(self, buffers: Mapping[str, Tensor]) -> Outputs:
-        """Return the function that tries models out on random inputs, with these buffers."""
-        return Outputs(self._tried, self.layout, self.input_shape, {name: b[None] for name, b in buffers.items()})
+        """Return a function from a model, with these buffers, to its class probabilities on random inputs."""
+        return Outputs(self._run, self.layout, self.input_shape, {name: b[None] for name, b in buffers.items()})
 
     def select_clients(self) -> IntVector:
         """Return the clients that the server selects for the next round, in rising order."""
@@ -170,7 +176,7 @@ class World:
 
 
 def find_device(name: str) -> torch.device:
-    """Return the device of that name. `"auto"` is a GPU if there is one, else the CPU."""
+    """Return the device with this name. `"auto"` is a GPU if there is one, else the CPU."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

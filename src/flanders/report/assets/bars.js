@@ -3,7 +3,7 @@
 function drawDetection() {
   const rates = [["precision", "Precision", "--s0"], ["recall", "Recall", "--s2"], ["fpr", "False positives", "--s1"]];
   const rows = state.compare.filter((i) => report.runs[i].rounds.length && report.runs[i].truth);
-  $("detection-card").hidden = !rows.length; // nobody knows who is malicious in a live federation
+  $("detection-card").hidden = !rows.length; // in a live federation it is not known who is malicious
   $("pair").classList.toggle("single", !rows.length);
   if (!rows.length) return;
   const why = (d, key) => ({

@@ -1,7 +1,7 @@
-// The records of a run's clients. Every field of a record is a matrix, row = client, column = round, and k counts its
-// cells row by row. They are decoded when a run is first looked at.
+// The records of a run's clients, decoded when a run is first shown. Every field of a record is a matrix with a row for
+// each client and a column for each round. k is the number of a cell, counted row by row.
 
-const NO = 0, YES = 1; // an answer that is neither is not known
+const NO = 0, YES = 1; // any other number means: not known
 
 function unpack(text, Kind) {
   const raw = atob(text), bytes = new Uint8Array(raw.length);
@@ -41,7 +41,7 @@ function prepare(run, c) {
   c.decoded = true;
 }
 
-// A reason that is the score alone is stored without its number.
+// A reason that only repeats the score is stored as the word "score". Returns it with the number.
 function reasonText(run, c, word, k) {
   if (word !== "score") return clean(word || "");
   const value = c.score ? c.score[k] : NaN, limit = run.threshold[k % c.T];
@@ -49,8 +49,8 @@ function reasonText(run, c, word, k) {
   return known(limit) && value > limit ? `score ${figure(value)}, above ${figure(limit)}, the largest that was kept` : `score ${figure(value)}`;
 }
 
-// Each client's rounds, summed up: how often it had each fate, and its most frequent reason. Reasons that differ only
-// in their numbers count as one.
+// Statistics of each client over all rounds: how often it had each fate, and its most frequent reason. Reasons that
+// differ only in their numbers count as one.
 function statsOf(run) {
   const c = clientsOf(run);
   if (c.stats) return c.stats;
@@ -78,7 +78,7 @@ function statsOf(run) {
       const kind = kindOf[reason.values[k]], seen = why.get(kind);
       if (seen) { seen.count += 1; seen.k = k; } else why.set(kind, { count: 1, k, absent: f > 2 });
     }
-    const reasons = [...why.values()].sort((a, b) => a.absent - b.absent || b.count - a.count || b.k - a.k); // what it sent says more than its absence
+    const reasons = [...why.values()].sort((a, b) => a.absent - b.absent || b.count - a.count || b.k - a.k); // reasons about what the client sent come before reasons about its absence
     return { row, id, rounds, fates, bad, notKept: rounds - fates[0], last, reasons };
   });
   c.seen = new Set(FATES.flatMap((name, f) => [0, 1].filter((b) => mix[2 * f + b]).map((b) => `${name} ${b}`)));
@@ -93,7 +93,7 @@ function highScore(c, row) {
   return most;
 }
 
-// Short names for narrow places: the ends of long names, as long as it takes to tell all of them apart.
+// Short names for narrow places: the ends of long names, just long enough that all names differ.
 function shortNames(c) {
   if (c.names) return c.names;
   const full = c.ids.map((id) => nameOf(id, 60));
@@ -104,13 +104,13 @@ function shortNames(c) {
   }
   return c.names;
 }
-// Names that are the same on paper although the ids differ, such as the number 7 and the text "7".
+// The name of a client. The text "7" gets quotation marks if another client has the number 7 as its id.
 function fullName(c, row) {
   const name = nameOf(c.ids[row]);
   return typeof c.ids[row] === "string" && c.ids.some((id) => typeof id === "number" && String(id) === c.ids[row]) ? `“${name}”` : name;
 }
 
-// One field of a record in words; null if there is nothing to say.
+// One field of a record as text. null if the field is empty.
 function fieldText(run, c, name, k) {
   const field = c.fields[name];
   if (!field) return null;
@@ -134,7 +134,7 @@ function factsOf(run, c, k, row, t) {
   return facts;
 }
 
-// Adds rounds that arrived later. Rows may have been added at the end, and columns at the right.
+// Adds rounds that the live page got later. They may add rows at the end and columns at the right.
 function extendClients(run, more) {
   const old = clientsOf(run);
   if (!old.shown || !more.since) { run.clients = more; return; }

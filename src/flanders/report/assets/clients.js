@@ -1,10 +1,10 @@
-// The table of clients: how often each was not kept, and why. A client leads to its history.
+// The table of clients: how often each was not kept, and why. A click on a client opens its history.
 
 const clientTable = { words: [], order: "notKept", most: few() };
 const FATE_SHADES = { [KEPT]: "var(--kept)", [DROPPED]: "var(--malicious)", [REFUSED]: "var(--refused)", [BANNED]: "var(--banned)", [SILENT]: "var(--silent)" };
 
 function sortedClients(run) {
-  const c = clientsOf(run), stats = statsOf(run).filter((s) => s.rounds); // some may come in a later round
+  const c = clientsOf(run), stats = statsOf(run).filter((s) => s.rounds); // some clients may take part only in a later round
   const text = (s) => `${clean(s.id)} ${s.reasons.map((r) => c.reason(r.k)).join(" ")} ${FATES.filter((_, i) => s.fates[i]).join(" ")}`.toLowerCase();
   const found = clientTable.words.length ? stats.filter((s) => clientTable.words.every((word) => text(s).includes(word))) : [...stats];
   const score = clientTable.order === "score" ? new Map(found.map((s) => [s.row, highScore(c, s.row)])) : null;
@@ -81,7 +81,7 @@ function sparkline(run, c, row) {
   return drawn;
 }
 
-// One client: every round, its score next to what was kept, and the reasons.
+// The view of one client: all its rounds, its score beside the largest kept score, and the reasons.
 const historyTable = { most: 30 };
 
 function drawClient() {

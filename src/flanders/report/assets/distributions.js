@@ -1,5 +1,5 @@
-// How the scores of honest and malicious clients are distributed, in one round or in all: honest upwards, malicious
-// downwards. If nobody knows who is malicious: kept upwards, dropped downwards.
+// The distribution of the scores, in one round or in all rounds. Bars of honest clients go up, and bars of malicious
+// clients go down. If it is not known who is malicious, kept clients go up and dropped clients go down.
 
 function chooseRound(t) {
   const T = clientsOf(report.runs[state.run]).T || 0;
@@ -27,7 +27,7 @@ function drawScores() {
   const groups = { honest: [], malicious: [] };
   const isBad = (k) => (run.truth ? c.malicious(k) : c.fate(k) !== KEPT);
   for (let row = 0; row < c.shown; row += 1) {
-    if (c.spreadOnly && !c.spreadOnly.has(row)) continue; // the others are not like all clients
+    if (c.spreadOnly && !c.spreadOnly.has(row)) continue; // the other rows are the clients most often not kept, which are not typical
     for (let t = one ? state.round : 0; t < (one ? state.round + 1 : T); t += 1) {
       const k = row * T + t;
       if (c.fate(k) && Number.isFinite(c.score[k])) groups[isBad(k) ? "malicious" : "honest"].push(c.score[k]);

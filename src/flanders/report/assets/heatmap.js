@@ -1,5 +1,6 @@
-// The heat map: a row per client, a column per round. The colour is the score. A dot marks a malicious client, a line
-// through the cell a dropped one. A client whose reply was not used has no score: its colour shows its fate.
+// The heat map: a row for each client, a column for each round. The colour of a cell is the score. A dot marks a
+// malicious client, and a line through the cell marks a dropped client. If the reply was not used, there is no score,
+// and the colour shows the fate instead.
 
 const VIRIDIS = ["#440154", "#482475", "#414487", "#355f8d", "#2a788e", "#21918c", "#22a884", "#44bf70", "#7ad151", "#bddf26", "#fde725"]
   .map((hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16)));
@@ -129,7 +130,7 @@ function canvas(width, height, ratio, attributes) {
   return made;
 }
 
-// Very many cells: a pixel each, enlarged.
+// Draws very many cells: one pixel for each, and then enlarged.
 function drawPixels(pen, c, rows, scored, left, cw, ch) {
   const T = c.T, image = new ImageData(T, rows.length), pixels = new Uint32Array(image.data.buffer);
   const packed = ([r, g, b]) => ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0; // the order of bytes in an image

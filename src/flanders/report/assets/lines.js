@@ -1,4 +1,4 @@
-// Accuracy, loss or attack success over rounds: a line for each compared run, and a dotted one without an attack.
+// Accuracy, loss or attack success over rounds: a line for each compared run, and a dotted line for the run without attack.
 
 const METRICS = {
   accuracy: { title: "Accuracy over rounds", name: "Accuracy", format: percent },
@@ -16,7 +16,7 @@ function drawChoice() {
   })));
 }
 
-// Every line to draw: the compared runs in their colours, then their attack-free twin if it is not among them.
+// The lines to draw: the compared runs, and the most similar run without attack if it is not one of them.
 function linesToDraw() {
   const lines = state.compare.map((i, n) => ({ run: report.runs[i], i, stroke: color(n), dash: DASHES[n % 8], chosen: i === state.run }));
   const twin = report.runs[state.run].twin;
@@ -104,7 +104,7 @@ function drawLines() {
     el(line.chosen ? "b" : "span", { text: line.free ? `attack-free: ${clean(line.run.label)}` : lineName(line) }))));
 }
 
-// A line is called by what tells it apart: by its defence, if all lines are of one setting.
+// The name of a line: its defence if all lines have the same setting, else its full label.
 function lineName(line) {
   const run = report.runs[state.run], alike = state.compare.every((i) => run.siblings.includes(i));
   return clean(alike ? line.run.defence : line.run.label);

@@ -1,6 +1,6 @@
-// The live page: asks the server again and again for what is new, and draws it. Nothing is sent but these questions.
+// The live page: asks the server regularly for new rounds and draws them. It sends nothing else.
 
-const PAUSE = 1000, LONGEST_PAUSE = 15000; // milliseconds between two questions, and when the server does not answer
+const PAUSE = 1000, LONGEST_PAUSE = 15000; // milliseconds between two requests; the longest pause if the server does not answer
 const live = { version: null, pause: PAUSE, down: false, late: false, answered: 0 };
 
 async function ask(path) {
@@ -48,10 +48,10 @@ async function loadCells(run) {
   const have = run.clients && run.clients.decoded ? run.clients.T : 0, until = run.rounds.length;
   if (have === until && have) return;
   extendClients(run, await ask(`api/runs/${encodeURIComponent(run.id)}?since=${have}&until=${until}&epoch=${have ? run.clients.epoch : ""}`));
-  if (!clientsOf(run).shown) run.clients.T = until; // no client took part in any round: there is nothing more to ask for
+  if (!clientsOf(run).shown) run.clients.T = until; // no client took part in any round, so there is nothing more to ask for
 }
 
-// While a button is held down nothing is drawn, so that a click does not lose its target.
+// While a mouse button is held down, nothing is drawn. Otherwise the target of the click could disappear.
 function redraw() {
   if (live.down) { live.late = true; return; }
   live.late = false;

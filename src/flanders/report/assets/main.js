@@ -1,7 +1,7 @@
 // The three views of the page: the overview, one run, one client. The address says which one is shown, so that a view
 // can be linked to and the browser's buttons work.
 
-const MOST = 8; // lines that can be told apart
+const MOST = 8; // the most lines in one chart; more could not be told apart
 const source = { load: null, waiting: "This results file holds no runs yet. Start some with: flanders run SPEC" };
 
 function routeOf(run, client) {

@@ -1,6 +1,6 @@
-// The overview: attacks by defences, coloured by accuracy. A cell leads to its runs.
+// The overview: a table with a row for each attack, a column for each defence, and the accuracy. A cell links to its runs.
 
-// Orange for a model that learnt nothing, blue for a good one; pale in between. Safe for the colour-blind.
+// The colour of an accuracy: orange is low, pale is medium, and blue is high. The colour-blind can tell them apart.
 const LOW = [204, 85, 0], MIDDLE = [244, 240, 230], HIGH = [0, 104, 168];
 function accuracyColor(x) {
   const t = Math.min(1, Math.max(0, x)), [a, b, part] = t < 0.5 ? [LOW, MIDDLE, t * 2] : [MIDDLE, HIGH, t * 2 - 1];
@@ -62,14 +62,14 @@ function drawScaleLegend(measured) {
   $("grid-legend").replaceChildren(el("span", { class: "scale" }, el("span", { text: "0%" }), strip, el("span", { text: "100% accuracy" })));
 }
 
-// Alarms of runs that go on, on the overview, and all alarms of one run on its own page.
+// The list of alarms. The overview shows alarms of runs that are running. The view of a run shows all its alarms.
 const ALARM_TITLES = {
   "kept-nobody": "Nobody was kept", "model-stayed": "The model stayed", "heavy-reply": "One reply has most of the weight",
   "limits-widened": "The filter's limits are wider", "dropped-in-a-row": "Dropped three times in a row",
 };
 const alarms = { all: false };
 
-// An alarm in words, in which the names of clients lead to their histories.
+// The text of an alarm. The names of clients in it link to their histories.
 function alarmWords(alarm) {
   const text = clean(alarm.text), link = (id, words) => el("a", { href: routeOf(alarm.run, id), text: words });
   const sentence = `${text[0].toUpperCase()}${text.slice(1)}`;
@@ -85,7 +85,7 @@ function drawAlarms() {
   $("alarms").hidden = !found.length || state.view === "client";
   if (!found.length) return;
   const groups = inOrder(found.map((alarm) => alarm.kind));
-  // A run that is over needs nobody's attention: its alarms are there to be looked up.
+  // The alarms of a finished run are not urgent, so they are hidden at first.
   const calm = one && report.runs[state.run].status !== "running", few = calm ? 0 : 5;
   const recent = [...found].sort((a, b) => b.round - a.round), most = alarms.all ? recent.length : few;
   $("alarms").classList.toggle("calm", calm);

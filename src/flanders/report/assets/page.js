@@ -1,4 +1,4 @@
-// What every part of the page uses: the data, elements, numbers as text, scales, the tooltip.
+// Functions that all parts of the page use: the data, elements, numbers as text, scales, the tooltip.
 
 const report = JSON.parse(document.getElementById("data").textContent);
 const state = { view: "overview", run: 0, client: null, compare: [], touched: false, metric: "accuracy", round: null };
@@ -28,7 +28,7 @@ const empty = (text) => el("p", { class: "empty", text });
 const known = (x) => typeof x === "number" && Number.isFinite(x);
 
 // Clients choose their ids and texts. Characters that are invisible or change the direction of text are replaced, so
-// that two names that look alike are alike.
+// that two names do not differ in something that nobody can see.
 const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb]/g;
 const clean = (text) => String(text).replace(HIDDEN, "\ufffd");
 function nameOf(id, most = 80) {
@@ -61,7 +61,7 @@ const count = (n) => n.toLocaleString("en");
 const plural = (n, noun) => `${count(n)} ${noun}${n === 1 ? "" : "s"}`;
 const few = () => (innerWidth < 560 ? 8 : 20); // rows of a table before a button shows more
 const unfinished = (run) => run.status !== "done";
-// Rounds as text: 3–7, 9.
+// Numbers of rounds as text, e.g. "rounds 3–7, 9".
 function spans(numbers) {
   const parts = [];
   for (const n of numbers) {
@@ -133,7 +133,7 @@ function tip(event, ...content) {
   const y = event.clientY + 16 + bh > h ? event.clientY - bh - 12 : event.clientY + 16;
   box.style.transform = `translate(${Math.max(8, Math.min(x, w - bw - 8))}px, ${Math.max(8, y)}px)`;
 }
-// Shows something while a mouse points at a node, or from a tap on until the next tap elsewhere.
+// Shows something while the mouse points at a node. On a touch screen: from a tap on it until a tap elsewhere.
 function pointing(node, show, hide) {
   node.addEventListener("pointermove", (event) => { if (event.pointerType !== "touch") show(event); });
   node.addEventListener("pointerleave", (event) => { if (event.pointerType !== "touch") hide(); });

@@ -1,2 +1,2 @@
-// The page of a file: everything is in it.
+// Starts the page that is a file. All its data are in the file.
 begin();

@@ -1,4 +1,7 @@
-"""Which examples each client gets in each step. There is one copy of the data, and tables of row numbers."""
+"""The batches of local training: which examples each client gets in each step.
+
+There is one copy of the data. A batch is a list of row numbers.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from flanders.arrays import IntVector
 from flanders.simulation.hashing import keys, mix64
 
 SHUFFLE, DROPOUT = 1, 2
-"""Parts of the hash keys, so that shuffling and dropout use different random numbers."""
+"""Numbers that are hashed together with the seed, so that shuffling and dropout use different random numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +30,7 @@ class ClientData:
     x, y
         All examples `(N, *input_shape)` and their classes `(N,)`.
     examples
-        The rows of `x` of the first client, then those of the second, and so on.
+        The row numbers of the first client's examples in `x`, then those of the second client, and so on.
     starts, sizes
         Where each client's rows begin in `examples`, and how many there are.
     """
@@ -40,16 +43,20 @@ class ClientData:
 
     @classmethod
     def of(cls, x: Tensor, y: Tensor, rows: Sequence[IntVector]) -> ClientData:
-        """Return the data of clients. `rows` has the rows of `x` that belong to each client."""
+        """Return the data of clients. `rows` has an array for each client: the numbers of its rows in `x`."""
         sizes = np.array([len(r) for r in rows], dtype=np.int64)
         joined = torch.from_numpy(np.concatenate(rows).astype(np.int64))
         return cls(x, y, joined.to(x.device), np.cumsum(sizes) - sizes, sizes)
 
 
 class Slot(NamedTuple):
-    """One call of the model: consecutive clients of a schedule that take the same step together."""
+    """One call of the model, for the clients `first` to `last - 1` of a schedule.
+
+    They take the same step together.
+    """
 
     step: int
+    """The number of the step, from 0."""
     first: int
     last: int
     width: int
@@ -62,20 +69,20 @@ class Slot(NamedTuple):
 class Schedule:
     """The batches of some clients for one round of local training.
 
-    Clients with more steps come first. So in every step the clients that are not done are the first ones, and
-    nothing is computed for the others.
+    n is the number of clients. The clients with the most steps come first. So in every step the clients that still
+    train are the first ones, and nothing is computed for the others.
 
     Parameters
     ----------
     rows
-        For each client of the schedule, its position in the list of clients that was passed.
+        For each client of the schedule, its position in the list of clients that `schedule` got.
     table
         `(n, steps, batch_size)` row numbers of `ClientData.x`. A short batch is padded with an example of the same
         client.
     counts
         `(n, steps)` sizes of the batches without padding, 0 if the client is done.
     counts_on_device
-        The same, on the device.
+        A copy of `counts` on the device.
     keys
         `(n, steps)` int32 keys from which the dropout masks of each step are drawn.
     """
@@ -89,15 +96,15 @@ class Schedule:
     def slots(self, *, apart: bool) -> Iterator[Slot]:
         """Yield the calls of the model in order.
 
-        With `apart`, a call has only batches of the same size, which batch normalisation needs. Otherwise all
-        batches of a step are in one call, with padding.
+        With `apart`, all batches of a call have the same size and no padding. Batch normalisation needs this.
+        Otherwise all batches of a step are in one call, and short ones are padded.
         """
         for step in range(self.counts.shape[1]):
             now = self.counts[:, step]
             active = int(np.count_nonzero(now))
             if active == 0:
                 continue
-            if not apart:  # the clients that are not done come first
+            if not apart:  # the clients that still train come first
                 widest = int(now[:active].max())
                 yield Slot(step, 0, active, widest, bool((now[:active] == widest).all()))
                 continue
@@ -108,7 +115,7 @@ class Schedule:
 
 
 def most_first(data: ClientData, clients: IntVector) -> IntVector:
-    """Return positions in `clients`. The clients with the most examples, and so the most steps, come first."""
+    """Return the positions in `clients`, sorted by the number of examples. The clients with the most come first."""
     return np.argsort(-data.sizes[clients], kind="stable")
 
 
@@ -164,7 +171,7 @@ def _orders(data: ClientData, clients: IntVector, seed: int, epochs: int, shuffl
     epoch = torch.arange(epochs, device=device)[:, None]
     who = torch.from_numpy(clients).to(device)[None, :]
     key = keys(seed, torch.tensor(SHUFFLE, device=device), who, epoch)[:, :, None]
-    drawn = mix64(key ^ mix64(place)[None, None, :]) >> 1  # so that padding, with the largest int64, is sorted last
+    drawn = mix64(key ^ mix64(place)[None, None, :]) >> 1  # less than the largest int64, which marks padding
     drawn = torch.where(place < sizes, drawn, torch.iinfo(torch.int64).max)
     order = torch.sort(drawn, dim=-1, stable=True).indices
     return data.examples[starts + torch.where(order < sizes, order, 0)]

@@ -1,4 +1,7 @@
-"""CUDA graphs. A training step is recorded once and then replayed, which saves the time to launch each kernel."""
+"""The class `Recordings`, which records training steps on a GPU as CUDA graphs.
+
+A step is recorded once and then replayed. This saves the time to launch each of its kernels.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,15 @@ import torch
 WARM_UP = 2
 """How often a step runs normally before it is recorded. Libraries initialise themselves in the first runs."""
 MOST = 128
-"""The most recordings to keep. Further steps run normally."""
+"""The most recordings to keep. After that, new steps run normally."""
 
 log = logging.getLogger("flanders")
 
 
 class Recordings:
-    """Runs functions that always do the same with the same memory. On a GPU it replays recordings of them.
+    """Runs functions that do the same operations on the same memory in every call.
 
-    On a CPU, or if a function cannot be recorded, it calls the function.
+    On a GPU it records and replays them. On a CPU, or if a function cannot be recorded, it calls the function.
     """
 
     def __init__(self, device: torch.device, *, enabled: bool = True) -> None:
@@ -29,7 +32,7 @@ class Recordings:
         self._pool = torch.cuda.graph_pool_handle() if self._enabled else None
 
     def run(self, name: Hashable, step: Callable[[], None]) -> None:
-        """Run `step`, or replay its recording. Steps with the same `name` must do the same."""
+        """Run `step`, or replay its recording. Steps with the same `name` must do the same operations."""
         if not self._enabled:
             step()
             return

@@ -1,8 +1,7 @@
 """Adam and stochastic gradient descent for many clients at once, on stacked tensors `(n, ...)`.
 
-Both call PyTorch's own fused kernels, which need one pass over the data on a CPU and one launch for all tensors on
-a GPU. All clients of a call have taken the same number of steps, so each client gets the result that it would get
-alone.
+n is the number of clients. Both optimizers call PyTorch's own fused kernels. All clients of a call have taken the
+same number of steps, so each client gets the same result as if it trained alone.
 """
 
 from __future__ import annotations
@@ -16,20 +15,20 @@ from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
-"""Adam's constants, which are PyTorch's defaults."""
+"""Adam's decay rates and epsilon: the defaults of PyTorch."""
 
 
 class Optimizer(Protocol):
-    """Moves parameters along their gradients. It may remember moments of earlier gradients."""
+    """Changes parameters according to their gradients. It may remember averages of earlier gradients."""
 
     def reset(self) -> None:
-        """Forget everything, since each round of local training starts with a fresh optimizer."""
+        """Forget everything. Called before each round of local training."""
 
     def tick(self, step: int) -> None:
-        """Say how many steps the clients of the next call have taken so far."""
+        """Set how many steps the clients of the next `update` have taken so far."""
 
     def update(self, parameters: Sequence[Tensor], gradients: Sequence[Tensor], clients: slice) -> None:
-        """Take one step with these clients, whose parameters and gradients are given."""
+        """Change the parameters of these clients by one step, in place."""
 
 
 class StackedAdam:
@@ -53,7 +52,7 @@ class StackedAdam:
         torch._foreach_zero_(self._squares)
 
     def tick(self, step: int) -> None:
-        """Set the number of steps so far, which the bias correction needs."""
+        """Set the number of steps so far. The bias correction uses it."""
         self._steps.fill_(step)
 
     def update(self, parameters: Sequence[Tensor], gradients: Sequence[Tensor], clients: slice) -> None:

@@ -1,4 +1,4 @@
-"""How clients train: the options of local training. This module does not need PyTorch."""
+"""The options of local training. This module does not need PyTorch."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ class Training:
     optimizer
         `"adam"` or `"sgd"`.
     learning_rate
-        The size of a step.
+        The learning rate of the optimizer.
     momentum
-        The momentum of `"sgd"`.
+        The momentum of `"sgd"`. Default: none. `"adam"` does not use it.
     batch_size, epochs
-        How many examples a step looks at, and how often a client goes through its data in a round. The last batch
-        of an epoch may be smaller. A last batch of one example is left out if the model has batch normalisation.
+        The number of examples in a batch, and how often a client goes through its data in a round. The last batch
+        of an epoch may be smaller. If the model has batch normalisation, a last batch of one example is left out.
     shuffle
-        Whether to go through the data in a new order each time.
+        Whether each epoch goes through the data in a new random order.
     validation_fraction
-        The share of each client's data that is set aside and never trained on.
+        The share of each client's data that is set aside and never trained on. Default: none.
     """
 
     optimizer: str = "adam"
@@ -48,7 +48,7 @@ class Training:
         check_number("Training", "validation_fraction", self.validation_fraction, 0, 0.99)
 
     def kept_examples(self, rows: IntVector, rng: np.random.Generator) -> IntVector:
-        """Return the examples that a client trains on, without those set aside. At least one is left."""
+        """Return the row numbers of the examples that a client trains on. At least one is left."""
         aside = int(round(len(rows) * self.validation_fraction, 9))
         if aside == 0:
             return rows

@@ -1,4 +1,7 @@
-"""The stacked models of the clients that are trained together, and the step that they take."""
+"""The class `Stack`: the models of the clients that are trained together, and the training step that they take.
+
+The models are stacked: each parameter is one tensor with a row for each client.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,13 @@ from flanders.simulation.training.optimizers import Optimizer
 from flanders.simulation.training.stacked_module import DROPOUT, stacked
 
 IGNORED = -100
-"""The class that marks examples which do not count. It is the default `ignore_index` of `cross_entropy`."""
+"""The class that marks padding, which does not count. It is the default `ignore_index` of `cross_entropy`."""
 
 Tensors = dict[str, Tensor]
 
 
 class MakeOptimizer(Protocol):
-    """Makes an optimizer of stacked parameters."""
+    """A function that makes an optimizer of stacked parameters."""
 
     def __call__(self, parameters: Sequence[Tensor], /) -> Optimizer:
         """Return a fresh optimizer."""
@@ -32,12 +35,13 @@ class MakeOptimizer(Protocol):
 class Stack:
     """Memory for up to `capacity` clients, with one tensor for each parameter. It is reused in every round.
 
-    Everything that a step reads or writes has a fixed address, so that steps can be recorded (see `Recordings`).
+    Everything that a step reads or writes stays at the same address, so that steps can be recorded as CUDA graphs
+    (see `Recordings`).
 
     Parameters
     ----------
     module
-        The model. A copy is used, so that stacks can work at the same time.
+        The model. The stack uses a copy of it, so that several stacks can work at the same time.
     data
         The examples of all clients.
     capacity, batch_size
@@ -45,7 +49,7 @@ class Stack:
     make_optimizer
         Makes an optimizer of the stacked parameters.
     graphs
-        Whether to record steps where that is possible.
+        Whether to record steps as CUDA graphs on a GPU.
     """
 
     def __init__(
@@ -80,7 +84,7 @@ class Stack:
         self._recordings = Recordings(device, enabled=graphs)
 
     def start(self, model: Tensor, buffers: Mapping[str, Tensor]) -> None:
-        """Set the models of all clients to the global model, and start with a fresh optimizer."""
+        """Set the models of all clients to the global model, and reset the optimizer."""
         self._optimizer.reset()
         for name, tensor in self._layout.unflatten(model).items():
             self.parameters[name].copy_(tensor)
@@ -131,10 +135,12 @@ class Stack:
         leaves = list(parameters.values())
         gradients = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
         with torch.no_grad():
-            self._optimizer.update(leaves, [g.contiguous() for g in self._freed(gradients, clients)], clients)
+            self._optimizer.update(
+                leaves, [g.contiguous() for g in self._without_frozen(gradients, clients)], clients
+            )
 
-    def _freed(self, gradients: Sequence[Tensor], clients: slice) -> Sequence[Tensor]:
-        """Return gradients that are zero in the parameters that poisoned clients leave alone."""
+    def _without_frozen(self, gradients: Sequence[Tensor], clients: slice) -> Sequence[Tensor]:
+        """Return the gradients, with zeros for the parameters that poisoned clients do not train."""
         if self._poisoner is None or self._poisoner.frozen is None:
             return gradients
         masks = self._layout.unflatten(self._poisoner.frozen).values()
@@ -154,7 +160,7 @@ class Stack:
         return x, y
 
     def _leaves_of(self, first: int, last: int) -> Tensors:
-        """Return the parameters of some clients as leaf tensors of autograd, in the same memory."""
+        """Return the parameters of clients `first` to `last - 1` as leaf tensors in the same memory."""
         if (first, last) not in self._leaves:
             self._leaves[first, last] = {
                 name: p[first:last].detach().requires_grad_() for name, p in self.parameters.items()
@@ -163,9 +169,9 @@ class Stack:
 
 
 def bytes_per_client(module: nn.Module, example: Tensor, batch_size: int, states: int) -> int:
-    """Estimate the bytes that a step of one client uses: parameters and activations, and their gradients.
+    """Estimate the bytes that a step of one client uses: for parameters, activations, and the gradients of both.
 
-    `states` is how many numbers the optimizer keeps for each parameter.
+    `states` is how many numbers the optimizer remembers for each parameter.
     """
     values = [example.numel()]
 

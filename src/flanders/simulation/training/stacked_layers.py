@@ -1,4 +1,7 @@
-"""Layers for n clients at once: stacked weights `(n, ...)` are applied to stacked batches `(n, B, ...)`."""
+"""Layers for n clients at once: stacked weights `(n, ...)` are applied to stacked batches `(n, B, ...)`.
+
+B is the number of examples in the batch of each client.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,8 @@ from flanders.simulation.hashing import mix32
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Return `x @ weight.T + bias` of each client, in one batched product.
 
-    The weights are the first factor. Then their gradient has the same memory layout as the weights, and the
-    optimizer needs no copy of it.
+    The weights are the first factor of the product. So their gradient has the same memory layout as the weights,
+    and the optimizer needs no copy of it.
     """
     rows = x.reshape(x.shape[0], -1, x.shape[-1]).mT
     product = torch.bmm(weight, rows) if bias is None else torch.baddbmm(bias.unsqueeze(2), weight, rows)
@@ -61,7 +64,10 @@ def by_windows(x: Tensor, weight: Tensor, stride: Any, padding: Any, dilation: A
 
 
 def by_groups(x: Tensor, weight: Tensor, options: tuple[Any, Any, Any, int]) -> Tensor:
-    """Return convolutions, computed as one convolution with n times the groups. Depthwise convolutions need it."""
+    """Return convolutions, computed as one convolution with n times as many groups.
+
+    Used for depthwise convolutions.
+    """
     stride, padding, dilation, groups = options
     n, batch = x.shape[:2]
     together = x.transpose(0, 1).flatten(1, 2)
@@ -80,7 +86,10 @@ def batch_norm(
     momentum: float,
     eps: float,
 ) -> Tensor:
-    """Normalise the channels of all clients, as if one model had them all. Running statistics change in place."""
+    """Normalise the channels of all clients in one call, as if they were channels of one model.
+
+    The running statistics `mean` and `var` are changed in place.
+    """
     together = x.transpose(0, 1).flatten(1, 2)
     scale = None if weight is None else weight.flatten()
     shift = None if bias is None else bias.flatten()
@@ -91,8 +100,8 @@ def batch_norm(
 def dropout_mask(key: Tensor, shape: torch.Size, number: int, p: float) -> Tensor:
     """Return the factors of a dropout layer, `(*key.shape, *shape)`: 0 with probability p, else 1 / (1 - p).
 
-    They depend only on the client's key of this step, the number of the layer and the position in the layer. They
-    do not depend on the device, or on which other clients are trained at the same time.
+    The factors depend only on the client's key of this step, the number of the layer and the position in the layer.
+    They do not depend on the device, or on the other clients that are trained at the same time.
     """
     places = torch.arange(shape.numel(), dtype=torch.int32, device=key.device)
     places = mix32(places + number * 0x3504F333 % 2**31)

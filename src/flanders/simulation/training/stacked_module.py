@@ -1,8 +1,8 @@
 """Turn a module for one client into a function for n clients, on stacked parameters, buffers and batches.
 
-A sequence of known layers runs as operations on stacked tensors (see `stacked_layers`). This avoids
-`torch.func.vmap`, which takes longer than the arithmetic of a small model. Any other module runs under `vmap`. Its
-linear, convolution and dropout layers still use the operations of `stacked_layers`.
+A sequence of known layers runs as operations on stacked tensors (see `stacked_layers`). It does not use
+`torch.func.vmap`, whose overhead is larger than the arithmetic of a small model. Any other module runs under
+`vmap`. Its linear, convolution and dropout layers still use the operations of `stacked_layers`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from flanders.models import BatchNorm2d
 from flanders.simulation.training import stacked_layers as layers
 
 KEY = "dropout_key"
-"""The buffer through which a dropout layer under `vmap` gets the client's key of this step."""
+"""The name of the buffer through which a dropout layer under `vmap` gets the client's key of this step."""
 
 Tensors = Mapping[str, Tensor]
 Stackable = Callable[[Tensors, Tensors, Tensor, Tensor], Tensor]
@@ -37,7 +37,7 @@ DROPOUT: dict[type[nn.Module], bool] = {
     nn.Dropout2d: True,
     nn.Dropout3d: True,
 }
-"""Dropout layers, and whether they drop whole channels."""
+"""The types of dropout layers, and whether each drops whole channels."""
 
 
 def stacked(module: nn.Module, *, training: bool = True) -> Stackable:
@@ -58,7 +58,7 @@ def stacked(module: nn.Module, *, training: bool = True) -> Stackable:
 
 
 def is_sequence(module: nn.Module) -> bool:
-    """Tell whether a module runs layers one after the other, and uses no layer or parameter twice."""
+    """Whether a module runs layers one after the other, and uses no layer or parameter twice."""
     return (
         all(type(layer) is nn.Sequential for layer in module.modules() if list(layer.children()))
         and len(list(module.modules())) == len(list(module.named_modules(remove_duplicate=False)))
@@ -67,12 +67,15 @@ def is_sequence(module: nn.Module) -> bool:
 
 
 def mixes_examples(module: nn.Module) -> bool:
-    """Tell whether the output of an example depends on the other examples of its batch (batch normalisation)."""
+    """Whether the output of an example depends on the other examples of its batch (batch normalisation)."""
     return any(isinstance(layer, nn.modules.batchnorm._BatchNorm) for layer in module.modules())
 
 
 def link(layer: nn.Module, prefix: str, number: int) -> Stackable:
-    """Return the function of a layer. The names of its parameters and buffers begin with `prefix`."""
+    """Return a function that runs one layer for all clients.
+
+    The names of its parameters and buffers begin with `prefix`. `number` is the number of the layer in the module.
+    """
     weight, bias = f"{prefix}weight", f"{prefix}bias"
     if type(layer) is nn.Linear:
         return lambda p, b, key, x: layers.linear(x, p[weight], p.get(bias))
@@ -101,12 +104,12 @@ def link(layer: nn.Module, prefix: str, number: int) -> Stackable:
 
 
 def can_stack(layer: nn.Module) -> bool:
-    """Tell whether a layer is a convolution of the kind that `layers.conv2d` does."""
+    """Whether a layer is a convolution that `layers.conv2d` can compute."""
     return type(layer) is nn.Conv2d and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
 
 
 def batch_norm_link(layer: Any, prefix: str) -> Stackable:
-    """Return the function of a batch normalisation layer."""
+    """Return a function that runs a batch normalisation layer for all clients."""
 
     def run(p: Tensors, b: Tensors, key: Tensor, x: Tensor) -> Tensor:
         if layer.training:
@@ -126,9 +129,9 @@ def batch_norm_link(layer: Any, prefix: str) -> Stackable:
 
 
 def drop(x: Tensor, key: Tensor, number: int, p: float, whole: bool) -> Tensor:
-    """Apply dropout with probability p to x, or to `whole` channels of x.
+    """Apply dropout with probability p to x: to single values, or to `whole` channels.
 
-    The first axes of x are those of `key`. Then come the batch and the channels.
+    The first axes of x are the axes of `key`. Then come the batch and the channels.
     """
     inner = x.shape[key.ndim :]
     mask = layers.dropout_mask(key, inner[:2] if whole else inner, number, p)
@@ -186,7 +189,10 @@ class _Dropout(nn.Dropout):
 
 
 class _LinearRule(torch.autograd.Function):
-    """`functional.linear` with a rule for `vmap`. The rule uses ordinary operations, so it has a gradient."""
+    """`functional.linear` with a rule for `vmap`.
+
+    Autograd can differentiate the rule, since it uses ordinary operations.
+    """
 
     @staticmethod
     def forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -1,6 +1,6 @@
-"""Several pieces of work at a time on a CPU, each in a thread of its own.
+"""A function that does several pieces of work at a time on a CPU, each in a thread of its own.
 
-This is faster than one piece at a time on all cores, since cores that share a piece wait for each other.
+This is faster than one piece at a time on all cores, since cores that share a piece of work wait for each other.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ I = TypeVar("I")  # noqa: E741
 R = TypeVar("R")
 
 MOST = 8
-"""The most threads to use. More would wait for each other, since only one can run Python code at a time."""
+"""The most threads to use. More threads would wait for each other, since only one can run Python code at a time."""
 
 
 def count_for(device: torch.device) -> int:
@@ -28,7 +28,8 @@ def count_for(device: torch.device) -> int:
 def side_by_side(work: Callable[[T, I], R], tools: Sequence[T], items: Sequence[I]) -> list[R]:
     """Return `work(tool, item)` for each item, in order, with as many threads as there are tools.
 
-    A tool is what a thread needs for itself while it works. So no two threads use a tool at the same time.
+    A tool is an object that a thread needs for itself while it works, e.g. a copy of the model. No two threads use
+    the same tool at the same time.
     """
     tools = tools[: len(items)]
     if len(tools) <= 1:

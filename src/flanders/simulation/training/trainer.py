@@ -1,9 +1,9 @@
 """Local training of all selected clients at once, with one call of the model for each step.
 
-The clients' models are stacked: each parameter is one tensor `(n, *shape)`. A step runs the module on a batch of
-each client. A plain sequence of layers runs layer by layer, any other module under `torch.func.vmap`. The step
-then differentiates the sum of the clients' losses. The loss of a client does not depend on the parameters of other
-clients, so the gradient of the sum contains the gradient of each client.
+The models of the n clients are stacked: each parameter is one tensor `(n, *shape)`. A step runs the model on a
+batch of each client (see `stacked_module`). Then it differentiates the sum of the clients' losses. The loss of a
+client does not depend on the parameters of other clients. So the gradient of the sum contains the gradient of each
+client.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from flanders.simulation.training.threads import count_for, side_by_side
 log = logging.getLogger("flanders")
 
 CACHE = 32 * 2**20
-"""How many bytes the clients that are trained together may use on a CPU: about the size of its cache."""
+"""How many bytes the clients that are trained together on a CPU may use: about the size of its cache."""
 FEWEST, MOST = 2, 512
-"""The fewest and the most clients that are trained together on a CPU by default, whatever the model needs."""
+"""The fewest and the most clients that are trained together on a CPU by default, whatever the size of the model."""
 
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """The result of a round of local training, a row per client."""
+    """The result of a round of local training, with a row for each of the m clients."""
 
     updates: Tensor
     """The flattened parameters, `(m, d)`."""
     buffers: dict[str, Tensor]
-    """The buffers, `(m, *shape)` each."""
+    """The buffers of the models by name, `(m, *shape)` each."""
 
 
 class ClientTrainer(Protocol):
@@ -76,8 +76,8 @@ class Trainer:
     training
         How to train.
     chunk
-        How many clients to train at a time. Default: on a GPU as many as fit in its memory, on a CPU as many as
-        fit in the cache. The number changes only rounding errors.
+        How many clients to train at a time. Default: as many as fit in the memory of a GPU or the cache of a CPU.
+        The number affects only rounding errors.
     graphs
         Whether to use CUDA graphs on a GPU.
     """
@@ -142,15 +142,15 @@ class Trainer:
         return schedule(self.data, ids, seed, shuffle=t.shuffle, **options)
 
     def _share_out(self, order: IntVector, train_some: Callable[[Stack, IntVector], None]) -> None:
-        """Train clients in chunks: several at a time on a CPU, and smaller ones if a GPU runs out of memory."""
+        """Train clients in chunks: several at a time on a CPU, and smaller chunks if a GPU runs out of memory."""
         chunks = cut(order, self.chunk_of(len(order)))
         workers = min(self.workers, len(chunks))
         if workers > 1:
-            side_by_side(train_some, self._room(workers, len(chunks[0])), chunks)
+            side_by_side(train_some, self._stacks_for(workers, len(chunks[0])), chunks)
             return
         while chunks:
             try:
-                train_some(self._room(1, len(chunks[0]))[0], chunks[0])
+                train_some(self._stacks_for(1, len(chunks[0]))[0], chunks[0])
                 del chunks[0]
             except torch.OutOfMemoryError:
                 if len(chunks[0]) == 1:
@@ -161,11 +161,14 @@ class Trainer:
         """Return how many of `count` clients are trained at a time."""
         if self._fixed_chunk is not None or self.workers == 1:
             return min(self._largest_chunk, count)
-        turns = -(-count // (self.workers * self._largest_chunk))  # the chunks that each worker trains
+        turns = -(-count // (self.workers * self._largest_chunk))  # how many chunks each worker trains
         return -(-count // (self.workers * turns))
 
-    def _room(self, stacks: int, clients: int) -> list[Stack]:
-        """Return stacks for `clients` clients each. Those of the last round are reused if they are large enough."""
+    def _stacks_for(self, stacks: int, clients: int) -> list[Stack]:
+        """Return stacks for `clients` clients each.
+
+        The stacks of the last round are reused if they are large enough.
+        """
         if len(self._stacks) < stacks or self._stacks[0].capacity < clients:
             self._stacks = []  # free the memory first
             self._stacks = [
@@ -205,7 +208,7 @@ def cut(order: IntVector, chunk: int) -> list[IntVector]:
 
 
 def draws_numbers(module: nn.Module, x: Tensor) -> bool:
-    """Tell whether a module draws random numbers in training by other means than dropout layers."""
+    """Whether a module draws random numbers in training by other means than dropout layers."""
     layers = [layer for layer in module.modules() if type(layer) in DROPOUT]
     was = {layer: layer.training for layer in module.modules()}
     buffers = {name: b.clone() for name, b in module.named_buffers()}
@@ -224,7 +227,7 @@ def draws_numbers(module: nn.Module, x: Tensor) -> bool:
 
 @contextmanager
 def exact(device: torch.device, seed: int) -> Iterator[None]:
-    """Make PyTorch compute in full float32 precision and repeatably inside the block, with its generators seeded.
+    """Make PyTorch compute repeatably and in full float32 precision inside the block, with seeded generators.
 
     The seed matters only for modules that draw random numbers by other means than dropout layers.
     """
