@@ -1,8 +1,8 @@
 """Decides which clients of a round to drop, for the filters `Guard` and `Camps`.
 
 A trait is a measurement of each client, such as the direction of its update. If the numbers of a trait form two
-groups, these are called camps. The decision drops the wrong camp with the most evidence. Then it measures again the
-clients that are left, until no camp can be dropped.
+groups, these are called camps. A camp is wrong if its clients are taken for malicious. The wrong camp with the most
+evidence is dropped. Then the clients that are left are measured again, until no camp can be dropped.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ from flanders.round import Round
 log = logging.getLogger("flanders")
 
 PASSES = 4
-"""At most this many camps are dropped in a round. Each kind of attacker forms a camp, and more kinds are not
-expected."""
+"""At most this many camps are dropped in a round. Each kind of attacker forms a camp, and more than four kinds are
+not expected."""
 WITH_SERVER = 0.15
 """The server's own step supports a camp if the camp's median cosine with this step is clearly higher.
 
-The server's own step is the update that it trains on its own examples. The camp's median must be higher than that
-of the other camp by more than this in some part of the model. In no part may it be lower by as much. The median of
-attackers that shift honest updates was at most 0.07 above that of honest clients, and mostly far below it.
+The server's own step is the update that the server trains on its own examples. The camp's median must be higher
+than that of the other camp by more than this in some part of the model. It must not be lower by as much in any
+part. The median of attackers that shift honest updates was at most 0.07 above that of honest clients, and mostly
+far below it.
 """
 NEARLY_ALL = 0.9
-"""If a trait calls more than this share of a round wrong, it is ignored. Something has then changed for all
+"""If a trait calls more than this share of a round wrong, the trait is ignored. Something has then changed for all
 clients.
 
 For example, clients with data of the same kind cannot be told apart by their earlier updates. The trait
@@ -183,14 +184,17 @@ def judge_by_examples(
 ) -> tuple[BoolVector | None, str]:
     """Return which camp is wrong, and the reason in words. The server's examples decide, if they can.
 
-    `wrong` is the camp that the trait itself calls wrong; None if it calls neither camp wrong. There are two cases:
+    `wrong` is the camp that the trait itself calls wrong; None if it calls neither camp wrong.
 
-    - One camp clearly has the higher losses. This camp is wrong, but neither camp is dropped in three situations.
-      The first is that the trait calls the other camp wrong. The other two count only if the trait calls neither
-      camp wrong: the losses of the round would clearly rise without the camp, or the server's own step supports
-      the camp (`WITH_SERVER`).
-    - The losses are about the same. Then the camp that the trait calls wrong is wrong. If there is none, the
-      trusted clients and the past decide. The majority does not decide, since neither camp does harm to the losses.
+    If the losses of both camps are about the same, the camp that the trait calls wrong is wrong. If there is none,
+    the trusted clients and the past decide. The majority does not decide, since the losses show no harm from either
+    camp.
+
+    If one camp has clearly higher losses, it is wrong, with three exceptions. In these, neither camp is dropped:
+
+    - The trait calls the other camp wrong.
+    - The trait calls neither camp wrong, and the losses of the round would clearly rise without this camp.
+    - The trait calls neither camp wrong, and the server's own step supports this camp (`WITH_SERVER`).
     """
     t = examples.worse(camps.low, camps.high)
     worse = camps.low if t > 0 else camps.high

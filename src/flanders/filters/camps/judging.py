@@ -1,17 +1,18 @@
 """The rules that say which of two camps of clients is wrong.
 
-Two camps are two groups of clients that differ clearly. The module `decision` finds them and asks these rules which
-camp to drop.
+Two camps are two groups of clients that differ clearly. A camp is wrong if its clients are taken for malicious. The
+module `decision` finds the camps and asks these rules which camp to drop.
 
-The best source is the server. If it has examples of its own, the updates of each camp are averaged to a model, and
-the losses of the two models on the examples are compared (class `Examples`). If there are no examples, or if the
-losses are about the same, the function `wrong_camp` asks other sources, in this order:
+The best source is the server. If it has examples of its own, the models of each camp are averaged, and the losses
+of the two averages on the examples are compared (class `Examples`). If there are no examples, or if the losses are
+about the same, the function `wrong_camp` asks other sources, in this order:
 
 1. The clients that the user trusts. The camp with fewer of them is wrong.
-2. The past. If the clients of one camp were accepted in earlier rounds and those of the other camp are new, the new
-   camp is wrong. If one camp has changed clearly more than the other since its clients were accepted, it is wrong.
+2. The past. If most clients of one camp were accepted in earlier rounds, and most of the other camp were not, the
+   other camp is wrong. A camp is also wrong if it has changed clearly more than the other since its clients were
+   accepted.
 3. The majority. The smaller camp is wrong, unless both are of about the same size. The majority is not asked if the
-   server has examples: the losses have then shown that neither camp does harm.
+   server has examples. The losses have then shown that neither camp does harm.
 """
 
 from __future__ import annotations
@@ -126,9 +127,9 @@ class Past:
     def risen(self, camp: BoolVector) -> float:
         """Return by how much the mean cosine between two clients of a camp is above `common`.
 
-        The result is the largest one of all parts of the model. Attackers that pull in one direction have higher
-        cosines with each other than honest clients. They cannot raise `common` bit by bit, since it is the lowest
-        value of all rounds.
+        The result is the largest one of all parts of the model. Attackers that push the model in a common direction
+        have higher cosines with each other than honest clients. They cannot raise `common` bit by bit, since it is
+        the lowest value of all rounds.
         """
         pairs = zip(self.cosines, self.common, strict=False)
         return max((mean_cosine_within(cosines, camp) - before for cosines, before in pairs), default=0.0)

@@ -20,7 +20,7 @@ the logarithm of fifty."""
 
 
 def loud_rows(known: Signatures, answers: Answers) -> tuple[BoolVector, FloatVector]:
-    """Return which updates are too long, and the logarithm of each length divided by the expected length.
+    """Return which updates are too long, and for each update log(length / expected length).
 
     The expected length is the client's usual length. For a client without a past it is the typical length of the
     last round. In the first round it is the median length of the round. If all updates are too long, no update is

@@ -7,18 +7,18 @@ compares two explanations:
 - Two camps: the k lowest numbers come from one normal distribution, and the others from a second one. Both
   distributions have the same variance.
 
-The evidence for two camps is the logarithm of a ratio: the likelihood of the numbers with two camps, divided by
-their likelihood with one camp. Its unit is the nat. Evidence of 10 nats means that the numbers are :math:`e^{10}`,
-or 22,000, times as likely with two camps as with one.
+The test divides the likelihood of the numbers with two camps by their likelihood with one camp, and takes the
+logarithm. From this it subtracts the cost of saying in which camp each number is. The result is called the evidence
+for two camps. Its unit is the nat. Evidence of 10 nats is a factor of :math:`e^{10}`, or 22,000.
 
 With the variance :math:`s^2` of all numbers, the variance :math:`w^2` within the two camps, and the entropy
 :math:`H(p) = -p \log p - (1 - p) \log (1 - p)`, the evidence is
 
 .. math:: \Lambda = n \bigl( \tfrac12 \log (s^2 / w^2) - H(k/n) \bigr).
 
-The numbers are cut in two at the k with the most evidence. The entropy is the cost of saying in which camp each
-number is. Without this cost every list would seem to have two camps: if numbers from one normal distribution are
-cut in the middle, the variance within the halves is only 36% of the whole.
+The numbers are cut in two at the k with the most evidence. The entropy H is the cost for each number. Without this
+cost every list would seem to have two camps: if numbers from one normal distribution are cut in the middle, the
+variance within the halves is only 36% of the whole.
 
 If a trait has several numbers for each client, the clients are points, and the points are cut in two. The variances
 become covariance matrices S and W, and :math:`\log (s^2 / w^2)` becomes :math:`\log (\det S / \det W)`. Two camps
@@ -43,21 +43,20 @@ of Fashion-MNIST without attackers, rounds of 37 and 100 clients reached up to 0
 seed. With another seed one setting reached more than 0.3.
 """
 PER_CLIENT_OF_NATURE = 0.1
-"""The same for traits that tell by themselves which camp is wrong, for example by a limit that its numbers are
-below.
+"""The same for traits that tell by themselves which camp is wrong, since its numbers are beyond a limit.
 
-It is lower, since a camp of honest clients is rarely on the wrong side of such a limit.
+It is lower, since a camp of honest clients is rarely beyond such a limit.
 """
 PER_ROUND = 2.4
 """The evidence that is needed for a round in addition, in units of log(1 / rate).
 
-The rate is the share of honest clients that may be dropped. With the default rate of 0.01 the addition is 11 nats.
-It was measured in 1,984 rounds of 8 to 100 clients without attackers, in 64 settings of Fashion-MNIST. With this
-value, fewer than 2% of the clients were dropped in each setting.
+The rate is the share of honest clients that may be dropped. With the default rate of 0.01, 11 nats are added. The
+value was chosen in 1,984 rounds of 8 to 100 clients without attackers, in 64 settings of Fashion-MNIST. With it,
+fewer than 2% of the clients were dropped in each setting.
 """
 LEAST_SPREAD = 1e-3
-"""The smallest standard deviation of a camp when a single coordinate of points is cut, as a share of the standard
-deviation of all points."""
+"""The smallest standard deviation of a camp when points are first cut by a single coordinate, as a share of the
+standard deviation of this coordinate."""
 REFINEMENTS = 5
 """How often a cut of points is improved. After that it hardly changes."""
 FEWEST = 4

@@ -17,9 +17,11 @@ compares it with all clients, and is used for clients without a past.
 
 Each answer is compared with the answers of clients that were accepted in the last rounds. Its deviation is its
 distance from their median, in robust standard deviations. A robust standard deviation is computed from the median
-distance to the median. So it hardly changes if the filter drops clients with extreme answers. The score of a client
-is its largest deviation. The p-value of a score is the probability that Student's t with 5 degrees of freedom is
-higher. This distribution allows for more large deviations than a normal distribution.
+distance to the median. So it hardly changes if the filter drops clients with extreme answers.
+
+The score of a client is its largest deviation. The client is dropped if its score is above a limit. The limit
+follows from `max_false_positive_rate` and Student's t with 5 degrees of freedom. This distribution allows for more
+large deviations than a normal distribution.
 """
 
 from __future__ import annotations
@@ -186,10 +188,10 @@ def answers_in_context(
 
 
 def first_look(answers: Answers, round_: Round, limit: float) -> Scores:
-    """Return scores by the length of the updates alone, for rounds before which no answers are known.
+    """Return scores by the length of the updates alone, for the first two rounds.
 
-    These are the first two rounds: the first one gives the marks, and the second one the first answers. The scores
-    find a minority whose long updates would dominate the average.
+    In these rounds there are no earlier answers to compare with. The first round gives the marks, and the second
+    one gives the first answers. The scores find a minority whose long updates would dominate the average.
     """
     lengths = answers.values[:, ANY_LENGTH]
     usual = lengths[answers.moved] if answers.moved.any() else lengths

@@ -55,7 +55,7 @@ def learn_round(known: Signatures, round_: Round, number: int, kept: IntVector, 
     when = dict(zip(known.clients, known.accepted.tolist(), strict=True)) | dict.fromkeys(senders, number)
     for i, client in enumerate(senders):
         usual[client] = (usual.pop(client, now[i]) + now[i]) / 2  # at the end, since it was accepted last
-    # With the second number, the filter does not forget clients after a small round.
+    # The second number is there so that the filter does not forget clients after a small round.
     most = max(ROUNDS_OF_CLIENTS * len(round_.clients), len(known.clients))
     for client in list(usual)[:-most]:
         del usual[client]

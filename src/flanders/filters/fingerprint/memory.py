@@ -24,7 +24,7 @@ from flanders.round import ClientId
 from flanders.state import saveable
 
 NO_COMPANY = (math.inf, 1.0)
-"""The middle and the spread of the company of clients, before it is known. No company is above this middle."""
+"""The median and the spread of the clients' company, before they are known. No company is above this median."""
 
 
 @saveable

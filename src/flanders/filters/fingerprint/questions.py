@@ -8,7 +8,8 @@ in which the client differed from the common direction when it was last accepted
 .. math:: e_c \propto \frac{u_c}{\|u_c\|} - \frac{\langle u_c, \bar u\rangle}{\|u_c\|\,\|\bar u\|^2}\, \bar u,
           \qquad \|e_c\| = 1.
 
-The answer to each question is a number:
+The answer to each question is a number. An answer passes if it does not deviate too much from the answers of
+accepted clients (see `decision`). The questions are:
 
 - *fingerprint*: is the update more like its sender's mark than like the marks of other clients? The answer compares
   the inner product of the update with its sender's mark to those with the other marks. It is the number of standard
@@ -16,8 +17,8 @@ The answer to each question is a number:
   answer is around zero, even if many clients send the same update.
 - *length*: is the update as long as its sender's updates usually are? The answer is the logarithm of its length.
 - *heading*: does the update point in the common direction of the last round as much as its sender's updates usually
-  do? The answer is its cosine with this direction. Length and heading are measured relative to the typical values
-  of the round, which most clients have whose fingerprint passes. These cannot change much from round to round.
+  do? The answer is its cosine with this direction. Length and heading are measured relative to typical values of
+  the round. Most of the clients whose fingerprint passes have about these values.
 - *originality*: does a client with a clearer fingerprint send nearly the same update? Several clients may send the
   same crafted model, or copies of an honest client's model. Only the client with the clearest fingerprint passes.
   The answer is the distance to the nearest client with a clearer fingerprint. If other clients send nearly the same
@@ -29,8 +30,8 @@ The answer to each question is a number:
   whose fingerprint passes, and that has more in common than accepted clients ever had. This finds a majority that
   adds the same vector to each client's own update. The answer is the client's mean cosine with the others.
 
-A client without a mark is not asked about its fingerprint. Its length and its heading are compared with those of
-all clients, and its originality with any other client.
+A client without a mark has no fingerprint. Its length and its heading are compared with those of all clients. Its
+originality is the distance to the nearest other client.
 """
 
 from __future__ import annotations
