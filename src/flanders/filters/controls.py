@@ -107,7 +107,7 @@ class DistanceToGlobal(Stateless):
         return Scores(round_.clients, squared_norms(round_.updates, round_.global_model))
 
     def select(self, scores: Scores) -> IntVector:
-        """Keep the lowest scores."""
+        """Return the clients with the lowest scores."""
         return lowest(scores, self.keep)
 
 
@@ -167,7 +167,7 @@ class Persistence(Filter[PersistenceState]):
         return Scores(round_.clients, squared_norms(round_.updates, xp.stack(last)))
 
     def select(self, scores: Scores) -> IntVector:
-        """Keep the lowest scores."""
+        """Return the clients with the lowest scores."""
         return lowest(scores, self.keep)
 
     def amend(

@@ -30,7 +30,7 @@ SMALLEST = 1e-30
 
 @dataclass(frozen=True)
 class DeepSight(Stateless):
-    r"""Keep the clusters of clients with similar training data, unless many in them trained on few classes.
+    r"""Keep clusters of clients with similar training data, unless many of their clients trained on few classes.
 
     The energy of an output neuron shows how much a client trained on the class of this neuron. For client c and
     neuron i, with the changes :math:`\Delta b` of the bias and :math:`\Delta w` of the weights, the energy is
@@ -137,7 +137,7 @@ def last_layer_steps(round_: Round, order: IntVector) -> tuple[FloatMatrix, Floa
     """Return by how much each client changed the weights `(m, P * h)` and the biases `(m, P)` of the last layer.
 
     The last tensor counts as the biases of P classes, and the one before it as the weights from h inputs. If its
-    size is not a multiple of P, there are no weights. The clients are in this order.
+    size is not a multiple of P, there are no weights. `order` is the order of the clients in the results.
     """
     *before, classes = list(round_.layers.values()) or [round_.global_model.shape[0]]
     weights = before[-1] if before and classes and before[-1] % classes == 0 else 0

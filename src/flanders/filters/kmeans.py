@@ -36,8 +36,8 @@ class KMeans(Stateless):
     suspicion
         The largest score of a client that is kept. It is used only without `keep`.
     least_telling
-        If fewer than this share of all parameters are telling, the count is divided by this share instead. So no
-        client is dropped because of a few parameters that form clusters by chance.
+        If fewer than this share of all parameters are telling, the score is a share of this many parameters
+        instead. So no client is dropped because of a few parameters that form clusters by chance.
 
     Examples
     --------

@@ -60,7 +60,7 @@ class KrumFilter(Stateless):
         return Scores(round_.clients, krum_scores(distances, resolve_count(self.num_malicious, m)))
 
     def select(self, scores: Scores) -> IntVector:
-        """Keep the lowest scores."""
+        """Return the clients with the lowest scores."""
         m = len(scores.clients)
         keep = max(1, m - resolve_count(self.num_malicious, m)) if self.keep is None else self.keep
         return lowest(scores, keep)

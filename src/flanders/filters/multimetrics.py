@@ -56,7 +56,7 @@ class MultiMetrics(Stateless):
         return Scores(round_.clients, whitened([taxi, np.sqrt(squared_norms(updates, g)), cosines]))
 
     def select(self, scores: Scores) -> IntVector:
-        """Keep the lowest scores."""
+        """Return the clients with the lowest scores."""
         return lowest(scores, self.keep)
 
 

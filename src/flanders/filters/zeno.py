@@ -80,7 +80,7 @@ class Zeno(Stateless):
         return Scores(round_.clients, np.clip(np.nan_to_num(values, nan=LARGEST), -LARGEST, LARGEST))
 
     def select(self, scores: Scores) -> IntVector:
-        """Keep the lowest scores."""
+        """Return the clients with the lowest scores."""
         m = len(scores.clients)
         keep = max(1, m - resolve_count(self.num_malicious, m)) if self.keep is None else self.keep
         return lowest(scores, keep)

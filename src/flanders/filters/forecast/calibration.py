@@ -5,8 +5,9 @@ from the scores of clients that were accepted in recent rounds:
 
 - The logarithms of these scores are close to normally distributed. Their median and median deviation give each new
   score a p-value. The filter drops the highest scores, but this hardly changes the median and the median deviation.
-- The probability follows from the p-values of the whole round. It is high if the round has more small p-values than
-  honest clients would produce. This is called the local false discovery rate.
+- The probability of a client follows from the p-values of the whole round. It is high if the round has more
+  p-values as small as that of the client than honest clients would produce. It is one minus the local false
+  discovery rate.
 """
 
 from __future__ import annotations

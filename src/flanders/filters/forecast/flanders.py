@@ -181,7 +181,7 @@ class Flanders(Filter[FlandersState]):
     ) -> IntVector | None:
         """Return the positions of the parameters that are compared in every round.
 
-        None if all parameters are compared, or others in each round.
+        Return None if all parameters are compared, or different ones in each round.
         """
         return state.columns if state.columns is not None else self.look.columns(state.seed, d, layers or {})
 

@@ -23,11 +23,11 @@ CHOICES = ("random", "variance", "last-layer", "per-layer")
 
 
 class Look:
-    """The base class: which numbers of the models `Flanders` compares. It compares every parameter."""
+    """The base class: which numbers of the models `Flanders` compares. Here these are all parameters."""
 
     @property
     def changes(self) -> bool:
-        """Whether other numbers are compared in every round."""
+        """Whether different numbers are compared in each round."""
         return False
 
     @property
@@ -88,7 +88,7 @@ class Sample(Look):
 
     @property
     def changes(self) -> bool:
-        """Whether other parameters are compared in every round."""
+        """Whether different parameters are compared in each round."""
         return self.redraw
 
     def columns(self, seed: int, d: int, layers: Mapping[str, int]) -> IntVector | None:
@@ -141,7 +141,7 @@ class Sketch(Look):
 
     @property
     def changes(self) -> bool:
-        """True: other numbers are compared in every round."""
+        """True: different numbers are compared in each round."""
         return True
 
     @property

@@ -24,7 +24,7 @@ def distances_by_products(
         round_ = numbering.round_
         pieces = [v for s in numbering.snapshots for v in (s.rows, s.global_model[None, :])]
         factors = coefficients[: numbering.starts[-1]].T
-        # Vectors count as displacements from the global model g, so the origin is -g. This is its weight.
+        # All vectors count as displacements from the global model g, so the origin is -g. `shift` is its weight.
         shift = 1.0 - factors.sum(axis=1) - coefficients[numbering.global_model]
         return distance_to_sums(round_.updates, round_.global_model, pieces, factors, shift, distance, centred=True)
     around = coefficients.copy()  # the forecast as a displacement from the global model
@@ -65,8 +65,9 @@ def distances_by_fit(
 
 
 def _quadratic(gram: FloatMatrix, left: FloatMatrix, right: FloatMatrix) -> FloatVector:
-    """Return, for each column, the inner product of the sums of vectors that `left` and `right` weigh.
+    """Return the inner products of weighted sums of vectors, one for each column of `left` and `right`.
 
-    `gram` has the inner products of these vectors.
+    A column of `left` has the weights of one sum, and the same column of `right` those of the other. `gram` has the
+    inner products of the vectors.
     """
     return np.asarray(np.sum(left * (gram @ right), axis=0))
