@@ -18,8 +18,8 @@ class ZenoPlusPlus(Aggregator):
     r"""Average the updates that agree with the server's own step, each scaled to the length of this step.
 
     The server's own step v (`Round.root`) is trained on the server's examples. The update :math:`u_c` of client c
-    is the displacement of its model from the global model. It is scaled to the length of v, :math:`\tilde u_c = u_c
-    \|v\| / \|u_c\|`. It is accepted if, judged by v, it does not raise the server's loss:
+    is the displacement of its model from the global model. It is scaled to the length of v,
+    :math:`\tilde u_c = u_c \|v\| / \|u_c\|`. It is accepted if, judged by v, it does not raise the server's loss:
 
     .. math:: \gamma \langle v, \tilde u_c \rangle - \rho \|\tilde u_c\|^2 + \gamma \varepsilon \ge 0.
 

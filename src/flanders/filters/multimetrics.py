@@ -19,10 +19,10 @@ class MultiMetrics(Stateless):
     r"""Keep the clients that are most like all others in three distances to the global model (Multi-metrics).
 
     The three measures f are the Manhattan distance, the Euclidean distance, and the cosine of a model with the
-    global model. For each measure, client i gets the sum of its differences to all other clients, :math:`x_i =
-    \sum_j |f_i - f_j|`. So each client has a vector x of three sums. Its score is :math:`\sqrt{x^T \Sigma^{-1} x}`,
-    where :math:`\Sigma` is the covariance matrix of these vectors. This is the form in the paper. The authors' code
-    adds up pairwise distances between the models instead.
+    global model. For each measure, client i gets the sum of its differences to all other clients,
+    :math:`x_i = \sum_j |f_i - f_j|`. So each client has a vector x of three sums. Its score is
+    :math:`\sqrt{x^T \Sigma^{-1} x}`, where :math:`\Sigma` is the covariance matrix of these vectors. This is the
+    form in the paper. The authors' code adds up pairwise distances between the models instead.
 
     Parameters
     ----------

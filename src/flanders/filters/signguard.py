@@ -1,4 +1,4 @@
-"""The filter `SignGuard`. It looks at the lengths of the updates, and at how many parameters each update raises."""
+"""The filter `SignGuard`. It looks at the lengths of the updates, and at the signs of their parameters."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SignGuardState:
 
 @dataclass(frozen=True)
 class SignGuard(Filter[SignGuardState]):
-    r"""Keep clients with updates of normal length, and with the signs of most updates.
+    r"""Keep clients whose updates have a normal length and normal shares of positive and negative parameters.
 
     .. math:: \text{score}_c = \|s_c - \bar s\| + [\text{abnormal length}], \quad
               s_c = \text{the shares of } u_{cj} > 0, u_{cj} = 0 \text{ and } u_{cj} < 0

@@ -13,14 +13,14 @@ import numpy as np
 from flanders.arrays import Array, IntVector, index_like, is_on_host, like, on_host, widest_float
 
 HOST_BLOCK = 500_000
-"""The number of numbers in a block on the CPU. In float64 they take 4 MB, so a block fits in the cache."""
+"""How many numbers a block on the CPU has. In float64 they take 4 MB, so a block fits in the cache."""
 
 WIDE = 1000
 """The smallest number of columns in a block for matrix products. With fewer columns, it takes too long to add up
 the products of all blocks."""
 
 DEVICE_BLOCK = 2**22, 2**24
-"""The smallest and the largest number of numbers in a block on an accelerator, where small blocks are slow."""
+"""How many numbers a block on an accelerator has at least and at most. Small blocks are slow there."""
 
 
 def column_blocks(*matrices: Array, least: int = 64) -> Iterator[slice]:

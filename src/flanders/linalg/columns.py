@@ -106,10 +106,10 @@ def means_around_median(matrix: Array, count: int, rows: IntVector | None = None
 def weighted_trimmed_means(matrix: Array, weights: FloatVector, share: float) -> Array:
     """Return the weighted mean of each column, without `share` of the total weight at the low and at the high end.
 
-    If a value is partly inside, the inside part of its weight counts. A part as small as a rounding error does not
-    count. Otherwise a huge value could enter with a weight of 1e-17. With `share=0.5` the result is the weighted
-    median. If exactly half of the weight belongs to values up to some value, the median is the mean of this value
-    and the next one.
+    If only a part of a value's weight is dropped, the value counts with the rest of its weight. A rest as small as
+    a rounding error does not count. Otherwise a huge value could enter with a weight of 1e-17. With `share=0.5` the
+    result is the weighted median. If exactly half of the weight belongs to values up to some value, the median is
+    the mean of this value and the next one.
     """
     pieces = []
     for values, carried in _sorted_with_weights(matrix, weights):

@@ -5,9 +5,10 @@ the rows, and not the rows themselves.
 
 The search moves a point z. It stops when an upper bound, the gap, shows that z is good enough. Let the rows be
 :math:`x_i` with weights :math:`w_i` that add up to 1. Let :math:`F(z) = \sum_i w_i \|x_i - z\|` be the sum of
-distances, :math:`d_i = \|x_i - z\|`, and :math:`z^*` the geometric median. The vectors :math:`p_i = w_i (x_i - z) /
-d_i` have the lengths :math:`w_i`. So :math:`F(y) \ge \sum_i \langle p_i, x_i - y \rangle` for every point y, and
-both sides are equal for y = z. Therefore
+distances, :math:`d_i = \|x_i - z\|`, and :math:`z^*` the geometric median. The vectors
+:math:`p_i = w_i (x_i - z) / d_i` have the lengths :math:`w_i`. So
+:math:`F(y) \ge \sum_i \langle p_i, x_i - y \rangle` for every point y, and both sides are equal for y = z.
+Therefore
 
 .. math:: F(z) - F(z^*) \le \langle \sum_i p_i, z^* - z \rangle \le L \, \|\sum_i p_i\|
 
@@ -16,7 +17,7 @@ for every L that is at least :math:`\|z - z^*\|`. The right side is the gap. L f
 
 .. math:: \|z - z^*\| \le L = \min_S \, 2 \sum_{i \in S} w_i d_i / (2 W_S - 1).
 
-The code takes for S the rows nearest to z, for all numbers of rows. So a minority of far rows does not make L
+The code tries several sets S: the n rows nearest to z, for every n. So a minority of far rows does not make L
 large.
 
 If z is a row :math:`x_k`, then :math:`p_k` may be any vector of length up to :math:`w_k`. If the sum of the other
@@ -38,8 +39,8 @@ from flanders.arrays import Array, FloatMatrix, FloatVector, IntVector
 from flanders.linalg.products import combine, distances_of_gram, rough_squared_norms
 
 NOISE = 64
-"""A squared distance of at most this many rounding errors of its terms counts as zero. For copies, 12 were
-measured."""
+"""A squared distance of at most this many rounding errors of its terms counts as zero. Between copies, up to 12
+were measured."""
 TIE = 1e-12
 """Shares of the weight that differ by less than this count as equal."""
 TINY = 1e-200

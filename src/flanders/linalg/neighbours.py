@@ -30,7 +30,7 @@ def multi_krum_rows(distances: FloatMatrix, num_malicious: int, keep: int) -> In
 
 
 def bulyan_rows(distances: FloatMatrix, num_malicious: int, keep: int) -> IntVector:
-    """Return `keep` rows by Bulyan's selection. The row with the lowest Krum score is taken away, again and again.
+    """Return `keep` rows, selected one by one. Each has the lowest Krum score among the rows not selected before.
 
     References
     ----------
