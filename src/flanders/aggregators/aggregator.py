@@ -32,7 +32,7 @@ class Aggregator(ABC):
 
     @property
     def shows_bad_rows(self) -> bool:
-        """Whether the result is not finite if any number of any row is not finite. All weights must be positive."""
+        """Whether NaN or infinity in any row with a positive weight always makes the result NaN or infinite."""
         return False
 
     @abstractmethod

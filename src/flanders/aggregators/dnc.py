@@ -1,4 +1,4 @@
-"""The aggregator `DnC` (divide and conquer). It averages the models that are no outliers."""
+"""The aggregator `DnC` (divide and conquer). It averages the models that are not outliers."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ class DnC(Aggregator):
 
     Each test k looks at some random parameters. On these parameters, :math:`\theta_c^{(k)}` is the model of client
     c, :math:`\mu^{(k)}` is the mean of all models, and :math:`v^{(k)}` is the direction in which the models vary
-    most. The test drops the clients with the largest squared projections on this direction. Their projections are
-    those above the cut.
+    most. The test drops the clients whose squared projections on this direction are above a cut.
 
     Parameters
     ----------

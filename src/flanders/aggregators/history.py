@@ -34,8 +34,8 @@ class HistoryClipping(Remembering):
 
     This is centered clipping with its history. v starts at :math:`g + s`, where g is the global model, and s is its
     change in the last round. :math:`\theta_c` is the model of client c. In the first round s is zero, and the
-    aggregator is the same as `centered-clipping`. In the paper clients send momenta, which change little from round
-    to round. Here they send models.
+    aggregator is the same as `centered-clipping` with these parameters. In the paper clients send momenta, which
+    change little from round to round. Here they send models.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ BLOCK = 128
 
 
 def inverse_squares(matrix: FloatMatrix, columns: FloatMatrix) -> FloatVector:
-    r"""Return :math:`x^T M^{-1} x` for each column x, with a symmetric positive definite M.
+    r"""Return :math:`x^T M^{-1} x` for each column x of `columns`. M is `matrix`, symmetric and positive definite.
 
     With the Cholesky decomposition :math:`M = L L^T`, this is :math:`\|L^{-1} x\|^2`. It takes half the time of a
     general solver.

@@ -94,7 +94,7 @@ class StreamedSketch:
             add_to_buckets(total, block, drawn >> 1, 1.0 - 2.0 * (drawn & 1))
 
     def draw(self, start: int, size: int) -> tuple[NDArray[np.integer], NDArray[np.floating]]:
-        """Return the buckets and the signs of a piece, which begins with parameter number `start` and has `size`.
+        """Return the buckets and the signs of a piece with `size` parameters that begins with parameter `start`.
 
         Use it to add a piece of at most `STREAMED` parameters to several sketches.
         """

@@ -42,7 +42,8 @@ from flanders.state import saveable
 
 COPY = "a copy of another client's update, or random noise"
 COPY_STRENGTH = 10.0
-"""The score of a copy. Scores of at least 1 are dropped. Honest clients send no copies, so this is far above 1."""
+"""The score of a copy. Clients with a score of at least 1 are dropped. Honest clients send no copies, so this score
+is far above 1."""
 
 
 @saveable
@@ -53,7 +54,8 @@ class GuardState:
     round_number: int = 0
     """How many rounds it has seen."""
     signatures: Signatures = field(default_factory=Signatures)
-    """What `Fingerprint` remembers of each client, too: how its updates differ from those of the others."""
+    """How the updates of each client differ from those of the others. The filter `Fingerprint` remembers the
+    same."""
     courses: dict[ClientId, FloatVector] = field(default_factory=dict)
     """For each accepted client: its usual cosine with the common direction in each part of the model, and its usual
     novelty.
