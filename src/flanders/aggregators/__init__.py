@@ -1,4 +1,4 @@
-"""Aggregators, and the pre-aggregators that can stand in front of them."""
+"""Aggregators, which turn the models of a round into one model, and pre-aggregators, which prepare the models."""
 
 from flanders.aggregators.aggregator import Aggregator, Chain, PreAggregator, Remembering
 from flanders.aggregators.clipping import ClippingAndNoise, Crfl, Flame

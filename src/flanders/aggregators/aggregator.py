@@ -1,4 +1,4 @@
-"""What an aggregator is, and how aggregators and pre-aggregators compose."""
+"""The base classes of aggregators and pre-aggregators, their combination (`Chain`), and shared checks."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ M = TypeVar("M")
 class Aggregator(ABC):
     """Turns the models of a round into one model.
 
-    A new aggregator is a frozen dataclass with `aggregate`, and one line in the catalog. An aggregator that
-    remembers earlier rounds derives from `Remembering`.
+    A new aggregator is a frozen dataclass with the method `aggregate`, and an entry in `flanders.catalog`. An
+    aggregator that remembers earlier rounds derives from `Remembering`.
     """
 
     @property
     def needs_root(self) -> bool:
-        """Whether it needs the server's own step (`Round.root`)."""
+        """Whether the aggregator needs the server's own step (`Round.root`)."""
         return False
 
     @property
     def shows_bad_rows(self) -> bool:
-        """Whether a single number that is not finite makes the result not finite, if all weights are positive."""
+        """Whether NaN or infinity in any row with a positive weight always makes the result NaN or infinite."""
         return False
 
     @abstractmethod
@@ -55,7 +55,8 @@ class Aggregator(ABC):
         """Aggregate an `(m, d)` array without a filter; see `Round` for the arguments. All rows must be finite."""
         round_ = Round(updates, weights=weights, global_model=global_model, root=root)
         xp = array_api_compat.array_namespace(updates)
-        # Squares of float32 numbers never overflow in float64, so the result alone can show that all rows are fine.
+        # If bad rows show in the result, it is enough to check the result. Squares of float32 numbers do not
+        # overflow in float64, so finite rows are never bad.
         late = self.shows_bad_rows and updates.dtype == xp.float32 and bool(round_.weights.all())
         if not late:
             check_rows(self, round_)
@@ -77,16 +78,16 @@ class Remembering(Aggregator):
         """Return the new global model and the memory for the next round, which `save_state` can save."""
 
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
-        """Return the model of a first round."""
+        """Return the new global model, as if this were the first round."""
         return self.step(None, round_, rng)[0]
 
 
 class PreAggregator(ABC):
-    """Prepares the models of a round for an aggregator. `Nnm(b) | Krum(b)` is Krum with `Nnm` in front of it."""
+    """Prepares the models of a round for an aggregator. `Nnm(b) | Krum(b)` applies `Nnm`, then `Krum`."""
 
     @abstractmethod
     def prepare(self, round_: Round, rng: np.random.Generator) -> Round:
-        """Return the round with new rows. Their number may differ."""
+        """Return the round with new rows. There may be more or fewer rows than before."""
 
     def __or__(self, then: Aggregator) -> Aggregator:
         return Chain(self, then) if isinstance(then, Aggregator) else NotImplemented
@@ -99,7 +100,7 @@ class PreAggregator(ABC):
         global_model: Array | None = None,
         rng: np.random.Generator | None = None,
     ) -> Array:
-        """Prepare an `(m, d)` array without a filter and return the new rows. All rows must be finite."""
+        """Return the new rows for an `(m, d)` array, without a filter. All rows must be finite."""
         round_ = Round(updates, weights=weights, global_model=global_model)
         check_rows(self, round_)
         prepared = self.prepare(round_, np.random.default_rng() if rng is None else rng)
@@ -108,27 +109,27 @@ class PreAggregator(ABC):
 
 @dataclass(frozen=True)
 class Chain(Aggregator):
-    """A pre-aggregator in front of an aggregator (or of another chain)."""
+    """A pre-aggregator in front of an aggregator. The aggregator may be another chain."""
 
     first: PreAggregator
     then: Aggregator
 
     @property
     def needs_root(self) -> bool:
-        """Whether the aggregator at the end needs the server's own step."""
+        """Whether the aggregator needs the server's own step."""
         return self.then.needs_root
 
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
-        """Prepare, then aggregate."""
+        """Return the result of the aggregator for the prepared round."""
         return self.then.aggregate(self.first.prepare(round_, rng), rng)
 
     def step(self, memory: object, round_: Round, rng: np.random.Generator) -> tuple[Array, object]:
-        """Prepare, then aggregate with the memory of the aggregator at the end."""
+        """Return the result of the aggregator for the prepared round, and the new memory of the aggregator."""
         return self.then.step(memory, self.first.prepare(round_, rng), rng)
 
 
 def check_rows(caller: Aggregator | PreAggregator, round_: Round) -> None:
-    """Complain if a round has rows that no aggregator can use."""
+    """Raise an error if a round has rows that no aggregator can use: not finite, or far too large."""
     bad = np.flatnonzero(~usable_rows(round_.updates))
     if bad.size:
         raise InputError(
@@ -138,7 +139,7 @@ def check_rows(caller: Aggregator | PreAggregator, round_: Round) -> None:
 
 
 def check_model(aggregator: Aggregator, model: object, round_: Round) -> None:
-    """Complain unless an aggregator has returned a model of the right shape. Raise an ArithmeticError for NaN."""
+    """Raise an error unless an aggregator has returned a model of the right shape, with finite numbers."""
     d = round_.updates.shape[1]
     found = tuple(getattr(model, "shape", ())) if array_api_compat.is_array_api_obj(model) else type(model).__name__
     if found != (d,):
@@ -150,14 +151,14 @@ def check_model(aggregator: Aggregator, model: object, round_: Round) -> None:
 
 
 def mean_of(round_: Round, rows: IntVector, *, weighted: bool) -> Array:
-    """Return the mean of some rows. It is weighted if `weighted` and at least one of their weights is not zero."""
+    """Return the mean of some rows. It is weighted if `weighted` is true and not all their weights are zero."""
     chosen = np.zeros(round_.updates.shape[0])
     chosen[rows] = round_.weights[rows] if weighted and round_.weights[rows].any() else 1.0
     return mean(round_.updates, chosen)
 
 
 def check_minority(caller: str, num_malicious: float, m: int) -> int:
-    """Return the number b of malicious clients. Complain if it is half of the round or more."""
+    """Return the number b of malicious clients. Raise an error if it is at least half of the m clients."""
     b = resolve_count(num_malicious, m)
     if 2 * b >= m:
         raise InputError(
@@ -168,7 +169,7 @@ def check_minority(caller: str, num_malicious: float, m: int) -> int:
 
 
 def recalled(caller: Aggregator, memory: object, kind: type[M]) -> M:
-    """Return a memory of the type that the aggregator makes: an empty one in the first round."""
+    """Return the memory of an aggregator; in the first round, an empty one. `kind` is the type of the memory."""
     if memory is None:
         return kind()
     if not isinstance(memory, kind):
@@ -180,7 +181,7 @@ def recalled(caller: Aggregator, memory: object, kind: type[M]) -> M:
 
 
 def check_root(caller: str, round_: Round) -> None:
-    """Complain if a round does not carry the server's own displacement."""
+    """Raise an error if a round does not have the server's own step (`Round.root`)."""
     if round_.root is None:
         raise InputError(
             f"{caller} needs the server's own displacement, and this round carries none. "

@@ -1,4 +1,4 @@
-"""Aggregators that bound what clients can do, and hide the rest in noise: clipping with noise, CRFL, FLAME."""
+"""Aggregators that shorten long updates, and add noise to the result: clipping with noise, CRFL and FLAME."""
 
 from __future__ import annotations
 
@@ -23,17 +23,19 @@ class ClippingAndNoise(Aggregator):
 
     .. math:: g + \sum_c p_c u_c \min(1, S / \|u_c\|) + \mathcal{N}(0, (\lambda S)^2 I)
 
-    Clipping bounds what a boosted update can do. The noise is meant to wash out a backdoor that is left. With
-    `noise=0` it is norm bounding.
+    Here g is the global model, :math:`u_c` is the displacement of client c's model from g, and the :math:`p_c` are
+    weights that add up to 1. Clipping limits the effect of an update that is multiplied by a large factor. The
+    noise is meant to remove what is left of a backdoor. With `noise=0` the method is called norm bounding.
 
     Parameters
     ----------
     radius
-        The longest step S. `None` takes the median length of the round, so that no scale has to be known.
+        The largest length S of a displacement. `None` takes the median length of the round.
     noise
-        The noise's standard deviation in each parameter, as a share of S. The default is FLAME's.
+        The standard deviation of the noise in each parameter, as a share :math:`\lambda` of S. The default is that
+        of FLAME.
     weighted
-        Whether clients count by their weights (the shares p), as in the paper, or all the same.
+        Whether clients count by their weights, as in the paper, or all the same. Default: all the same.
 
     Examples
     --------
@@ -55,7 +57,7 @@ class ClippingAndNoise(Aggregator):
         check_number("ClippingAndNoise", "noise", self.noise, 0)
 
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
-        """Return the global model moved by the clipped average, with noise."""
+        """Return the global model plus the average of the clipped displacements and noise."""
         lengths = np.sqrt(squared_norms(round_.updates, round_.global_model))
         radius = float(np.median(lengths)) if self.radius is None else self.radius
         shares = round_.weights if self.weighted else np.ones_like(lengths)
@@ -70,18 +72,19 @@ class Crfl(Aggregator):
     .. math:: \bar\theta \min(1, \rho / \|\bar\theta\|) + \mathcal{N}(0, \sigma^2 I), \qquad
               \bar\theta = \sum_c p_c \theta_c
 
-    The whole model is clipped, not its step, and no client is judged. The certificate of the paper also needs many
-    noisy copies of the final model that vote on each example. These are left out. The paper lets :math:`\rho` grow
-    from round to round up to a limit. Here it is the limit from the start.
+    Here :math:`\theta_c` is the model of client c, and the :math:`p_c` are weights that add up to 1. The whole
+    averaged model is clipped, not its displacement from the global model. The paper also certifies predictions, by
+    many noisy copies of the final model that vote on each example. This is left out. In the paper :math:`\rho`
+    grows from round to round up to a limit. Here it is the limit from the first round on.
 
     Parameters
     ----------
     radius
-        The length :math:`\rho` of the longest model. The default is the limit in the authors' code for MNIST.
+        The largest length :math:`\rho` of the model. The default is the limit for MNIST in the authors' code.
     noise
-        The standard deviation :math:`\sigma` of the noise in each parameter. The default is the authors'.
+        The standard deviation :math:`\sigma` of the noise in each parameter. The default is that of the authors.
     weighted
-        Whether clients count by their weights (the shares p), as in the paper, or all the same.
+        Whether clients count by their weights, as in the paper, or all the same. Default: all the same.
 
     Examples
     --------
@@ -102,7 +105,7 @@ class Crfl(Aggregator):
         check_number("Crfl", "noise", self.noise, 0)
 
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
-        """Return the clipped average, with noise."""
+        """Return the clipped average of the models, plus noise."""
         average = mean(round_.updates, round_.weights if self.weighted else None)
         length = np.sqrt(squared_norms(average[None, :]))
         return with_noise(average * float(clip_factors(length, self.radius)[0]), self.noise, rng)
@@ -112,20 +115,22 @@ class Crfl(Aggregator):
 class Flame(Aggregator):
     r"""Average the largest group of models with similar directions, clipped to the median length, with noise.
 
-    HDBSCAN clusters the models by their cosine distances, with clusters of more than half of the clients. The
-    members B of the one cluster that there can be are averaged:
+    HDBSCAN clusters the models by their cosine distances. A cluster must have more than half of the clients, so
+    there is at most one. Its clients B are averaged:
 
-    .. math:: g + \frac{1}{|B|} \sum_{c \in B} u_c \min(1, S / \|u_c\|) + \mathcal{N}(0, (\lambda S)^2 I)
+    .. math:: g + \frac{1}{|B|} \sum_{c \in B} u_c \min(1, S / \|u_c\|) + \mathcal{N}(0, (\lambda S)^2 I).
 
-    with the median length S of all clients. The filter `flame` is the clustering alone.
+    Here g is the global model, :math:`u_c` is the displacement of client c's model from g, and S is the median
+    length of all displacements. The filter `flame` is the clustering alone.
 
     Parameters
     ----------
     noise
-        The factor lambda. The default 0.001 is the paper's for image classification.
+        The standard deviation of the noise in each parameter, as a share :math:`\lambda` of S. The default is that
+        of the paper for image classification.
     angles
-        Between what the cosines are taken: `"models"`, as in the paper, or `"updates"`, the displacements from the
-        global model, as in many implementations.
+        Which vectors the cosines are computed from: `"models"`, as in the paper, or `"updates"`, the displacements
+        from the global model, as in many implementations.
 
     Examples
     --------
@@ -145,7 +150,7 @@ class Flame(Aggregator):
         check_choice("Flame", "angles", self.angles, ANGLES)
 
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
-        """Return the noisy average of the cluster."""
+        """Return the global model plus the average of the cluster's clipped displacements and noise."""
         center = None if self.angles == "models" else round_.global_model
         heights = majority_heights(cosine_distances_between(round_.updates, center))
         members: FloatVector = (heights == heights.min()).astype(float)

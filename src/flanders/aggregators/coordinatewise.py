@@ -1,4 +1,4 @@
-"""Aggregators that look at one parameter at a time: median, trimmed mean, mean around the median."""
+"""Aggregators that treat each parameter of the model separately: median, trimmed mean, mean around the median."""
 
 from __future__ import annotations
 
@@ -19,8 +19,13 @@ class Median(Aggregator):
 
     .. math:: g_j = \operatorname{median}_c \theta_{cj}
 
-    It is robust if fewer than half of the clients are malicious. `weighted=True` takes the weighted median: half of
-    the total weight lies on either side of it.
+    Here :math:`\theta_{cj}` is parameter j of client c's model. The median is robust if fewer than half of the
+    clients are malicious.
+
+    Parameters
+    ----------
+    weighted
+        Whether to take the weighted median, which has half of the total weight on either side. Default: no.
 
     Examples
     --------
@@ -35,7 +40,7 @@ class Median(Aggregator):
     weighted: bool = False
 
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
-        """Return the (weighted) median of each column."""
+        """Return the median of each column, weighted if `weighted` is true."""
         if self.weighted and not is_uniform(round_.weights):
             return weighted_trimmed_means(round_.updates, round_.weights, 0.5)
         return column_medians(round_.updates)
@@ -43,14 +48,21 @@ class Median(Aggregator):
 
 @dataclass(frozen=True)
 class TrimmedMean(Aggregator):
-    r"""Average each parameter after dropping its `trim` lowest and highest values.
+    r"""Average each parameter after dropping its `trim` lowest and its `trim` highest values.
 
     .. math:: g_j = \frac{1}{m - 2k} \sum_{i = k + 1}^{m - k} \theta_{(i)j}, \quad
               \theta_{(1)j} \le \dots \le \theta_{(m)j}
 
-    `trim` is the number of values to drop on each side. A float is a share of the round, and the number is rounded
-    down. The FLANDERS paper uses 0.2, a fifth on each side. `weighted=True` cuts that share of the total *weight*
-    on each side, and takes the weighted average of the rest.
+    Here :math:`\theta_{(1)j}, \dots, \theta_{(m)j}` are the values of parameter j, sorted.
+
+    Parameters
+    ----------
+    trim
+        The number k of values to drop on each side. A float is a share of the round, rounded down to whole clients.
+        The FLANDERS paper uses 0.2.
+    weighted
+        Whether to drop a share k / m of the total weight on each side, instead of k values, and take the weighted
+        average of the rest. Default: no.
 
     Examples
     --------
@@ -69,7 +81,7 @@ class TrimmedMean(Aggregator):
         check_number("TrimmedMean", "trim", self.trim, 0)
 
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
-        """Return the mean of the values left in each column."""
+        """Return the mean of the values that are left in each column."""
         m = round_.updates.shape[0]
         trim = int(self.trim if isinstance(self.trim, int | np.integer) else self.trim * m + 1e-9)
         if 2 * trim >= m:
@@ -89,8 +101,13 @@ class MeanAroundMedian(Aggregator):
     .. math:: g_j = \frac{1}{m - b} \sum_{c \in N_j} \theta_{cj}, \quad
               N_j \text{: the } m - b \text{ values nearest to } \operatorname{median}_c \theta_{cj}
 
-    The FLANDERS paper describes this under the name of trimmed mean. If a value below the median and one above it
-    are equally near, the lower one is taken.
+    Here :math:`\theta_{cj}` is parameter j of client c's model. If a value below the median and one above it are
+    equally near, the lower one is taken. The FLANDERS paper calls this aggregator trimmed mean.
+
+    Parameters
+    ----------
+    num_malicious
+        The number b of malicious clients, or the fraction of the round.
 
     Examples
     --------
@@ -108,12 +125,12 @@ class MeanAroundMedian(Aggregator):
         check_number("MeanAroundMedian", "num_malicious", self.num_malicious, 0)
 
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
-        """Return the mean of the values kept in each column."""
+        """Return the mean of the values that are kept in each column."""
         m = round_.updates.shape[0]
         b = check_minority("MeanAroundMedian", self.num_malicious, m)
         return means_around_median(round_.updates, m - b)
 
 
 def is_uniform(weights: FloatVector) -> bool:
-    """Tell whether all weights are the same, so that they change nothing."""
+    """Whether all weights are the same."""
     return bool(np.all(weights == weights[0]))

@@ -1,4 +1,4 @@
-"""Divide and conquer as an aggregator."""
+"""The aggregator `DnC` (divide and conquer). It averages the models that are not outliers."""
 
 from __future__ import annotations
 
@@ -20,10 +20,22 @@ class DnC(Aggregator):
               K = \{c : \langle \theta_c^{(k)} - \mu^{(k)}, v^{(k)} \rangle^2 \le \text{cut}^{(k)}
               \text{ in every test } k\}
 
-    Each of the `iterations` tests looks at `sample` random parameters. It drops the `filtering_fraction * b` models
-    (b is `num_malicious`) that are farthest out in the direction in which the models spread most. With
-    `sample=None` there is one
-    test, and it looks at all parameters.
+    Each test k looks at some random parameters. On these parameters, :math:`\theta_c^{(k)}` is the model of client
+    c, :math:`\mu^{(k)}` is the mean of all models, and :math:`v^{(k)}` is the direction in which the models vary
+    most. The test drops the clients whose squared projections on this direction are above a cut.
+
+    Parameters
+    ----------
+    num_malicious
+        The number b of malicious clients, or the fraction of the round.
+    iterations
+        The number of tests.
+    sample
+        The number of random parameters in a test. None: a single test looks at all parameters.
+    filtering_fraction
+        Each test drops this many times b clients.
+    weighted
+        Whether clients count by their weights in the average, or all the same. Default: all the same.
 
     Examples
     --------
@@ -45,7 +57,7 @@ class DnC(Aggregator):
         self._tests()
 
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
-        """Return the mean of the models that are left, or the global model if none is."""
+        """Return the mean of the models that are left, or the global model if none is left."""
         kept = np.flatnonzero(self._tests().scores(round_, rng) <= 1.0)
         return mean_of(round_, kept, weighted=self.weighted) if kept.size else copied(round_.global_model)
 

@@ -1,4 +1,4 @@
-"""FoolsGold: clients that keep sending similar updates count less."""
+"""The aggregator `FoolsGold`. It gives less weight to clients that send similar updates, round after round."""
 
 from __future__ import annotations
 
@@ -16,40 +16,43 @@ from flanders.state import saveable
 
 PLACES = ("last-layer", "all")
 TINY = 1e-5
-"""What the authors' code adds to the largest cosines and to the odds, so that it divides by no zero."""
+"""This is added to the largest cosines and to the odds, as in the authors' code, to avoid a division by zero."""
 
 
 @saveable
 @dataclass(frozen=True, eq=False)
 class FoolsGoldMemory:
-    """The sum of the displacements that each client has sent, in the parameters that are compared."""
+    """The memory of `FoolsGold`."""
 
     sums: dict[ClientId, Array] = field(default_factory=dict)
+    """For each client: the sum of its displacements from the global model in all rounds, in the compared
+    parameters."""
 
 
 @dataclass(frozen=True)
 class FoolsGold(Remembering):
     r"""Weigh each client by how different its updates are, over all rounds, from those of every other client.
 
-    Sybils with one goal send similar updates, and honest clients with different data do not. With the cosines
-    :math:`s_{ij}` between the sums of the clients' displacements and :math:`v_i = \max_j s_{ij}`, an honest client
-    is pardoned for its likeness to a sybil: :math:`s_{ij}` is multiplied by :math:`v_i / v_j` where
-    :math:`v_j > v_i`. Then
+    Attackers with a common goal send similar updates. Honest clients with different data do not. For each client
+    the displacements of its models from the global model are added up over all rounds. Let :math:`s_{ij}` be the
+    cosine between the sums of clients i and j, and :math:`v_i = \max_j s_{ij}`. An honest client may by chance be
+    similar to an attacker. The attacker then has the larger v, since it is even more similar to other attackers. So
+    :math:`s_{ij}` is multiplied by :math:`v_i / v_j` if :math:`v_j > v_i`. Then the weight of client i is
 
-    .. math:: \alpha_i = 1 - \max_j s_{ij}, \qquad \alpha \leftarrow \frac{\alpha}{\max \alpha}, \qquad
-              w_i = \kappa \left( \ln \frac{\alpha_i}{1 - \alpha_i} + \frac12 \right) \text{ clipped to } [0, 1].
+    .. math:: w_i = \kappa \left( \ln \frac{\alpha_i}{1 - \alpha_i} + \frac12 \right) \text{ clipped to } [0, 1],
+              \qquad \alpha_i = \frac{1 - \max_j s_{ij}}{\max_k (1 - \max_j s_{kj})}.
 
-    The result is the global model moved by the average displacement with these weights. The paper adds up weighted
-    gradients and leaves the length of the step to the learning rate. Here the weights are divided by their sum,
-    since clients send whole displacements. If all weights are zero, the global model stays.
+    The result is the global model plus the weighted average of this round's displacements. In the paper clients
+    send gradients, and the weighted gradients are added up without dividing by the sum of the weights. If all
+    weights are zero, the global model stays as it is.
 
     Parameters
     ----------
     confidence
-        The factor kappa.
+        The factor :math:`\kappa`. The higher it is, the closer the weights are to 0 and 1.
     where
-        The parameters whose cosines count: `"last-layer"`, where the paper finds the features that tell a goal, or
-        `"all"`. A round that does not name its layers is compared in all parameters.
+        The parameters that are compared: `"last-layer"`, as in the paper, or `"all"`. If the layers are not known,
+        all parameters are compared.
 
     Examples
     --------
@@ -69,7 +72,7 @@ class FoolsGold(Remembering):
         check_choice("FoolsGold", "where", self.where, PLACES)
 
     def step(self, memory: object, round_: Round, rng: np.random.Generator) -> tuple[Array, FoolsGoldMemory]:
-        """Return the average of the round's displacements, weighted by all rounds so far."""
+        """Return the new global model, and the memory with this round's displacements added."""
         past = recalled(self, memory, FoolsGoldMemory).sums
         last = self.where == "last-layer" and bool(round_.layers)
         columns = last_layer_of(round_.layers) if last else slice(None)
@@ -85,7 +88,7 @@ class FoolsGold(Remembering):
 
 
 def foolsgold_weights(cosines: FloatMatrix, confidence: float = 1.0) -> FloatVector:
-    """Return the weight of each client, from 0 to 1, from the cosines between the clients' sums.
+    """Return the weight of each client, from 0 to 1, from the cosines between the clients' sums; see `FoolsGold`.
 
     Examples
     --------
@@ -101,6 +104,6 @@ def foolsgold_weights(cosines: FloatMatrix, confidence: float = 1.0) -> FloatVec
     alpha = np.clip(1.0 - (alike * pardon).max(axis=1), 0.0, 1.0)
     if alpha.max() == 0:
         return np.zeros(m)
-    alpha = np.minimum(alpha / alpha.max(), 0.99)  # the odds of 1 are infinite; those of 0.99 are clipped to 1 too
+    alpha = np.minimum(alpha / alpha.max(), 0.99)  # the odds of 1 would be infinite
     weights: FloatVector = np.clip(confidence * (np.log(alpha / (1 - alpha) + TINY) + 0.5), 0.0, 1.0)
     return weights

@@ -1,4 +1,4 @@
-"""Aggregators that weigh whole models by their distance to a centre: geometric median, clipping, FLTrust."""
+"""Aggregators that weigh whole models: the geometric median, centered clipping, and FLTrust."""
 
 from __future__ import annotations
 
@@ -14,30 +14,37 @@ from flanders.linalg.products import clipped_steps, combine, gram, move, project
 from flanders.round import Round
 
 FEW = 10
-"""Up to this value, `iterations` is the number of Weiszfeld steps, as in RFA. A larger value is only a limit."""
+"""If `GeometricMedian.iterations` is at most this, it is the exact number of steps. If it is more, it is a
+limit."""
 
 
 @dataclass(frozen=True)
 class GeometricMedian(Aggregator):
     r"""Find the point with the smallest sum of distances to all models (RFA).
 
-    The result minimises :math:`F(z) = \sum_c n_c \|\theta_c - z\|`, with weights :math:`n_c` that add up to 1.
-    Every z on the way is a weighted average of the models. So all steps are computed from the m x m inner products
-    of the models, and the models are read only twice. The search takes Weiszfeld steps. Where these converge
-    slowly, it takes Newton steps as well. It ends once F(z) is provably above the minimum by at most `tolerance`
-    times the median distance to z. The proof is in `flanders.linalg.geometric_median`. If a client's model is the
-    minimiser, the result is exactly that model. If all models lie on a line, there may be an interval of
-    minimisers. The result is then the middle of the interval.
+    The result minimises :math:`F(z) = \sum_c n_c \|\theta_c - z\|`, where :math:`\theta_c` is the model of client
+    c, and the weights :math:`n_c` add up to 1. It is robust if fewer than half of the clients are malicious.
 
-    `iterations` is the largest number of steps. With at most 10 iterations, exactly that many plain Weiszfeld steps
-    are taken from the global model, as in RFA: :math:`z \leftarrow \sum_c \beta_c \theta_c` with
-    :math:`\beta_c \propto n_c / \max(\nu, \|\theta_c - z\|)`.
+    The search takes Weiszfeld steps. If these converge slowly, it takes Newton steps as well. It ends when F(z) is
+    provably above its minimum by at most `tolerance` times the median distance to z. The module
+    `flanders.linalg.geometric_median` has the proof. If a client's model minimises F, the result is exactly this
+    model. If all models lie on a line, all points of an interval may minimise F. The result is then the middle of
+    the interval.
 
-    `smoothing` changes how distances below :math:`\nu` count in F. :math:`\nu` is `smoothing` times a median
-    distance, since a minority cannot change a median much. With at most 10 iterations this is the median distance
-    to the current z. With more iterations it is the median distance to the minimiser of F without smoothing.
-
-    The geometric median protects as long as fewer than half of the clients are malicious.
+    Parameters
+    ----------
+    iterations
+        The largest number of steps. If it is at most 10, exactly this number of Weiszfeld steps is taken from the
+        global model, as in RFA: :math:`z \leftarrow \sum_c \beta_c \theta_c` with
+        :math:`\beta_c \propto n_c / \max(\nu, \|\theta_c - z\|)`.
+    tolerance
+        When the search ends; see above. It is not used with at most 10 iterations.
+    smoothing
+        Distances below :math:`\nu` count differently in F, where :math:`\nu` is `smoothing` times the median
+        distance. With at most 10 iterations, this is the median distance to the current z. With more iterations, it
+        is the median distance to the geometric median. By default there is no smoothing.
+    weighted
+        Whether the :math:`n_c` are the clients' weights or all the same. Default: all the same.
 
     Examples
     --------
@@ -82,9 +89,17 @@ class CenteredClipping(Aggregator):
 
     .. math:: v \leftarrow v + \sum_c p_c (\theta_c - v) \min(1, \tau / \|\theta_c - v\|)
 
-    v starts at the global model, and the step is taken `iterations` times. The :math:`p_c` are weights that add up
-    to 1, and :math:`\tau` is the radius. `radius=None` takes the median distance to v at the start, so that no
-    length has to be known in advance.
+    v starts at the global model. :math:`\theta_c` is the model of client c, and the :math:`p_c` are weights that
+    add up to 1.
+
+    Parameters
+    ----------
+    radius
+        The largest length :math:`\tau`. None takes the median distance of the models to the global model.
+    iterations
+        How many times the step is taken.
+    weighted
+        Whether the :math:`p_c` are the clients' weights or all the same. Default: all the same.
 
     Examples
     --------
@@ -107,11 +122,11 @@ class CenteredClipping(Aggregator):
 
     @property
     def shows_bad_rows(self) -> bool:
-        """Every row is part of the sum, even if it is clipped to nothing."""
+        """True: every row is part of the sum."""
         return True
 
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
-        """Return the clipped step from the global model."""
+        """Return the global model after the clipped steps."""
         n = round_.weights if self.weighted else np.ones(len(round_.clients))
         return clipped_steps(round_.updates, round_.global_model, n / n.sum(), self.radius, self.iterations)
 
@@ -121,16 +136,17 @@ class FLTrust(Aggregator):
     r"""Weigh each client by how well its update agrees with the server's own update.
 
     The server has an update of its own, :math:`u_0` (`Round.root`), which it has trained on its own data. The
-    trust in a client is :math:`t_c = \max(0, \cos(u_c, u_0))`. Every displacement :math:`u_c` is rescaled to the
-    length of :math:`u_0`. The average of these, weighted by trust, is added to the global model. If nobody is
-    trusted, the global model stays as it is. FLTrust protects against any number of malicious clients, provided
-    that the server's data resembles the clients' data.
+    update :math:`u_c` of client c is the displacement of its model from the global model. The trust in the client
+    is :math:`t_c = \max(0, \cos(u_c, u_0))`. Each update is scaled to the length of :math:`u_0`. Then the average
+    of the updates, weighted by trust, is added to the global model. If the trust in all clients is zero, the global
+    model stays as it is. FLTrust works with any number of malicious clients, if the server's data are like those of
+    the clients.
 
     Examples
     --------
     >>> root = np.array([1.0, 0.0])
     >>> round_ = Round(np.array([[2.0, 0.0], [0.0, 3.0], [-9.0, 0.0]]), global_model=np.zeros(2), root=root)
-    >>> FLTrust().aggregate(round_, np.random.default_rng(0))  # only the first client goes the server's way
+    >>> FLTrust().aggregate(round_, np.random.default_rng(0))  # only the first client points as `root` does
     array([1., 0.])
 
     References
@@ -140,11 +156,11 @@ class FLTrust(Aggregator):
 
     @property
     def needs_root(self) -> bool:
-        """It weighs clients by the server's own step."""
+        """True: clients are compared with the server's own update."""
         return True
 
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
-        """Return the global model moved by the trusted average."""
+        """Return the global model plus the average of the updates, weighted by trust."""
         check_root("FLTrust", round_)
         g = round_.global_model
         own = squared_norms(round_.root[None, :])[0]

@@ -1,4 +1,4 @@
-"""Aggregators that carry something from round to round: the last step, or what was not yet applied."""
+"""Aggregators with a memory. `HistoryClipping` remembers the last step, and `SparseFed` steps not applied yet."""
 
 from __future__ import annotations
 
@@ -20,26 +20,30 @@ from flanders.state import saveable
 @saveable
 @dataclass(frozen=True, eq=False)
 class LastStep:
-    """The last step of the global model."""
+    """The memory of `HistoryClipping`."""
 
     step: Array = None
+    """The change of the global model in the last round; None before the first round."""
 
 
 @dataclass(frozen=True)
 class HistoryClipping(Remembering):
-    r"""Move from where the last step would lead by the average displacement, each clipped to length `radius`.
+    r"""Repeat the last step of the global model, then add the average of clipped displacements from there.
 
-    Centered clipping with its history: :math:`v = g + s`, with the last step s of the global model, then :math:`v
-    \leftarrow v + \frac1m \sum_c (\theta_c - v) \min(1, \tau / \|\theta_c - v\|)`, `iterations` times. In the first
-    round s is zero, and the aggregator is `centered-clipping`. The paper's clients send momenta, which change
-    little from round to round. Here it is the displacements of local training.
+    .. math:: v \leftarrow v + \frac1m \sum_c (\theta_c - v) \min(1, \tau / \|\theta_c - v\|)
+
+    This is centered clipping with its history. v starts at :math:`g + s`, where g is the global model, and s is its
+    change in the last round. :math:`\theta_c` is the model of client c. In the first round s is zero, and the
+    aggregator is the same as `centered-clipping` with these parameters. In the paper clients send momenta, which
+    change little from round to round. Here they send models.
 
     Parameters
     ----------
     radius
-        The length tau. `None` takes the median distance to v at the start, so that no scale has to be known.
+        The largest length :math:`\tau` of a displacement from v. None takes the median distance of the models to
+        the first v.
     iterations
-        How often to clip and move. The paper takes one step.
+        How many times the step is taken. The paper takes one.
 
     Examples
     --------
@@ -60,7 +64,7 @@ class HistoryClipping(Remembering):
         check_number("HistoryClipping", "iterations", self.iterations, 1, whole=True)
 
     def step(self, memory: object, round_: Round, rng: np.random.Generator) -> tuple[Array, LastStep]:
-        """Return the clipped step from where the last step would lead."""
+        """Return the new global model, and its change to remember."""
         last, g = recalled(self, memory, LastStep).step, round_.global_model
         if last is not None:
             check_continued(round_, last)
@@ -73,10 +77,12 @@ class HistoryClipping(Remembering):
 @saveable
 @dataclass(frozen=True, eq=False)
 class Unapplied:
-    """The part of earlier steps that was not applied yet, and the running average of the steps."""
+    """The memory of `SparseFed`."""
 
     rest: Array = None
+    """The part of earlier steps that was not applied yet, w; None before the first round."""
     momentum: Array = None
+    """The decaying sum of earlier steps, v; None before the first round."""
 
 
 @dataclass(frozen=True)
@@ -86,16 +92,18 @@ class SparseFed(Remembering):
     .. math:: v \leftarrow \rho v + \frac1m \sum_c u_c \min(1, S / \|u_c\|), \qquad w \leftarrow w + v, \qquad
               g \leftarrow g + \operatorname{top}_k(w)
 
-    What is applied is then set to zero in v and w. Attackers and honest clients compete for the k parameters.
+    Here g is the global model, and :math:`u_c` is the displacement of client c's model from g. v and w start at
+    zero. :math:`\operatorname{top}_k` keeps the k parameters with the largest absolute values. These are then set
+    to zero in v and w. Attackers and honest clients compete for these k parameters.
 
     Parameters
     ----------
     share
-        The share k / d of parameters that change in a round.
+        The share k / d of the d parameters that change in a round.
     radius
-        The longest step S. `None` takes the median length of the round, so that no scale has to be known.
+        The largest length S of a displacement. None takes the median length of the round.
     momentum
-        The factor rho of the earlier average steps.
+        The factor :math:`\rho` of the earlier steps. By default they do not count.
 
     Examples
     --------
@@ -119,7 +127,7 @@ class SparseFed(Remembering):
         check_number("SparseFed", "momentum", self.momentum, 0, 1)
 
     def step(self, memory: object, round_: Round, rng: np.random.Generator) -> tuple[Array, Unapplied]:
-        """Return the global model with its most wanted parameters changed."""
+        """Return the global model with k parameters changed, and what was not applied."""
         past, g = recalled(self, memory, Unapplied), round_.global_model
         if past.rest is not None:
             check_continued(round_, past.rest)

@@ -1,4 +1,4 @@
-"""Aggregators that choose whole models by their distances to each other: Krum, Multi-Krum, Bulyan."""
+"""Aggregators that select whole models by their distances to each other: Krum, Multi-Krum and Bulyan."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from flanders.round import Round
 
 
 def check_krum_minority(caller: str, num_malicious: float, m: int) -> int:
-    """Return the number b of malicious clients. Complain if Krum's guarantee does not hold for it."""
+    """Return the number b of malicious clients. Raise an error if the guarantee of Krum does not hold for it."""
     b = resolve_count(num_malicious, m)
     if m <= 2 * b + 2:
         raise InputError(
@@ -28,7 +28,10 @@ def check_krum_minority(caller: str, num_malicious: float, m: int) -> int:
 
 
 def choose(round_: Round, pick: Callable[[FloatMatrix], IntVector]) -> IntVector:
-    """Return the rows that `pick` chooses by their distances. In a tie, the lower client id is chosen."""
+    """Return the rows that `pick` selects by their squared distances, in rising order.
+
+    The rows are passed to `pick` in the order of the client ids. So the lower id is selected if clients are equal.
+    """
     order = round_.by_client()
     distances = squared_distances(round_.updates, round_.global_model)[np.ix_(order, order)]
     return np.sort(order[pick(distances)])
@@ -40,7 +43,13 @@ class Krum(Aggregator):
 
     .. math:: g = \theta_{c^*}, \quad c^* = \arg\min_c \sum_{i \in N_c} \|\theta_c - \theta_i\|^2
 
-    Its guarantee holds if m > 2b + 2.
+    Here :math:`\theta_c` is the model of client c, and :math:`N_c` are the m - b - 2 clients nearest to c. m is the
+    number of clients. It must be larger than 2b + 2.
+
+    Parameters
+    ----------
+    num_malicious
+        The number b of malicious clients, or the fraction of the round.
 
     Examples
     --------
@@ -58,7 +67,7 @@ class Krum(Aggregator):
         check_number("Krum", "num_malicious", self.num_malicious, 0)
 
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
-        """Return the chosen client's model."""
+        """Return the model of the selected client."""
         b = check_krum_minority("Krum", self.num_malicious, round_.updates.shape[0])
         row = int(choose(round_, lambda distances: multi_krum_rows(distances, b, 1))[0])
         return copied(round_.updates[row, :])
@@ -71,7 +80,17 @@ class MultiKrum(Aggregator):
     .. math:: g = \frac{1}{k} \sum_{c \in K} \theta_c, \quad
               K \text{: the } k \text{ clients with the lowest } \sum_{i \in N_c} \|\theta_c - \theta_i\|^2
 
-    `weighted=True` averages them with the clients' weights. The choice of the models ignores the weights.
+    Here :math:`\theta_c` is the model of client c, and :math:`N_c` are the m - b - 2 clients nearest to c. The
+    number of clients m must be larger than 2b + 2.
+
+    Parameters
+    ----------
+    num_malicious
+        The number b of malicious clients, or the fraction of the round.
+    keep
+        The number k of models to average. Default: m - b.
+    weighted
+        Whether the selected clients count by their weights, or all the same. Default: all the same.
 
     Examples
     --------
@@ -93,7 +112,7 @@ class MultiKrum(Aggregator):
             check_number("MultiKrum", "keep", self.keep, 1, whole=True)
 
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
-        """Return the mean of the chosen models."""
+        """Return the mean of the selected models."""
         m = round_.updates.shape[0]
         b = check_krum_minority("MultiKrum", self.num_malicious, m)
         keep = m - b if self.keep is None else self.keep
@@ -108,9 +127,14 @@ class Bulyan(Aggregator):
     r"""Pick m - 2b models by repeated Krum, then average the m - 4b values of each parameter nearest to its median.
 
     .. math:: g_j = \frac{1}{m - 4b} \sum_{c \in N_j} \theta_{cj}, \quad
-              N_j \text{: those of the picked models nearest to their median in parameter } j
+              N_j \text{: the } m - 4b \text{ picked models nearest to their median in parameter } j
 
-    Its guarantee holds if m >= 4b + 3.
+    Here :math:`\theta_{cj}` is parameter j of client c's model. The number of clients m must be at least 4b + 3.
+
+    Parameters
+    ----------
+    num_malicious
+        The number b of malicious clients, or the fraction of the round.
 
     Examples
     --------
@@ -128,7 +152,7 @@ class Bulyan(Aggregator):
         check_number("Bulyan", "num_malicious", self.num_malicious, 0)
 
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
-        """Return the mean around the median of the chosen models."""
+        """Return the mean around the median of the picked models."""
         m = round_.updates.shape[0]
         b = resolve_count(self.num_malicious, m)
         if m < 4 * b + 3:

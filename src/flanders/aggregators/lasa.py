@@ -1,4 +1,4 @@
-"""LASA: each layer is averaged over the clients that are normal in that layer."""
+"""The aggregator `Lasa`. It averages each tensor of the model over the clients that are normal in this tensor."""
 
 from __future__ import annotations
 
@@ -23,16 +23,25 @@ class Lasa(Aggregator):
     .. math:: g_l \leftarrow g_l + \frac{1}{|N_l|} \sum_{c \in N_l} \tilde u_{cl}, \quad
               N_l \text{: the clients that are normal in tensor } l
 
-    The displacement of a client is its update less the global model. Displacements longer than the median length
-    are shortened to it. In each displacement the parameters that are smallest in size are set to zero: the share
-    `sparsity` of all parameters. The result is :math:`\tilde u_c`.
+    Here g is the global model. The displacement of a client is the difference between its model and g.
+    Displacements longer than the median length are shortened to the median length. Then the smallest parameters of
+    each displacement are set to zero. The result is :math:`\tilde u_c` for client c, and :math:`\tilde u_{cl}` in
+    tensor l.
 
-    Then two numbers of each client are computed in each tensor: the length of its displacement there, and the share
-    of positive numbers among those that are not zero. A client is normal in the tensor if its length is less than
-    `length_bound` standard deviations from the median length, and its share less than `sign_bound` standard
-    deviations from the median share. If no client is normal in a tensor, all clients are averaged there. If the
-    round does not name its layers, the whole model counts as one tensor. The code of the paper's authors keeps one
-    parameter less of each client than this class does.
+    For each client and each tensor, two numbers are computed: the length of :math:`\tilde u_{cl}`, and the share of
+    positive numbers among its numbers that are not zero. A client is normal in a tensor if both are close to their
+    medians over all clients. If no client is normal in a tensor, all clients are averaged there. If the layers are
+    not known, the whole model counts as one tensor. The authors' code keeps one parameter less of each client than
+    this class does.
+
+    Parameters
+    ----------
+    sparsity
+        The share of parameters that is set to zero in each displacement.
+    length_bound
+        A normal length is closer to the median length than this many standard deviations.
+    sign_bound
+        A normal share of positive numbers is closer to the median share than this many standard deviations.
 
     Examples
     --------
@@ -55,7 +64,7 @@ class Lasa(Aggregator):
         check_number("Lasa", "sign_bound", self.sign_bound, 0)
 
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
-        """Return the global model with each tensor moved by its own average."""
+        """Return the global model plus, in each tensor, the average of the normal clients."""
         updates, g = round_.updates, round_.global_model
         d = g.shape[0]
         sizes = [size for size in round_.layers.values() if size] or [d]
@@ -73,7 +82,7 @@ class Lasa(Aggregator):
 
 
 def near_the_median(values: FloatVector, bound: float) -> BoolVector:
-    """Tell which values are closer to the median than `bound` standard deviations; all if they are equal."""
+    """Return which values are closer to the median than `bound` standard deviations; all if they are equal."""
     away, spread = np.abs(values - np.median(values)), float(np.std(values))
     near: BoolVector = (away < bound * spread) | (away <= 1e-9 * np.abs(values).max(initial=0.0))
     return near

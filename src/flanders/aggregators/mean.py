@@ -1,4 +1,4 @@
-"""The plain average."""
+"""The aggregator `FedAvg`: the weighted average of the models."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ class FedAvg(Aggregator):
 
     .. math:: g = \frac{\sum_c n_c \theta_c}{\sum_c n_c}
 
+    Here :math:`\theta_c` is the model of client c, and :math:`n_c` is its weight.
+
     Examples
     --------
     >>> FedAvg()(np.array([[0., 4.], [4., 0.]]), np.array([3, 1]))
@@ -31,7 +33,7 @@ class FedAvg(Aggregator):
 
     @property
     def shows_bad_rows(self) -> bool:
-        """Every number of every row is part of the average."""
+        """True: every number of every row is part of the average."""
         return True
 
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:

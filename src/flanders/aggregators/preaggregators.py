@@ -1,4 +1,4 @@
-"""Pre-aggregators, which go in front of an aggregator: nearest-neighbour mixing, bucketing, clipping."""
+"""Pre-aggregators, which prepare models for an aggregator: nearest-neighbour mixing, bucketing and clipping."""
 
 from __future__ import annotations
 
@@ -20,6 +20,13 @@ class Nnm(PreAggregator):
     .. math:: \theta_c \mapsto \frac{1}{m - b} \sum_{i \in N_c} \theta_i, \quad
               N_c \text{: the } m - b \text{ models nearest to } \theta_c
 
+    Here :math:`\theta_c` is the model of client c, and m is the number of clients.
+
+    Parameters
+    ----------
+    num_malicious
+        The number b of malicious clients, or the fraction of the round.
+
     Examples
     --------
     >>> Nnm(num_malicious=1)(np.array([[1., 2., 3.], [4., 5., 6.], [7., 8., 9.]]))[:, 0]
@@ -36,10 +43,10 @@ class Nnm(PreAggregator):
         check_number("Nnm", "num_malicious", self.num_malicious, 0)
 
     def prepare(self, round_: Round, rng: np.random.Generator) -> Round:
-        """Return the mixed models."""
+        """Return the round with the averages instead of the models."""
         m = round_.updates.shape[0]
         b = check_minority("Nnm", self.num_malicious, m)
-        order = round_.by_client()  # in a tie, the lower client id counts as nearer
+        order = round_.by_client()  # if two models are equally near, that of the lower client id is taken
         distances = squared_distances(round_.updates, round_.global_model)[np.ix_(order, order)]
         mixing = np.zeros((m, m))
         mixing[order[:, None], order[nearest_rows(distances, m - b)]] = 1 / (m - b)
@@ -53,8 +60,13 @@ class Bucketing(PreAggregator):
     .. math:: \theta_k = \frac{\sum_{c \in B_k} n_c \theta_c}{\sum_{c \in B_k} n_c}, \quad
               B_1, B_2, \dots \text{: a random partition of the clients}
 
-    The average is weighted, and the bucket has the total weight of its clients. The buckets are new clients. Their
-    ids are numbers from 0.
+    Here :math:`\theta_c` is the model of client c, and :math:`n_c` is its weight. The aggregator gets each bucket
+    as one client, with the total weight of the bucket. The ids of these clients are the numbers of the buckets.
+
+    Parameters
+    ----------
+    size
+        The number of models in a bucket. The last bucket may have fewer.
 
     Examples
     --------
@@ -73,9 +85,9 @@ class Bucketing(PreAggregator):
         check_number("Bucketing", "size", self.size, 1, whole=True)
 
     def prepare(self, round_: Round, rng: np.random.Generator) -> Round:
-        """Return the averages of the buckets."""
+        """Return the round with the averages of the buckets."""
         m = round_.updates.shape[0]
-        # Shuffle the clients, not the rows, so that the order in which they came does not matter.
+        # Sort by client id before shuffling, so that the order of the rows does not matter.
         shuffled = round_.by_client()[rng.permutation(m)]
         buckets = [shuffled[i : i + self.size] for i in range(0, m, self.size)]
         averaging = np.zeros((len(buckets), m))
@@ -94,7 +106,12 @@ class NormClipping(PreAggregator):
 
     .. math:: \theta_c \mapsto g + \min\left(1, \frac{r}{\|\theta_c - g\|}\right) (\theta_c - g)
 
-    `radius=None` takes the median length of the round, so that no length has to be known in advance.
+    Here :math:`\theta_c` is the model of client c, and g is the global model.
+
+    Parameters
+    ----------
+    radius
+        The largest length r of a displacement. None takes the median length of the round.
 
     Examples
     --------
@@ -126,10 +143,15 @@ class NormClipping(PreAggregator):
 
 @dataclass(frozen=True)
 class Arc(PreAggregator):
-    r"""Shorten the longest displacements to the length of the longest one left (adaptive robust clipping).
+    r"""Shorten the k longest displacements to the length of the next longest one (adaptive robust clipping).
 
-    The :math:`k = \lfloor 2 \frac{b}{m} (m - b) \rfloor` longest displacements from the global model get the length
-    of the one after them.
+    A displacement is the difference between a client's model and the global model. With m clients, of which b are
+    malicious, :math:`k = \lfloor 2 \frac{b}{m} (m - b) \rfloor`.
+
+    Parameters
+    ----------
+    num_malicious
+        The number b of malicious clients, or the fraction of the round.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A robust learning rate: parameters in which the clients disagree move the other way."""
+"""The aggregator `RobustLearningRate`. It reverses the step in parameters in which too few clients agree."""
 
 from __future__ import annotations
 
@@ -17,22 +17,25 @@ from flanders.round import Round
 
 @dataclass(frozen=True)
 class RobustLearningRate(Aggregator):
-    r"""Average the displacements, and turn the sign of those parameters in which too few clients agree (RLR).
+    r"""Average the displacements, and reverse the average in parameters in which too few clients agree (RLR).
 
     .. math:: g_j + \eta_j \sum_c p_c u_{cj}, \qquad \eta_j = \begin{cases} 1 & |\sum_c \operatorname{sign}
               u_{cj}| \ge \theta \\ -1 & \text{otherwise} \end{cases}
 
-    A backdoor moves parameters in a direction that honest clients do not share. There the learning rate becomes
-    negative, which undoes the step. It has to be used with a limit on lengths, e.g. behind `norm-clipping`: the
-    signs do not bound how far one client can pull.
+    Here g is the global model, and :math:`u_c` is the displacement of client c's model from g. The index j stands
+    for a parameter, and the :math:`p_c` are weights that add up to 1. A backdoor moves some parameters in a
+    direction in which honest clients do not move them. In these parameters the learning rate :math:`\eta_j` is
+    negative, which undoes the step. The signs do not limit how far one client can move a parameter. So the lengths
+    of displacements must be limited first, e.g. by `norm-clipping`.
 
     Parameters
     ----------
     agreement
-        The agreement :math:`\theta` that a parameter needs: a number of clients, or a fraction of the round. It has
-        to be larger than the number of malicious clients. The authors take 4 where one of 10 clients is malicious.
+        The smallest absolute sum of signs, :math:`\theta`, with which a parameter is not reversed: a number of
+        clients, or a fraction of the round. It should be larger than the number of malicious clients. The authors
+        take 4 with one malicious client of 10.
     weighted
-        Whether clients count by their weights (the shares p), as in the paper, or all the same.
+        Whether clients count by their weights, as in the paper, or all the same. Default: all the same.
 
     Examples
     --------
@@ -52,7 +55,7 @@ class RobustLearningRate(Aggregator):
         check_number("RobustLearningRate", "agreement", self.agreement, 0)
 
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
-        """Return the global model moved by the average, with the sign of each parameter's agreement."""
+        """Return the global model plus the average displacement, reversed in some parameters."""
         g, m = round_.global_model, len(round_.clients)
         shares = round_.weights if self.weighted else np.ones(m)
         moved = move(g, shares / shares.sum(), round_.updates)

@@ -1,4 +1,4 @@
-"""Aggregators that average the most compact part of the round: minimum diameter, minimum spread, CAF."""
+"""Aggregators that average the models that are closest together: minimum diameter, minimum spread and CAF."""
 
 from __future__ import annotations
 
@@ -21,8 +21,16 @@ class MinimumDiameter(Aggregator):
     .. math:: \frac{1}{m - b} \sum_{c \in S} \theta_c, \qquad
               S = \arg\min_{|S| = m - b} \max_{i, j \in S} \|\theta_i - \theta_j\|
 
-    The subset is found exactly, by a search that branches. The search takes long if many clients are malicious and
-    lie between the honest ones. It ends with an error if it takes too long. In a tie, lower client ids are kept.
+    Here :math:`\theta_c` is the model of client c, and S is a set of clients. The best set is found exactly. The
+    search takes long if many clients are malicious and their models lie between honest ones. If it takes too long,
+    it ends with an error. Of equally good sets, the one with lower client ids is taken.
+
+    Parameters
+    ----------
+    num_malicious
+        The number b of malicious clients, or the fraction of the round.
+    weighted
+        Whether clients count by their weights in the average, or all the same. Default: all the same.
 
     Examples
     --------
@@ -56,9 +64,16 @@ class MinimumSpread(Aggregator):
     .. math:: \frac{1}{m - b} \sum_{c \in S} \theta_c, \qquad S = \arg\min_{|S| = m - b}
               \lambda_{\max}\Big(\sum_{c \in S} (\theta_c - \bar\theta_S)(\theta_c - \bar\theta_S)^T\Big)
 
-    All subsets are tried, so it is for few clients: 20 of which 4 are malicious have 4,845 subsets. More than
-    100,000 are an error. ByzFL estimates each eigenvalue with a single step from a random vector. Here, as in the
-    paper, it is exact.
+    Here :math:`\theta_c` is the model of client c, S is a set of clients, and :math:`\bar\theta_S` is the mean of
+    their models. All sets are tried, so it is for few clients: 20 clients with 4 malicious ones have 4,845 sets.
+    More than 100,000 sets are an error. The eigenvalues are exact, as in the paper. ByzFL only estimates them.
+
+    Parameters
+    ----------
+    num_malicious
+        The number b of malicious clients, or the fraction of the round.
+    weighted
+        Whether clients count by their weights in the average, or all the same. Default: all the same.
 
     Examples
     --------
@@ -87,14 +102,19 @@ class MinimumSpread(Aggregator):
 
 @dataclass(frozen=True)
 class Caf(Aggregator):
-    r"""Take weight from outliers along the main direction of spread, step by step (CAF).
+    r"""Reduce the weights of outliers along the direction in which the models vary most, step by step (CAF).
 
-    All clients start with weight 1. Each step computes the weighted mean and the main direction of the weighted
-    covariance. Each weight is then multiplied by :math:`1 - \tau_c / \max \tau` (the largest of those who still
-    have weight), with the squared distance :math:`\tau_c` of the client from the mean along that direction. Steps
-    go on while the weights add up to more than m - 2b. The result is the mean of the step with the smallest largest
-    eigenvalue. ByzFL estimates the direction with a single step from a random vector. Here, as in the paper, it is
-    exact.
+    All clients start with weight 1. Each step computes the weighted mean of the models, and the first eigenvector
+    of their weighted covariance matrix. :math:`\tau_c` is the squared distance of client c's model from the mean
+    along this eigenvector. The weight of the client is multiplied by :math:`1 - \tau_c / \max \tau`, where the
+    maximum is taken over all clients whose weight is not zero. The steps end when the weights of the m clients add
+    up to at most m - 2b. The result is the weighted mean of the step in which the largest eigenvalue was smallest.
+    The eigenvectors are exact, as in the paper. ByzFL only estimates them.
+
+    Parameters
+    ----------
+    num_malicious
+        The number b of malicious clients, or the fraction of the round.
 
     Examples
     --------
@@ -112,14 +132,14 @@ class Caf(Aggregator):
         check_number("Caf", "num_malicious", self.num_malicious, 0)
 
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
-        """Return the mean of the best step."""
+        """Return the weighted mean of the step in which the largest eigenvalue was smallest."""
         m = round_.updates.shape[0]
         b = check_minority("Caf", self.num_malicious, m)
         return combine(agnostic_weights(gram(round_.updates, round_.global_model), b), round_.updates)
 
 
 def agnostic_weights(products: FloatMatrix, num_malicious: int) -> FloatVector:
-    """Return the shares of the rows in the result of CAF, from their inner products."""
+    """Return the weights of the rows in the result of `Caf`, from the inner products of the rows."""
     m = products.shape[0]
     weights: FloatVector = np.ones(m)
     best, shares = np.inf, np.full(m, 1 / m)
@@ -133,13 +153,13 @@ def agnostic_weights(products: FloatMatrix, num_malicious: int) -> FloatVector:
             best, shares = float(values[-1]), p
         along = (centred @ (root * vectors[:, -1])) ** 2
         largest = along[weights > 0].max()
-        if largest <= 0:  # all rows that count are equal
+        if largest <= 0:  # all rows with a weight are equal
             break
         weights = weights * np.maximum(1 - along / largest, 0.0)
     return shares
 
 
 def rounded(distances: FloatMatrix) -> FloatMatrix:
-    """Return distances without their rounding errors, so that equal ones tie."""
+    """Return distances as shares of the largest one, rounded so that rounding errors do not tell them apart."""
     scaled: FloatMatrix = distances / (distances.max() or 1.0)
     return scaled.round(12)

@@ -1,4 +1,4 @@
-"""Zeno++: a server with examples of its own accepts the updates that its own step agrees with."""
+"""The aggregator `ZenoPlusPlus` (Zeno++). It averages the updates that agree with the server's own step."""
 
 from __future__ import annotations
 
@@ -15,27 +15,29 @@ from flanders.round import Round
 
 @dataclass(frozen=True)
 class ZenoPlusPlus(Aggregator):
-    r"""Average the updates that the server's own step says lower its loss, all brought to the length of that step.
+    r"""Average the updates that agree with the server's own step, each scaled to the length of this step.
 
-    With the server's displacement v (`Round.root`), each displacement is scaled to its length,
-    :math:`\tilde u_c = u_c \|v\| / \|u_c\|`. It is accepted if the descent that it promises is not negative:
+    The server's own step v (`Round.root`) is trained on the server's examples. The update :math:`u_c` of client c
+    is the displacement of its model from the global model. It is scaled to the length of v,
+    :math:`\tilde u_c = u_c \|v\| / \|u_c\|`. It is accepted if, judged by v, it does not raise the server's loss:
 
     .. math:: \gamma \langle v, \tilde u_c \rangle - \rho \|\tilde u_c\|^2 + \gamma \varepsilon \ge 0.
 
-    In the paper, clients send gradients at any time, v is a gradient on the server's examples that is some steps
-    old, and each accepted gradient is applied at once. Here the accepted displacements of a round are averaged, and
-    v is trained in the same round. The authors' code takes the square of the length before scaling. The paper, and
-    this class, take it after scaling. If nobody is accepted, the global model stays.
+    The accepted updates of a round are averaged. If no update is accepted, the global model stays as it is.
+
+    In the paper clients send gradients at any time, and each accepted gradient is applied at once. There v is a
+    gradient on the server's examples that may be some steps old. The length in the formula is taken after scaling,
+    as in the paper. The authors' code takes it before scaling.
 
     Parameters
     ----------
     gamma
-        The learning rate of the paper. Only its ratios to the other two count.
+        The learning rate :math:`\gamma` of the paper. Only the ratio rho / gamma and `epsilon` matter.
     rho
-        How much length costs. The defaults of all three are those of the authors' scripts, so that a client is
-        accepted if its cosine with the server's step is at least rho / gamma = 0.01.
+        The penalty :math:`\rho` on the squared length. With the defaults, which are those of the authors' scripts,
+        a client is accepted if its cosine with the server's step is at least rho / gamma = 0.01.
     epsilon
-        How much descent may be missing.
+        By how much the first term may fall short, :math:`\varepsilon`.
 
     Examples
     --------
@@ -59,11 +61,11 @@ class ZenoPlusPlus(Aggregator):
 
     @property
     def needs_root(self) -> bool:
-        """It compares clients with the server's own step."""
+        """True: clients are compared with the server's own step."""
         return True
 
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
-        """Return the global model moved by the average of the accepted displacements."""
+        """Return the global model plus the average of the accepted updates."""
         check_root("ZenoPlusPlus", round_)
         g = round_.global_model
         own = float(squared_norms(round_.root[None, :])[0])

@@ -1,4 +1,4 @@
-"""Filters: they decide whose models are used, before any aggregator runs."""
+"""Filters: they decide which clients of a round are kept. An aggregator then combines the kept models."""
 
 from flanders.filters.afa import Afa
 from flanders.filters.camps.camps import Camps

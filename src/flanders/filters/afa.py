@@ -1,4 +1,7 @@
-"""Adaptive federated averaging: outliers in the cosine with the average go, and who often goes is blocked."""
+"""The filter `Afa` (adaptive federated averaging).
+
+It drops clients whose cosine with the average is an outlier, and blocks clients that are often dropped.
+"""
 
 from __future__ import annotations
 
@@ -16,36 +19,49 @@ from flanders.state import saveable
 
 ANGLES = ("models", "updates")
 PRIOR = 3
-"""Rounds in which a new client counts as kept, and as dropped: the paper's prior."""
+"""A new client counts as if it had been kept in 3 rounds and dropped in 3 rounds, as in the paper."""
 
 
 @saveable
 @dataclass(frozen=True, eq=False)
 class AfaState:
-    """In how many rounds each client was kept, and in how many it was dropped."""
+    """The memory of `Afa`."""
 
     kept: dict[ClientId, int] = field(default_factory=dict)
+    """The number of rounds in which each client was kept."""
     dropped: dict[ClientId, int] = field(default_factory=dict)
+    """The number of rounds in which each client was dropped."""
 
 
 @dataclass(frozen=True)
 class Afa(Filter[AfaState]):
     r"""Drop outliers in the cosine with the average, and block clients that are often dropped (AFA).
 
-    Each client counts by its weight times its chance to be honest, :math:`\alpha / (\alpha + \beta)`, where it was
-    kept :math:`\alpha` and dropped :math:`\beta` times (each plus 3). The cosines with the weighted average are
-    compared with their median. If their mean is below the median, clients are dropped that are `slack` standard
-    deviations below the median, otherwise those that are as far above it. This repeats without them, with a `slack`
-    that grows by `step`, until nobody goes. A client is blocked for good once the chance that it is more often
-    dropped than kept, :math:`I_{0.5}(\alpha, \beta)`, reaches `block`.
+    Let :math:`\alpha` be 3 plus the number of rounds in which a client was kept, and :math:`\beta` be 3 plus the
+    number of rounds in which it was dropped. The client's chance of being honest is
+    :math:`\alpha / (\alpha + \beta)`.
 
-    In the paper the chances also weigh the final average. Behind this filter any aggregator can follow.
+    The filter averages the models of all clients. A client counts by its weight times its chance of being honest.
+    Then the filter computes the cosine of each client's model with this average. If the mean of the cosines is
+    below their median, clients far below the median are dropped. Otherwise clients far above the median are
+    dropped. This is repeated with the clients that are left, until no client is dropped.
+
+    A client is blocked for good if the probability that it is dropped in more than half of its rounds,
+    :math:`I_{0.5}(\alpha, \beta)`, reaches `block`. Here I is the regularised incomplete beta function.
+
+    In the paper the chances of being honest are also weights of the final average. Here, any aggregator can follow.
 
     Parameters
     ----------
+    slack
+        A client is far from the median if it is this many standard deviations away from it.
+    step
+        By how much `slack` grows with each repetition.
+    block
+        The probability at which a client is blocked.
     angles
-        Between what the cosines are taken: `"models"`, as in the paper, or `"updates"`, the displacements from the
-        global model.
+        Which vectors the cosines are computed from: `"models"`, as in the paper, or `"updates"`, the differences
+        between the models and the global model.
 
     Examples
     --------
@@ -76,7 +92,7 @@ class Afa(Filter[AfaState]):
         return AfaState()
 
     def score(self, state: AfaState, round_: Round) -> Scores | None:
-        """Score each client by one less its cosine with the average of those who are left."""
+        """Score each client by one minus its cosine with the average of the clients that are left."""
         check_state("Afa", state, AfaState)
         counts = [(PRIOR + state.kept.get(c, 0), PRIOR + state.dropped.get(c, 0)) for c in round_.clients]
         blocked = np.array([regularised_half(*count) >= self.block for count in counts])
@@ -87,14 +103,14 @@ class Afa(Filter[AfaState]):
         return Scores(round_.clients, 1.0 - cosines, suspects=~good, reasons=reasons, evidence=blocked)
 
     def select(self, scores: Scores) -> IntVector:
-        """Keep the clients that are no outliers and not blocked."""
+        """Return the clients that are neither outliers nor blocked."""
         assert scores.suspects is not None
         return np.flatnonzero(~scores.suspects)
 
     def amend(
         self, state: AfaState, round_: Round, kept: IntVector, model: Array, scores: Scores | None = None
     ) -> AfaState:
-        """Count who was kept and who was dropped. The counts of blocked clients stay."""
+        """Return the counts after a round. Those of blocked clients do not change."""
         check_state("Afa", state, AfaState)
         found = self.score(state, round_) if scores is None else scores
         assert found is not None
@@ -107,7 +123,7 @@ class Afa(Filter[AfaState]):
     def _search(
         self, products: FloatMatrix, weights: FloatVector, good: BoolVector
     ) -> tuple[FloatVector, BoolVector]:
-        """Return the cosines with the last average, and who is left."""
+        """Return the cosines of all clients with the last average, and which clients are left."""
         slack, lengths = self.slack, np.sqrt(np.maximum(np.diagonal(products), 0.0))
         while True:
             share = np.where(good, weights, 0.0)
@@ -118,7 +134,7 @@ class Afa(Filter[AfaState]):
             if not good.any():
                 return cosines, good
             mean, median, spread = cosines[good].mean(), np.median(cosines[good]), cosines[good].std()
-            far = slack * spread + 1e-12  # rounding errors make no outlier
+            far = slack * spread + 1e-12  # differences from rounding do not make an outlier
             out = cosines < median - far if mean < median else cosines > median + far
             if not (out & good).any():
                 return cosines, good
@@ -126,7 +142,7 @@ class Afa(Filter[AfaState]):
 
 
 def regularised_half(a: int, b: int) -> float:
-    """Return the chance that a beta-distributed number is below a half, :math:`I_{0.5}(a, b)`, for whole numbers.
+    """Return :math:`I_{0.5}(a, b)`: the probability that a number with the beta distribution (a, b) is below 0.5.
 
     Examples
     --------

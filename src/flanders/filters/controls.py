@@ -1,4 +1,4 @@
-"""Simple filters for comparison, which any other filter should beat."""
+"""Simple filters to compare other filters with: `KeepAll`, `Oracle`, `DistanceToGlobal` and `Persistence`."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class KeepAll(Stateless):
     """
 
     def score(self, state: None, round_: Round) -> Scores | None:
-        """Find nobody abnormal."""
+        """Return a score of zero for every client."""
         return Scores(round_.clients, np.zeros(len(round_.clients)))
 
     def select(self, scores: Scores) -> IntVector:
-        """Keep everyone."""
+        """Return all rows."""
         return np.arange(len(scores.clients))
 
 
@@ -43,7 +43,7 @@ class KeepAll(Stateless):
 class Oracle(Stateless):
     """Drop exactly the clients that it is told to drop: the best that any filter could do.
 
-    A simulation tells it each round which clients are malicious. No real server knows that.
+    A simulation tells it in each round which clients are malicious. No real server knows this.
 
     Parameters
     ----------
@@ -64,12 +64,12 @@ class Oracle(Stateless):
     malicious: tuple[ClientId, ...] = ()
 
     def score(self, state: None, round_: Round) -> Scores | None:
-        """Score the clients to drop 1, and all others 0."""
+        """Return a score of 1 for the clients to drop, and of 0 for all others."""
         bad = np.array([c in self.malicious for c in round_.clients])
         return Scores(round_.clients, bad.astype(float), suspects=bad)
 
     def select(self, scores: Scores) -> IntVector:
-        """Keep the others."""
+        """Return the clients with a score of 0."""
         return np.flatnonzero(scores.values == 0)
 
 
@@ -78,6 +78,13 @@ class DistanceToGlobal(Stateless):
     r"""Keep the clients whose models moved least from the global model: a control without memory.
 
     .. math:: \text{score}_c = \|\theta_c - g\|^2
+
+    Here :math:`\theta_c` is the model of client c, and g is the global model.
+
+    Parameters
+    ----------
+    keep
+        How many clients to keep: a number, or a fraction of the round.
 
     Examples
     --------
@@ -100,7 +107,7 @@ class DistanceToGlobal(Stateless):
         return Scores(round_.clients, squared_norms(round_.updates, round_.global_model))
 
     def select(self, scores: Scores) -> IntVector:
-        """Keep the lowest scores."""
+        """Return the clients with the lowest scores."""
         return lowest(scores, self.keep)
 
 
@@ -119,8 +126,13 @@ class Persistence(Filter[PersistenceState]):
     .. math:: \text{score}_c = \|\theta_c^{(t)} - \theta_c^{(s)}\|^2, \quad
               s \text{: the last round in which } c \text{ was kept}
 
-    A client that was never accepted is scored by its distance to the global model. There are no
-    scores in the first round.
+    Here :math:`\theta_c^{(t)}` is the model of client c in round t. A client that was never kept is scored by its
+    distance to the global model. There are no scores in the first round.
+
+    Parameters
+    ----------
+    keep
+        How many clients to keep: a number, or a fraction of the round.
 
     Examples
     --------
@@ -155,7 +167,7 @@ class Persistence(Filter[PersistenceState]):
         return Scores(round_.clients, squared_norms(round_.updates, xp.stack(last)))
 
     def select(self, scores: Scores) -> IntVector:
-        """Keep the lowest scores."""
+        """Return the clients with the lowest scores."""
         return lowest(scores, self.keep)
 
     def amend(
@@ -166,7 +178,7 @@ class Persistence(Filter[PersistenceState]):
         model: Array,
         scores: Scores | None = None,
     ) -> PersistenceState:
-        """Remember the models of the clients that were kept."""
+        """Return the memory after a round, with the models of the kept clients."""
         check_state("Persistence", state, PersistenceState)
         new = {round_.clients[i]: copied(round_.updates[int(i), :]) for i in kept}
         return PersistenceState(newest_clients(state.models, new, len(round_.clients)))

@@ -1,4 +1,7 @@
-"""DeepSight: a filter that infers from the last layer and from outputs on noise what a model was trained on."""
+"""The filter `DeepSight`. It infers from a model what data the model was trained on.
+
+It looks at the last layer of the model, and at the outputs of the model on random inputs.
+"""
 
 from __future__ import annotations
 
@@ -17,44 +20,49 @@ from flanders.linalg.selection import take_rows
 from flanders.round import Round
 
 SEEDS = (0, 1, 2)
-"""The seeds of the random inputs: the paper compares models on three sets of them."""
+"""The seeds of the random inputs. As in the paper, there are three sets of inputs."""
 FEWEST_EXCEED = 0.01
-"""The least share of the largest energy that a class needs to count as trained on, with any number of classes."""
+"""A class counts as trained on if its energy is above this share of the client's largest energy, or above 1/P of it
+if that is more. P is the number of classes."""
 SMALLEST = 1e-30
-"""The least probability that is divided by."""
+"""Smaller probabilities are replaced by this before a division."""
 
 
 @dataclass(frozen=True)
 class DeepSight(Stateless):
-    r"""Keep the clusters of clients with similar training data, unless many in them trained on few classes.
+    r"""Keep clusters of clients with similar training data, unless many of their clients trained on few classes.
 
-    The energy of output neuron i is how far client c moved its bias and its weights. It shows on which classes the
-    client trained:
+    The energy of an output neuron shows how much a client trained on the class of this neuron. For client c and
+    neuron i, with the changes :math:`\Delta b` of the bias and :math:`\Delta w` of the weights, the energy is
 
-    .. math:: C_{ci} = \frac{e_{ci}^2}{\sum_j e_{cj}^2}, \quad e_{ci} = |\Delta b_{ci}| + \sum_h |\Delta w_{cih}|
+    .. math:: C_{ci} = \frac{e_{ci}^2}{\sum_j e_{cj}^2}, \quad e_{ci} = |\Delta b_{ci}| + \sum_h |\Delta w_{cih}|.
 
-    A client is suspect if few of its energies exceed a share :math:`\max(0.01, 1/P)` of its largest one (P is the
-    number of classes): at most half as many as in the median client. Clients are then clustered by HDBSCAN three
-    times: by their energies, by the cosines of their biases' steps, and by how much more likely than the global
-    model their models find each class on random inputs (`Round.outputs`). Two clients are as far apart as the share
-    of these clusterings that separate them. HDBSCAN on these distances gives the final clusters. A cluster is
-    dropped if at least the share `suspects` of its clients is suspect. A client outside all clusters is judged by
-    itself. A client's score is the share of suspects in its cluster.
+    For each client, the energies above a share :math:`\max(0.01, 1/P)` of the client's largest energy are counted,
+    where P is the number of classes. A client is suspect if its count is at most half of the median count.
 
-    The energies tell most of clients that train with SGD. Adam's steps are about as long for all classes.
+    Then HDBSCAN clusters the clients in three ways: by their energies, by the cosines between the changes of their
+    biases, and by their outputs on random inputs (`Round.outputs`). For the outputs, the probability of each class
+    is divided by that of the global model. The distance of two clients is the share of these clusterings that
+    separate them. HDBSCAN with these distances gives the final clusters.
 
-    A round without `outputs` is clustered by the first two alone. A last tensor that does not fit to the one before
-    it as biases to weights is taken for biases alone. So is a round that does not name its layers. The paper also
-    clips the kept updates: put `norm-clipping` in front of the aggregator. It needs scikit-learn.
+    The score of a client is the share of suspects in its cluster. If the score is at least `suspects`, the cluster
+    is dropped. A client outside all clusters counts as a cluster of its own.
+
+    The energies show little if clients train with Adam, since its steps are about as long for all classes.
+
+    A round without `outputs` is clustered in the first two ways only. If the layers are not known, or if the size
+    of the tensor before the last one is not a multiple of the size of the last one, the last tensor counts as
+    biases without weights. The paper also clips the kept updates. Put `norm-clipping` in front of the aggregator
+    for this. The filter needs scikit-learn.
 
     Parameters
     ----------
     suspects
-        The share of suspects at which a cluster is dropped. The paper's is a third.
+        The share of suspects at which a cluster is dropped. The default is that of the paper.
     samples
-        The number of random inputs, three times. The paper takes 20,000.
+        The number of random inputs in each of three sets. The paper takes 20,000.
     smallest
-        The fewest clients in a cluster.
+        The smallest number of clients in a cluster.
 
     Examples
     --------
@@ -82,7 +90,7 @@ class DeepSight(Stateless):
 
     def score(self, state: None, round_: Round) -> Scores | None:
         """Score each client by the share of suspects in its cluster."""
-        order = round_.by_client()  # so that the order in which clients come does not matter
+        order = round_.by_client()  # so that the order of the clients in the round does not matter
         weights, biases = last_layer_steps(round_, order)
         energies = normalised_energies(weights, biases)
         suspect = few_classes(energies)
@@ -99,18 +107,21 @@ class DeepSight(Stateless):
         return Scores(round_.clients, values, suspects=values >= self.suspects)
 
     def select(self, scores: Scores) -> IntVector:
-        """Keep the clients in clusters with fewer suspects."""
+        """Return the clients of the clusters that are not dropped."""
         return np.flatnonzero(scores.values < self.suspects)
 
     def _separated(self, points: FloatMatrix, *, precomputed: bool = False) -> FloatMatrix:
-        """Return 0 for two clients of the same cluster, and 1 for all others."""
+        """Return a matrix with 0 for two clients of the same cluster, and 1 for all other pairs.
+
+        `points` has a row for each client, or distances between the clients if `precomputed` is true.
+        """
         labels = self._clusters(points, precomputed=precomputed)
         together = (labels[:, None] == labels[None, :]) & (labels >= 0)[:, None]
         apart: FloatMatrix = np.where(together | np.eye(labels.size, dtype=bool), 0.0, 1.0)
         return apart
 
     def _clusters(self, points: FloatMatrix, *, precomputed: bool) -> IntVector:
-        """Return the cluster of each client, -1 for those in none."""
+        """Return the number of each client's cluster; -1 for clients outside all clusters."""
         if len(points) <= self.smallest:
             return np.full(len(points), -1)
         with needing("sim"):
@@ -123,9 +134,10 @@ class DeepSight(Stateless):
 
 
 def last_layer_steps(round_: Round, order: IntVector) -> tuple[FloatMatrix, FloatMatrix]:
-    """Return how far each client moved the weights `(m, P * h)` and the biases `(m, P)` of the last layer.
+    """Return by how much each client changed the weights `(m, P * h)` and the biases `(m, P)` of the last layer.
 
-    If the last tensor does not fit to the one before it as biases to weights, it is taken for biases alone.
+    The last tensor counts as the biases of P classes, and the one before it as the weights from h inputs. If its
+    size is not a multiple of P, there are no weights. `order` is the order of the clients in the results.
     """
     *before, classes = list(round_.layers.values()) or [round_.global_model.shape[0]]
     weights = before[-1] if before and classes and before[-1] % classes == 0 else 0
@@ -136,7 +148,10 @@ def last_layer_steps(round_: Round, order: IntVector) -> tuple[FloatMatrix, Floa
 
 
 def normalised_energies(weights: FloatMatrix, biases: FloatMatrix) -> FloatMatrix:
-    """Return the squared energy of each output neuron, as shares that add up to 1; all alike if nothing moved."""
+    """Return the energies of each client's output neurons, `(m, P)`. They add up to 1.
+
+    If a client has changed nothing, all its energies are equal.
+    """
     m, classes = biases.shape
     energy = np.abs(biases) + np.abs(weights).reshape(m, classes, -1).sum(axis=2)
     largest = energy.max(axis=1, keepdims=True)
@@ -146,7 +161,7 @@ def normalised_energies(weights: FloatMatrix, biases: FloatMatrix) -> FloatMatri
 
 
 def few_classes(energies: FloatMatrix) -> BoolVector:
-    """Tell who trained on few classes: at most half as many energies stand out as in the median client."""
+    """Return which clients trained on few classes: at most half as many as the median client."""
     limit = max(FEWEST_EXCEED, 1 / energies.shape[1]) * energies.max(axis=1, keepdims=True)
     exceeding = (energies > limit).sum(axis=1)
     few: BoolVector = exceeding <= np.median(exceeding) / 2
@@ -156,14 +171,17 @@ def few_classes(energies: FloatMatrix) -> BoolVector:
 def cosine_rows(steps: FloatMatrix) -> FloatMatrix:
     """Return the cosine distances between rows."""
     largest = np.abs(steps).max(axis=1, keepdims=True, initial=0.0)
-    scaled = np.divide(steps, largest, out=np.zeros_like(steps), where=largest > 0)  # no row drowns the others
+    scaled = np.divide(steps, largest, out=np.zeros_like(steps), where=largest > 0)  # so that no square overflows
     distances: FloatMatrix = np.maximum(1 - cosines_of_gram(scaled @ scaled.T), 0.0)
     np.fill_diagonal(distances, 0.0)
     return distances
 
 
 def likelier(round_: Round, order: IntVector, seed: int, samples: int) -> FloatMatrix:
-    """Return how many times as likely as the global model each model finds each class on noise, `(m, P)`."""
+    """Return the probability of each class on random inputs, divided by that of the global model, `(m, P)`.
+
+    The ratios are averaged over `samples` inputs, which follow from `seed`.
+    """
     assert round_.outputs is not None
     before = np.maximum(round_.outputs(round_.global_model, seed, samples), SMALLEST)
     rows = (round_.outputs(round_.updates[int(i), :], seed, samples) / before for i in order)

@@ -1,4 +1,4 @@
-"""Divide and conquer as a filter."""
+"""The filter `DnCFilter`: divide and conquer, in front of any aggregator."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flanders.state import saveable
 @saveable
 @dataclass(frozen=True)
 class DnCState:
-    """The secret seed of the samples, and the number of rounds so far."""
+    """The memory of `DnCFilter`: the secret seed of the samples, and the number of rounds so far."""
 
     seed: int
     round_number: int = 0
@@ -28,11 +28,25 @@ class DnCFilter(Filter[DnCState]):
 
     .. math:: \text{score}_c = \max_k \langle \theta_c^{(k)} - \mu^{(k)}, v^{(k)} \rangle^2 / \text{cut}^{(k)}
 
-    In test k, mu is the mean of the models on the sampled parameters, and v is the direction in which they spread
-    most. Each of `iterations` tests looks at `sample` random parameters (None: at all of them, once). It flags the
-    `filtering_fraction * b` clients that are farthest along the direction in which these parameters spread most. A
-    client is kept if no test flags it. With `keep`, the clients with the lowest scores are kept instead. A score
-    above 1 means flagged.
+    Each test k looks at some random parameters. On these parameters, :math:`\theta_c^{(k)}` is the model of client
+    c, :math:`\mu^{(k)}` is the mean of all models, and :math:`v^{(k)}` is the direction in which the models vary
+    most. The test flags the clients with the largest squared projections on this direction. The cut lies halfway
+    between the smallest projection that is flagged and the largest one that is not. So a score above 1 means that
+    some test flags the client. Clients that no test flags are kept.
+
+    Parameters
+    ----------
+    num_malicious
+        The number b of malicious clients, or the fraction of the round.
+    keep
+        Instead of the clients that no test flags, keep this many clients, or this fraction of the round: those with
+        the lowest scores.
+    iterations
+        The number of tests.
+    sample
+        The number of random parameters in a test. None: a single test looks at all parameters.
+    filtering_fraction
+        Each test flags this many times b clients.
 
     Examples
     --------
@@ -58,17 +72,17 @@ class DnCFilter(Filter[DnCState]):
         self._tests()
 
     def init(self, rng: np.random.Generator | None = None) -> DnCState:
-        """Return the secret seed."""
+        """Return the memory before the first round, with a new secret seed."""
         return DnCState(draw_seed(rng))
 
     def score(self, state: DnCState, round_: Round) -> Scores | None:
-        """Score each client by its largest projection in any test, relative to the cut."""
+        """Score each client by its largest squared projection in any test, divided by the cut."""
         check_state("DnCFilter", state, DnCState)
         values = self._tests().scores(round_, np.random.default_rng([state.seed, state.round_number]))
         return Scores(round_.clients, values, suspects=values > 1.0)
 
     def select(self, scores: Scores) -> IntVector:
-        """Keep the clients that no test flags, or the `keep` lowest scores."""
+        """Return the clients that no test flags, or those with the `keep` lowest scores."""
         if self.keep is not None:
             return lowest(scores, self.keep)
         return np.flatnonzero(scores.values <= 1.0)
@@ -76,7 +90,7 @@ class DnCFilter(Filter[DnCState]):
     def amend(
         self, state: DnCState, round_: Round, kept: IntVector, model: Array, scores: Scores | None = None
     ) -> DnCState:
-        """Count the round, so that the next one draws other parameters."""
+        """Return the memory with one more round counted, so that the next round draws other parameters."""
         check_state("DnCFilter", state, DnCState)
         return DnCState(state.seed, state.round_number + 1)
 

@@ -1,4 +1,7 @@
-"""What a filter is: it scores the clients of a round, selects which to keep, and remembers the round."""
+"""The base class `Filter`, its `Scores`, and helpers for filters.
+
+A filter scores the clients of a round, selects which clients to keep, and remembers the round.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +23,15 @@ V = TypeVar("V")
 log = logging.getLogger("flanders")
 
 ROUNDS_OF_CLIENTS, FEWEST_REMEMBERED = 10, 100
-"""A filter remembers at most ten times as many clients as take part in a round, or a hundred if that is more."""
+"""A filter remembers at most ten times as many clients as take part in a round, or a hundred if that is more.
+
+Without a limit, made-up client ids would fill the memory.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """How abnormal each client of a round looks: higher is more abnormal, in every filter."""
+    """How suspicious each client of a round is. In every filter, a higher score is more suspicious."""
 
     clients: tuple[ClientId, ...]
     values: FloatVector
@@ -38,23 +44,25 @@ class Scores:
     provisional: bool = False
     """Whether the filter knows too little for a reliable decision. The fallback aggregator is then used."""
     note: str = ""
-    """What is worth knowing of the whole round, in words."""
+    """What the user should know about the whole round, in words."""
     widening: float = 1.0
-    """How many times as wide as usual the filter's limits are, because earlier rounds kept nobody."""
+    """How many times as wide as usual the filter's limits are. They widen after rounds in which no client was
+    kept."""
     evidence: object = None
     """Results that `amend` can use again. Only the filter itself reads them."""
 
 
 class Filter(ABC, Generic[S]):
-    """Decides before the aggregation which clients to keep.
+    """Decides which clients of a round are kept for the aggregation.
 
-    The state is explicit: `init` makes it, `score` reads it, `amend` returns the next one. A new filter is a frozen
-    dataclass with these three methods and `select`, and one line in the catalog.
+    A filter object does not change. Its memory is a separate state: `init` makes it, `score` reads it, and `amend`
+    returns the next one. A new filter is a frozen dataclass with these three methods and `select`, and an entry in
+    `flanders.catalog`.
     """
 
     @property
     def needs_examples(self) -> bool:
-        """Whether it needs examples of the server's own (`Round.evaluate` or `Round.root`)."""
+        """Whether the filter needs examples of the server (`Round.evaluate` or `Round.root`)."""
         return False
 
     @abstractmethod
@@ -63,7 +71,7 @@ class Filter(ABC, Generic[S]):
 
     @abstractmethod
     def score(self, state: S, round_: Round) -> Scores | None:
-        """Return the scores of the clients; None if there is nothing to compare them with yet."""
+        """Return the scores of the clients; None if the filter has nothing yet to compare them with."""
 
     @abstractmethod
     def select(self, scores: Scores) -> IntVector:
@@ -73,22 +81,21 @@ class Filter(ABC, Generic[S]):
     def amend(self, state: S, round_: Round, kept: IntVector, model: Array, scores: Scores | None = None) -> S:
         """Return the state after a round in which the rows `kept` were aggregated into `model`.
 
-        `scores` are what `score` returned for the round. Without them, the filter computes again what it needs.
+        `scores` is what `score` returned for the round. If it is None, the filter computes again what it needs.
         """
 
     def visible_columns(self, state: S, d: int, layers: Mapping[str, int] | None = None) -> IntVector | None:
-        """Return the positions of the model's parameters that the filter looks at, or None.
+        """Return the positions of the parameters that the filter looks at, if they are the same in every round.
 
-        They are None unless the filter looks at the same part of the model in every round.
-
-        Studies give them to attackers. A real server keeps them secret. `d` is the number of parameters, and
-        `layers` are the sizes of the model's layers (see `Round`).
+        Otherwise return None. Studies of attacks give these positions to the attacker. A real server keeps them
+        secret. `d` is the number of parameters of the model, and `layers` are the sizes of its layers (see
+        `Round`).
         """
         return None
 
 
 def checked_scores(filter: Filter[Any], scores: object, seen: Round) -> Scores | None:
-    """Return the scores of a filter. Complain unless there is one for each client."""
+    """Return the scores of a filter. Raise an error unless there is one score for each client."""
     if scores is None:
         return None
     name, m = type(filter).__name__, len(seen.clients)
@@ -103,7 +110,7 @@ def checked_scores(filter: Filter[Any], scores: object, seen: Round) -> Scores |
 
 
 def checked_rows(filter: Filter[Any], rows: object, m: int) -> IntVector:
-    """Return the rows that a filter keeps. Complain unless they are rows of the round."""
+    """Return the rows that a filter keeps. Raise an error unless they are rows of the round, in rising order."""
     kept = np.asarray(rows)
     whole = kept.ndim == 1 and (kept.size == 0 or kept.dtype.kind in "iu")
     if not whole or np.any(kept < 0) or np.any(kept >= m) or np.any(np.diff(kept) <= 0):
@@ -115,10 +122,10 @@ def checked_rows(filter: Filter[Any], rows: object, m: int) -> IntVector:
 
 
 def newest_clients(old: Mapping[ClientId, V], new: Mapping[ClientId, V], m: int) -> dict[ClientId, V]:
-    """Return `old`, updated with `new` and cut to the clients that took part most recently.
+    """Return `old`, updated with `new`, and cut to the clients that took part most recently.
 
-    `m` is the number of clients in the round. Anybody may make up new client ids. So at most `ROUNDS_OF_CLIENTS`
-    times `m` clients are remembered, or `FEWEST_REMEMBERED` if that is more.
+    `m` is the number of clients in the round. At most `ROUNDS_OF_CLIENTS` times `m` clients are remembered, or
+    `FEWEST_REMEMBERED` if that is more.
 
     Examples
     --------
@@ -132,7 +139,7 @@ def newest_clients(old: Mapping[ClientId, V], new: Mapping[ClientId, V], m: int)
 
 
 def check_state(caller: str, state: object, kind: type) -> None:
-    """Complain unless a state is of the type that the filter makes."""
+    """Raise an error unless a state is of the type that the filter's `init` returns."""
     if not isinstance(state, kind):
         raise InputError(
             f"{caller} needs a {kind.__name__}, which its `init` returns. Got {type(state).__name__} instead. "
@@ -141,7 +148,7 @@ def check_state(caller: str, state: object, kind: type) -> None:
 
 
 def check_keep(caller: str, keep: float | None) -> None:
-    """Complain unless `keep` is a positive number of clients or a fraction in (0, 1]."""
+    """Raise an error unless `keep` is None, a positive number of clients, or a fraction in (0, 1]."""
     if keep is None:
         return
     if isinstance(keep, int | np.integer) and not isinstance(keep, bool):
@@ -154,7 +161,7 @@ def check_keep(caller: str, keep: float | None) -> None:
 
 
 def lowest(scores: Scores, keep: float) -> IntVector:
-    """Return the rows with the `keep` lowest scores. If scores are equal, the lower client id is kept."""
+    """Return the rows with the `keep` lowest scores. Of equal scores, that of the lower client id comes first."""
     m = len(scores.clients)
     k = resolve_count(keep, m)
     if k > m:
@@ -165,6 +172,6 @@ def lowest(scores: Scores, keep: float) -> IntVector:
 
 
 def draw_seed(rng: np.random.Generator | None) -> int:
-    """Draw the secret from which a filter derives all its later randomness."""
+    """Draw the secret seed of a filter. All random numbers of the filter follow from this seed."""
     generator = np.random.default_rng() if rng is None else rng
     return int(generator.integers(0, 2**63))

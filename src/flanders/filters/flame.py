@@ -1,4 +1,4 @@
-"""FLAME's clustering as a filter, in front of any aggregator."""
+"""The filter `FlameFilter`: the clustering step of FLAME, in front of any aggregator."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ class FlameFilter(Stateless):
 
     .. math:: d_{ij} = 1 - \cos(\theta_i, \theta_j)
 
-    HDBSCAN clusters the models by their cosine distances, with clusters of more than half of the clients. Everyone
-    outside the one cluster that there can be is dropped. A client's score is the cosine distance at which single
-    linkage joins it to the cluster. The aggregator `flame` is the whole method, with clipping and noise.
+    HDBSCAN clusters the models :math:`\theta` by these cosine distances. A cluster must have more than half of the
+    clients, so there is at most one. All clients outside it are dropped. A client's score is the cosine distance at
+    which single linkage joins it to the cluster. The aggregator `flame` is the whole method, with clipping and
+    noise.
 
     Parameters
     ----------
     angles
-        Between what the cosines are taken: `"models"`, as in the paper, or `"updates"`, the displacements from the
-        global model, as in many implementations.
+        Which vectors the cosines are computed from: `"models"`, as in the paper, or `"updates"`, the differences
+        between the models and the global model, as in many implementations.
 
     Examples
     --------
@@ -56,5 +57,5 @@ class FlameFilter(Stateless):
         return Scores(round_.clients, heights, suspects=heights > heights.min())
 
     def select(self, scores: Scores) -> IntVector:
-        """Keep the cluster."""
+        """Return the clients in the cluster."""
         return np.flatnonzero(scores.values == scores.values.min())

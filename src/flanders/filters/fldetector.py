@@ -1,4 +1,4 @@
-"""FLDetector: a filter that predicts each update from the client's last one and the curvature of the loss."""
+"""The filter `FLDetector`. It predicts each client's update from its last update and the curvature of the loss."""
 
 from __future__ import annotations
 
@@ -16,38 +16,60 @@ from flanders.round import ClientId, Round, check_continued
 from flanders.state import saveable
 
 FARTHEST = 1e150
-"""The distance used in place of one whose square overflows."""
+"""A distance whose square overflows is replaced by this."""
 
 
 @saveable
 @dataclass(frozen=True, eq=False)
 class FLDetectorState:
-    """The last models of all clients, the steps of the global model, and recent distances."""
+    """The memory of `FLDetector`."""
 
     seed: int
+    """The secret seed of the gap statistic."""
     round_number: int = 0
+    """How many rounds the filter has seen."""
     last: dict[ClientId, Array] = field(default_factory=dict)
-    """Each client's last displacement from the global model of its round."""
+    """For each client: the difference between its last model and the global model of that round."""
     global_model: Array = None
+    """The global model at the start of the last round."""
     global_update: Array = None
+    """The change of the global model in the last round."""
     steps: tuple[Array, ...] = ()
-    """How the global model moved from round to round, oldest first."""
+    """The change of the global model from each of the last rounds to the next, oldest first."""
     changes: tuple[Array, ...] = ()
-    """How the aggregated update changed in the same rounds."""
+    """The change of the aggregated update in the same rounds."""
     distances: dict[ClientId, FloatVector] = field(default_factory=dict)
-    """Each client's normalised distances in the last rounds, oldest first."""
+    """For each client: its distances from the prediction in the last rounds, oldest first.
+
+    Each is a share of the distances of all clients in its round.
+    """
 
 
 @dataclass(frozen=True)
 class FLDetector(Filter[FLDetectorState]):
     r"""Drop the clients whose updates are far from a prediction from their own last updates.
 
-    An update is predicted by :math:`\hat u_c = u_c^{t-1} + \hat H (g_t - g_{t-1})`, with the Hessian
-    estimated by L-BFGS from the last `window` global steps. A client's score is its distance to that
-    prediction, as a share of all clients' distances, averaged over the window. With `keep`, the lowest scores are
-    kept (the FLANDERS paper's setting: window 20, k = m - b). Without it, as in FLDetector's own paper, the gap
-    statistic tells whether there is more than one group of clients. If so, the higher of two clusters is dropped.
-    A client seen for the first time gets the median score of the round. There are no scores in the first round.
+    The prediction for client c in round t is
+
+    .. math:: \hat u_c = u_c^{t-1} + \hat H (g_t - g_{t-1}),
+
+    where u is an update (the difference between the client's model and the global model), g is the global model,
+    and :math:`\hat H` is an estimate of the Hessian of the loss by L-BFGS. In each round the distance between a
+    client's update and its prediction is divided by the sum of all clients' distances. The score is the mean of
+    these shares over the last rounds. A client that takes part for the first time gets the median score of the
+    round. There are no scores in the first round.
+
+    By default, as in the paper of FLDetector, the gap statistic tells whether the scores form more than one
+    cluster. If they do, they are divided into two clusters, and the clients in the cluster with the higher scores
+    are dropped.
+
+    Parameters
+    ----------
+    keep
+        Keep this many clients, or this fraction of the round, instead: those with the lowest scores. The FLANDERS
+        paper keeps m - b of m clients, where b of them are malicious.
+    window
+        The number of rounds over which the scores are averaged, and from which the Hessian is estimated.
 
     Examples
     --------
@@ -81,7 +103,7 @@ class FLDetector(Filter[FLDetectorState]):
         return FLDetectorState(draw_seed(rng))
 
     def score(self, state: FLDetectorState, round_: Round) -> Scores | None:
-        """Score each client by the average of its normalised distances over the window."""
+        """Score each client by its mean share of the distances over the last `window` rounds."""
         check_state("FLDetector", state, FLDetectorState)
         if not state.last:
             return None
@@ -112,7 +134,7 @@ class FLDetector(Filter[FLDetectorState]):
         return Scores(round_.clients, values, suspects=suspects, evidence=shares)
 
     def select(self, scores: Scores) -> IntVector:
-        """Keep the `keep` lowest scores, or the clients that are not in the higher cluster."""
+        """Return the clients with the `keep` lowest scores, or those that are not in the higher cluster."""
         if self.keep is not None:
             return lowest(scores, self.keep)
         assert scores.suspects is not None
@@ -126,7 +148,7 @@ class FLDetector(Filter[FLDetectorState]):
         model: Array,
         scores: Scores | None = None,
     ) -> FLDetectorState:
-        """Remember every update of the round, kept or not, and the step of the global model."""
+        """Return the memory after a round. It has the updates of all clients, also of dropped ones."""
         check_state("FLDetector", state, FLDetectorState)
         if scores is None:
             scores = self.score(state, round_)
@@ -155,10 +177,11 @@ class FLDetector(Filter[FLDetectorState]):
 
 
 def hessian_times(vector: Array, steps: tuple[Array, ...], changes: tuple[Array, ...]) -> Array:
-    r"""Return the L-BFGS estimate of the Hessian times a vector, from steps S and gradient changes Y.
+    r"""Return the L-BFGS estimate of the Hessian H, multiplied by a vector v.
 
-    The compact form: with :math:`\sigma = \langle y, s \rangle / \langle s, s \rangle` of the newest pair,
-    L the part of :math:`S^T Y` strictly below its diagonal and D the diagonal,
+    The columns of S are the `steps`, and those of Y are the `changes` of the gradient in these steps. The estimate
+    has a compact form. Let :math:`\sigma = \langle y, s \rangle / \langle s, s \rangle` for the newest step s and
+    change y. Let L be the part of :math:`S^T Y` below its diagonal, and D its diagonal. Then
 
     .. math:: H v = \sigma v - [\sigma S \; Y]
               \begin{pmatrix} \sigma S^T S & L \\ L^T & -D \end{pmatrix}^{-1}

@@ -1,4 +1,4 @@
-"""AUROR: a filter that clusters the clients in each parameter that separates them."""
+"""The filter `KMeans` (AUROR). It divides the clients into two clusters in each parameter of the model."""
 
 from __future__ import annotations
 
@@ -21,12 +21,23 @@ class KMeans(Stateless):
     .. math:: \text{score}_c = \frac{\#\{j \text{ telling}: \theta_{cj} \text{ is in the smaller cluster of } j\}}
               {\#\{j \text{ telling}\}}
 
-    Each parameter's values are cut in two clusters by exact 2-means. A parameter is telling if the cut
-    explains at least `separation` of its variance. A client's score is the share of telling parameters in
-    which it is in the smaller cluster. It is dropped if its score exceeds `suspicion`. With `keep`, the lowest
-    scores are kept instead. If fewer than the share `least_telling` of all parameters are telling, the score
-    is still a share of that many, so that nobody is dropped for a few parameters that split by chance. The filter
-    trusts the majority of the round.
+    For each parameter j, exact 2-means divides the clients' values :math:`\theta_{cj}` into two clusters. The
+    parameter is telling if the clusters explain at least the share `separation` of the variance of its values. The
+    score of client c is the share of telling parameters in which the client is in the smaller cluster. The filter
+    takes the majority of the round for honest.
+
+    Parameters
+    ----------
+    keep
+        Keep this many clients, or this fraction of the round: those with the lowest scores. By default, the clients
+        with a score of at most `suspicion` are kept.
+    separation
+        The share of the variance that the clusters of a telling parameter explain.
+    suspicion
+        The largest score of a client that is kept. It is used only without `keep`.
+    least_telling
+        If fewer than this share of all parameters are telling, the score is a share of this many parameters
+        instead. So no client is dropped because of a few parameters that form clusters by chance.
 
     Examples
     --------
@@ -52,13 +63,13 @@ class KMeans(Stateless):
         check_number("KMeans", "least_telling", self.least_telling, 0, 1)
 
     def score(self, state: None, round_: Round) -> Scores | None:
-        """Score each client by how often it is in the smaller cluster."""
+        """Score each client by the share of telling parameters in which it is in the smaller cluster."""
         minority, telling = minority_counts(round_.updates, round_.global_model, self.separation)
         values = minority / max(telling, self.least_telling * round_.updates.shape[1], 1.0)
         return Scores(round_.clients, values, suspects=values > self.suspicion)
 
     def select(self, scores: Scores) -> IntVector:
-        """Keep the clients that are rarely in the smaller cluster, or the `keep` lowest scores."""
+        """Return the clients with the `keep` lowest scores, or with scores of at most `suspicion`."""
         if self.keep is not None:
             return lowest(scores, self.keep)
         return np.flatnonzero(scores.values <= self.suspicion)

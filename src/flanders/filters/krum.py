@@ -1,4 +1,4 @@
-"""Multi-Krum's selection as a filter, in front of any aggregator."""
+"""The filter `KrumFilter`: the selection of Multi-Krum, in front of any aggregator."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ from flanders.round import Round
 
 @dataclass(frozen=True)
 class KrumFilter(Stateless):
-    r"""Keep the clients with the smallest sums of squared distances to their m - b - 2 nearest.
+    r"""Keep the clients with the smallest sums of squared distances to their m - b - 2 nearest clients.
 
     .. math:: \text{score}_c = \sum_{i \in N_c} \|\theta_c - \theta_i\|^2, \quad
               N_c \text{: the } m - b - 2 \text{ nearest models}
 
-    With the weighted average behind it, this is Multi-Krum that counts examples. Its guarantee holds while
-    m > 2b + 2. The filter also runs where it does not hold, so that one can see what happens.
+    Here :math:`\theta_c` is the model of client c, m is the number of clients, and b is the number of malicious
+    ones. Followed by a weighted average, this is Multi-Krum with clients weighted by their examples. The guarantee
+    of Krum needs m > 2b + 2. The filter also runs without it.
 
     Parameters
     ----------
     num_malicious
         The number b of malicious clients, or the fraction of the round.
     keep
-        How many to keep. Default: m - b, at least one.
+        How many clients to keep: a number, or a fraction of the round. Default: m - b, at least one.
 
     Examples
     --------
@@ -53,13 +54,13 @@ class KrumFilter(Stateless):
     def score(self, state: None, round_: Round) -> Scores | None:
         """Return the Krum scores."""
         m = len(round_.clients)
-        if m == 1:  # nobody to be near to
+        if m == 1:  # a single client has no nearest clients
             return Scores(round_.clients, np.zeros(1))
         distances = squared_distances(round_.updates, round_.global_model)
         return Scores(round_.clients, krum_scores(distances, resolve_count(self.num_malicious, m)))
 
     def select(self, scores: Scores) -> IntVector:
-        """Keep the lowest scores."""
+        """Return the clients with the lowest scores."""
         m = len(scores.clients)
         keep = max(1, m - resolve_count(self.num_malicious, m)) if self.keep is None else self.keep
         return lowest(scores, keep)

@@ -1,4 +1,7 @@
-"""The look at the lengths of updates in rounds in which a filter has no scores yet."""
+"""Finds updates that are far too long, in rounds in which a filter has no scores yet.
+
+`Defense` drops these updates. The length of an update is the distance of the client's model from the global model.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,9 @@ from flanders.round import Round
 
 
 def too_long(round_: Round) -> dict[int, str]:
-    """Return the rows that are so long that they would drown all others in an average, with the reason in words.
+    """Return the rows whose length is more than 50 times the median length, with the reason in words.
 
-    The default filter has the same limit in its first round.
+    Each of them would dominate an average. The default filter has the same limit in its first round.
     """
     lengths = np.sqrt(squared_norms(round_.updates, round_.global_model))
     usual = float(np.median(lengths[lengths > 0])) if lengths.any() else 0.0

@@ -1,4 +1,4 @@
-"""Multi-metrics: a filter that weighs three distances to the global model by how they vary together."""
+"""The filter `MultiMetrics`. It combines three distances of each client's model to the global model."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from flanders.round import Round
 
 @dataclass(frozen=True)
 class MultiMetrics(Stateless):
-    r"""Keep the clients that are least unlike all others in three distances to the global model (Multi-metrics).
+    r"""Keep the clients that are most like all others in three distances to the global model (Multi-metrics).
 
-    The three are the Manhattan distance, the Euclidean distance and the cosine of a model with the global model.
-    For each, the absolute differences to all other clients are added up, :math:`x_i = \sum_j |f_i - f_j|`. The
-    score is the length of these sums after whitening, :math:`\sqrt{x^T \Sigma^{-1} x}`, with their covariance
-    :math:`\Sigma`. The authors' code sums pairwise distances between the models instead. This is the paper's form.
+    The three measures f are the Manhattan distance, the Euclidean distance, and the cosine of a model with the
+    global model. For each measure, client i gets the sum of its differences to all other clients,
+    :math:`x_i = \sum_j |f_i - f_j|`. So each client has a vector x of three sums. Its score is
+    :math:`\sqrt{x^T \Sigma^{-1} x}`, where :math:`\Sigma` is the covariance matrix of these vectors. This is the
+    form in the paper. The authors' code adds up pairwise distances between the models instead.
 
     Parameters
     ----------
     keep
-        How many to keep. The default is the paper's share.
+        How many clients to keep: a number, or a fraction of the round. The default is that of the paper.
 
     Examples
     --------
@@ -46,7 +47,7 @@ class MultiMetrics(Stateless):
         check_keep("MultiMetrics", self.keep)
 
     def score(self, state: None, round_: Round) -> Scores | None:
-        """Score each client by its whitened differences to all others."""
+        """Score each client by how much it differs from all others in the three measures."""
         updates, g = round_.updates, round_.global_model
         taxi = manhattan_norms(updates, g)
         lengths = np.sqrt(squared_norms(updates) * squared_norms(g[None, :])[0])
@@ -55,14 +56,15 @@ class MultiMetrics(Stateless):
         return Scores(round_.clients, whitened([taxi, np.sqrt(squared_norms(updates, g)), cosines]))
 
     def select(self, scores: Scores) -> IntVector:
-        """Keep the lowest scores."""
+        """Return the clients with the lowest scores."""
         return lowest(scores, self.keep)
 
 
 def whitened(features: list[FloatVector]) -> FloatVector:
-    """Return the whitened length of each client's summed differences to all others.
+    r"""Return :math:`\sqrt{x^T \Sigma^{-1} x}` for each client; see `MultiMetrics`.
 
-    A feature is divided by its largest value first, which changes nothing else, so that no square overflows.
+    Each measure is first divided by its largest value, so that no square overflows. This does not change the
+    result.
     """
     sums = []
     for feature in features:

@@ -1,4 +1,4 @@
-"""RFLBAT: a filter that clusters the first two principal components of the updates."""
+"""The filter `Rflbat`. It clusters the clients by the first two principal components of their updates."""
 
 from __future__ import annotations
 
@@ -17,22 +17,33 @@ from flanders.linalg.spectral import principal_components
 from flanders.round import Round
 
 MOST_CLUSTERS, REFERENCES = 9, 5
-"""The most clusters that are tried, and the random sets that each number is compared with (the gap statistic)."""
+"""The largest number of clusters that is tried, and the number of random sets of points in the gap statistic."""
 
 
 @dataclass(frozen=True)
 class Rflbat(Stateless):
-    r"""Keep the least uniform cluster of updates, in two principal components, without outliers (RFLBAT).
+    r"""Keep the cluster of updates that are least alike, without its outliers (RFLBAT).
 
     .. math:: \text{drop } c \text{ if } \sum_i \|p_c - p_i\| \ge \text{far} \cdot
               \operatorname{median}_k \sum_i \|p_k - p_i\|
 
-    A client is out if the sum of its distances to all others, in the first two principal components of the updates,
-    is at least `far` times the median sum. The rest is clustered by k-means, with the number of clusters from the
-    gap statistic. Colluding clients are more alike than honest ones, so the cluster with the lowest median of mean
-    cosines is kept. A cluster of one is not kept. Clients of the cluster whose sums of distances inside it are at
-    least `near` times their median are out too. The score is 2, 1 or 0 for a client that the first, a later or no
-    step drops. It needs scikit-learn.
+    Here :math:`p_c` are the first two principal components of client c's update. There are three steps:
+
+    1. Outliers by the formula above are dropped.
+    2. The other clients are clustered by k-means. The gap statistic gives the number of clusters. In each cluster,
+       every client has a mean cosine with the clients of the cluster. The cluster with the lowest median of these
+       means is kept, since colluding clients are more alike than honest ones. A cluster of one client is not kept.
+    3. Outliers in the kept cluster are dropped, by the same formula with `near` instead of `far`.
+
+    The score is 2 for a client that step 1 drops, 1 for a client that a later step drops, and 0 for a client that
+    is kept. The filter needs scikit-learn.
+
+    Parameters
+    ----------
+    far
+        The factor in step 1.
+    near
+        The factor in step 3.
 
     Examples
     --------
@@ -54,7 +65,7 @@ class Rflbat(Stateless):
 
     def score(self, state: None, round_: Round) -> Scores | None:
         """Score each client by the step that drops it."""
-        order = round_.by_client()  # so that the order in which clients come does not matter
+        order = round_.by_client()  # so that the order of the clients in the round does not matter
         products = gram(round_.updates, round_.global_model)[np.ix_(order, order)]
         points = principal_components(products)
         values = np.full(order.size, 2.0)
@@ -67,19 +78,22 @@ class Rflbat(Stateless):
         return Scores(round_.clients, ranked, suspects=ranked > 0)
 
     def select(self, scores: Scores) -> IntVector:
-        """Keep the clients that no step drops."""
+        """Return the clients that no step drops."""
         return np.flatnonzero(scores.values == 0)
 
 
 def inliers(points: FloatMatrix, factor: float) -> BoolVector:
-    """Tell whose summed distances to all others are below `factor` times the median. A sum of zero is, too."""
+    """Return which points have a sum of distances to all others below `factor` times the median sum.
+
+    Points with a sum of zero are also returned.
+    """
     sums = np.linalg.norm(points[:, None] - points[None, :], axis=2).sum(axis=1)
     near: BoolVector = (sums < factor * np.median(sums)) | (sums == 0)
     return near
 
 
 def least_uniform(points: FloatMatrix, cosines: FloatMatrix) -> IntVector:
-    """Return the rows of the cluster whose members are least alike; all rows if no cluster has two members."""
+    """Return the rows of the cluster whose clients are least alike; all rows if no cluster has two clients."""
     labels = clusters_of(points)
     best, chosen = np.inf, np.arange(len(points))
     for label in np.unique(labels):
@@ -91,7 +105,7 @@ def least_uniform(points: FloatMatrix, cosines: FloatMatrix) -> IntVector:
 
 
 def clusters_of(points: FloatMatrix) -> IntVector:
-    """Return the cluster of each point: k-means, with the least k that the gap statistic allows."""
+    """Return the number of each point's cluster, by k-means with the smallest k that the gap statistic allows."""
     distinct = len(np.unique(points, axis=0))
     if distinct < 3:
         return np.unique(points, axis=0, return_inverse=True)[1].ravel().astype(np.int64)
@@ -108,10 +122,10 @@ def clusters_of(points: FloatMatrix) -> IntVector:
 
 
 def k_means(points: FloatMatrix, k: int) -> tuple[float, IntVector]:
-    """Return the sum of squares in k clusters, and the cluster of each point."""
+    """Return the sum of squared distances to the centres of k clusters, and the number of each point's cluster."""
     with needing("sim"):
         from sklearn.cluster import KMeans as Clusters
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # fewer distinct points than clusters
+        warnings.simplefilter("ignore")  # scikit-learn warns if there are fewer distinct points than clusters
         fit = Clusters(k, n_init=1, random_state=0).fit(points)
     return float(fit.inertia_), np.asarray(fit.labels_, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""SignGuard: a filter that goes by the lengths of the updates and by how many of their parameters rise and fall."""
+"""The filter `SignGuard`. It looks at the lengths of the updates, and at the signs of their parameters."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from flanders.round import Round
 from flanders.state import saveable
 
 SHORTEST, LONGEST = 0.1, 3.0
-"""Lengths outside these multiples of the median length are abnormal. Both numbers are the paper's."""
+"""Lengths below the first or above the second multiple of the median length are abnormal, as in the paper."""
 
 
 @saveable
 @dataclass(frozen=True)
 class SignGuardState:
-    """The secret seed of the sampled parameters, and the number of rounds so far."""
+    """The memory of `SignGuard`: the secret seed of the sampled parameters, and the number of rounds so far."""
 
     seed: int
     round_number: int = 0
@@ -32,19 +32,25 @@ class SignGuardState:
 
 @dataclass(frozen=True)
 class SignGuard(Filter[SignGuardState]):
-    r"""Keep clients of normal length in the largest cluster of sign statistics: shares that rise, stay and fall.
+    r"""Keep clients whose updates have a normal length and normal shares of positive and negative parameters.
 
     .. math:: \text{score}_c = \|s_c - \bar s\| + [\text{abnormal length}], \quad
               s_c = \text{the shares of } u_{cj} > 0, u_{cj} = 0 \text{ and } u_{cj} < 0
 
-    The statistics are the shares of positive, zero and negative parameters among a random `share` of all parameters
-    of the displacements. Each is divided by its largest value in the round. Mean shift clusters them, with the
-    bandwidth that scikit-learn estimates for half of the clients. A client passes if it is in the largest cluster
-    and its displacement has 0.1 to 3 times the median length. The score is the distance to the centre of the
-    largest cluster, plus 1 if the length is abnormal.
+    Here :math:`u_c` is the update of client c: the difference between its model and the global model. :math:`s_c`
+    has three numbers: the shares of positive, zero and negative parameters among some random parameters. Each of
+    the three is divided by its largest value in the round. Then mean shift clusters the clients by these numbers.
+    Its bandwidth is estimated by scikit-learn with a quantile of a half. :math:`\bar s` is the centre of the
+    largest cluster. The last term of the score is 1 if the length of the update is not between 0.1 and 3 times the
+    median length. A client is kept if it is in the largest cluster and its length is normal.
 
-    The paper also clips the kept displacements to the median length. Put the pre-aggregator `norm-clipping` behind
-    the filter for that. It needs scikit-learn.
+    The paper also clips the kept updates to the median length. Put the pre-aggregator `norm-clipping` in front of
+    the aggregator for this. The filter needs scikit-learn.
+
+    Parameters
+    ----------
+    share
+        The share of all parameters that is sampled in each round.
 
     Examples
     --------
@@ -64,16 +70,16 @@ class SignGuard(Filter[SignGuardState]):
         check_number("SignGuard", "share", self.share, 0, 1)
 
     def init(self, rng: np.random.Generator | None = None) -> SignGuardState:
-        """Return the secret seed."""
+        """Return the memory before the first round, with a new secret seed."""
         return SignGuardState(draw_seed(rng))
 
     def score(self, state: SignGuardState, round_: Round) -> Scores | None:
-        """Score each client by its distance to the largest cluster."""
+        """Score each client by its distance to the centre of the largest cluster, plus 1 for an abnormal length."""
         check_state("SignGuard", state, SignGuardState)
         m, d = round_.updates.shape
         rng = np.random.default_rng([state.seed, state.round_number])
         columns = np.sort(rng.choice(d, size=max(1, math.ceil(self.share * d)), replace=False))
-        order = round_.by_client()  # so that the order in which clients come does not matter
+        order = round_.by_client()  # so that the order of the clients in the round does not matter
         shares = sign_shares(round_.updates, round_.global_model, columns)[order]
         member, away = largest_cluster(shares / np.maximum(shares.max(axis=0), 1e-8))
         lengths = np.sqrt(squared_norms(round_.updates, round_.global_model))
@@ -85,20 +91,20 @@ class SignGuard(Filter[SignGuardState]):
         return Scores(round_.clients, distance + ~normal, suspects=suspects)
 
     def select(self, scores: Scores) -> IntVector:
-        """Keep the clients that pass."""
+        """Return the clients of normal length in the largest cluster."""
         assert scores.suspects is not None
         return np.flatnonzero(~scores.suspects)
 
     def amend(
         self, state: SignGuardState, round_: Round, kept: IntVector, model: Array, scores: Scores | None = None
     ) -> SignGuardState:
-        """Count the round, so that the next one looks at other parameters."""
+        """Return the memory with one more round counted, so that the next round samples other parameters."""
         check_state("SignGuard", state, SignGuardState)
         return SignGuardState(state.seed, state.round_number + 1)
 
 
 def largest_cluster(points: FloatMatrix) -> tuple[BoolVector, np.ndarray]:
-    """Return who is in the largest cluster of mean shift, and everyone's distance to its centre."""
+    """Return which points are in the largest cluster of mean shift, and all distances to its centre."""
     with needing("sim"):
         from sklearn.cluster import MeanShift, estimate_bandwidth
     bandwidth = estimate_bandwidth(points, quantile=0.5)
@@ -107,7 +113,7 @@ def largest_cluster(points: FloatMatrix) -> tuple[BoolVector, np.ndarray]:
         away = np.linalg.norm(points - middle, axis=1)
         return away == away.min(), away
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # bins that hold one point each
+        warnings.simplefilter("ignore")  # scikit-learn warns if each bin has only one point
         found = MeanShift(bandwidth=bandwidth, bin_seeding=True, cluster_all=False).fit(points)
     labels = found.labels_
     if labels.max() < 0:

@@ -1,4 +1,4 @@
-"""SkyMask: masks trained on the server's examples show which clients are unlike the server."""
+"""The filter `SkyMask`. It trains a mask for each model on the server's examples, and compares the masks."""
 
 from __future__ import annotations
 
@@ -21,28 +21,31 @@ from flanders.linalg.spectral import principal_components
 from flanders.round import Differentiable, Round
 
 CHECKED, ENOUGH = 10, 0.01
-"""Training stops early if the loss has fallen by less than this in this many steps, as in the authors' code."""
+"""Training stops if the loss has fallen by less than `ENOUGH` in the last `CHECKED` steps, as in the authors'
+code."""
 
 
 @dataclass(frozen=True)
 class SkyMask(Stateless):
-    r"""Keep the clients whose models get masks like the server's, if masks are trained on its examples (SkyMask).
+    r"""Keep the clients whose models get masks like that of the server's own model (SkyMask).
 
-    The server adds a model of its own (global model plus `Round.root`). Each parameter of each model has a weight
-    :math:`\sigma(l)`. The weights are trained on the server's examples so that the weighted mean of the models has
-    a low loss. Then each weight becomes 1 if it is above a half, and 0 if not. A mixture of two Gaussians is fitted
-    to the first two principal components of these masks. Clients in the component of the server's mask are kept. A
-    client's score is the probability of the other component. Holds for any number of malicious clients, as far as
-    the server's data is like the clients'. A client is dropped unseen if its model has no finite loss.
+    The server adds a model of its own: the global model plus `Round.root`. A mask has a weight :math:`\sigma(l)`
+    for each parameter of a model, where :math:`\sigma` is the logistic function and l is trained. The masks of all
+    models are trained on the server's examples, so that the weighted mean of the models has a low loss. Then each
+    weight becomes 1 if it is above a half, and 0 if not. A mixture of two Gaussians is fitted to the first two
+    principal components of the masks. The score of a client is the probability that its mask does not belong to the
+    Gaussian of the server's mask. Clients with a score of at most a half are kept.
 
-    It needs a `Round.evaluate` with a gradient, which the simulator has, and scikit-learn.
+    The method works with any number of malicious clients, if the server's data are like those of the clients. A
+    client whose model has no finite loss is dropped without a mask. The filter needs scikit-learn, and a
+    `Round.evaluate` with a gradient. The simulator provides the gradient.
 
     Parameters
     ----------
     steps
-        The most steps of training. After 11 steps it stops if the loss has hardly fallen.
+        The largest number of training steps. Training stops after 11 steps if the loss has hardly fallen.
     rate
-        The learning rate of the weights. A step changes a logit by at most 1.
+        The learning rate of l. One step changes l by at most 1.
 
     Examples
     --------
@@ -74,18 +77,18 @@ class SkyMask(Stateless):
 
     @property
     def needs_examples(self) -> bool:
-        """It trains its masks on the server's examples."""
+        """True: the masks are trained on the server's examples."""
         return True
 
     def score(self, state: None, round_: Round) -> Scores | None:
-        """Score each client by the probability that its mask is not like the server's."""
+        """Score each client by the probability that its mask is not like that of the server's model."""
         losses = round_.evaluate
         if round_.root is None or not isinstance(losses, Differentiable):
             raise InputError(
                 "SkyMask needs the server's own displacement (`root`) and losses with a gradient (`evaluate`), and "
                 "this round does not have both. Give the server examples, or choose a filter that needs none."
             )
-        order = round_.by_client()  # so that the order in which clients come does not matter
+        order = round_.by_client()  # so that the order of the clients in the round does not matter
         seen = order[self._testable(round_, order, losses)]
         values = np.ones(order.size)
         masks = self._masks(round_, seen, losses) if seen.size else None
@@ -94,11 +97,11 @@ class SkyMask(Stateless):
         return Scores(round_.clients, values, suspects=values > 0.5)
 
     def select(self, scores: Scores) -> IntVector:
-        """Keep the clients whose masks are more likely like the server's."""
+        """Return the clients with a score of at most a half."""
         return np.flatnonzero(scores.values <= 0.5)
 
     def _testable(self, round_: Round, order: IntVector, losses: Differentiable) -> BoolVector:
-        """Tell which models have a finite loss. One that has none would make every loss of a mean infinite."""
+        """Return which models have a finite loss. A model without one would make the loss of the mean infinite."""
         if is_finite(losses.gradient(mean(round_.updates))):
             return np.ones(order.size, dtype=bool)
         return np.array([bool(np.all(np.isfinite(losses(round_.updates[int(i), :])))) for i in order])
@@ -124,18 +127,18 @@ class SkyMask(Stateless):
 
 
 def is_finite(vector: Array) -> bool:
-    """Tell whether all numbers of a vector are finite."""
+    """Whether all numbers of a vector are finite."""
     xp = array_api_compat.array_namespace(vector)
     return bool(xp.all(xp.isfinite(vector)))
 
 
 def other_component(points: FloatMatrix) -> FloatVector:
-    """Return each point's probability of not being in the component of the last point, of two Gaussians."""
+    """Fit two Gaussians to points. Return how likely each point does not belong to that of the last point."""
     if np.ptp(points, axis=0).max() == 0:
         return np.zeros(points.shape[0])
     with needing("sim"):
         from sklearn.mixture import GaussianMixture
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a fit that has not converged is used as it is
+        warnings.simplefilter("ignore")  # scikit-learn warns if the fit has not converged: it is used as it is
         found = GaussianMixture(n_components=2, random_state=0).fit(points).predict_proba(points)
     return np.asarray(1.0 - found[:, np.argmax(found[-1])], dtype=np.float64)

@@ -1,4 +1,4 @@
-"""The base of filters that remember nothing."""
+"""The base class of filters without a memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flanders.round import Round
 
 
 class Stateless(Filter[None]):
-    """A filter that judges each round by itself. A subclass defines only `score` and `select`."""
+    """A filter that remembers nothing of earlier rounds. A subclass defines only `score` and `select`."""
 
     def init(self, rng: np.random.Generator | None = None) -> None:
         """Return None: there is no state."""
@@ -18,4 +18,4 @@ class Stateless(Filter[None]):
     def amend(
         self, state: None, round_: Round, kept: IntVector, model: Array, scores: Scores | None = None
     ) -> None:
-        """Remember nothing."""
+        """Return None: there is no state."""

@@ -1,4 +1,4 @@
-"""Zeno: a filter that goes by how much each update lowers the server's loss."""
+"""The filter `Zeno`. It measures by how much each update lowers the loss on the server's examples."""
 
 from __future__ import annotations
 
@@ -19,22 +19,24 @@ LARGEST = 1e150
 
 @dataclass(frozen=True)
 class Zeno(Stateless):
-    r"""Keep the m - b clients whose updates lower the loss on the server's examples most, less a price for length.
+    r"""Keep the m - b clients whose updates lower the loss on the server's examples most, with a penalty on length.
 
-    A client's score is :math:`f(g + u_c) - f(g) + \rho \|u_c\|^2`, with the server's mean loss f
-    (`Round.evaluate`). It is the paper's descendant score with its sign turned, so that higher is more suspicious.
-    Each round costs m + 1 evaluations. Holds for any number of malicious clients, if it is known.
+    The score of client c is :math:`f(g + u_c) - f(g) + \rho \|u_c\|^2`, where f is the mean loss on the server's
+    examples (`Round.evaluate`), g is the global model, and :math:`u_c` is the update: the difference between the
+    client's model and g. In the paper the score has the opposite sign. Each round needs m + 1 evaluations of the
+    loss. The method works with any number of malicious clients, if this number is known.
 
     Parameters
     ----------
     num_malicious
         The number b of malicious clients, or the fraction of the round.
     rho
-        The price of length. The paper's is for gradients v, with :math:`u = -\gamma v`, and the authors take
-        :math:`\gamma / 200`. For displacements that is :math:`1 / (200 \gamma)`, the default at :math:`\gamma =
-        0.1`.
+        The penalty on the squared length of an update. The paper has gradients v instead of updates, with
+        :math:`u = -\gamma v` for the learning rate :math:`\gamma`. It penalises gradients with
+        :math:`\gamma / 200`. For updates this is :math:`1 / (200 \gamma)`. The default is its value for
+        :math:`\gamma = 0.1`.
     keep
-        How many to keep. Default: m - b, at least one.
+        How many clients to keep: a number, or a fraction of the round. Default: m - b, at least one.
 
     Examples
     --------
@@ -60,11 +62,11 @@ class Zeno(Stateless):
 
     @property
     def needs_examples(self) -> bool:
-        """It measures losses on the server's examples."""
+        """True: the losses are measured on the server's examples."""
         return True
 
     def score(self, state: None, round_: Round) -> Scores | None:
-        """Score each client by how much its update raises the loss, plus the price of its length."""
+        """Score each client by how much its update raises the loss, plus the penalty on its length."""
         evaluate = round_.evaluate
         if evaluate is None:
             raise InputError(
@@ -78,7 +80,7 @@ class Zeno(Stateless):
         return Scores(round_.clients, np.clip(np.nan_to_num(values, nan=LARGEST), -LARGEST, LARGEST))
 
     def select(self, scores: Scores) -> IntVector:
-        """Keep the lowest scores."""
+        """Return the clients with the lowest scores."""
         m = len(scores.clients)
         keep = max(1, m - resolve_count(self.num_malicious, m)) if self.keep is None else self.keep
         return lowest(scores, keep)

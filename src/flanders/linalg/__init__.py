@@ -1,5 +1,6 @@
-"""Linear algebra on the models of a round.
+"""Linear algebra on the models of a round, arrays of shape `(m, d)` with a row per client.
 
-Filters, aggregators and attacks do not read (m, d) arrays block by block themselves. They call functions of this
-room, or use expressions on whole arrays, such as `g + scale * (updates - g)`.
+The functions read large arrays in blocks of columns, so that no copy of a whole array is needed. Filters,
+aggregators and attacks call these functions, or use expressions on whole arrays, such as
+`g + scale * (updates - g)`.
 """

@@ -1,4 +1,7 @@
-"""Blocks of columns. Arrays are read block by block, so that they are never copied as a whole."""
+"""Cuts matrices into blocks of columns, and joins results of blocks.
+
+The other modules of `flanders.linalg` read large matrices block by block. So a matrix is never copied as a whole.
+"""
 
 from __future__ import annotations
 
@@ -10,35 +13,41 @@ import numpy as np
 from flanders.arrays import Array, IntVector, index_like, is_on_host, like, on_host, widest_float
 
 HOST_BLOCK = 500_000
-"""How many numbers a block on the CPU has. In float64 they take 4 MB, so a block stays in the cache."""
+"""How many numbers a block on the CPU has. In float64 they take 4 MB, so a block fits in the cache."""
 
 WIDE = 1000
-"""The fewest columns in a block of a product on the CPU. With fewer, adding up the results takes too long."""
+"""The smallest number of columns in a block for matrix products. With fewer columns, it takes too long to add up
+the products of all blocks."""
 
 DEVICE_BLOCK = 2**22, 2**24
-"""The fewest and the most numbers in a block on an accelerator, on which many small computations are slow."""
+"""How many numbers a block on an accelerator has at least and at most. Small blocks are slow there."""
 
 
 def column_blocks(*matrices: Array, least: int = 64) -> Iterator[slice]:
-    """Cut the columns of matrices of equal width into slices whose size suits the CPU or the accelerator.
+    """Yield slices that cut the columns of some matrices into blocks. All matrices have the same number of columns.
 
-    All slices but the last have at least `least` columns.
+    The size of the blocks suits the CPU or the accelerator. All slices except the last have at least `least`
+    columns.
     """
     m, d = sum(matrix.shape[0] for matrix in matrices), matrices[0].shape[1]
     numbers = HOST_BLOCK if is_on_host(matrices[0]) else int(np.clip(m * d // 64, *DEVICE_BLOCK))
     width = max(least, numbers // m)
-    width += width & (width - 1) == 0  # rows that are a power of two apart compete for the same cache lines
+    # Avoid a width that is a power of two: the rows of a block would then compete for the same cache lines.
+    width += width & (width - 1) == 0
     for start in range(0, d, width):
         yield slice(start, min(start + width, d))
 
 
 def product_blocks(*matrices: Array) -> list[slice]:
-    """Cut the columns of matrices of equal width into slices whose size suits products of the rows."""
+    """Return slices like `column_blocks`, with a size that suits products of the rows."""
     return list(column_blocks(*matrices, least=WIDE))
 
 
 def centred_block(matrix: Array, center: Array | None, columns: slice) -> Array:
-    """Return `matrix[:, columns]` minus a center, in the widest float. Each row may have a center of its own."""
+    """Return `matrix[:, columns]` minus these columns of `center`, in the widest float type.
+
+    `center` is one vector, `(d,)`, or one vector for each row, `(m, d)`. None means that nothing is subtracted.
+    """
     xp = array_api_compat.array_namespace(matrix)
     block = xp.astype(matrix[:, columns], widest_float(xp), copy=False)
     return block if center is None else block - xp.astype(center[..., columns], widest_float(xp), copy=False)
@@ -47,9 +56,10 @@ def centred_block(matrix: Array, center: Array | None, columns: slice) -> Array:
 def centred_blocks(
     pieces: Sequence[Array], center: Array | None, columns: Sequence[slice] | None = None
 ) -> Iterator[Array]:
-    """Yield blocks of columns of stacked matrices, minus a center, in the widest float.
+    """Yield blocks of columns of the matrices `pieces`, stacked on top of each other, minus `center`.
 
-    NumPy and PyTorch blocks share one memory: a block is overwritten by the next one.
+    The blocks are in the widest float type. `columns` are the slices to use; by default those of `column_blocks`.
+    With NumPy and PyTorch, each block overwrites the block before it.
     """
     xp = array_api_compat.array_namespace(*pieces)
     columns = list(column_blocks(*pieces)) if columns is None else columns
@@ -66,14 +76,14 @@ def centred_blocks(
             block[first : first + piece.shape[0], :] = piece[:, c]
             first += piece.shape[0]
         if center is not None:
-            block -= xp.astype(center[..., c], widest_float(xp), copy=False)  # NumPy is slow on mixed types
+            block -= xp.astype(center[..., c], widest_float(xp), copy=False)  # NumPy is slow if the types differ
         yield block
 
 
 def sorted_columns(matrix: Array, rows: IntVector | None = None) -> Iterator[Array]:
-    """Yield blocks of columns, transposed to `(width, m)`. The values of each column are in rising order.
+    """Yield blocks of columns, each transposed to `(width, m)` and with the values of each column in rising order.
 
-    With `rows`, only these rows are used.
+    If `rows` is given, only these rows of the matrix are used.
     """
     source = on_host(matrix)
     xp = array_api_compat.array_namespace(source)
@@ -82,7 +92,7 @@ def sorted_columns(matrix: Array, rows: IntVector | None = None) -> Iterator[Arr
         block = source[:, columns]
         block = (block if chosen is None else xp.take(block, chosen, axis=0)).T
         if array_api_compat.is_numpy_array(block):
-            block = block.copy(order="C")  # the values of a column are then neighbours in memory
+            block = block.copy(order="C")  # so that the values of a column lie side by side in memory
             block.sort(axis=1)
             yield block
         else:
@@ -90,7 +100,7 @@ def sorted_columns(matrix: Array, rows: IntVector | None = None) -> Iterator[Arr
 
 
 def join_columns(blocks: Iterator[Array], matrix: Array) -> Array:
-    """Put results `(k, width)`, one for each block of `matrix`, side by side. With NumPy, each is copied once."""
+    """Join results `(k, width)`, one for each block of `matrix`, to a `(k, d)` array."""
     if not array_api_compat.is_numpy_array(matrix):
         return array_api_compat.array_namespace(matrix).concat(list(blocks), axis=1)
     out = None
@@ -102,7 +112,10 @@ def join_columns(blocks: Iterator[Array], matrix: Array) -> Array:
 
 
 def join(pieces: Sequence[Array], matrix: Array) -> Array:
-    """Concatenate results `(width,)`, one for each block of `matrix`, to a `(d,)` array of the kind of `matrix`."""
+    """Join results `(width,)`, one for each block of `matrix`, to a `(d,)` array.
+
+    It has the library, device and type of `matrix`.
+    """
     xp = array_api_compat.array_namespace(pieces[0])
     joined = pieces[0] if len(pieces) == 1 else xp.concat(list(pieces))
     return like(joined, matrix)

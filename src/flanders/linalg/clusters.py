@@ -1,4 +1,7 @@
-"""Exact clustering of numbers on a line, and how many clusters there are."""
+"""Clusters of single numbers: exact k-means, the number of clusters, and clusters in each column of a matrix.
+
+The filters `FLDetector` and `KMeans` use them.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,10 @@ from flanders.linalg.blocks import centred_block, column_blocks
 
 
 def line_clusters(values: FloatVector, most: int) -> list[tuple[float, IntVector]]:
-    """Return, for k = 1 .. most, the least within-cluster sum of squares and each value's cluster.
+    """Return, for k = 1 .. most, the smallest sum of squares within k clusters, and each value's cluster.
 
-    On a line, the best clusters are runs of the sorted values. Dynamic programming finds them exactly, in k n^2
-    steps. Clusters are numbered from low to high.
+    The best clusters are runs of neighbours in the sorted values. Dynamic programming finds them exactly, in k n^2
+    steps for n values. Clusters are numbered from low to high.
 
     Examples
     --------
@@ -28,7 +31,7 @@ def line_clusters(values: FloatVector, most: int) -> list[tuple[float, IntVector
     start, end = np.arange(n)[:, None], np.arange(1, n + 1)[None, :]
     count = np.maximum(end - start, 1)
     spread = squares[end] - squares[start] - (sums[end] - sums[start]) ** 2 / count
-    cost = np.where(end > start, np.maximum(spread, 0.0), np.inf)  # of the run [start, end)
+    cost = np.where(end > start, np.maximum(spread, 0.0), np.inf)  # the sum of squares of the run [start, end)
     best = cost[0]
     cuts: list[IntVector] = []
     found = []
@@ -48,7 +51,10 @@ def line_clusters(values: FloatVector, most: int) -> list[tuple[float, IntVector
 
 
 def num_clusters(values: FloatVector, rng: np.random.Generator, most: int = 6, references: int = 20) -> int:
-    """Return the number of clusters by the gap statistic.
+    """Return the number of clusters by the gap statistic, at most `most`.
+
+    The sums of squares of the values are compared with those of random values between the smallest and the largest
+    one. `references` is the number of random sets.
 
     References
     ----------
@@ -73,12 +79,13 @@ def num_clusters(values: FloatVector, rng: np.random.Generator, most: int = 6, r
 def minority_counts(updates: Array, center: Array, separation: float) -> tuple[FloatVector, int]:
     """Return in how many telling columns each row is in the smaller cluster, and how many columns are telling.
 
-    A column is telling if two clusters explain at least `separation` of its variance.
+    Each column of `updates - center` is divided into two clusters. The column is telling if the clusters explain at
+    least the share `separation` of its variance, and do not have the same size.
 
-    The two best clusters of a column are its i lowest values and all others. S_i is the sum of the i lowest of the
-    m values, and S the sum of all. The cut after i values explains (m S_i - i S)^2 / (i (m - i) m) of the total
-    sum of squares. A column with two clusters of the same size is not telling. Each column is first scaled to a
-    largest value of 1, so that no square overflows. The clusters stay the same.
+    The two best clusters of a column are its i lowest values and all others, for some i. Let S_i be the sum of the
+    i lowest of the m values, and S the sum of all values. Then the clusters explain (m S_i - i S)^2 / (i (m - i) m)
+    of the sum of squares. Each column is first divided by its largest absolute value, so that no square overflows.
+    This does not change the clusters.
     """
     source, center = on_host(updates), on_host(center)
     xp = array_api_compat.array_namespace(source)
@@ -97,7 +104,7 @@ def minority_counts(updates: Array, center: Array, separation: float) -> tuple[F
         ordered = xp.sort(values, axis=1)
         running = xp.cumulative_sum(ordered, axis=1)[:, :-1]
         explained = running**2 * m / (sizes * (m - sizes))
-        cut = xp.argmax(explained, axis=1)[:, None]  # the last place of the low cluster
+        cut = xp.argmax(explained, axis=1)[:, None]  # the position of the highest value in the lower cluster
         most = xp.max(explained, axis=1)
         whole = xp.sum(values**2, axis=1)
         num_high = m - 1 - cut

@@ -1,4 +1,4 @@
-"""Statistics of each column of an `(m, d)` array: mean, deviation, median, trimmed means."""
+"""Statistics of each column of an `(m, d)` array: mean, standard deviation, median, trimmed means."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ def column_means(rows: Array, center: Array) -> Array:
 def column_moments(rows: Array, center: Array) -> tuple[Array, Array]:
     """Return the mean of each column of `rows - center`, and its (population) standard deviation.
 
-    Both are accumulated in float64. The differences are averaged, so a parameter that nobody moved has a mean
-    displacement of exactly zero.
+    Both are accumulated in float64. If all rows are equal to the center in a column, the mean is exactly zero.
 
     Examples
     --------
@@ -32,7 +31,7 @@ def column_moments(rows: Array, center: Array) -> tuple[Array, Array]:
 
 
 def _statistics(rows: Array, center: Array, *names: str) -> list[Array]:
-    """Return statistics of each column of `rows - center`, by their names in the array API, in one pass."""
+    """Return statistics of each column of `rows - center`, in one pass. `names` are functions of the array API."""
     source, origin = on_host(rows), on_host(center)
     xp = array_api_compat.array_namespace(source)
     found: list[list[Array]] = [[] for _ in names]
@@ -58,7 +57,7 @@ def sign_sums(rows: Array, center: Array) -> Array:
 
 
 def most_varied_columns(matrix: Array, count: int) -> IntVector:
-    """Return the `count` columns with the largest variance over the rows, in rising order."""
+    """Return the positions of the `count` columns with the largest variance, in rising order."""
     xp = array_api_compat.array_namespace(matrix)
     variance = to_numpy(xp.var(matrix - matrix[:1, :], axis=0))
     return np.sort(np.argsort(-variance, kind="stable")[:count]).astype(np.int64)
@@ -70,7 +69,7 @@ def column_medians(matrix: Array) -> Array:
 
 
 def trimmed_means(matrix: Array, trim: int) -> Array:
-    """Return the mean of each column without its `trim` lowest and highest values."""
+    """Return the mean of each column without its `trim` lowest and its `trim` highest values."""
     m = matrix.shape[0]
     pieces = []
     for values in sorted_columns(matrix):
@@ -82,9 +81,10 @@ def trimmed_means(matrix: Array, trim: int) -> Array:
 def means_around_median(matrix: Array, count: int, rows: IntVector | None = None) -> Array:
     """Return the mean of the `count` values of each column that are nearest to its median.
 
-    With `rows`, only these rows are used. In a sorted column, the nearest values are a run of `count` neighbours.
-    Moving the run up by one replaces value j by value j + count. This is good if the new value is nearer to the
-    median than the old one. All good moves come before all bad ones, so each can be judged by itself.
+    If `rows` is given, only these rows are used. In a sorted column, the nearest values are `count` neighbours: a
+    run. The search starts with the lowest run and moves it up. A move by one replaces value j by value j + count.
+    It is good if the new value is nearer to the median than the old one. All good moves come before all bad ones,
+    so the moves can be checked independently of each other.
     """
     pieces = []
     for values in sorted_columns(matrix, rows):
@@ -93,7 +93,7 @@ def means_around_median(matrix: Array, count: int, rows: IntVector | None = None
         middle = _median_of_sorted(values)[:, None]
         is_good = middle - values[:, :steps] > values[:, count:] - middle
         run = values[:, :count]
-        for first in range(0, steps, count):  # up to `count` moves at a time replace different values
+        for first in range(0, steps, count):  # do `count` moves at a time, since they replace different values
             last = min(first + count, steps)
             moved = xp.where(
                 is_good[:, first:last], values[:, first + count : last + count], run[:, : last - first]
@@ -104,11 +104,12 @@ def means_around_median(matrix: Array, count: int, rows: IntVector | None = None
 
 
 def weighted_trimmed_means(matrix: Array, weights: FloatVector, share: float) -> Array:
-    """Return the weighted mean of each column without `share` of the total weight at either end.
+    """Return the weighted mean of each column, without `share` of the total weight at the low and at the high end.
 
-    A value on the border counts with the part of its weight that lies inside. A part that may be a rounding error
-    does not count, since a huge value must not enter with a weight of 1e-17. With `share=0.5` the result is the
-    weighted median. If the middle of the weight lies exactly between two values, it is their mean.
+    If only a part of a value's weight is dropped, the value counts with the rest of its weight. A rest as small as
+    a rounding error does not count. Otherwise a huge value could enter with a weight of 1e-17. With `share=0.5` the
+    result is the weighted median. If exactly half of the weight belongs to values up to some value, the median is
+    the mean of this value and the next one.
     """
     pieces = []
     for values, carried in _sorted_with_weights(matrix, weights):
@@ -131,12 +132,12 @@ def _median_of_sorted(values: Array) -> Array:
     m = values.shape[1]
     middle = values[:, m // 2]
     if m % 2:
-        return copied(middle)  # a view would keep the whole block alive
+        return copied(middle)  # a view would keep the whole block in memory
     return values[:, m // 2 - 1] / 2 + middle / 2
 
 
 def _sorted_with_weights(matrix: Array, weights: FloatVector) -> Iterator[tuple[Array, Array]]:
-    """Yield blocks of sorted columns as `(width, m)`, each with a block of the weights of its values."""
+    """Yield blocks of sorted columns as `(width, m)`, each with the weights of its values, also `(width, m)`."""
     source = on_host(matrix)
     xp = array_api_compat.array_namespace(source)
     share = like(weights / weights.sum(), source, widest_float(xp))

@@ -1,7 +1,6 @@
-"""Distances between two rows, and norms of rows, computed from the rows themselves.
+"""Distances and norms of rows, computed from the rows themselves.
 
-The columns are read block by block, so that no copy of a matrix is needed. Where the inner products of all rows are
-known, it is faster to compute Euclidean distances from them; see `products`.
+If the inner products of all rows are known, it is faster to compute Euclidean distances from these; see `products`.
 """
 
 from __future__ import annotations
@@ -27,10 +26,11 @@ from flanders.linalg.blocks import centred_block, centred_blocks, column_blocks
 EUCLIDEAN = ("squared-l2", "l2", "cosine")
 """Distances that can be computed from inner products alone."""
 DISTANCES = (*EUCLIDEAN, "l1")
-"""All distances that have a name. A number p in place of a name is the L^p distance."""
+"""All distances that have a name. A number p instead of a name means the L^p distance."""
 
 Pairs = Iterable[tuple[Array, Array]]
-"""Two matrices of the same shape, as pairs of blocks of their columns."""
+"""Two matrices of the same shape. Each pair has a block of columns of the first and the same block of the
+second."""
 
 
 def distance_to_sums(
@@ -43,12 +43,11 @@ def distance_to_sums(
     *,
     centred: bool,
 ) -> FloatVector:
-    """Return the distance of each client's displacement from a vector of its own, such as its forecast.
+    """Return, for each client c, the distance of `updates[c] - center` from a weighted sum, such as its forecast.
 
-    The displacement of client c is `updates[c] - center`. Its vector is a weighted sum of all rows of `pieces`,
-    with the weights `factors[c]`, less `shift[c] * center`. If `centred` is true, `center` is subtracted from each
-    of these rows before they are summed. If it is false and the rows are models, a shift of 1 turns their sum into
-    a displacement.
+    The sum is that of all rows of `pieces` with the weights `factors[c]`, minus `shift[c] * center`. If `centred`
+    is true, `center` is subtracted from each row of `pieces` first. If it is false, the rows are models, and a
+    shift of 1 turns a forecast of a model into a displacement from the center.
     """
     sent, g, known = on_host(updates), on_host(center), [on_host(piece) for piece in pieces]
     xp = array_api_compat.array_namespace(sent)
@@ -80,17 +79,17 @@ def _euclidean_distances(pairs: Pairs, distance: str) -> FloatVector:
 
 
 def cosine_distances(inner: FloatVector, one: FloatVector, other: FloatVector) -> FloatVector:
-    """Return 1 minus the cosine, from inner products and both squared lengths. It is 1 where a length is zero."""
-    sizes = np.sqrt(np.maximum(one, 0.0)) * np.sqrt(np.maximum(other, 0.0))  # one * other may overflow
+    """Return 1 minus the cosine, from inner products and the two squared lengths; 1 if a length is zero."""
+    sizes = np.sqrt(np.maximum(one, 0.0)) * np.sqrt(np.maximum(other, 0.0))  # the product one * other may overflow
     return np.asarray(1.0 - np.divide(inner, sizes, out=np.zeros_like(inner), where=sizes > 0))
 
 
 def lp_norms(blocks: Iterable[Array], p: float) -> FloatVector:
-    """Return the L^p norms of rows that come in blocks of columns.
+    """Return the L^p norms of the rows of a matrix, which is given in blocks of columns.
 
-    Each number is divided by the largest one of its row before it is raised to the power p. So the sums neither
-    overflow nor vanish. If p is small, a norm itself may be too large for a float. Then all norms are divided by
-    d^(1/p). Their order and their ratios stay the same.
+    Each number is divided by the largest one of its row before it is raised to the power p, so that no sum
+    overflows. If p is small, a norm may still be too large for a float. Then all norms are divided by d^(1/p),
+    where d is the number of columns. Their order and their ratios stay the same.
 
     Examples
     --------
@@ -134,13 +133,12 @@ def squares_by_layer(
     expected: Sequence[tuple[FloatVector, Array, IntVector]],
     layers: Mapping[str, int],
 ) -> FloatMatrix:
-    r"""Return how far some updates are from what was expected of them, as a squared distance in each layer.
+    r"""Return the squared distance of some updates from expected vectors, in each layer, `(n, layers)`.
 
-    The result has the shape `(n, layers)`: a row for each of the n `rows` of `updates`. For the update :math:`x_c`
-    and the global model g, it is the squared length of :math:`s_c (x_c - g) - \sum_k a_{kc} v_{kc}` in the columns
-    of each layer. The :math:`s_c` are the `scale`. Each entry of `expected` describes one term k of the sum. It has
-    three parts: the factors :math:`a_{kc}`, a matrix, and for each c the number of the row of that matrix that is
-    :math:`v_{kc}`.
+    There is a row for each of the n `rows` of `updates`. For the model :math:`x_c` and the global model g, the
+    squared distance is the squared length of :math:`s_c (x_c - g) - \sum_k a_{kc} v_{kc}` in the columns of the
+    layer. The :math:`s_c` are the `scale`. Each entry of `expected` describes one term k of the sum. It has three
+    parts: the factors :math:`a_{kc}`, a matrix, and for each c the row of this matrix that is :math:`v_{kc}`.
     """
     xp = array_api_compat.array_namespace(updates)
     totals: list[Array] = [0.0] * len(layers)
@@ -158,7 +156,7 @@ def squares_by_layer(
 
 
 def _blocks_of_layers(layers: Mapping[str, int], width: int) -> Iterator[tuple[int, slice]]:
-    """Yield each layer's number with slices of its columns that fit the cache."""
+    """Yield, for each layer, its number and slices of at most `width` of its columns."""
     start = 0
     for number, size in enumerate(layers.values()):
         for first in range(start, start + size, width):

@@ -1,24 +1,28 @@
-r"""The geometric median of weighted rows: the point with the least sum of distances to them.
+r"""The geometric median of weighted rows: the point with the smallest weighted sum of distances to the rows.
 
-The point is a weighted average of the rows, so all its distances can be computed from the m x m inner products.
+The geometric median is a weighted average of the rows. So the search for it needs only the m x m inner products of
+the rows, and not the rows themselves.
 
-The search stops once a bound, the certificate, shows that the point is good enough. Write F(z) for
-:math:`\sum_i w_i \|x_i - z\|`, with weights that add up to 1, :math:`d_i` for :math:`\|x_i - z\|` and :math:`z^*`
-for the minimiser. The vectors :math:`p_i = w_i (x_i - z) / d_i` have length :math:`w_i`. So every y has
-:math:`F(y) \ge \sum_i \langle p_i, x_i - y \rangle`, and for y = z both sides are equal. Therefore
+The search moves a point z. It stops when an upper bound, the gap, shows that z is good enough. Let the rows be
+:math:`x_i` with weights :math:`w_i` that add up to 1. Let :math:`F(z) = \sum_i w_i \|x_i - z\|` be the sum of
+distances, :math:`d_i = \|x_i - z\|`, and :math:`z^*` the geometric median. The vectors
+:math:`p_i = w_i (x_i - z) / d_i` have the lengths :math:`w_i`. So
+:math:`F(y) \ge \sum_i \langle p_i, x_i - y \rangle` for every point y, and both sides are equal for y = z.
+Therefore
 
 .. math:: F(z) - F(z^*) \le \langle \sum_i p_i, z^* - z \rangle \le L \, \|\sum_i p_i\|
 
-for every L that is at least :math:`\|z - z^*\|`. The right side is the certificate, and the code calls it the gap.
-L follows from :math:`F(z^*) \le F(z)`. Let S be a set of rows with more than half of the weight,
-:math:`W_S > 1/2`. Then
+for every L that is at least :math:`\|z - z^*\|`. The right side is the gap. L follows from
+:math:`F(z^*) \le F(z)`. Let S be a set of rows whose weights add up to :math:`W_S > 1/2`. Then
 
 .. math:: \|z - z^*\| \le L = \min_S \, 2 \sum_{i \in S} w_i d_i / (2 W_S - 1).
 
-The code tries the sets of the rows nearest to z, so a minority of far rows does not loosen the bound. If z is a
-row :math:`x_k`, then :math:`p_k` may be any vector of length up to :math:`w_k`. If the sum of the other
-:math:`p_i` is no longer than that, :math:`p_k` can cancel it. The gap is then zero, and the row is the minimiser.
-The bound does not account for rounding errors of the inner products.
+The code tries several sets S: the n rows nearest to z, for every n. So a minority of far rows does not make L
+large.
+
+If z is a row :math:`x_k`, then :math:`p_k` may be any vector of length up to :math:`w_k`. If the sum of the other
+:math:`p_i` is not longer than :math:`w_k`, :math:`p_k` can cancel it. The gap is then zero, and the row is the
+geometric median. The gap does not include rounding errors of the inner products.
 
 References
 ----------
@@ -35,22 +39,24 @@ from flanders.arrays import Array, FloatMatrix, FloatVector, IntVector
 from flanders.linalg.products import combine, distances_of_gram, rough_squared_norms
 
 NOISE = 64
-"""A squared distance of at most this many rounding errors of its terms counts as zero. Copies came out 12 apart."""
+"""A squared distance of at most this many rounding errors of its terms counts as zero. Between copies, up to 12
+were measured."""
 TIE = 1e-12
 """Shares of the weight that differ by less than this count as equal."""
 TINY = 1e-200
-"""Divisions use this number in place of a length of zero."""
+"""Lengths that are divided by are at least this, so that there is no division by zero."""
 SLOW = 1 / 8
-"""If a Weiszfeld step leaves more than this share of the gradient, Newton steps are taken from then on."""
+"""If a Weiszfeld step leaves more than this share of the gradient's length, Newton steps are used from then on."""
 PATIENCE = 20
-"""After this many steps without a smaller gap the search ends, since only rounding errors are left."""
+"""After this many steps without a smaller gap the search ends. More steps would only change rounding errors."""
 
 
 @dataclass(frozen=True)
 class Optimum:
-    """A weighted average of the rows, near the minimiser."""
+    """A weighted average of the rows, near the geometric median."""
 
     coefficients: FloatVector
+    """The weights of the average. They add up to 1."""
     gap: float
     """The sum of distances is above its minimum by at most this."""
 
@@ -64,17 +70,27 @@ def geometric_median(
     iterations: int = 1000,
     smoothing: float = 0.0,
 ) -> Optimum:
-    r"""Return the point with the least sum of distances to the rows that have these inner products.
+    r"""Return the geometric median of rows with these inner products and weights.
 
-    The weights are first divided by their sum. The search stops once the gap is at most `tolerance` times the
-    median distance. `rounding` is the relative error of the sums in `products`. Rows that differ only by rounding
-    errors are replaced by their weighted mean.
+    If the rows lie on a line, and half of the weight is on either side of an interval, every point of the interval
+    has the smallest sum of distances. The result is then the middle of the interval.
 
-    If the rows lie on a line, with half of the weight on either side of an interval, each point of the interval is
-    a minimiser. The result is the middle of the interval.
-
-    With `smoothing`, a distance d below :math:`\nu` counts as :math:`d^2 / 2 \nu + \nu / 2`. :math:`\nu` is
-    `smoothing` times the median distance to the geometric median.
+    Parameters
+    ----------
+    products
+        The inner products of the rows, `(m, m)`.
+    weights
+        The weights of the rows. They are divided by their sum.
+    rounding
+        The relative rounding error of `products`. Rows that differ only by rounding errors are replaced by their
+        weighted mean.
+    tolerance
+        The search stops when the gap is at most this times the median distance.
+    iterations
+        The largest number of steps.
+    smoothing
+        If it is positive, a distance d below :math:`\nu` counts as :math:`d^2 / 2 \nu + \nu / 2`, where :math:`\nu`
+        is `smoothing` times the median distance to the geometric median.
     """
     w = weights / weights.sum()
     present = np.flatnonzero(w)
@@ -99,10 +115,11 @@ def geometric_median(
 
 
 def weiszfeld(matrix: Array, start: Array, weights: FloatVector, steps: int, smoothing: float = 0.0) -> Array:
-    r"""Return the point after some Weiszfeld steps, each to a weighted average of the rows of a matrix.
+    r"""Return the point that Weiszfeld's algorithm reaches from `start` in some steps.
 
-    Row i has the weight :math:`\beta_i \propto w_i / \max(\nu, d_i)`. :math:`\nu` is `smoothing` times the median
-    distance.
+    Each step moves to a weighted average of the rows of the matrix. In it, row i has a weight proportional to
+    :math:`w_i / \max(\nu, d_i)`, where :math:`w_i` is its entry in `weights`, :math:`d_i` is its distance to the
+    point before the step, and :math:`\nu` is `smoothing` times the median distance.
     """
     z = start
     for _ in range(steps):
@@ -113,7 +130,10 @@ def weiszfeld(matrix: Array, start: Array, weights: FloatVector, steps: int, smo
 
 
 def coincident(squared: FloatMatrix, noise: FloatVector) -> IntVector:
-    """Give the same number to all rows that coincide, directly or through a chain of other rows."""
+    """Return a number for each row. Rows that coincide, directly or through a chain of rows, have the same number.
+
+    Two rows coincide if their squared distance is at most the sum of their `noise`.
+    """
     close = squared <= noise[:, None] + noise
     label = np.arange(noise.size)
     if np.count_nonzero(close) == noise.size:
@@ -127,10 +147,10 @@ def coincident(squared: FloatMatrix, noise: FloatVector) -> IntVector:
 
 @dataclass(frozen=True)
 class Place:
-    """A weighted average z of the rows, from which the best row is subtracted (see `Problem`)."""
+    """A point z of the search: a weighted average of the rows, minus the best row (see `Problem`)."""
 
     beta: FloatVector
-    """The coefficients of z."""
+    """The weights of the average."""
     shift: FloatVector
     """The inner products of the rows with z."""
     squared: FloatVector
@@ -138,10 +158,11 @@ class Place:
 
 
 class Problem:
-    """Distinct rows, weights that add up to 1, and when to stop.
+    """The search for the geometric median of distinct rows, with weights that add up to 1.
 
-    The best row is the one with the least sum of distances to the others. It is subtracted from all rows. If the
-    minimiser is close to a row, then it is close to the best row, so it is close to zero and keeps all its digits.
+    The best row is the one with the smallest sum of distances to the others. It is subtracted from all rows. If the
+    geometric median is close to a row, it is close to the best row. After the subtraction it is then close to zero,
+    where rounding errors are small.
     """
 
     def __init__(
@@ -153,7 +174,7 @@ class Problem:
         self.norms = np.diagonal(self.products)
 
     def exact(self, noise: FloatVector) -> Optimum:
-        """Return the geometric median. `noise` is how far rounding can move a row off a line, squared."""
+        """Return the geometric median. `noise` is the squared distance by which rounding can move each row."""
         w, k, products = self.weights, self.best, self.products
         line = places_on_line(products, noise + noise[k])
         if line is not None:
@@ -163,8 +184,8 @@ class Problem:
         length = self.length(pull)
         if length <= w[k]:
             return Optimum(np.eye(w.size)[k], 0.0)
-        # Go downhill from the best row. The sum of distances is then below that of every row, and it never grows
-        # again, so no later step can land on a row.
+        # Go downhill from the best row. The sum of distances is then lower than at any row. It never grows in later
+        # steps, so no later step can end at a row.
         step = pull * (1 - w[k] / length) / pull.sum()
         along = products @ step
         beta = step * line_minimum(self.norms, along, float(step @ along), w, 0.0)
@@ -172,28 +193,31 @@ class Problem:
         return self.descend(beta, 0.0)
 
     def smoothed(self, start: Optimum, smoothing: float) -> Optimum:
-        """Return the minimiser of the smoothed objective. The search starts from the geometric median."""
+        """Return the point with the smallest smoothed sum of distances. `start` is the geometric median."""
         nu = smoothing * self.spread(np.sqrt(self.place(start.coefficients).squared), 0.0)[0]
         return self.descend(start.coefficients, nu) if nu > 0 else start
 
     def place(self, beta: FloatVector) -> Place:
-        """Return the place with these coefficients. That of the best row, which is zero, makes no difference."""
+        """Return the point with the weights `beta`. That of the best row does not matter: this row is zero."""
         shift = self.products @ beta
         squared = np.maximum(self.norms - 2 * shift + beta @ shift, 0.0)
         return Place(beta, shift, squared)
 
     def length(self, coefficients: FloatVector) -> float:
-        """Return the length of a sum of rows."""
+        """Return the length of a weighted sum of the rows."""
         return float(np.sqrt(np.maximum(coefficients @ (self.products @ coefficients), 0.0)))
 
     def descend(self, beta: FloatVector, nu: float) -> Optimum:
-        """Take Weiszfeld steps until the gap is small. Once they are slow, take a Newton step before each."""
+        """Take Weiszfeld steps from `beta` until the gap is small, and return the best point.
+
+        If they are slow, a Newton step is taken before each of them. `nu` is the limit for smoothing; 0 for none.
+        """
         at, w, floor = self.place(beta), self.weights, max(nu, TINY)
         found, waited, before, newton = Optimum(beta, np.inf), 0, np.inf, False
         for _ in range(self.iterations + 1):
             distances = np.sqrt(at.squared)
             q = w / np.maximum(distances, floor)
-            downhill = q - q.sum() * at.beta  # the coefficients of the sum of all p_i, which is minus the gradient
+            downhill = q - q.sum() * at.beta  # minus the gradient, the sum of all p_i, as a weighted sum of rows
             slope = self.length(downhill)
             scale, reach = self.spread(distances, nu)
             gap = slope * reach
@@ -210,7 +234,7 @@ class Problem:
         return found
 
     def spread(self, distances: FloatVector, nu: float) -> tuple[float, float]:
-        """Return the median distance, and the certificate's L: how far away the minimiser can be."""
+        """Return the median distance, and L: how far away the geometric median can be at most."""
         order = distances.argsort()
         w, d = self.weights[order], distances[order]
         below = w.cumsum()
@@ -220,12 +244,12 @@ class Problem:
         return float(d[half]), float(reach.min())
 
     def newton(self, at: Place, q: FloatVector, downhill: FloatVector, nu: float) -> Place:
-        r"""Return the minimum along Newton's direction.
+        r"""Return the point with the smallest sum of distances along the direction of Newton's method.
 
         The Hessian is :math:`\omega I - \sum_i q_i u_i u_i^T`, with unit vectors :math:`u_i` from z towards the
-        rows, :math:`q_i = w_i / d_i`, and :math:`\omega = \sum_i q_i`. Rows closer than nu have no :math:`u_i`.
-        Newton's equation becomes a system of m equations. Its unknowns are the inner products of the step with all
-        :math:`x_i - z`.
+        rows, :math:`q_i = w_i / d_i`, and :math:`\omega = \sum_i q_i`. Rows closer than nu have no term in the sum.
+        So Newton's equation becomes a system of m equations. Its unknowns are the inner products of the step with
+        all :math:`x_i - z`.
         """
         omega, distances = q.sum(), np.sqrt(at.squared)
         root = np.where(distances > nu, np.sqrt(q / omega) / np.maximum(distances, TINY), 0.0)
@@ -248,10 +272,11 @@ class Problem:
 
 
 def line_minimum(squared: FloatVector, along: FloatVector, length: float, w: FloatVector, nu: float) -> float:
-    """Return the factor by which to multiply a step to reach, approximately, the minimum of the objective along it.
+    """Return by which factor to multiply a step so that it ends near the smallest sum of distances along it.
 
-    `squared` are the squared distances of the rows from the start of the step. `along` are the inner products of
-    the step with the vectors from its start to the rows. `length` is the squared length of the step.
+    `squared` has the squared distances of the rows from the start of the step. `along` has the inner products of
+    the step with the vectors from its start to the rows. `length` is the squared length of the step, and `w` has
+    the weights of the rows. `nu` is the limit for smoothing; 0 for none.
     """
 
     def slope(t: float) -> float:
@@ -270,13 +295,14 @@ def line_minimum(squared: FloatVector, along: FloatVector, length: float, w: Flo
 
 
 def best_row(products: FloatMatrix, distances: FloatMatrix, weights: FloatVector) -> int:
-    """Return the row with the least sum of distances to the others."""
+    """Return the row with the smallest weighted sum of distances to the others."""
     sums = distances @ weights
     tied = np.flatnonzero(sums <= sums.min() * (1 + TIE))
     if tied.size == 1:
         return int(tied[0])
-    # The sums are equal up to rounding errors of the distances to far rows. So compare y with the first tied row b:
-    # |x - y| - |x - b| is exactly (|y|^2 - 2 <x, y>) / (|x - y| + |x - b|) after b is subtracted from all rows.
+    # Some sums are equal up to rounding errors of distances to far rows x. So compare each tied row y with the
+    # first tied row b. After b is subtracted from all rows, |x - y| - |x - b| is
+    # (|y|^2 - 2 <x, y>) / (|x - y| + |x - b|).
     b = tied[0]
     less = around(products, b)
     more = (np.diagonal(less) - 2 * less) / np.maximum(distances + distances[:, b, None], TINY)
@@ -291,7 +317,10 @@ def around(products: FloatMatrix, k: int) -> FloatMatrix:
 
 
 def places_on_line(products: FloatMatrix, noise: FloatVector) -> FloatVector | None:
-    """Return the position of each row on a line. None if a squared distance from the line is above its noise."""
+    """Return the position of each row on a line through the rows; None if they do not lie on a line.
+
+    They do not if the squared distance of a row from the line is above its `noise`.
+    """
     squared = np.diagonal(products)
     far = int(squared.argmax())
     along = products[far] / max(np.sqrt(squared[far]), TINY)
@@ -299,7 +328,10 @@ def places_on_line(products: FloatMatrix, noise: FloatVector) -> FloatVector | N
 
 
 def middle(line: FloatVector, weights: FloatVector) -> FloatVector:
-    """Return the coefficients of the weighted median of points on a line. Of an interval, take the middle."""
+    """Return the weighted median of points on a line, as weights of the points.
+
+    If it is an interval, return its middle.
+    """
     order = line.argsort()
     below = weights[order].cumsum()
     k = int(below.searchsorted(0.5 - TIE))
@@ -310,6 +342,6 @@ def middle(line: FloatVector, weights: FloatVector) -> FloatVector:
 
 
 def weighted_median(values: FloatVector, weights: FloatVector) -> float:
-    """Return the smallest value at which the weights of all values up to it add up to more than one half."""
+    """Return the weighted median: the smallest value such that the weights up to it add up to more than a half."""
     order = values.argsort()
     return float(values[order[weights[order].cumsum().searchsorted(0.5 + TIE)]])

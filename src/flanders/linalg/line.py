@@ -1,6 +1,7 @@
 """Distances from fixed rows to a point that moves along a line.
 
-They let an attack search for its strength without reading d numbers again.
+Attacks use them to find the largest strength that a defence does not detect. They need not read the rows again for
+each strength that they try.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ class Line:
 
     .. math:: \|x(t) - r_i\|^2 = \|a - r_i\|^2 + 2 t \langle a - r_i, v \rangle + t^2 \|v\|^2
 
-    `measure` reads the d-sized arrays once, and computes the coefficients and the distances between the rows in
-    float64. Everything else costs at most O(n^2) on the host.
+    `measure` reads the rows once, and computes the coefficients of this formula and the distances between the n
+    rows. All other methods need at most O(n^2) steps on the CPU.
 
     Examples
     --------
@@ -48,7 +49,7 @@ class Line:
 
     @classmethod
     def measure(cls, rows: Array, start: Array, direction: Array) -> Line:
-        """Return the distances for the line from `start` along `direction`."""
+        """Return the `Line` from the point `start` along the vector `direction`."""
         rows, start, direction = on_host(rows), on_host(start), on_host(direction)
         xp = array_api_compat.array_namespace(rows)
         products: Array = 0.0
@@ -76,8 +77,8 @@ class Line:
     def with_copies(self, t: float, count: int) -> FloatMatrix:
         """Return the squared distances in a round that has the rows and, after them, `count` copies of x(t).
 
-        The copies are at distance zero from each other. They come last, so that an aggregator that breaks ties by
-        position decides against the attacker.
+        The copies come last, so that an aggregator that prefers the first of equal rows decides against the
+        attacker.
         """
         n = self.constant.size
         distances = np.zeros((n + count, n + count))
@@ -87,20 +88,20 @@ class Line:
         return distances
 
     def longest_within(self, squared_radius: float) -> float:
-        """Return the largest t >= 0 with x(t) within that distance of every row. Return 0 if there is none."""
+        """Return the largest t >= 0 with x(t) within this squared distance of every row; 0 if there is none."""
         return min(
             largest_root(self.speed, float(b), float(c) - squared_radius)
             for b, c in zip(self.slope, self.constant, strict=True)
         )
 
     def longest_within_sum(self, squared_radius: float) -> float:
-        """Return the largest t >= 0 at which the squared distances from x(t) to the rows add up to at most this."""
+        """Return the largest t >= 0 at which the squared distances from x(t) to all rows add up to at most this."""
         n = self.constant.size
         return largest_root(n * self.speed, float(self.slope.sum()), float(self.constant.sum()) - squared_radius)
 
 
 def largest_root(a: float, b: float, c: float) -> float:
-    """Return the largest t >= 0 with a t^2 + 2 b t + c <= 0. Return 0 if a is 0, or if rounding leaves no such t.
+    """Return the largest t >= 0 with a t^2 + 2 b t + c <= 0. Return 0 if a is 0, or if there is no such t.
 
     Examples
     --------
@@ -110,6 +111,6 @@ def largest_root(a: float, b: float, c: float) -> float:
     if a <= 0:
         return 0.0
     root = math.sqrt(max(b * b - a * c, 0.0))
-    # The two forms are equal. Each is used where it adds two numbers of the same sign, which loses no digits.
+    # Both forms give the same t. The one that adds two numbers of the same sign has the smaller rounding error.
     t = -c / (b + root) if b > 0 else (root - b) / a
     return max(t, 0.0)

@@ -1,4 +1,4 @@
-"""Single linkage: clusters that grow as rows are joined to their nearest rows, step by step."""
+"""Single linkage, a clustering in which the two nearest clusters are joined again and again. FLAME uses it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from flanders.arrays import FloatMatrix, FloatVector
 
 
 def majority_heights(distances: FloatMatrix) -> FloatVector:
-    """Return at which distance each row joins the majority, if rows are joined in rising order of distance.
+    """Return the distance at which each row joins the majority in single linkage.
 
-    The majority is the first cluster of single linkage with more than half of the rows. Its members all have the
-    distance at which it came to be, and every other row has a larger one. The members are what HDBSCAN calls a
-    cluster if a cluster needs more than half of the rows, one neighbour makes a row dense, and a single cluster is
-    allowed: the condensed tree then has no branches, and its one cluster ends where it falls apart.
+    The majority is the first cluster with more than half of the rows. The result is the same for all its rows: the
+    distance at which the cluster was formed. The result for all other rows is larger.
+
+    The majority is the cluster that HDBSCAN finds with these settings: the smallest cluster has more than half of
+    the rows, `min_samples` is 1, and a single cluster is allowed.
 
     Examples
     --------
@@ -32,7 +33,7 @@ def majority_heights(distances: FloatMatrix) -> FloatVector:
     for length, one, other in minimum_spanning_tree(distances):
         joined = (cluster == cluster[one]) | (cluster == cluster[other])
         cluster[joined] = cluster[one]
-        if 2 * joined.sum() > m:  # there is only one such cluster
+        if 2 * joined.sum() > m:  # only one cluster at a time can have more than half of the rows
             heights[joined & ~inside] = length
             inside |= joined
     return heights

@@ -1,11 +1,18 @@
-r"""The matrix autoregressive model: :math:`X_t = \sum_{i=1}^{w} A_i X_{t-i} B_i^T + E_t`.
+r"""Fits the matrix autoregressive model MAR(w): :math:`X_t = \sum_{i=1}^{w} A_i X_{t-i} B_i^T + E_t`.
 
-The paper's letters are kept: X_t is d x h, a column per client, A_i is d x d, B_i is h x h. Coefficients come from
-alternating least squares (the paper's Appendix C): with B fixed, all A_i are the solution of one least-squares
-problem. With A fixed, all B_i are. Each solution has the least norm or a ridge penalty, so each A acts only within
-the span of the data: :math:`A_i = Q \tilde A_i Q^T` for any orthonormal basis Q of the span. So the fit to the
-coordinates :math:`Q^T X_t` gives the same forecast. However large d is, the coordinates need no more rows than
-there are columns in all matrices together, and they can be computed from inner products (`coordinates`).
+The filter `Flanders` forecasts the models of a round with it. The letters are those of the FLANDERS paper. X_t is d
+x h, with a column for each of h clients and a row for each of d parameters. A_i is d x d, B_i is h x h, and E_t is
+the error.
+
+The coefficients are found by alternating least squares (Appendix C of the paper). If all B_i are fixed, all A_i are
+the solution of one least-squares problem. If all A_i are fixed, all B_i are the solution of another one. The two
+problems are solved in turn.
+
+The matrices A_i are too large to be formed. But each solution has the smallest norm or a ridge penalty. So
+:math:`A_i = Q \tilde A_i Q^T`, where the columns of Q are any orthonormal basis of the span of all X_t, and
+:math:`\tilde A_i` is small. Therefore the model is fitted to the coordinates :math:`Q^T X_t`, which gives the same
+forecast. The coordinates have at most as many rows as all X_t together have columns. They are computed from inner
+products (`coordinates`).
 
 References
 ----------
@@ -26,25 +33,27 @@ from flanders.arrays import Array, FloatMatrix, FloatVector, copied, like, round
 from flanders.linalg.products import inner_products
 
 RANK_TOLERANCE = 1e-8
-"""Singular values below this share of the largest count as zero: see `pseudo_inverse`."""
+"""Singular values below this share of the largest one count as zero; see `pseudo_inverse`."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    r"""A fitted model, with its forecast as weighted sums of known columns.
+    r"""A fitted model and its forecast.
 
-    The columns of A are sums of columns of the training targets, so those of the forecast are, too:
-    :math:`\hat X_{t+1} = [X_{w} \dots X_{t}]\, M`.
+    The model is fitted to matrices X_0 .. X_t. The columns of the forecast are weighted sums of the columns of
+    these matrices, without the first w: :math:`\hat X_{t+1} = [X_{w} \dots X_{t}]\, M`.
     """
 
     coefficients: FloatMatrix
-    """M, `(pairs * h, h)`."""
+    """M. For each of the matrices X_w .. X_t it has h rows. It has h columns."""
     iterations: int
+    """How many iterations were made."""
     converged: bool
+    """Whether the iterations stopped because the change was below the tolerance."""
     a: tuple[FloatMatrix, ...] = ()
-    """A_1 .. A_w, where the fit forms them."""
+    """A_1 .. A_w; empty if they were not computed."""
     b: tuple[FloatMatrix, ...] = ()
-    """B_1 .. B_w, where the fit forms them."""
+    """B_1 .. B_w; empty if they were not computed."""
 
 
 def fit(
@@ -56,11 +65,11 @@ def fit(
     ridge_a: float = 0.0,
     ridge_b: float = 0.0,
 ) -> Fit:
-    """Fit MAR(order) to matrices with a column per client, oldest first, and forecast the next.
+    """Fit MAR(order) to matrices with a column per client, oldest first, and forecast the next matrix.
 
-    One training pair needs `order + 1` matrices. B starts as the identity. The iterations end once the relative
-    change of B is below `tolerance`. A does not change then either. If the columns are linearly independent, the
-    first A already fits exactly, and one iteration is enough.
+    At least `order + 1` matrices are needed. B starts as the identity matrix. The iterations end when the relative
+    change of B is below `tolerance`. If the columns are linearly independent, the first A already fits exactly, and
+    one iteration is enough. `ridge_a` and `ridge_b` are the penalties on the squares of A and B.
     """
     if len(matrices) == 2 and order == 1 and ridge_a == ridge_b == 0:
         found = fit_pair(matrices[0], matrices[1], iterations=iterations, tolerance=tolerance)
@@ -107,20 +116,20 @@ def fit_by_als(
 def fit_pair(
     first: FloatMatrix, second: FloatMatrix, *, iterations: int = 100, tolerance: float = 1e-8
 ) -> Fit | None:
-    r"""Fit MAR(1) to one training pair without penalties, as `fit_by_als` does, at a fraction of its cost.
+    r"""Fit MAR(1) to two matrices X_0 and X_1, without penalties. It gives the result of `fit_by_als`, but faster.
 
     Take the singular value decompositions :math:`X_0 = U_0 \Sigma_0 V_0^T` and :math:`X_1 = U_1 \Sigma_1 V_1^T`.
-    Then the iteration depends only on :math:`G = V_0^T B^T`, and one step maps G to
-    :math:`(X_1 (\Sigma_0 G)^+ \Sigma_0)^+ X_1`. After the first step, G has the rank r of :math:`V_1^T V_0` and
-    keeps the form :math:`[I; E]\, C\, [I \; F^T]\, V_1^T`. Call the r leading singular values of each matrix a,
-    and the others b. Then a step is
+    Then the iteration depends only on :math:`G = V_0^T B^T`. With :math:`^+` for the pseudo-inverse, one step turns
+    G into :math:`(X_1 (\Sigma_0 G)^+ \Sigma_0)^+ X_1`. After the first step, G has the rank r of :math:`V_1^T V_0`.
+    From then on it has the form :math:`[I; E]\, C\, [I \; F^T]\, V_1^T`, where C is r x r. Let the index a stand
+    for the r largest singular values of each matrix, and b for the others. Then a step replaces C, E and F by
 
     .. math:: E' = \Sigma_{0b}^2 E\, \Sigma_{0a}^{-2}, \quad F' = \Sigma_{1b}^2 F\, \Sigma_{1a}^{-2}, \quad
-              C' = (I + E'^T E')^{-1}(I + E'^T E)\, C\, (I + F^T F)(I + F'^T F)^{-1},
+              C' = (I + E'^T E')^{-1}(I + E'^T E)\, C\, (I + F^T F)(I + F'^T F)^{-1}.
 
-    where :math:`(I + E'^T E')^{-1}(I + E'^T E) = I + E'^T (I + E' E'^T)^{-1} (E - E')`, and likewise for F. This
-    is the power method on the squared singular values of both matrices. A step costs r^2 times the number of the
-    values b. If the leading part C of G has no inverse, the result is None, and `fit_by_als` is needed.
+    Here :math:`(I + E'^T E')^{-1}(I + E'^T E) = I + E'^T (I + E' E'^T)^{-1} (E - E')`, and there is a similar
+    identity for F. The number of operations in a step is r^2 times the number of the values b. If C has no inverse,
+    the result is None, and `fit_by_als` is needed.
     """
     (u0, s0, v0), (_, s1, v1) = _truncated(first), _truncated(second)
     cross = v1.T @ v0
@@ -128,7 +137,7 @@ def fit_pair(
     if r == 0:
         return None
     inner = u0.T @ second @ v0
-    start = pseudo_inverse(s1[:, None] * cross) * s1  # G = start V1^T after the first iteration
+    start = pseudo_inverse(s1[:, None] * cross) * s1  # after the first step, G is start @ v1.T
     if iterations == 1:
         return Fit((v0 / s0) @ inner @ start @ v1.T, 1, False)
     c = start[:r, :r]
@@ -151,17 +160,17 @@ def fit_pair(
 
 
 def _truncated(matrix: FloatMatrix) -> tuple[FloatMatrix, FloatVector, FloatMatrix]:
-    """Return the singular values of a matrix that do not count as zero, and their vectors."""
+    """Return the singular value decomposition of a matrix, without the singular values that count as zero."""
     u, s, vt = singular_vectors(matrix)
     real = s > RANK_TOLERANCE * s[0]
     return u[:, real], s[real], vt[real].T
 
 
 def forecast(matrices: Sequence[Array], *, order: int = 1, iterations: int = 100) -> Array:
-    """Forecast the next `(h, d)` matrix of models, a row per client, from earlier ones, oldest first.
+    """Return the forecast of the next `(h, d)` matrix of models, a row per client, from earlier ones, oldest first.
 
-    The matrices may be of any array library. The forecast is of the same library. If there are too few matrices
-    for a training pair, the forecast is the newest matrix.
+    The matrices may be of any array library, and the forecast is of the same library. If there are not more than
+    `order` matrices, the forecast is the newest matrix.
 
     Examples
     --------
@@ -176,7 +185,7 @@ def forecast(matrices: Sequence[Array], *, order: int = 1, iterations: int = 100
     h, d = newest.shape
     if d <= h * len(matrices):
         columns = [np.asarray(to_numpy(m), dtype=np.float64).T for m in matrices]
-    else:  # use inner products around a model near all others; the row of zeros has the coordinates of the origin
+    else:  # one model is subtracted from all others for precision; so a row of zeros is added, to find the origin
         gram = inner_products([*matrices, xp.zeros_like(newest[:1, :])], newest[0, :])
         basis = coordinates(gram, rounding_of(newest))
         columns = np.split(basis[:, :-1] - basis[:, -1:], len(matrices), axis=1)
@@ -185,11 +194,12 @@ def forecast(matrices: Sequence[Array], *, order: int = 1, iterations: int = 100
 
 
 def coordinates(gram: FloatMatrix, rounding: float = float(np.finfo(np.float64).eps)) -> FloatMatrix:
-    """Return a matrix R with `R.T @ R == gram`: the columns in some orthonormal basis of their span.
+    """Return a matrix R with `R.T @ R == gram`: the coordinates of vectors in an orthonormal basis of their span.
 
-    The columns are scaled to unit length first. So rounding loses a direction only if it is small (about 1e-7)
-    compared with the columns in which it appears, not compared with the longest column. `rounding` is the rounding
-    error of the products. If they were summed in float32 it is larger, and more small directions count as zero.
+    `gram` has the inner products of the vectors, and R has a column for each of them. Directions that are as small
+    as rounding errors count as zero. The vectors are first scaled to unit length. So a direction counts as zero
+    only if it is small (about 1e-7) compared with the vectors in which it appears, not compared with the longest
+    vector. `rounding` is the relative rounding error of `gram`.
     """
     lengths = np.sqrt(np.maximum(np.diagonal(gram), 0.0))
     scale = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
@@ -201,10 +211,11 @@ def coordinates(gram: FloatMatrix, rounding: float = float(np.finfo(np.float64).
 
 
 def pseudo_inverse(matrix: FloatMatrix, ridge: float = 0.0) -> FloatMatrix:
-    """Return the matrix P for which `A = Y @ P` solves A @ matrix = Y, with least norm or ridge penalty.
+    """Return the matrix P such that `A = Y @ P` solves `A @ matrix = Y`, with the smallest norm or a ridge penalty.
 
-    It is `P = matrix.T (matrix matrix.T + ridge I)^-1`. With a ridge of 0 it is the pseudo-inverse. The limit below
-    which singular values count as zero is well above rounding errors, and well below what matters in a forecast.
+    It is `P = matrix.T (matrix matrix.T + ridge I)^-1`. If the ridge is 0, P is the pseudo-inverse, and singular
+    values below `RANK_TOLERANCE` count as zero. This limit is well above rounding errors, and so low that it does
+    not change a forecast.
     """
     u, s, vt = singular_vectors(matrix)
     if ridge > 0:
@@ -217,8 +228,8 @@ def pseudo_inverse(matrix: FloatMatrix, ridge: float = 0.0) -> FloatMatrix:
 def singular_vectors(matrix: FloatMatrix) -> tuple[FloatMatrix, FloatVector, FloatMatrix]:
     """Return the reduced singular value decomposition.
 
-    A fit to several rounds decomposes many matrices. LAPACK's divide and conquer fails on a few of them that have
-    a low rank and are harmless. Then the transpose is decomposed. If that fails too, the triangular factor is.
+    LAPACK's divide and conquer algorithm fails on a few harmless matrices of low rank. Then the transpose is
+    decomposed. If this fails, too, the triangular factor of a QR decomposition is decomposed.
     """
     try:
         u, s, vt = np.linalg.svd(matrix, full_matrices=False)
@@ -235,5 +246,5 @@ def singular_vectors(matrix: FloatMatrix) -> tuple[FloatMatrix, FloatVector, Flo
 
 
 def _below(lags: Sequence[FloatMatrix], b: Sequence[FloatMatrix]) -> FloatMatrix:
-    """Stack the matrices of earlier rounds on top of each other, each multiplied by its B^T."""
+    """Return the matrices of earlier rounds on top of each other, each multiplied by the transpose of its B."""
     return np.vstack([x @ b_i.T for x, b_i in zip(lags, b, strict=True)])

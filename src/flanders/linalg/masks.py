@@ -1,4 +1,8 @@
-"""Masks that weigh each parameter of each row, and are trained to lower the loss of the weighted mean."""
+"""Masks that weigh each parameter of each row. They are trained so that the weighted mean has a low loss.
+
+The filter `SkyMask` uses them. The weight of a parameter is the logistic function of a number that is trained, its
+logit.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +15,14 @@ from flanders.arrays import Array, like, on_host, widest_float
 from flanders.linalg.blocks import column_blocks, join, join_columns
 
 START = 1.0
-"""The logit of every mask before training: a weight of 0.73 for every parameter of every row."""
+"""All logits before training. The weight of each parameter of each row is then 0.73."""
 
 
 def masked_mean(rows: Array, logits: Array) -> Array:
-    r"""Return the masked mean of each column, :math:`\sum_i \sigma(l_i) x_i / \sum_i \sigma(l_i)`."""
+    r"""Return the weighted mean of each column, :math:`\sum_i \sigma(l_i) x_i / \sum_i \sigma(l_i)`.
+
+    Here :math:`x_i` are the rows, :math:`l_i` the logits, and :math:`\sigma` is the logistic function.
+    """
     x, l_ = on_host(rows), on_host(logits)
     xp = array_api_compat.array_namespace(x)
     means = []
@@ -33,16 +40,17 @@ def starting_masks(rows: Array) -> Array:
 
 
 def binary_masks(logits: Array) -> Array:
-    """Return the masks as zeros and ones: which weights are above a half."""
+    """Return the masks as zeros and ones: 1 for weights above a half."""
     xp = array_api_compat.array_namespace(logits)
     return xp.astype(logits > 0, logits.dtype)
 
 
 def descended_masks(rows: Array, logits: Array, mean: Array, slope: Array, rate: float) -> Array:
-    r"""Return the logits after a step of gradient descent on the loss of the masked mean, which has this slope.
+    r"""Return the logits after a step of gradient descent on the loss of the weighted mean.
 
-    The derivative of the mean by the logit of row i is :math:`\sigma'(l_i) (x_i - \mu) / \sum_j \sigma(l_j)`. No
-    step changes a logit by more than 1.
+    `mean` is the weighted mean :math:`\mu`, `slope` is the gradient of the loss there, and `rate` is the learning
+    rate. The derivative of :math:`\mu` by the logit of row i is
+    :math:`\sigma'(l_i) (x_i - \mu) / \sum_j \sigma(l_j)`. The step changes no logit by more than 1.
     """
     x, l_, mu, s = (on_host(a) for a in (rows, logits, mean, slope))
     xp = array_api_compat.array_namespace(x)

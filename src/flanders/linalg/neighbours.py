@@ -1,4 +1,4 @@
-"""The scores and choices of Krum, Multi-Krum and Bulyan, from a matrix of squared distances."""
+"""The scores and selections of Krum, Multi-Krum and Bulyan, from the squared distances between rows."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from flanders.arrays import FloatMatrix, FloatVector, IntVector
 
 def krum_scores(distances: FloatMatrix, num_malicious: int) -> FloatVector:
     """Return each row's sum of squared distances to the m - b - 2 rows (at least one) nearest to it.
+
+    m is the number of rows, and b is `num_malicious`.
 
     References
     ----------
@@ -22,13 +24,13 @@ def krum_scores(distances: FloatMatrix, num_malicious: int) -> FloatVector:
 
 
 def multi_krum_rows(distances: FloatMatrix, num_malicious: int, keep: int) -> IntVector:
-    """Return the `keep` rows with the lowest Krum scores, in rising order of row."""
+    """Return the `keep` rows with the lowest Krum scores, as row numbers in rising order."""
     scores = krum_scores(distances, num_malicious)
     return np.sort(np.argsort(scores, kind="stable")[:keep]).astype(np.int64)
 
 
 def bulyan_rows(distances: FloatMatrix, num_malicious: int, keep: int) -> IntVector:
-    """Pick `keep` rows, one after the other. Each is the row with the lowest Krum score among those not yet picked.
+    """Return `keep` rows, selected one by one. Each has the lowest Krum score among the rows not selected before.
 
     References
     ----------
@@ -43,6 +45,6 @@ def bulyan_rows(distances: FloatMatrix, num_malicious: int, keep: int) -> IntVec
 
 
 def nearest_rows(distances: FloatMatrix, count: int) -> IntVector:
-    """Return, for each row, the `count` rows nearest to it, itself first."""
+    """Return, for each row, the numbers of the `count` rows nearest to it. The row itself comes first."""
     itself = distances - np.diag(np.full(distances.shape[0], np.inf))
     return np.argsort(itself, axis=1, kind="stable")[:, :count].astype(np.int64)

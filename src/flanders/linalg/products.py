@@ -22,19 +22,20 @@ from flanders.arrays import (
 from flanders.linalg.blocks import centred_blocks, column_blocks, join, join_columns, product_blocks
 
 LEAST_SINGLE = 1e-20
-"""Below this, a squared norm in float32 may lack squares that are too small for float32."""
+"""A squared norm below this may be wrong in float32, since float32 rounds very small squares to zero."""
 LARGEST_SQUARE = 1e300
-"""A row with a larger squared norm cannot be used, since distances to it overflow. No row of float32 is so long."""
+"""A row with a larger squared norm cannot be used, since distances to it may overflow. No float32 row is so
+long."""
 
 
 def inner_products(pieces: Sequence[Array], center: Array | None = None, *, tail: int = 0) -> FloatMatrix:
-    """Return inner products of rows, from which `center` is subtracted first, accumulated in float64.
+    """Return the inner products of rows, after `center` was subtracted from each row.
 
-    The rows of all `pieces`, (k_i, d) each, are taken as one matrix. The result has a column for each of these
+    The rows of all `pieces`, `(k_i, d)` each, are stacked to one matrix. The result has a column for each of its
     rows. It has a row for each row of `pieces[tail:]`.
 
-    A center near the rows keeps the small differences between large models. The products of the rows themselves, in
-    float32, would lose them.
+    The center should be near the rows. Small differences between large models would otherwise be lost in rounding
+    errors.
     """
     pieces = [on_host(piece) for piece in pieces]
     skipped = sum(piece.shape[0] for piece in pieces[:tail])
@@ -43,7 +44,7 @@ def inner_products(pieces: Sequence[Array], center: Array | None = None, *, tail
     for rows in centred_blocks(pieces, None if center is None else on_host(center), product_blocks(*pieces)):
         old, new = rows[:skipped, :], rows[skipped:, :]
         with_old += new @ old.T
-        with_new += new @ new.T  # BLAS multiplies a matrix by its own transpose in half the time
+        with_new += new @ new.T  # a product of its own: BLAS needs half the time for a matrix times its transpose
     return np.hstack([to_numpy(with_old), to_numpy(with_new)]).astype(np.float64, copy=False)
 
 
@@ -63,10 +64,13 @@ def products_with(
 ) -> tuple[FloatMatrix, FloatMatrix, FloatMatrix]:
     """Return three matrices of inner products, from one pass over the data.
 
-    The first, `(m, m)`, has the products of the rows with each other, after `center` was subtracted from them. The
-    second, `(m, k)`, has their products with the directions. The third, `(k - skip, k - skip)`, has the products
-    of the directions with each other, without the first `skip` of them. The rows of all `directions`, (k_i, d)
-    each, are taken as one matrix. The center is not subtracted from them.
+    The rows of all `directions`, `(k_i, d)` each, are stacked to one matrix with k rows. `center` is subtracted
+    from the rows of `matrix`, but not from the directions.
+
+    - The first result, `(m, m)`, has the products of the rows of `matrix` with each other.
+    - The second result, `(m, k)`, has their products with the directions.
+    - The third result, `(k - skip, k - skip)`, has the products of the directions with each other, without the
+      first `skip` directions.
     """
     matrix, directions = on_host(matrix), [on_host(piece) for piece in directions]
     columns = product_blocks(matrix, *directions)
@@ -81,7 +85,7 @@ def products_with(
 
 
 def gram(matrix: Array, center: Array | None = None) -> FloatMatrix:
-    """Return the `(m, m)` inner products of the rows after `center` is subtracted, as a symmetric matrix."""
+    """Return the `(m, m)` inner products of the rows, after `center` was subtracted from each row."""
     product = inner_products([matrix], center)
     return (product + product.T) / 2
 
@@ -96,7 +100,7 @@ def squared_distances(matrix: Array, center: Array | None = None) -> FloatMatrix
 
 
 def distances_of_gram(products: FloatMatrix) -> FloatMatrix:
-    """Turn inner products into squared distances: |x|^2 + |y|^2 - 2 <x, y>, never negative."""
+    """Return squared distances from inner products: |x|^2 + |y|^2 - 2 <x, y>, and at least zero."""
     norms = np.diagonal(products)
     squared = np.maximum(norms[:, None] + norms[None, :] - 2 * products, 0.0)
     np.fill_diagonal(squared, 0.0)
@@ -104,7 +108,7 @@ def distances_of_gram(products: FloatMatrix) -> FloatMatrix:
 
 
 def lengths_of_gram(products: FloatMatrix) -> FloatVector:
-    """Return the lengths of vectors from their inner products. They are never zero, so one can divide by them."""
+    """Return the lengths of vectors from their inner products. A length of zero becomes 1e-100."""
     return np.sqrt(np.maximum(np.diagonal(products), 1e-200))
 
 
@@ -115,15 +119,15 @@ def cosines_of_gram(products: FloatMatrix) -> FloatMatrix:
 
 
 def cosine_distances_between(matrix: Array, center: Array | None = None) -> FloatMatrix:
-    """Return the `(m, m)` distances 1 - cos between the rows around `center`, from 0 to 2.
+    """Return the `(m, m)` distances 1 - cos between the rows, after `center` was subtracted from each row.
 
-    They are rounded to 13 places, so that rounding errors do not tell equal distances apart.
+    They are rounded to 13 decimal places, so that equal distances do not differ by rounding errors.
     """
     return np.clip(np.round(1.0 - cosines_of_gram(gram(matrix, center)), 13), 0.0, 2.0)
 
 
 def squared_norms(matrix: Array, center: Array | None = None) -> FloatVector:
-    """Return the `(m,)` squared norms of the rows, from which `center` is subtracted, accumulated in float64."""
+    """Return the `(m,)` squared norms of the rows, after `center` was subtracted from each row."""
     matrix = on_host(matrix)
     xp = array_api_compat.array_namespace(matrix)
     total: Array = 0.0
@@ -133,9 +137,9 @@ def squared_norms(matrix: Array, center: Array | None = None) -> FloatVector:
 
 
 def rough_squared_norms(matrix: Array, center: Array | None = None) -> FloatVector:
-    """Return `squared_norms` with the precision of the matrix: six digits for float32, in half the time.
+    """Return `squared_norms` in half the time, with the precision of the matrix. For float32 this is six digits.
 
-    If float32 is too narrow for one of the norms, all are computed in float64.
+    If one of the norms is too large or too small for float32, all are computed in float64.
     """
     source, at = on_host(matrix), None if center is None else on_host(center)
     xp = array_api_compat.array_namespace(source)
@@ -150,12 +154,12 @@ def rough_squared_norms(matrix: Array, center: Array | None = None) -> FloatVect
 
 
 def usable_rows(matrix: Array) -> NDArray[np.bool_]:
-    """For each row, tell whether it is finite and not so large that squared distances overflow."""
+    """Return which rows are finite, and not so large that squared distances overflow."""
     return rough_squared_norms(matrix) < LARGEST_SQUARE  # false for NaN
 
 
 def clip_factors(lengths: FloatVector, radius: float) -> FloatVector:
-    """Return the factors from 0 to 1 that bring each length down to at most `radius`."""
+    """Return factors from 0 to 1 that shorten each length to at most `radius`."""
     return np.divide(radius, lengths, out=np.ones_like(lengths), where=lengths > radius)
 
 
@@ -164,7 +168,7 @@ def less_their_mean(
 ) -> tuple[Array, Array]:
     r"""Return :math:`a_i (x_i - c) - b_i v` for these rows of a matrix, and :math:`v = \sum_i w_i (x_i - c)`.
 
-    w are the `weights`, a the `factors`, b the `shares`, and c is the `center`.
+    Here :math:`x_i` are the `rows`, c is the `center`, w are the `weights`, a the `factors`, and b the `shares`.
     """
     source, at = on_host(matrix), on_host(center)[None, :]
     xp = array_api_compat.array_namespace(source)
@@ -183,7 +187,7 @@ def less_their_mean(
 
 
 def scaled_around(matrix: Array, center: Array, factors: FloatVector) -> Array:
-    """Return the rows after each displacement from `center` was multiplied by a factor."""
+    """Return the rows after the displacement of each row from `center` was multiplied by its factor."""
     source, at = on_host(matrix), on_host(center)[None, :]
     factor = like(factors, source)[:, None]
     blocks = (at[:, c] + factor * (source[:, c] - at[:, c]) for c in column_blocks(source))
@@ -196,23 +200,24 @@ def combine(coefficients: FloatMatrix, matrix: Array) -> Array:
 
 
 def mean(matrix: Array, weights: FloatVector | None = None) -> Array:
-    """Return the (weighted) average of the rows."""
+    """Return the weighted average of the rows. By default all weights are equal."""
     w = np.ones(matrix.shape[0]) if weights is None else weights
     return combine(w / w.sum(), matrix)
 
 
 def step_between(center: Array, coefficients: FloatVector, matrix: Array) -> Array:
-    """Return `move` for coefficients that are not negative and add up to at most 1.
+    """Return the same as `move`, for coefficients that are not negative and add up to at most 1.
 
-    The result lies between the center and the rows. So it keeps its digits without float64.
+    The result is then an average of the center and the rows. So it is precise without float64.
     """
     return (1.0 - float(coefficients.sum())) * center + combine(coefficients, matrix)
 
 
 def clipped_steps(matrix: Array, start: Array, shares: FloatVector, radius: float | None, iterations: int) -> Array:
-    r"""Return v after some steps :math:`v \leftarrow v + \sum_c p_c (x_c - v) \min(1, \tau / \|x_c - v\|)`.
+    r"""Return v after `iterations` steps :math:`v \leftarrow v + \sum_c p_c (x_c - v) \min(1, \tau / \|x_c - v\|)`.
 
-    The `shares` p add up to 1. `radius=None` takes the median distance to `start` for :math:`\tau`.
+    Here :math:`x_c` are the rows of the matrix, and p are the `shares`, which add up to 1. :math:`\tau` is the
+    `radius`; if it is None, the median distance of the rows to `start`. The first v is `start`.
     """
     v = start
     for _ in range(iterations):
@@ -225,8 +230,8 @@ def clipped_steps(matrix: Array, start: Array, shares: FloatVector, radius: floa
 def move(center: Array, coefficients: FloatVector, matrix: Array) -> Array:
     """Return `center + coefficients @ (matrix - center)`, computed in float64 if the library has it.
 
-    The displacements are computed first. If they are small and the coefficients are large, then
-    `coefficients @ matrix - coefficients.sum() * center` would be little more than rounding errors.
+    The center is subtracted from the rows first. Otherwise, small displacements and large coefficients would lead
+    to large rounding errors.
     """
     at, rows = on_host(center), on_host(matrix)
     xp = array_api_compat.array_namespace(rows)

@@ -1,4 +1,4 @@
-"""Quadratic forms with the inverse of a symmetric matrix."""
+"""Quadratic forms with the inverse of a symmetric matrix. The filter `Fingerprint` uses them."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import numpy as np
 from flanders.arrays import FloatMatrix, FloatVector
 
 BLOCK = 128
-"""How many equations are solved at a time: small enough for a cheap inverse, large enough for fast products."""
+"""How many equations are solved at a time. With more the inverse takes too long, with fewer the products do."""
 
 
 def inverse_squares(matrix: FloatMatrix, columns: FloatMatrix) -> FloatVector:
-    r"""Return :math:`x^T M^{-1} x` for each column x, with a symmetric positive definite M.
+    r"""Return :math:`x^T M^{-1} x` for each column x of `columns`. M is `matrix`, symmetric and positive definite.
 
-    With Cholesky's factors, :math:`M = L L^T`, this is :math:`\|L^{-1} x\|^2`. It takes half as long as a general
-    solver.
+    With the Cholesky decomposition :math:`M = L L^T`, this is :math:`\|L^{-1} x\|^2`. It takes half the time of a
+    general solver.
 
     Examples
     --------

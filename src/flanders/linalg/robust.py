@@ -1,4 +1,8 @@
-"""Statistics that a minority of outliers cannot change much, tail probabilities, and false discovery rates."""
+"""Statistics for the filters `Fingerprint` and `Flanders`.
+
+They are a spread that a minority of outliers hardly changes, tail probabilities of Student's t, and false discovery
+rates.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ NORMAL = 1.4826
 
 
 def robust_spread(values: FloatVector, middle: float | None = None) -> float:
-    """Return a robust standard deviation: the scaled median of the distances from the median, or from `middle`."""
+    """Return a robust standard deviation: `NORMAL` times the median distance from the median, or from `middle`."""
     around = np.median(values) if middle is None else middle
     return NORMAL * float(np.median(np.abs(values - around)))
 
@@ -21,10 +25,10 @@ def robust_spread(values: FloatVector, middle: float | None = None) -> float:
 def local_false_discovery_rate(p: FloatVector) -> FloatVector:
     """Return, for each p-value, the probability pi0 / f(p) that it belongs to an honest client.
 
-    pi0 is Storey's estimate of the share of honest clients. f is the decreasing density that fits the p-values
-    best: Grenander's estimator, the slopes of the least concave majorant of their distribution function. An equal
-    number of evenly spread p-values is added before the fit. Without them, any few small p-values would look like
-    attackers.
+    pi0 is Storey's estimate of the share of honest clients. f is the decreasing density that fits the p-values best
+    (Grenander's estimator). It is the slope of the smallest concave function above their distribution function.
+    Before the fit, as many evenly spread p-values are added as there are p-values. Otherwise a few small p-values
+    would always look like attackers.
 
     Examples
     --------
@@ -39,7 +43,7 @@ def local_false_discovery_rate(p: FloatVector) -> FloatVector:
     m = p.size
     honest_share = min(1.0, (1.0 + float(np.count_nonzero(p > 0.5))) / (0.5 * m))
     knots, counts = np.unique(np.concatenate([p, (np.arange(m) + 0.5) / m]), return_counts=True)
-    slopes: list[tuple[float, float]] = []  # (width, mass); neighbours are merged until the density decreases
+    slopes: list[tuple[float, float]] = []  # (width, mass) of intervals, merged until the density decreases
     for width, mass in zip(np.diff(knots, prepend=0.0), counts / (2 * m), strict=True):
         slopes.append((float(width), float(mass)))
         while len(slopes) > 1 and slopes[-1][1] * slopes[-2][0] >= slopes[-2][1] * slopes[-1][0]:
@@ -52,7 +56,7 @@ def local_false_discovery_rate(p: FloatVector) -> FloatVector:
 
 
 def t_limit(tail: float) -> float:
-    """Return the value that Student's t with 5 degrees of freedom exceeds with this probability."""
+    """Return the value that Student's t with 5 degrees of freedom exceeds with the probability `tail`."""
     low, high = 0.0, 1e12
     for _ in range(100):
         middle = (low + high) / 2
@@ -62,7 +66,7 @@ def t_limit(tail: float) -> float:
 
 def t_tail(x: FloatVector) -> FloatVector:
     """Return the probability that Student's t with 5 degrees of freedom is above x."""
-    # tan(angle) = sqrt(5) / x. For a large x, this form does not subtract nearly equal numbers.
+    # With tan(angle) = sqrt(5) / x, no nearly equal numbers are subtracted if x is large.
     angle = np.arctan2(math.sqrt(5.0), x)
     sine, cosine = np.sin(angle), np.cos(angle)
     tail = (angle - sine * cosine * (1 + 2 / 3 * sine**2)) / math.pi

@@ -1,4 +1,4 @@
-"""Choosing and replacing rows and columns of an `(m, d)` array."""
+"""Selects and replaces rows, columns and entries of an array."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def replace_rows(matrix: Array, rows: IntVector, vectors: Sequence[Array]) -> Ar
 
 
 def replace_columns(matrix: Array, columns: IntVector, values: Array, rows: BoolVector) -> Array:
-    """Return a copy of a matrix in which these columns are replaced by `values`, in the rows marked true only.
+    """Return a copy of a matrix in which these columns are replaced by `values`, only where `rows` is true.
 
     Examples
     --------
@@ -47,9 +47,9 @@ def replace_columns(matrix: Array, columns: IntVector, values: Array, rows: Bool
 
 
 def largest_entries(vector: Array, count: int) -> Array:
-    """Return a mask of the `count` numbers of a vector that have the largest absolute values.
+    """Return a mask of the `count` entries of a vector that have the largest absolute values.
 
-    If several numbers are as large as the smallest of these, the mask has all of them. It never has zeros.
+    Entries that are as large as the smallest one of these are included, too. Zeros are never included.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""How many parameters of each row are positive, zero and negative."""
+"""The shares of positive, zero and negative parameters of each row. The filter `SignGuard` uses them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from flanders.linalg.selection import take_columns
 
 def sign_shares(matrix: Array, center: Array, columns: IntVector | None = None) -> FloatMatrix:
     """Return the shares of positive, zero and negative parameters of each row of `matrix - center`, `(m, 3)`.
+
+    If `columns` is given, only these columns count.
 
     Examples
     --------

@@ -1,9 +1,12 @@
-"""CountSketch: every parameter is added, with a random sign, to one of a few random buckets.
+"""CountSketch: short random summaries of long vectors, which keep their inner products approximately.
 
-A sketch of a vector has one number per bucket. The inner product of two sketches is that of the vectors, plus
-noise with mean zero and a relative size of about 1 / sqrt(width), where the width is the number of buckets. There
-are two ways to draw signs and buckets. `CountSketch` draws them all at once. `StreamedSketch` draws them again
-from a secret seed for each piece of a model, so that they take no memory.
+Each parameter of a vector gets a random sign and a random bucket. The sketch of the vector has one number for each
+bucket: the sum of the parameters in this bucket, with their signs. The inner product of two sketches is that of the
+vectors plus an error with mean zero. The relative size of the error is about 1 / sqrt(width), where the width is
+the number of buckets.
+
+There are two ways to draw signs and buckets. `CountSketch` draws all of them at once. `StreamedSketch` draws them
+again for each piece of a model, from a secret seed, so that they need no memory.
 
 References
 ----------
@@ -21,7 +24,7 @@ from flanders.arrays import Array, FloatVector, is_on_host, like, on_host, to_nu
 from flanders.linalg.blocks import column_blocks
 
 STREAMED = 2**20
-"""How many parameters a streamed sketch adds at a time. Their signs and buckets fit in a few megabytes."""
+"""How many parameters a streamed sketch adds at a time. Their signs and buckets need a few megabytes."""
 
 
 def add_to_buckets(
@@ -41,9 +44,10 @@ def add_to_buckets(
 
 @dataclass(frozen=True, eq=False)
 class CountSketch:
-    """A sketch of whole matrices. Its signs and buckets are drawn at once."""
+    """The signs and buckets of all d parameters, to sketch whole matrices."""
 
     width: int
+    """The number of buckets."""
     buckets: NDArray[np.integer]
     """`(d,)`: the bucket of each parameter."""
     signs: NDArray[np.integer]
@@ -51,13 +55,13 @@ class CountSketch:
 
     @classmethod
     def draw(cls, d: int, width: int, rng: np.random.Generator) -> CountSketch:
-        """Draw a sketch of `d` parameters into `width` buckets."""
+        """Return random signs and buckets for `d` parameters and `width` buckets."""
         buckets = rng.integers(0, width, size=d, dtype=np.int32)
         signs = (2 * rng.integers(0, 2, size=d, dtype=np.int8) - 1).astype(np.int8)
         return cls(width, buckets, signs)
 
     def of(self, matrix: Array, center: Array) -> Array:
-        """Return the sketch of each row of `matrix - center`, `(m, width)`. On the host it is float64."""
+        """Return the sketch of each row of `matrix - center`, `(m, width)`. On the CPU it is float64."""
         source, center = on_host(matrix), on_host(center)
         total = np.zeros((source.shape[0], self.width))
         for columns in column_blocks(source):
@@ -69,14 +73,16 @@ class CountSketch:
 
 @dataclass(frozen=True)
 class StreamedSketch:
-    """A sketch of models that arrive in pieces.
+    """Sketches models that arrive in pieces.
 
-    Signs and buckets are drawn from the secret and from the position of a piece in the model. So they are the same
-    in every round of a run.
+    Signs and buckets follow from the secret and from the position of a piece in the model. So they are the same in
+    every round of a run.
     """
 
     width: int
+    """The number of buckets."""
     secret: int
+    """The seed of the random signs and buckets."""
 
     def add(self, total: FloatVector, numbers: NDArray[np.floating], start: int) -> None:
         """Add a piece of a model to the buckets of `total`. The piece begins with parameter number `start`."""
@@ -88,6 +94,9 @@ class StreamedSketch:
             add_to_buckets(total, block, drawn >> 1, 1.0 - 2.0 * (drawn & 1))
 
     def draw(self, start: int, size: int) -> tuple[NDArray[np.integer], NDArray[np.floating]]:
-        """Return the buckets and the signs of a piece of this size that is added to several sketches."""
+        """Return the buckets and the signs of a piece with `size` parameters that begins with parameter `start`.
+
+        Use it to add a piece of at most `STREAMED` parameters to several sketches.
+        """
         drawn = np.random.default_rng([self.secret, start]).integers(0, 2 * self.width, size=size, dtype=np.uint32)
         return drawn >> 1, 1.0 - 2.0 * (drawn & 1)

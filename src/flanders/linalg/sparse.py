@@ -1,4 +1,7 @@
-"""The large parameters of each row: how long they are, which signs they have, and their weighted sums."""
+"""Functions of rows in which small parameters count as zero: lengths, signs and weighted sums.
+
+The aggregator `Lasa` uses them.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,10 @@ from flanders.linalg.blocks import centred_block, column_blocks, join
 
 
 def row_limits(matrix: Array, center: Array, dropped: int) -> FloatVector:
-    """Return for each row of `matrix - center` the size of its `dropped`-th smallest parameter; -1 for none.
+    """Return limits such that in each row of `matrix - center` about `dropped` parameters are not above the limit.
 
-    One row is sorted at a time, so that no copy of the matrix is needed.
+    The limit of a row is its `dropped`-th smallest absolute value. If `dropped` is 0, it is -1. One row is sorted
+    at a time, so that no copy of the matrix is needed.
 
     Examples
     --------
@@ -27,9 +31,10 @@ def row_limits(matrix: Array, center: Array, dropped: int) -> FloatVector:
 
 
 def sparse_statistics(matrix: Array, center: Array, limits: FloatVector) -> tuple[FloatVector, FloatVector]:
-    """Return the length of each row of `matrix - center`, and the share of positive ones among its signs.
+    """Return the length of each row of `matrix - center`, and the share of positive numbers among its nonzero ones.
 
-    Parameters no larger than the limit of their row count as zeros. A row of zeros has a share of a half.
+    Parameters whose absolute value is at most the limit of their row count as zero. A row of zeros has a share of a
+    half.
 
     Examples
     --------
@@ -50,7 +55,7 @@ def sparse_statistics(matrix: Array, center: Array, limits: FloatVector) -> tupl
 
 
 def sparse_move(center: Array, coefficients: FloatVector, matrix: Array, limits: FloatVector) -> Array:
-    """Return `center + coefficients @ (matrix - center)`, with parameters up to the limits as zeros."""
+    """Return `center + coefficients @ (matrix - center)`, where differences up to the row's limit count as zero."""
     rows, at = on_host(matrix), on_host(center)
     xp = array_api_compat.array_namespace(rows)
     a = like(coefficients, rows, widest_float(xp))
@@ -60,7 +65,7 @@ def sparse_move(center: Array, coefficients: FloatVector, matrix: Array, limits:
 
 def _sparse_block(rows: Array, at: Array, limits: FloatVector, columns: slice) -> Array:
     xp = array_api_compat.array_namespace(rows)
-    # The limits were found in the type of the rows, and the comparison must round as they did.
+    # The limits were computed in the type of the rows. The same type is used here, so that rounding is the same.
     large = xp.abs(rows[:, columns] - at[None, columns]) > like(limits, rows)[:, None]
     block = centred_block(rows, at, columns)
     return xp.where(large, block, xp.zeros_like(block))

@@ -1,4 +1,4 @@
-"""Directions in which the updates spread most: principal components, and outliers along the first (DnC)."""
+"""Principal components of updates, and the tests of divide and conquer (DnC), which find outliers along them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from flanders.round import Round
 
 @dataclass(frozen=True)
 class DivideAndConquer:
-    """The tests of divide and conquer. The aggregator `DnC` and the filter `DnCFilter` share them.
+    """The tests of divide and conquer. The aggregator `DnC` and the filter `DnCFilter` use them.
 
-    `caller` is the name of the class to which the user passed these parameters. Error messages show it.
+    `caller` is the name of the class that uses them, for error messages. `DnCFilter` explains the other parameters.
 
     References
     ----------
@@ -38,12 +38,13 @@ class DivideAndConquer:
             check_number(self.caller, "sample", self.sample, 1, whole=True)
 
     def scores(self, round_: Round, rng: np.random.Generator) -> FloatVector:
-        """Return the largest outlier score of each row over all iterations. An outlier has a score above 1.
+        """Return the largest score of each row over all iterations. An outlier has a score above 1.
 
-        Each iteration samples parameters, centres the rows, and projects them on the top singular vector. It drops
-        the rows with the largest squared projections. The cut lies halfway between the last row that it keeps and
-        the first that it drops. The score is the squared projection, divided by the cut. So a score of at most 1
-        means that all iterations keep the row. In a tie, the row with the lower client id is kept.
+        Each iteration samples some parameters, subtracts the mean from the rows, and projects the rows on the first
+        principal direction. It drops the rows with the largest squared projections. The cut lies halfway between
+        the largest squared projection that is kept and the smallest one that is dropped. The score in the iteration
+        is the squared projection, divided by the cut. If projections are equal, the row with the lower client id is
+        kept.
         """
         m, d = round_.updates.shape
         num_dropped = self._num_dropped(m)
@@ -58,10 +59,12 @@ class DivideAndConquer:
                 columns = np.sort(rng.choice(d, size=self.sample, replace=False))
                 part = xp.take(updates, index_like(columns, updates), axis=1)
                 products = gram(part, part[0, :])
-            # The inner products of the rows after their mean was subtracted.
+            # These are the inner products of the rows after the mean was subtracted from them.
             centred = products - products.mean(axis=0) - products.mean(axis=1)[:, None] + products.mean()
             values, vectors = np.linalg.eigh(centred)
-            share = np.round(vectors[order, -1] ** 2, 12)  # rounded, so that rounding errors do not break ties
+            share = np.round(
+                vectors[order, -1] ** 2, 12
+            )  # so that equal projections do not differ by rounding errors
             relative = relative_to_cut(np.maximum(values[-1], 0.0) * share, num_dropped)
             worst[order] = np.maximum(worst[order], relative)
         return worst
@@ -77,10 +80,15 @@ class DivideAndConquer:
 
 
 def relative_to_cut(scores: FloatVector, num_dropped: int) -> FloatVector:
-    """Scale scores so that exactly the `num_dropped` largest are above 1. In a tie, later rows count as larger."""
+    """Return the scores, scaled so that exactly the `num_dropped` largest are above 1.
+
+    Of equal scores, those of later rows count as larger.
+    """
     order = np.argsort(scores, kind="stable")
     kept = scores.size - num_dropped
-    ranked = np.concatenate([[0.0], scores[order], [scores.max()]])  # so that both ends have a neighbour
+    ranked = np.concatenate(
+        [[0.0], scores[order], [scores.max()]]
+    )  # there is a cut even if all or none are dropped
     cut = max((ranked[kept] + ranked[kept + 1]) / 2, 1e-300 * ranked[-1]) or 1.0
     relative = scores / cut
     relative[order[kept:]] = np.maximum(relative[order[kept:]], np.nextafter(1.0, 2.0))
@@ -88,10 +96,10 @@ def relative_to_cut(scores: FloatVector, num_dropped: int) -> FloatVector:
 
 
 def principal_components(products: FloatMatrix) -> FloatMatrix:
-    """Return the first two principal components of vectors, `(n, 2)`, from their inner products."""
+    """Return the first two principal components of n vectors, `(n, 2)`, from their inner products."""
     centred = products - products.mean(axis=0) - products.mean(axis=1)[:, None] + products.mean()
     values, vectors = np.linalg.eigh(centred)
     found = vectors[:, -2:] * np.sqrt(np.maximum(values[-2:], 0.0))
     largest = found[np.argmax(np.abs(found), axis=0), np.arange(found.shape[1])]
-    signs: FloatVector = np.where(largest < 0, -1.0, 1.0)  # the sign of a component is arbitrary
+    signs: FloatVector = np.where(largest < 0, -1.0, 1.0)  # the sign is arbitrary: make the largest number positive
     return np.asarray(found * signs)

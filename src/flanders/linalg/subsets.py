@@ -1,4 +1,7 @@
-"""The best subset of a given size: of least diameter, or of least spread."""
+"""The best subset of rows of a given size: the one with the smallest diameter, or with the smallest spread.
+
+The aggregators in `flanders.aggregators.subsets` use them.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,18 @@ from flanders.arrays import FloatMatrix, IntVector
 from flanders.checks import InputError
 
 MOST_BRANCHES = 100_000
-"""How many branches the search for a subset may take. This takes a few seconds."""
+"""The largest number of branches in the search for a subset. They take a few seconds."""
 BATCH = 4096
-"""Subsets whose spread is computed at a time."""
+"""The number of subsets whose spread is computed at a time."""
 
 
 def smallest_diameter(distances: FloatMatrix, size: int) -> IntVector:
-    """Return the `size` rows whose largest distance from each other is smallest; in a tie, the first such rows.
+    """Return the `size` rows whose largest distance from each other is smallest. Of equal subsets, take the first.
 
-    The subset has no pair of rows farther apart than the best diameter. So the rows that are left out touch every
-    pair that is. The search tries diameters by bisection. For each it looks for few rows that touch all longer
-    pairs: a row or all its partners must be among them.
+    The search tries diameters by bisection. For a diameter D, call two rows a long pair if they are farther apart
+    than D. A subset has a diameter of at most D if every long pair has a row outside the subset. So the search
+    looks for a cover: a set of at most m - `size` rows, of all m rows, that has a row of every long pair. It
+    branches at a row: either this row is in the cover, or all rows that form a long pair with it are.
 
     Examples
     --------
@@ -38,14 +42,15 @@ def smallest_diameter(distances: FloatMatrix, size: int) -> IntVector:
         low, high = (low, middle) if found else (middle + 1, high)
     covers = _covers(distances > diameters[low], m - size, first=False)
     left = [np.setdiff1d(np.arange(m), sorted(cover)) for cover in covers]
-    padded = [rows[:size] for rows in left]  # a smaller cover leaves a choice: the first rows are taken
+    padded = [rows[:size] for rows in left]  # a small cover leaves more than `size` rows: take the first of them
     return np.array(min(padded, key=lambda rows: tuple(rows.tolist())), dtype=np.int64)
 
 
 def smallest_spread(products: FloatMatrix, size: int) -> IntVector:
-    """Return the `size` rows whose covariance has the smallest largest eigenvalue; in a tie, the first such rows.
+    """Return the `size` rows with the smallest spread. Of equal subsets, take the first.
 
-    All subsets are tried. `products` are the inner products of the rows.
+    The spread is the largest eigenvalue of their covariance matrix. All subsets are tried. `products` are the inner
+    products of all rows.
 
     Examples
     --------
@@ -75,7 +80,10 @@ def smallest_spread(products: FloatMatrix, size: int) -> IntVector:
 
 
 def _covers(apart: np.ndarray, most: int, *, first: bool) -> list[frozenset[int]]:
-    """Return the sets of at most `most` rows that touch every pair marked in `apart`; one of them with `first`."""
+    """Return the covers: sets of at most `most` rows that have a row of every pair marked in `apart`.
+
+    If `first` is true, return only one of them.
+    """
     found: set[frozenset[int]] = set()
     branches = 0
     todo = [(frozenset[int](), apart.sum(axis=1))]
@@ -95,7 +103,7 @@ def _covers(apart: np.ndarray, most: int, *, first: bool) -> list[frozenset[int]
                 break
             continue
         row = int(np.argmax(degrees))
-        # `left` rows with `degrees` pairs each cannot touch more pairs than this
+        # No row is in more pairs than `row`. So `left` rows are in at most `left * degrees[row]` pairs.
         if left <= 0 or degrees.sum() > 2 * left * degrees[row]:
             continue
         rest = np.array(sorted(taken), dtype=np.int64)

@@ -1,13 +1,17 @@
-"""The filters `Guard` and `Camps`: they cut a round into two camps of clients and ask a judge which camp is wrong.
+"""The filters `Guard` and `Camps`, which compare the clients of a round with each other.
 
-They need no number of attackers, and they work from the first round on. The modules, in the order of the work:
+If the clients form two groups that differ clearly, these groups are called camps. Some rules then say which camp is
+wrong, and its clients are dropped. The filters need not be told the number of attackers, and they work from the
+first round on. The modules, in the order of the work:
 
-- `crafted`: finds updates that no training makes, such as copies with or without noise on top.
-- `traits`: measures the clients; a trait is one number for each client.
+- `crafted`: finds updates that no training makes, such as copies with or without noise.
+- `loud`: finds updates that are many times too long.
+- `directions` and `averages`: measure how much each client points in the direction of the others, over all rounds.
+- `traits`: measures the clients. A trait is one number for each client, or a few numbers.
 - `splitting`: says whether the numbers of a trait form two camps or one.
 - `judging`: says which of two camps is wrong.
-- `opposing`: finds clients that point against the others, round after round.
+- `opposing`: finds clients whose updates point against those of the others, round after round.
 - `decision`: drops one wrong camp after the other, then the opposing clients.
-- `guard`: the filter that also remembers what each client sent before.
-- `camps`: the filter that remembers no client's past.
+- `guard`: the filter `Guard`, which also compares each client with its own past.
+- `camps`: the filter `Camps`, which does not.
 """

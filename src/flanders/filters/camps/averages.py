@@ -1,4 +1,7 @@
-"""Averages of some numbers for each client, over all rounds in which it took part."""
+"""`ClientAverages`: the averages of some numbers for each client, over all rounds in which it took part.
+
+`Guard` and `Camps` average cosines with it.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,16 @@ from flanders.round import ClientId
 from flanders.state import saveable
 
 ROUNDS_OF_CLIENTS = 10
-"""At most this many rounds' worth of clients are remembered, since anybody may make up new client ids."""
+"""At most this many times as many clients are remembered as take part in a round.
+
+Without a limit, made-up client ids would fill the memory.
+"""
 
 
 @saveable
 @dataclass(frozen=True, eq=False)
 class ClientAverages:
-    """Weighted sums of k numbers for each client. The clients that took part last come last.
+    """The weighted averages of k numbers for each client, stored as sums.
 
     Examples
     --------
@@ -28,12 +34,15 @@ class ClientAverages:
     """
 
     sums: dict[ClientId, FloatMatrix] = field(default_factory=dict)
-    """`(2, k)`: the sums of the weighted numbers, and the sums of the weights."""
+    """For each client a `(2, k)` array: the sums of its weighted numbers, and the sums of the weights.
+
+    The order is that in which the clients took part last. The most recent client comes last.
+    """
 
     def of(
         self, clients: tuple[ClientId, ...], now: FloatMatrix, weights: FloatVector, prior: float = 0.0
     ) -> FloatMatrix:
-        """Return the averages over all rounds, this one included.
+        """Return the average numbers of these clients over all rounds, this one included, `(m, k)`.
 
         Parameters
         ----------
@@ -42,9 +51,10 @@ class ClientAverages:
         now
             `(m, k)`: their numbers in this round.
         weights
-            `(k,)`: the weight of this round.
+            `(k,)`: the weight of this round, for each of the k numbers.
         prior
-            The weight of a zero that is averaged in. With it, clients of which little is known are near zero.
+            The weight of a zero that is included in each average. It pulls averages over few rounds towards zero.
+            By default no zero is included.
         """
         nothing = np.zeros((2, now.shape[1]))
         past = [self.sums.get(client, nothing) for client in clients]
@@ -53,10 +63,10 @@ class ClientAverages:
         return np.where(total > 0, (sums[:, 0] + now * weights) / np.where(total > 0, total, 1.0), now)
 
     def with_round(self, clients: tuple[ClientId, ...], now: FloatMatrix, weights: FloatVector) -> ClientAverages:
-        """Return the averages after one more round."""
+        """Return the averages after one more round. The arguments are those of `of`."""
         sums, nothing = dict(self.sums), np.zeros((2, now.shape[1]))
         for row, client in enumerate(clients):
-            before = sums.pop(client, nothing)  # the client moves to the end: it took part last
+            before = sums.pop(client, nothing)  # the client moves to the end, since it took part last
             before = before if before.shape == nothing.shape else nothing
             sums[client] = before + np.array([now[row] * weights, weights])
         most = max(ROUNDS_OF_CLIENTS * len(clients), len(self.sums))

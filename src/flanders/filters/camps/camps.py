@@ -1,4 +1,4 @@
-"""The filter that compares the clients with each other, not with their own earlier updates."""
+"""The filter `Camps`, which compares the clients of a round with each other, but not with their own past."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from flanders.round import Round
 class Camps(Guard):
     """Drop updates that no training makes, and the wrong one of two camps of clients.
 
-    This is `Guard` without the clients' own marks. It remembers how far each client went along with the others,
-    and nothing of what the client sent. The judge hears the server's examples, the trusted clients and the
-    majority. The parameters are those of `Guard`.
+    Two camps are two groups of clients that differ clearly, for example in the direction of their updates. This
+    filter works as `Guard` does, and has the same parameters. But it does not compare a client with its own
+    earlier updates. Of each client it remembers only how much its updates pointed in the direction of the others'
+    updates. The server's examples, the trusted clients or the majority tell which camp is wrong.
 
     Examples
     --------
@@ -32,7 +33,7 @@ class Camps(Guard):
     def amend(
         self, state: GuardState, round_: Round, kept: IntVector, model: Array, scores: Scores | None = None
     ) -> GuardState:
-        """Remember how far each client went along with the others."""
+        """Return the memory after a round: how much each client pointed in the direction of the others."""
         found = self.evidence_of(state, round_, scores)
         opposition = found.opposition_after(state.opposition, round_.clients, kept)
         directions = found.directions_after(state.directions, round_.clients, kept)

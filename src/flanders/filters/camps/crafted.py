@@ -1,22 +1,27 @@
-r"""Updates that no training makes: copies of another update, copies with noise on top, and pure noise.
+r"""Finds updates that no training makes: copies of another update, copies with added noise, and pure noise.
 
-Copies without noise have the cosine 1 with each other. Copies with noise are found by a test.
+`Guard` and `Camps` drop these updates first. Here, the update of a client is the difference between its model and
+the global model. All cosines are cosines between such updates.
 
-The test takes two clients i and j, with the unit updates :math:`v_i` and :math:`v_j`. For a third client k it
-compares two cosines: that of :math:`v_i` with :math:`v_k`, and that of :math:`v_j` with :math:`v_k`. Honest clients
-train on different examples. Their updates differ in a few directions only, and those are the directions in which
-third clients move, too. So the two cosines differ clearly. Copies with random noise differ in all d directions
-alike, and a third update has almost nothing in common with random noise. The difference of the two cosines is then
-normally distributed,
+Two copies without noise have a cosine of 1. For copies with noise there is a test. It takes two clients i and j,
+with the unit updates :math:`v_i` and :math:`v_j`, and compares them with every third client k. It looks at the
+difference between the cosine of :math:`v_i` with :math:`v_k` and the cosine of :math:`v_j` with :math:`v_k`:
 
-.. math:: \langle v_i - v_j, v_k \rangle \sim N\bigl(0, \|v_i - v_j\|^2 / d\bigr),
+- If i and j are honest, they train on different examples. Their updates differ in a few directions only. The
+  updates of third clients vary in these directions, too. So the two cosines differ clearly.
+- If i and j are copies with random noise, they differ a little in each of the d parameters. A third update has
+  almost nothing in common with random noise. The difference of the two cosines is then normally distributed,
 
-with the standard deviation :math:`\sqrt{2 (1 - \cos(v_i, v_j)) / d}`. The test measures the differences over all
-third clients k. If they are not much larger than this standard deviation, i and j differ by noise alone. Between
-honest clients they are 3 to 100 times as large.
+  .. math:: \langle v_i - v_j, v_k \rangle \sim N\bigl(0, \|v_i - v_j\|^2 / d\bigr),
 
-The test needs no memory and no majority of honest clients. It finds pure noise, too: two updates of pure noise
-differ by noise alone.
+  with the standard deviation :math:`\sqrt{2 (1 - \cos(v_i, v_j)) / d}`.
+
+The test takes the root mean square of the differences over all third clients k. If it is at most `NOISE` times this
+standard deviation, i and j differ by noise alone. Between honest clients it is 3 to 100 times the standard
+deviation.
+
+The test needs no memory and no majority of honest clients. It also finds updates that are pure noise, since two of
+them differ by noise alone.
 """
 
 from __future__ import annotations
@@ -28,33 +33,36 @@ from flanders.arrays import BoolVector, FloatMatrix, FloatVector
 from flanders.linalg.products import cosines_of_gram, distances_of_gram
 
 SAME = 1e-6
-"""Directions whose cosine is this close to 1 are the same: float32 rounds that much, training differs by more."""
+"""Two updates with a cosine this close to 1 are copies. Rounding to float32 causes differences of this size, and
+training on different examples causes larger ones."""
 NOISE = 1.7
-"""Differences of up to this many standard deviations of random noise count as noise.
+"""Two clients differ by noise alone if their differences are below this many standard deviations of random noise.
 
-Pure noise has 1, give or take 0.1 to 0.33. The smallest value of honest clients was 3.3.
+For pure noise the value is 1, give or take 0.1 to 0.33. The smallest value between honest clients was 3.3.
 """
 ORIGINAL = 3.5
-"""A client whose fingerprint is above this many standard deviations is the author of an update that others copy.
+"""If several clients send the same update, a client with a fingerprint above this limit is the author of it.
 
-By chance, a crafted update rarely matches any client's fingerprint this well.
+The fingerprint tells how much more an update resembles its sender's earlier updates than those of other clients, in
+standard deviations. By chance, a crafted update rarely has such a high fingerprint for any client.
 """
 FEWEST = 8
-"""The test needs this many third clients with different updates, or it says nothing."""
+"""The test is made only if there are at least this many third clients with different updates."""
 LEAST_PARAMETERS = 1000
-"""Models with fewer parameters are not tested: honest updates of such models may use all directions alike."""
+"""Models with fewer parameters are not tested. Their honest updates may differ in all directions, like noise."""
 CONTRAST = 0.1
-"""The test is used only if at least this share of the clients, and at least two, differ by more than noise.
+"""The test counts only if at least this share of the clients, and at least two clients, differ by more than noise.
 
-Where all updates are mostly noise, e.g. because clients add it for their privacy, noise is no sign of an attack.
+Otherwise nearly all updates are mostly noise, for example because clients add noise for their privacy. Noise is
+then no sign of an attack.
 """
 SUMS = 64
-"""In rounds of many clients, this many random sums stand for all cosines of a client.
+"""In rounds of many clients, the cosines of a client are replaced by this many random sums of them.
 
-With this many sums, two differences can be told apart if one is three times the other.
+With this many sums, two differences can be told apart if one is three times as large as the other.
 """
 MANY = 256
-"""Rounds of at least this many clients are tested by random sums, which saves time."""
+"""Rounds of at least this many clients are tested with random sums, which saves time."""
 
 
 def crafted_rows(products: FloatMatrix, d: int, fingerprints: FloatVector | None = None) -> BoolVector:
@@ -67,9 +75,9 @@ def crafted_rows(products: FloatMatrix, d: int, fingerprints: FloatVector | None
     d
         The number of parameters of an update.
     fingerprints
-        How clearly each update bears the mark of its sender, in standard deviations; NaN if the sender is not
-        known. If several clients send the same update and one of them clearly is its author, only the others are
-        returned.
+        `(m,)`: how much more each update resembles its sender's earlier updates than those of other clients, in
+        standard deviations. NaN if the sender has no past. If several clients send the same update, and one of
+        them is its author (see `ORIGINAL`), the author is not returned.
     """
     cosines = cosines_of_gram(products)
     same = 1.0 - cosines < SAME
@@ -85,11 +93,11 @@ def crafted_rows(products: FloatMatrix, d: int, fingerprints: FloatVector | None
 def alike_but_for_noise(cosines: FloatMatrix, same: NDArray[np.bool_], d: int) -> BoolVector:
     """Return which clients differ from another client by noise alone.
 
-    Pure noise has nothing in common with anybody, so it is of no use as a third client. So the test
-    runs twice. In the second run only clients that were not found in the first one serve as third clients.
+    Pure noise has nothing in common with any update, so it is of no use as a third client. Therefore the test runs
+    twice. In the second run, only the clients that the first run did not find are third clients.
     """
     found = np.zeros(len(cosines), dtype=bool)
-    rows = np.flatnonzero(~np.triu(same, 1).any(axis=0))  # the first of several exact copies stands for all of them
+    rows = np.flatnonzero(~np.triu(same, 1).any(axis=0))  # of several exact copies, only the first one is tested
     if rows.size < FEWEST + 2 or d < LEAST_PARAMETERS:
         return found
     own = cosines[np.ix_(rows, rows)]
@@ -105,7 +113,8 @@ def alike_but_for_noise(cosines: FloatMatrix, same: NDArray[np.bool_], d: int) -
 def differs_by_noise(cosines: FloatMatrix, with_others: FloatMatrix, d: int) -> BoolVector:
     """Return which of m clients differ from at least one other client by noise alone.
 
-    `cosines` are those between the clients, `(m, m)`. `with_others` are those with the third clients, `(m, k)`.
+    `cosines`, `(m, m)`, are the cosines of these clients with each other. `with_others`, `(m, k)`, are their
+    cosines with the third clients.
     """
     m, k = with_others.shape
     squares = profile_distances(cosines) if m == k else distances_of_gram(with_others @ with_others.T) / k
@@ -117,15 +126,16 @@ def differs_by_noise(cosines: FloatMatrix, with_others: FloatMatrix, d: int) -> 
 def profile_distances(cosines: FloatMatrix) -> FloatMatrix:
     """Return, for every two clients, the mean squared difference of their cosines with all other clients.
 
-    In rounds of many clients the cosines are first added up with random signs. This keeps the distances about the
-    same. The seed is fixed, so that the same round always gets the same decision.
+    In rounds of many clients, the differences are computed from sums of the cosines with random signs. The results
+    are about the same. The seed is fixed, so that the same round always gets the same decision.
     """
     m = len(cosines)
     profile = cosines - np.eye(m)
     if m < MANY:
-        with_each_other = 2.0 * profile**2  # i and j are no third clients of their own: take their columns off
+        with_each_other = 2.0 * profile**2  # the columns of i and j: they are not third clients, so subtract these
         return np.maximum(distances_of_gram(profile @ profile.T) - with_each_other, 0.0) / (m - 2)
-    # The largest cosine is about that of two noisy copies, so that their own columns hardly differ.
+    # Sums include the columns of i and j. So put the largest cosine of the row on the diagonal. For two noisy
+    # copies this is about their cosine with each other, so these two columns hardly add to the difference.
     np.fill_diagonal(profile, profile.max(axis=1))
     signs = np.random.default_rng(0).integers(0, 2, size=(m, SUMS)) * 2.0 - 1.0
     sums = profile @ signs / SUMS**0.5

@@ -1,4 +1,9 @@
-"""One decision from many traits: drop the clearest wrong camp, then look again at the clients that are left."""
+"""Decides which clients of a round to drop, for the filters `Guard` and `Camps`.
+
+A trait is a measurement of each client, such as the direction of its update. If the numbers of a trait form two
+groups, these are called camps. A camp is wrong if its clients are taken for malicious. The wrong camp with the most
+evidence is dropped. Then the clients that are left are measured again, until no camp can be dropped.
+"""
 
 from __future__ import annotations
 
@@ -19,25 +24,28 @@ from flanders.round import Round
 log = logging.getLogger("flanders")
 
 PASSES = 4
-"""How many camps are dropped in a round at most: each kind of attacker forms a camp, and more are not expected."""
+"""At most this many camps are dropped in a round. Each kind of attacker forms a camp, and more than four kinds are
+not expected."""
 WITH_SERVER = 0.15
-"""The step that the server trains on its own examples supports one of two camps if this camp's median cosine with
-the step is higher by more than this in some part of the model, and in no part lower by as much.
+"""The server's own step supports a camp if the camp's median cosine with this step is clearly higher.
 
-The median cosine of attackers that shift honest updates was at most 0.07 above that of honest clients, and mostly
+The server's own step is the update that the server trains on its own examples. The camp's median must be higher
+than that of the other camp by more than this in some part of the model. It must not be lower by as much in any
+part. The median of attackers that shift honest updates was at most 0.07 above that of honest clients, and mostly
 far below it.
 """
 NEARLY_ALL = 0.9
-"""A trait that calls more than this share of a round wrong is ignored: something has then changed for all clients.
+"""If a trait calls more than this share of a round wrong, the trait is ignored. Something has then changed for all
+clients.
 
-For example, if all clients have data of the same kind, they cannot be told apart by their earlier updates. The
-trait `fingerprint` would then call nearly everybody wrong.
+For example, clients with data of the same kind cannot be told apart by their earlier updates. The trait
+`fingerprint` would then call nearly all of them wrong.
 """
 
 
 @dataclass(frozen=True, eq=False)
 class TwoCamps:
-    """Two camps of clients that differ in a trait."""
+    """Two groups of clients that differ in a trait."""
 
     trait: Trait
     low: BoolVector
@@ -45,9 +53,9 @@ class TwoCamps:
     high: BoolVector
     """Which clients are in the camp with the higher numbers."""
     evidence: float
-    """The evidence that there are two camps, in nats; see `flanders.filters.camps.splitting`."""
+    """The evidence that there are two camps, in nats; `flanders.filters.camps.splitting` explains it."""
     needed: float
-    """The evidence that is needed to drop one of them."""
+    """The evidence that is needed to drop one of the camps, in nats."""
 
 
 @dataclass
@@ -56,25 +64,27 @@ class Decision:
 
     round_: Round
     rate: float
-    """The share of honest clients that may be dropped."""
+    """The share of honest clients that may be dropped (`Guard.max_false_positive_rate`)."""
     kept: BoolVector
     """Which clients are kept."""
     reasons: list[str]
     """For each client, why it is dropped; empty if it is kept."""
     strengths: FloatVector
-    """For each dropped client, the evidence against it as a multiple of the needed evidence."""
+    """For each dropped client, the evidence against it as a multiple of the needed evidence; zero for the
+    others."""
     examples: Examples | None
-    """The server's losses; None if the server has no examples."""
+    """The losses on the server's examples; None if the server has no examples."""
     past: Past
+    """What is known of the clients from earlier rounds."""
     rooted: FloatMatrix | None = None
-    """`(m, k)`: the cosines with the server's own step in k parts of the model; None if it made no step."""
+    """`(m, k)`: the cosines with the server's own step in k parts of the model; None if the server made no step."""
     doubt: bool = False
-    """Whether there are two camps and no witness can tell which one is wrong."""
+    """Whether two camps were found and nothing tells which one is wrong."""
     notes: list[str] = field(default_factory=list)
     """What the user should know about the whole round, in words."""
 
     def drop(self, camp: BoolVector, strength: float, why: str) -> None:
-        """Drop clients for a reason."""
+        """Drop the clients of a camp. `strength` goes into `strengths`, and `why` into `reasons`."""
         for row in np.flatnonzero(camp & self.kept):
             self.reasons[row] = why
             self.strengths[row] = max(self.strengths[row], strength)
@@ -82,17 +92,17 @@ class Decision:
 
 
 def start_decision(round_: Round, rate: float, past: Past, rooted: FloatMatrix | None = None) -> Decision:
-    """Return the decision before anything was measured: everybody is kept."""
+    """Return the decision at its start: all clients are kept. The arguments are explained in `Decision`."""
     m = len(round_.clients)
     examples = None if round_.evaluate is None else Examples(round_)
     return Decision(round_, rate, np.ones(m, dtype=bool), [""] * m, np.zeros(m), examples, past, rooted)
 
 
 def drop_camps(decision: Decision, traits_of: Callable[[BoolVector], list[Trait]]) -> None:
-    """Drop one wrong camp after the other, the clearest first, until no camp can be dropped.
+    """Drop one wrong camp after the other, the one with the most evidence first, until no camp can be dropped.
 
-    `traits_of` measures the traits of the clients that are still kept. It is called again after each drop:
-    traits are measured from the middle of the kept clients, and the middle moves.
+    `traits_of` measures the traits of the clients that are still kept. It is called again after each drop, since
+    some traits compare a client with the average direction of the kept clients.
     """
     for _ in range(PASSES):
         found = []
@@ -110,7 +120,10 @@ def drop_camps(decision: Decision, traits_of: Callable[[BoolVector], list[Trait]
 
 
 def drop_wrong_camp(decision: Decision, camps: TwoCamps) -> bool:
-    """Drop one of two camps if the evidence is enough and the wrong one is known; tell whether one was dropped."""
+    """Drop one of two camps if there is enough evidence and it is known which camp is wrong.
+
+    Return whether a camp was dropped.
+    """
     trait = camps.trait
     if camps.evidence < camps.needed or not far_apart(camps):
         return False
@@ -132,7 +145,10 @@ def drop_wrong_camp(decision: Decision, camps: TwoCamps) -> bool:
 
 
 def drop_opposing(decision: Decision, found: Opposing) -> None:
-    """Drop the clients that point against the others, unless the server's losses clearly rise without them."""
+    """Drop the clients that point against the others.
+
+    If the losses on the server's examples clearly rise without them, they are kept.
+    """
     if not found.rows.any():
         return
     if decision.examples is not None and decision.examples.hurts(decision.kept, decision.kept & ~found.rows):
@@ -144,9 +160,9 @@ def drop_opposing(decision: Decision, found: Opposing) -> None:
 
 
 def where_apart(camps: TwoCamps) -> str:
-    """Name the part of the model in which two camps differ most, if the trait has a number for each part.
+    """Return in words in which part of the model two camps differ most, in standard deviations.
 
-    The differences are compared in standard deviations.
+    The result is empty if the trait does not have a number for each part.
     """
     names, values = camps.trait.parts, camps.trait.values
     if not names:
@@ -158,7 +174,7 @@ def where_apart(camps: TwoCamps) -> str:
 
 
 def others_in(camp: BoolVector) -> str:
-    """Return in words how many other clients are in the camp of a client."""
+    """Return in words how many other clients are in the same camp as a client."""
     others = int(camp.sum()) - 1
     return f"; the same holds for {others} other client{'s' if others > 1 else ''}" if others else ""
 
@@ -166,15 +182,19 @@ def others_in(camp: BoolVector) -> str:
 def judge_by_examples(
     decision: Decision, examples: Examples, camps: TwoCamps, wrong: BoolVector | None
 ) -> tuple[BoolVector | None, str]:
-    """Return which camp is wrong by the server's examples, and the reason in words.
+    """Return which camp is wrong, and the reason in words. The server's examples decide, if they can.
 
-    `wrong` is the camp that the trait itself calls wrong, if it does. The losses of the two camps are compared:
+    `wrong` is the camp that the trait itself calls wrong; None if it calls neither camp wrong.
 
-    - One camp clearly has the higher losses. It is wrong, unless the trait calls the other camp wrong. If the trait
-      calls neither camp wrong, there are two more exceptions: the losses of the round would clearly rise without
-      the camp, or the server's own step supports it (`WITH_SERVER`). In these exceptions neither camp is dropped.
-    - The losses are about the same. Then the trait decides. If it does not tell, trusted clients and the past do,
-      but never the majority: the server sees no harm in either camp.
+    If the losses of both camps are about the same, the camp that the trait calls wrong is wrong. If there is none,
+    the trusted clients and the past decide. The majority does not decide, since the losses show no harm from either
+    camp.
+
+    If one camp has clearly higher losses, it is wrong, with three exceptions. In these, neither camp is dropped:
+
+    - The trait calls the other camp wrong.
+    - The trait calls neither camp wrong, and the losses of the round would clearly rise without this camp.
+    - The trait calls neither camp wrong, and the server's own step supports this camp (`WITH_SERVER`).
     """
     t = examples.worse(camps.low, camps.high)
     worse = camps.low if t > 0 else camps.high
@@ -191,10 +211,10 @@ def judge_by_examples(
 
 
 def far_apart(camps: TwoCamps) -> bool:
-    """Tell whether the medians of the camps lie on opposite sides of zero, and both beyond the limit of the trait.
+    """Whether the medians of the camps lie on opposite sides of zero, and both beyond the limit of the trait.
 
-    Only then is the judge asked which camp is wrong. Traits without a limit, and traits that tell by themselves
-    which camp is wrong, always pass.
+    If they do not, neither camp is dropped. The result is always true for traits without a limit, and for traits
+    that tell by themselves which camp is wrong.
     """
     trait = camps.trait
     if trait.wrong != UNKNOWN or trait.limit == np.inf:
@@ -204,9 +224,9 @@ def far_apart(camps: TwoCamps) -> bool:
 
 
 def wrong_by_nature(camps: TwoCamps) -> BoolVector | None:
-    """Return the camp that the trait itself calls wrong.
+    """Return the camp that the trait itself calls wrong, or None if it calls neither camp wrong.
 
-    None if it calls neither camp wrong, or if that camp holds nearly all clients (`NEARLY_ALL`).
+    The result is also None if the wrong camp has nearly all clients (`NEARLY_ALL`).
     """
     trait, low, high = camps.trait, camps.low, camps.high
     wrong = None
@@ -219,7 +239,7 @@ def wrong_by_nature(camps: TwoCamps) -> BoolVector | None:
 
 
 def note_doubt(decision: Decision, trait: Trait) -> None:
-    """Remember and log that there are two camps and that no witness can tell which one is wrong, once a round."""
+    """Note and log that there are two camps and that nothing tells which one is wrong. Do so once in a round."""
     if decision.doubt:
         return
     decision.doubt = True
@@ -233,7 +253,10 @@ def note_doubt(decision: Decision, trait: Trait) -> None:
 
 
 def scores_of(decision: Decision, evidence: object) -> Scores:
-    """Return the decision as scores. Clients with a score of at least 1 are dropped."""
+    """Return the decision as scores. Clients with a score of at least 1 are dropped.
+
+    `evidence` is what the filter needs again in `amend`.
+    """
     values = np.where(decision.kept, np.minimum(decision.strengths, 0.99), np.maximum(decision.strengths, 1.0))
     return Scores(
         decision.round_.clients,

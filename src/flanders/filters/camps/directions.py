@@ -1,19 +1,22 @@
-r"""How far each client goes along with the others, in this round and in all rounds so far.
+r"""Measures how much each client's update points in the direction of the others' updates.
+
+`Guard` and `Camps` compare the clients of a round by these numbers, and remember their averages. Here, the update
+of a client is the difference between its model and the global model.
 
 The measure is the cosine :math:`x_c` of client c's update with the middle of the round. The middle is the geometric
-median of the unit updates: up to half of them cannot move it far. The cosines are measured for each part of the
-model, since an attacker may bend one part and leave another one as it is.
+median of the unit updates. A minority of them cannot move it far. There is one cosine for each part of the model,
+since an attacker may change the direction of one part only.
 
-One round may not show enough. So the cosines of each client are averaged over all rounds in which it took part,
+One round may not show enough. So the cosines of each client are averaged over all rounds t in which it took part,
 
 .. math:: \bar x_c = \frac{\sum_t a_t^2\, x_{c,t}}{\sum_t a_t^2},
 
 where :math:`a_t` is the mean cosine between two different clients that were kept in round t, or zero if it is
-negative. Clients agree less and less as training goes on, and in the end their cosines are almost only noise. With
-these weights late rounds do not hide what early rounds have shown.
+negative. As training goes on, updates become less alike, and in the end their cosines are mostly noise. With these
+weights, the noise of late rounds does not hide what early rounds have shown.
 
-A client that was dropped the last time it took part has no say in where the middle is. Otherwise attackers that
-were dropped once could move the middle towards themselves and so be kept again.
+The middle is computed without the clients that were dropped the last time they took part. Otherwise attackers that
+were dropped could move the middle towards themselves, and would then be kept again.
 """
 
 from __future__ import annotations
@@ -29,29 +32,30 @@ from flanders.round import ClientId
 from flanders.state import saveable
 
 STEPS = 30
-"""Steps of Weiszfeld's algorithm: more steps do not visibly change the geometric median of unit vectors."""
+"""The largest number of steps of Weiszfeld's algorithm, which computes the geometric median. More steps hardly
+change the result."""
 SETTLED = 1e-4
-"""The algorithm stops when the weights of the clients in the median change by less than this in a step, all changes
-added up."""
+"""The algorithm stops earlier if the weights of the clients in the median change by less than this in one step. The
+changes of all weights are added up."""
 LEAST_SHARE = 0.1
-"""If less than this share of a round is left without the clients that were dropped the last time, those also have a
-say."""
+"""The middle needs at least this share of a round. If less is left without the clients that were dropped the last
+time, the middle is computed with all clients."""
 FEWEST = 4
-"""The same holds if fewer clients than this are left: a middle of so few lies too close to each of them."""
+"""The middle needs at least this many clients. The middle of fewer clients lies too close to each of them."""
 
 
 @saveable
 @dataclass(frozen=True, eq=False)
 class Directions:
-    """What is remembered of the clients' directions."""
+    """What `Guard` and `Camps` remember of the clients' directions."""
 
     cosines: ClientAverages = field(default_factory=ClientAverages)
-    """The average cosine of each client with the middle, for each of k parts of the model."""
+    """For each client: its average cosine with the middle, in each of k parts of the model."""
     dropped: tuple[ClientId, ...] = ()
     """The clients that were dropped the last time they took part."""
 
     def middle_rows(self, clients: tuple[ClientId, ...], rows: BoolVector) -> BoolVector:
-        """Return which of these rows have a say in where the middle is."""
+        """Return from which of these rows the middle is computed."""
         dropped = set(self.dropped)
         trusted = rows & np.array([client not in dropped for client in clients], dtype=bool)
         return trusted if trusted.sum() >= max(FEWEST, LEAST_SHARE * len(clients)) else rows
@@ -59,27 +63,28 @@ class Directions:
     def averages(self, clients: tuple[ClientId, ...], now: FloatMatrix, weights: FloatVector) -> FloatMatrix:
         """Return the average cosines of the clients over all rounds, this one included.
 
-        `now` are the cosines of this round, `(m, k)`, and `weights` is the weight of the round for each part.
+        `now`, `(m, k)`, are the cosines of this round. `weights`, `(k,)`, is the weight of this round for each part
+        of the model.
         """
         return self.cosines.of(clients, now, weights)
 
     def with_round(
         self, clients: tuple[ClientId, ...], kept: IntVector, now: FloatMatrix, weights: FloatVector
     ) -> Directions:
-        """Return what is remembered after one more round."""
+        """Return what is remembered after one more round, in which the rows `kept` were kept."""
         cosines = self.cosines.with_round(clients, now, weights)
         out = {*self.dropped, *clients} - {clients[row] for row in kept}
         return Directions(cosines, tuple(client for client in cosines.sums if client in out))
 
 
 def cosines_with_middle(cosines: FloatMatrix, rows: BoolVector | None = None) -> FloatVector:
-    """Return the cosine of each unit vector with the geometric median of these rows; by default of all.
+    """Return the cosine of each client's update with the geometric median of the unit updates in these rows.
 
-    Weiszfeld's algorithm finds the median from the inner products alone.
+    By default the median is that of all rows. Weiszfeld's algorithm needs only the cosines, `(m, m)`.
     """
     m = len(cosines)
     among = np.arange(m) if rows is None else np.flatnonzero(rows)
-    everyone = among.size == m  # a copy of a large matrix takes longer than all the rest
+    everyone = among.size == m  # then use the matrix itself: to copy it would take longer than the algorithm
     own = cosines if everyone else cosines[np.ix_(among, among)]
     a = np.full(among.size, 1.0 / among.size)
     for _ in range(STEPS):
@@ -95,29 +100,37 @@ def cosines_with_middle(cosines: FloatMatrix, rows: BoolVector | None = None) ->
 
 
 def all_cosines_with_middle(parts: Sequence[FloatMatrix], rows: BoolVector) -> FloatMatrix:
-    """Return the cosines of all clients with the middle of these rows, `(m, k)`: a column for each part."""
+    """Return the cosines of all clients with the middle of these rows, `(m, k)`: a column for each part.
+
+    `parts` has the cosines between the clients, `(m, m)`, for each of k parts of the model.
+    """
     return np.column_stack([cosines_with_middle(cosines, rows) for cosines in parts])
 
 
 def weights_of_round(parts: Sequence[FloatMatrix], rows: BoolVector) -> FloatVector:
-    """Return the weight of a round in the averages, for each part: the square of the mean cosine of these rows."""
+    """Return the weight of a round in the averages, for each part of the model.
+
+    It is the square of the mean cosine between two of these rows, or zero if this mean is negative.
+    """
     return np.array([max(0.0, mean_cosine_within(cosines, rows)) ** 2 for cosines in parts])
 
 
 def mean_cosine_within(cosines: FloatMatrix, rows: BoolVector) -> float:
-    """Return the mean cosine between two different clients among these rows."""
+    """Return the mean cosine between two different clients of these rows."""
     own = cosines if rows.all() else cosines[np.ix_(rows, rows)]
     n = len(own)
     return float((own.sum() - np.trace(own)) / max(n * (n - 1), 1))
 
 
 def along_main_direction(cosines: FloatMatrix) -> FloatVector:
-    """Return the cosine of each unit vector with the direction in which their squared projections sum to the most.
+    """Return the cosine of each client's update with the main direction of all unit updates.
 
-    This is the first principal direction, found by power iteration. Unlike the middle it does not vanish if two
-    camps of about the same size point against each other.
+    The main direction is the first principal direction: the sum of the squared projections on it is largest. Power
+    iteration finds it. If two groups of about the same size point in opposite directions, the middle is close to
+    zero, but the main direction still shows the two groups.
     """
-    a = np.ones(len(cosines)) + 1e-3 * np.arange(len(cosines))  # unequal: never orthogonal by symmetry
+    # The start is not symmetric: a symmetric one may be orthogonal to the main direction.
+    a = np.ones(len(cosines)) + 1e-3 * np.arange(len(cosines))
     for _ in range(STEPS):
         a = cosines @ a
         a /= max(float(np.linalg.norm(a)), 1e-300)

@@ -1,4 +1,4 @@
-"""The filter that compares the clients of a round with each other and each client with its own past."""
+"""The default filter, `Guard`. It compares the clients of a round with each other and with their own past."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ from flanders.state import saveable
 
 COPY = "a copy of another client's update, or random noise"
 COPY_STRENGTH = 10.0
-"""The score of a copy. Clients with a score of at least 1 are dropped, and no honest client sends a copy."""
+"""The score of a copy. Clients with a score of at least 1 are dropped. Honest clients send no copies, so this score
+is far above 1."""
 
 
 @saveable
@@ -53,18 +54,24 @@ class GuardState:
     round_number: int = 0
     """How many rounds it has seen."""
     signatures: Signatures = field(default_factory=Signatures)
-    """The marks of the clients; see `Fingerprint`."""
+    """How the updates of each client differ from those of the others. The filter `Fingerprint` remembers the
+    same."""
     courses: dict[ClientId, FloatVector] = field(default_factory=dict)
-    """For each accepted client: its usual cosine with the crowd in each part of the model, and its usual novelty.
-    The crowd is the mean direction of the clients accepted last."""
+    """For each accepted client: its usual cosine with the common direction in each part of the model, and its usual
+    novelty.
+
+    The common direction is the mean direction of the clients accepted last. The novelty of an update is the
+    logarithm of the share of it that is not a weighted sum of earlier updates.
+    """
     common: tuple[float, ...] = ()
     """For each part of the model: the mean cosine between two accepted clients, in the round in which it was
     lowest."""
     opposition: Opposition = field(default_factory=Opposition)
-    """For each client: its average cosine with the sum of the others, in the layers before the last one."""
+    """For each client: its average cosine with the sum of the others' updates, in the layers before the last
+    one."""
     directions: Directions = field(default_factory=Directions)
-    """For each client: its average cosine with the middle of the clients, in the parts of the model. Also the
-    clients that were dropped the last time they took part."""
+    """For each client: its average cosine with the geometric median of the clients' unit updates, in each part of
+    the model. It also has the clients that were dropped the last time they took part."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,45 +79,51 @@ class GuardEvidence:
     """What `score` measured and `amend` uses again."""
 
     answers: Answers
+    """Each client compared with its own past."""
     parts: Parts
+    """The inner products of the updates, for each part of the model."""
     cosines: tuple[FloatMatrix, ...]
     """The cosines of the updates with each other, for each part of the model."""
 
     @property
     def looked_at(self) -> tuple[tuple[str, ...], tuple[FloatMatrix, ...]]:
-        """The names and cosines of the parts whose directions are compared: the first layers and the last layer."""
+        """The names of the parts whose directions are compared, and the cosines between the clients in these parts.
+
+        The parts are the layers before the last one, then the last layer. If the layers are not known, the whole
+        model is the only part.
+        """
         if len(self.cosines) == 1:
             return self.parts.names, self.cosines
-        # Without the whole model, in reverse order: the first layers, then the last layer.
         return self.parts.names[:0:-1], self.cosines[:0:-1]
 
     @property
     def rooted(self) -> FloatMatrix | None:
-        """The cosines with the server's own step in the same parts, `(m, k)`; None if the server made no step."""
+        """`(m, k)`: the cosines with the server's own step in the k parts of `looked_at`; None without a step."""
         rooted = self.parts.rooted
         return np.column_stack(rooted[:0:-1] if len(rooted) > 1 else rooted) if rooted else None
 
     @property
     def in_first_layers(self) -> tuple[FloatMatrix, FloatVector | None] | None:
-        """The cosines in the layers before the last one: with each other, and with the server's step.
+        """The cosines in the layers before the last one: of the updates with each other and with the server's step.
 
-        None if there is only one layer, or if the names of the tensors do not tell which of them are the last one.
+        None if there is only one layer, or if the names of the tensors do not tell which of them are the last
+        layer.
         """
         if not self.parts.last_layer_named:
             return None
         return self.cosines[-1], self.parts.rooted[-1] if self.parts.rooted else None
 
     def opposition_after(self, known: Opposition, clients: tuple[ClientId, ...], kept: IntVector) -> Opposition:
-        """Return what is remembered of how far the clients went along with the sum of the others."""
+        """Return, after this round, what is remembered of the clients' cosines with the sum of the others."""
         if self.in_first_layers is None:
             return known
         return known.after(*self.in_first_layers, clients, rows_of(kept, len(clients)))
 
     def directions_after(self, known: Directions, clients: tuple[ClientId, ...], kept: IntVector) -> Directions:
-        """Return what is remembered of the clients' directions after this round."""
+        """Return, after this round, what is remembered of the clients' directions."""
         rows = rows_of(kept, len(clients))
         cosines = self.looked_at[1]
-        if kept.size < 2:  # nobody to go along with
+        if kept.size < 2:  # no others to compare with: the round gets weight zero
             return known.with_round(clients, kept, np.zeros((len(clients), len(cosines))), np.zeros(len(cosines)))
         now = all_cosines_with_middle(cosines, rows)
         return known.with_round(clients, kept, now, weights_of_round(cosines, rows))
@@ -120,26 +133,26 @@ class GuardEvidence:
 class Guard(Filter[GuardState]):
     """Drop updates that no training makes, clients that are unlike their own past, and the wrong one of two camps.
 
-    It needs no number of attackers, and it works from the first round on. In each round it looks for four things:
+    It need not be told the number of attackers, and it works from the first round on. In each round it looks for:
 
-    - updates that no training makes: copies of one another, also with noise on top, pure noise, and updates that
-      are fifty times as long as expected;
+    - updates that no training makes: copies of another update, copies with added noise, pure noise, and updates
+      that are more than fifty times as long as expected;
     - clients whose updates are unlike those that they sent before;
-    - two camps of clients that differ clearly in direction or length. A judge says which camp is wrong. The
-      judge hears the server's examples (`Defense(evaluate=...)`), the trusted clients, the past and the majority;
+    - two camps: two groups of clients that differ clearly in the direction or length of their updates. The server's
+      examples (`Defense(evaluate=...)`), the trusted clients, the past or the majority tell which camp is wrong;
     - clients whose updates point against those of the others, round after round.
 
-    With examples it finds attackers that are the majority from the first round on.
+    If the server has examples, the filter also finds attackers that are the majority from the first round on.
 
     Parameters
     ----------
     max_false_positive_rate
-        The share of all updates of honest clients, over all rounds, that may be dropped.
+        The share of all updates of honest clients, over all rounds, that may be dropped by mistake.
     min_survivors
-        If less than this share of a round is left, nobody is kept and the global model stays.
+        If less than this share of a round would be kept, no client is kept, and the global model stays as it is.
     on_doubt
         What to do if there are two camps of about the same size and nothing tells which one is wrong. `"keep"`
-        keeps everybody. `"stay"` keeps nobody, and the global model stays. Both log a warning.
+        keeps both camps. `"stay"` keeps no client, and the global model stays as it is. Both log a warning.
     trusted
         The ids of clients that you trust. Of two camps, the one with fewer trusted clients is wrong. A trusted
         client can still be dropped for another reason.
@@ -171,19 +184,19 @@ class Guard(Filter[GuardState]):
         return GuardState()
 
     def score(self, state: GuardState, round_: Round) -> Scores:
-        """Decide which clients are dropped. Their scores are at least 1, those of the others are below 1."""
+        """Decide which clients are dropped. Their scores are at least 1, and all other scores are below 1."""
         return scores_of(*self._decide(state, round_))
 
     def select(self, scores: Scores) -> IntVector:
-        """Keep the clients that are not suspect, or nobody if too few are left."""
-        assert scores.suspects is not None  # `score` says of everyone whether it is suspect
+        """Return the clients that are not suspects, or no client if too few are left (`min_survivors`)."""
+        assert scores.suspects is not None  # `score` always sets it
         kept = np.flatnonzero(~scores.suspects)
         return kept if kept.size >= self.min_survivors * len(scores.clients) else kept[:0]
 
     def amend(
         self, state: GuardState, round_: Round, kept: IntVector, model: Array, scores: Scores | None = None
     ) -> GuardState:
-        """Remember what the kept clients sent."""
+        """Return the memory after a round."""
         found = self.evidence_of(state, round_, scores)
         number = state.round_number + 1
         learnt = learn_round(state.signatures, round_, number, kept, found.answers)
@@ -195,7 +208,7 @@ class Guard(Filter[GuardState]):
             for row in kept:
                 client = round_.clients[row]
                 before = courses.get(client, now[:, row])
-                if before.shape != now[:, row].shape:  # only one of the two rounds came with layers
+                if before.shape != now[:, row].shape:  # the layers were known in only one of the two rounds
                     before = now[:, row]
                 courses[client] = (np.where(np.isnan(before), now[:, row], before) + now[:, row]) / 2
         common = state.common
@@ -207,7 +220,7 @@ class Guard(Filter[GuardState]):
         return GuardState(number, learnt, courses, common, opposition, directions)
 
     def evidence_of(self, state: GuardState, round_: Round, scores: Scores | None) -> GuardEvidence:
-        """Return what `score` measured. It is measured again if the scores do not hold it."""
+        """Return what `score` measured. If `scores` does not have it, measure it again."""
         check_state(type(self).__name__, state, GuardState)
         if scores is not None and isinstance(scores.evidence, GuardEvidence):
             return scores.evidence
@@ -253,15 +266,15 @@ class Guard(Filter[GuardState]):
 
 
 def rows_of(kept: IntVector, m: int) -> BoolVector:
-    """Return which of m rows are kept."""
+    """Return which of m rows are kept, as a mask."""
     return np.isin(np.arange(m), kept)
 
 
 def usual_mean_cosine(cosines: FloatMatrix) -> float:
-    """Return the mean cosine between accepted clients, measured on the larger of two groups.
+    """Return the mean cosine between two accepted clients.
 
-    Undetected attackers may be among the accepted clients, and differ from the others. So the clients are cut in
-    two groups by their cosines with the middle. Only the larger group counts.
+    There may be undetected attackers among the accepted clients. So the clients are divided into two groups by
+    their cosines with the middle (see `directions`), and the mean is taken over the larger group.
     """
     cut = split_in_two(cosines_with_middle(cosines), LEAST_SPREAD_OF_COSINES, fewest=2)
     larger = np.ones(len(cosines), dtype=bool)
@@ -273,9 +286,9 @@ def usual_mean_cosine(cosines: FloatMatrix) -> float:
 def changes_since(
     courses: Mapping[ClientId, FloatVector], round_: Round, parts: Parts, novelty: FloatVector
 ) -> tuple[FloatVector, ...]:
-    """Return how each client differs from its usual course: in each part of the model, then in novelty.
+    """Return how each client differs from its usual values in `courses`, which `GuardState` explains.
 
-    Clients without a past have NaN.
+    The result has an entry for each part of the model and a last one for novelty. Clients without a past have NaN.
     """
     now = np.array([*parts.headings, novelty])
     none = np.full(len(now), np.nan)

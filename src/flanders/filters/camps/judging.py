@@ -1,14 +1,18 @@
-"""The judge: which of two camps is wrong?
+"""The rules that say which of two camps of clients is wrong.
 
-The best witness is the server. If it has examples of its own, the judge averages the updates of each camp and
-compares the losses of the two models on the examples (`Examples`). If there are no examples, or if they do not tell
-the camps apart, the judge hears other witnesses (`wrong_camp`), in this order:
+Two camps are two groups of clients that differ clearly. A camp is wrong if its clients are taken for malicious. The
+module `decision` finds the camps and asks these rules which camp to drop.
 
-1. the clients that the user trusts: the camp with fewer of them is wrong;
-2. the past: a camp is wrong if its clients are new and those of the other camp were accepted before. It is also
-   wrong if it has changed clearly more than the other camp since its clients were accepted;
-3. the majority: the smaller camp is wrong, unless both are of about the same size. The majority is not heard if the
-server has examples: their losses have then shown no harm in either camp.
+The best source is the server. If it has examples of its own, the models of each camp are averaged, and the losses
+of the two averages on the examples are compared (class `Examples`). If there are no examples, or if the losses are
+about the same, the function `wrong_camp` asks other sources, in this order:
+
+1. The clients that the user trusts. The camp with fewer of them is wrong.
+2. The past. If most clients of one camp were accepted in earlier rounds, and most of the other camp were not, the
+   other camp is wrong. A camp is also wrong if it has changed clearly more than the other since its clients were
+   accepted.
+3. The majority. The smaller camp is wrong, unless both are of about the same size. The majority is not asked if the
+   server has examples. The losses have then shown that neither camp does harm.
 """
 
 from __future__ import annotations
@@ -24,36 +28,41 @@ from flanders.linalg.products import combine
 from flanders.round import Round
 
 WORSE = 1.75
-"""A camp is worse than another if its losses are higher by more than this many standard errors. By chance alone
+"""A camp is worse than the other if its losses are higher by more than this many standard errors. By chance alone
 this happens in 4% of the comparisons."""
 DRAWS = 3
-"""How many random parts of the larger camp are compared with the smaller one: a single part may be an odd one."""
+"""How many random parts of the larger camp are compared with the smaller camp. A single part may be unusual."""
 MARGIN = 0.02
-"""If the server gives one loss only, not one for each example, a difference of this share counts like `WORSE`."""
+"""If the server gives a single loss, and not one for each example, there is no standard error. A camp is then worse
+if its loss is higher by more than this share."""
 TURNED = 0.1
-"""Honest camps change less than this from round to round, in mean cosine and in cosine with the crowd."""
+"""A camp is wrong if it has changed by this much more than the other camp since its clients were accepted.
+
+The change is measured in cosines; see `Past.risen` and `Past.turned`. Honest camps change less from round to round.
+"""
 TURNED_MOST = 0.3
-"""A majority must have changed this much before the change counts against it."""
+"""The same limit for a camp with more than half of the clients."""
 FEW = 4
-"""Camps of fewer clients are not judged by how they have changed: that says too little."""
+"""Camps of fewer clients are not judged by how much they have changed. The changes of so few clients say too
+little."""
 MOST = 0.5
 """If the shares of clients that were accepted before differ by more than this, the camp with the lower share is
 wrong."""
 LARGEST_LOSS = 1e6
-"""A loss that is not finite counts as this much, and so does a larger one."""
+"""A loss that is larger than this, or not finite, is replaced by this."""
 LIKE_SIZE = "two camps of like size"
 
 
 @dataclass
 class Examples:
-    """The losses on the server's own examples. They are computed once for each set of clients."""
+    """Computes losses on the server's own examples, once for each set of clients."""
 
     round_: Round
     known: dict[bytes, FloatVector] = field(default_factory=dict)
-    """The losses that were computed already, by the set of clients."""
+    """The losses that were computed already. The key is the set of clients, packed into bytes."""
 
     def losses(self, rows: BoolVector) -> FloatVector:
-        """Return the losses of the weighted mean of these rows."""
+        """Return the losses of the weighted mean of these clients' models: one for each example, or only one."""
         key = np.packbits(rows).tobytes()
         if key not in self.known:
             weights = np.where(rows, self.round_.weights, 0.0)
@@ -66,11 +75,12 @@ class Examples:
         return self.known[key]
 
     def worse(self, camp: BoolVector, other: BoolVector) -> float:
-        """Return by how many standard errors the losses of one camp's mean are above those of the other's.
+        """Return by how many standard errors the losses of `camp` are above those of `other`.
 
-        Where training is noisy, a mean of many models has other losses than a mean of few, even if all clients are
-        honest. So the smaller camp is compared with random parts of the larger one that have the same size. The
-        seed is fixed, so that the same round always gets the same decision.
+        The losses of a camp are those of the mean of its models. If training is noisy, a mean of many models has
+        other losses than a mean of few models, even if all clients are honest. So the smaller camp is compared with
+        random parts of the larger camp that have its size. The seed is fixed, so that the same round always gets
+        the same decision.
         """
         size, rng = int(min(camp.sum(), other.sum())), np.random.default_rng(0)
         means = []
@@ -81,14 +91,15 @@ class Examples:
         return standard_errors(means[0], means[1])
 
     def hurts(self, rows: BoolVector, fewer: BoolVector) -> bool:
-        """Tell whether the losses clearly rise if only `fewer` of the rows are used."""
+        """Whether the losses of the mean model clearly rise if it is taken over `fewer` instead of `rows`."""
         return standard_errors(self.losses(fewer), self.losses(rows)) > WORSE
 
 
 def standard_errors(losses: FloatVector, others: FloatVector) -> float:
-    """Return by how many standard errors losses are above others on the same examples: the paired t statistic.
+    """Return by how many standard errors `losses` are above `others`: the paired t statistic.
 
-    A single loss has no standard error. Its relative difference is then scaled so that `MARGIN` becomes `WORSE`.
+    Both are the losses of a model, on the same examples. A single loss has no standard error. Its relative
+    difference is then scaled so that `MARGIN` becomes `WORSE`.
     """
     difference = losses - others
     if difference.size == 1:
@@ -99,45 +110,53 @@ def standard_errors(losses: FloatVector, others: FloatVector) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Past:
-    """What is known about the clients of a round. Each tuple has one entry for each part of the model."""
+    """What is known about the m clients of a round. Each tuple has one entry for each part of the model."""
 
     changes: tuple[FloatVector, ...] = ()
-    """How much each client's cosine with the crowd has changed since it was accepted; NaN if it never was."""
+    """`(m,)`: by how much each client's cosine with the common direction is above its usual value.
+
+    The common direction is the mean direction of the clients accepted last. NaN if the client was never accepted.
+    """
     cosines: tuple[FloatMatrix, ...] = ()
-    """The cosines between the updates of this round."""
+    """`(m, m)`: the cosines between the updates of this round."""
     common: tuple[float, ...] = ()
-    """The smallest mean cosine that accepted clients had in any round so far."""
+    """The mean cosine between two accepted clients, in the round in which it was lowest."""
     trusted: BoolVector | None = None
     """Which clients the user trusts; None if the user named nobody."""
 
     def risen(self, camp: BoolVector) -> float:
-        """Return how far the mean cosine of a camp is above the smallest one that accepted clients had.
+        """Return by how much the mean cosine between two clients of a camp is above `common`.
 
-        Attackers that pull in one direction have more in common than honest clients. The smallest value of all
-        rounds is used, so that attackers cannot raise it bit by bit.
+        The result is the largest one of all parts of the model. Attackers that push the model in a common direction
+        have higher cosines with each other than honest clients. They cannot raise `common` bit by bit, since it is
+        the lowest value of all rounds.
         """
         pairs = zip(self.cosines, self.common, strict=False)
         return max((mean_cosine_within(cosines, camp) - before for cosines, before in pairs), default=0.0)
 
     def turned(self, camp: BoolVector) -> float:
-        """Return how much the course of a camp has changed since its clients were accepted."""
+        """Return how far the median of `changes` in a camp is from zero, in the part of the model where it is most.
+
+        At least half of the camp, and at least `FEW` clients, must have been accepted before. Otherwise the result
+        is zero.
+        """
         known = [change[camp & ~np.isnan(change)] for change in self.changes]
         return max(
             (abs(float(np.median(own))) for own in known if own.size >= max(FEW, camp.sum() / 2)), default=0.0
         )
 
     def accepted(self, camp: BoolVector) -> float:
-        """Return the share of a camp's clients that were accepted before."""
+        """Return the share of a camp's clients that were accepted in earlier rounds."""
         return float((~np.isnan(self.changes[0]))[camp].mean()) if self.changes else 0.0
 
 
 def wrong_camp(
     low: BoolVector, high: BoolVector, past: Past, *, majority: bool = True
 ) -> tuple[BoolVector | None, str]:
-    """Return which of two camps is wrong, and the reason in words; None if no witness can tell.
+    """Return which of two camps is wrong, and the reason in words; None if nothing tells which one is wrong.
 
-    The witnesses are the trusted clients, the past and the majority, in this order. `majority=False` leaves the
-    majority out.
+    The trusted clients, the past and the majority are asked, in this order. `majority=False` leaves the majority
+    out.
     """
     if past.trusted is not None:
         inside = [int((past.trusted & camp).sum()) for camp in (low, high)]
@@ -147,8 +166,8 @@ def wrong_camp(
     if abs(accepted[0] - accepted[1]) > MOST:
         return (low if accepted[0] < accepted[1] else high), "the other camp was accepted in earlier rounds"
     risen, turned = ([measure(camp) for camp in (low, high)] for measure in (past.risen, past.turned))
-    # Mean cosines change less than cosines with the crowd do, so the change counts twice. It counts in both
-    # directions.
+    # A change of a mean cosine counts twice, since mean cosines change less than cosines with the common direction.
+    # It counts whether the cosine has risen or fallen.
     common = [2 * abs(value) for value in risen]
     most = max((common, turned), key=lambda pair: abs(pair[0] - pair[1]))
     sizes = int(low.sum()), int(high.sum())

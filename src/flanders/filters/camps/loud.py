@@ -1,4 +1,8 @@
-"""Updates that are many times longer than training makes them. They would drown all others in an average."""
+"""Finds updates that are many times longer than training makes them. One such update would dominate the average.
+
+`Guard` and `Camps` drop these updates. The length of an update is the distance of the client's model from the
+global model.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +15,16 @@ from flanders.filters.fingerprint.memory import Signatures
 from flanders.filters.fingerprint.questions import ANY_LENGTH, LENGTH, Answers
 
 LOUDEST = math.log(50.0)
-"""No client needs to send fifty times as much as it usually does, or as most do: steps differ by less."""
+"""An update is too long if it is more than fifty times as long as expected. Honest updates differ by less. This is
+the logarithm of fifty."""
 
 
 def loud_rows(known: Signatures, answers: Answers) -> tuple[BoolVector, FloatVector]:
-    """Return which updates are too long, and by how much each is longer than expected, as a logarithm.
+    """Return which updates are too long, and for each update log(length / expected length).
 
-    A client is compared with its own usual length. A client without a past is compared with the typical length of
-    the last round and, in the first round, with the median length of the round. If everybody is too long, something
-    has changed for all, and nobody is returned.
+    The expected length is the client's usual length. For a client without a past it is the typical length of the
+    last round. In the first round it is the median length of the round. If all updates are too long, no update is
+    returned: something has then changed for all clients.
     """
     own, any_ = answers.values[:, LENGTH], answers.values[:, ANY_LENGTH]
     moved = answers.moved

@@ -1,24 +1,29 @@
-r"""Clients that point against the others, round after round.
+r"""Finds clients whose updates point against those of the others, round after round.
 
-The layers before the last one learn features that all classes share. So honest clients pull them in similar
-directions, even if their data differ: the cosine of an honest client's update with the sum of the others' updates
-is positive, apart from noise. A client below zero reverses its update, or bends it away from the others. This is
-seen in small rounds, too, in which a few attackers are too few to form a camp. The last layer does not show it:
-there, honest clients with different classes do point against each other.
+`Guard` and `Camps` use this test in small rounds. There, attackers are often too few to form a camp, which is a
+group that differs clearly from the other clients.
+
+The test looks at the layers before the last one. These layers learn features that all classes share. So honest
+clients change them in similar directions, even if their data differ. Apart from noise, the cosine of an honest
+client's update with the sum of the others' updates is positive. If it is negative, the client has reversed its
+update or turned it away from the others. In the last layer, honest clients with different classes do point against
+each other. So the last layer is not used.
 
 With unit updates :math:`v_j` and the set S of kept clients, the cosine of client c is
 
-.. math:: x_c = \cos\Bigl(v_c,\ \sum_{j \in S \setminus c} v_j + \lambda |S|\, r\Bigr),
+.. math:: x_c = \cos\Bigl(v_c,\ \sum_{j \in S \setminus c} v_j + \lambda |S|\, r\Bigr).
 
-where r is the direction of the server's own step, if it makes one, and :math:`\lambda` is `WEIGHT_OF_SERVER`. A
-client's own update is left out of the sum. Otherwise it would agree with itself, and in a round of ten clients this
-hides an attacker. The cosines of a client are averaged over its rounds. Rounds in which the clients agree little
-weigh little: late in training their updates are mostly noise.
+Here r is the unit vector of the server's own step, which the server may train on its own examples. :math:`\lambda`
+is `WEIGHT_OF_SERVER`, or zero without such a step. A client's own update is left out of the sum. Otherwise, in a
+round of ten clients, it would make the cosine of an attacker too high. The cosines of a client are averaged over
+its rounds. Rounds in which the clients have little in common weigh little, since late in training updates are
+mostly noise.
 
-Attackers move the sum. So the clients with the lowest averages are left out first, and the sum is computed anew. If
-the server makes a step, this is done twice. First the step has the most weight, so that even a majority of
-attackers does not move the sum far. Then, if the clients that are left go along with the server, they are compared
-with each other, which is more exact.
+Attackers change the sum. So some of the clients with the lowest averages are left out, and the sum is computed
+again, until no client is below the limit. If the server makes a step, this is done twice. In the first stage the
+step has so much weight that even a majority of attackers hardly changes the sum. The second stage is made only if
+the sum of the clients that are left points in the direction of the server's step. It compares these clients with
+each other, without the server's step, which is more exact.
 """
 
 from __future__ import annotations
@@ -34,70 +39,85 @@ from flanders.round import ClientId
 from flanders.state import saveable
 
 AGAINST_CLIENTS = -0.15
-"""A client with a lower average points against the others.
+"""A client points against the others if its average cosine is below this.
 
 In 24 honest federations of 10 to 30 clients on digits, no client was below -0.11 in the first twelve rounds.
 """
 AGAINST_SERVER = -0.1
-"""The same limit if clients are compared with the server, whose step is a steadier reference than a few clients."""
+"""The same limit if the server's step is in the sum. The sum then varies less than the sum of a few clients."""
 WEIGHT_OF_SERVER = 3.0
-"""The server's step weighs this many times as much as all kept clients together. Even a majority of attackers can
-then hardly turn the sum."""
+"""The server's step weighs this many times as much as all kept clients together. Even a majority of attackers then
+hardly changes the direction of the sum."""
 FAIR = 0.4
-"""The clients' sum is a fair reference if its cosine with the server's step is above this.
+"""The second stage is made if the cosine of the clients' sum with the server's step is above this.
 
-With honest clients it was above this in nine of ten rounds, with a majority of attackers mostly below 0.3.
+With honest clients this cosine was higher in nine of ten rounds. With a majority of attackers it was mostly below
+0.3.
 """
 PRIOR = 0.003
-"""Each average starts with a zero of this weight. A round weighs as much as the square of the mean cosine between
-its clients, so this is one round with a mean cosine of 0.055. A round with less in common is mostly noise, and does
-not suffice to drop a client."""
-FEWEST = 5
-"""Rounds with fewer clients are skipped: each client would be compared with at most three others."""
-MOST = 40
-"""Rounds with more clients are skipped: there, attackers are many enough to form a camp.
+"""Each average includes a zero of this weight, so that a round that is mostly noise does not suffice to drop a
+client.
 
-Where attackers took turns in rounds of 100 clients and were not found, four fifths of the clients that this look
-found were honest.
+The weight of a round is the square of the mean cosine between its clients. So the zero weighs as much as a round
+with a mean cosine of 0.055. A round with a lower mean is mostly noise.
+"""
+FEWEST = 5
+"""Rounds with fewer clients are not tested: each client would be compared with at most three others."""
+MOST = 40
+"""Rounds with more clients are not tested. In them, attackers are numerous enough to form a camp.
+
+In rounds of 100 clients the test also did harm: where attackers changed from round to round and were not found,
+four fifths of the clients that it found were honest.
 """
 LEAST_LEFT = 0.1
-"""With a server's step, clients are left out until this share of the round is left."""
+"""If the server makes a step, clients are left out until at most this share of the round is left."""
 AT_ONCE = 0.25
-"""The share of the opposing clients that is left out before the sum is computed anew. Those with the lowest
-averages go first: attackers move the sum, and some of the others may only seem to oppose it."""
+"""This share of the clients below the limit is left out before the sum is computed again.
+
+The clients with the lowest averages are left out first. Attackers change the sum, so some of the others may be
+honest and come out above the limit of the new sum.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class Opposing:
-    """Which clients point against the others, and how far."""
+    """The clients of a round that point against the others."""
 
     rows: BoolVector
+    """Which clients these are."""
     averages: FloatVector
-    """For each opposing client, its average cosine with the others; zero for the other clients."""
+    """For each of them, its average cosine with the sum of the others. The other entries have no meaning."""
     limits: FloatVector
-    """For each opposing client, the limit that its average is below."""
+    """For each of them, the limit that its average is below. The other entries have no meaning."""
 
 
 @saveable
 @dataclass(frozen=True, eq=False)
 class Opposition:
-    """What is remembered: how far each client went along with the sum of the others."""
+    """What is remembered for this test: each client's average cosine with the sum of the others."""
 
     averages: ClientAverages = field(default_factory=ClientAverages)
-    """The average cosines of each client: with the others and, if the server makes steps, with these as well."""
+    """For each client: its average cosine with the sum of the others. If the server makes steps, there is a second
+    average: with the sum that includes the server's step."""
     weights: tuple[float, ...] = ()
-    """The weights of the last round. The next round does not weigh more before its clients are decided on: clients
-    agree less and less as training goes on."""
+    """The weight of the last round in each of these averages.
+
+    A new round weighs at most as much until its clients are decided on. Clients have less and less in common as
+    training goes on, so a higher weight may come from attackers.
+    """
 
     def of(self, clients: tuple[ClientId, ...], numbers: FloatMatrix, weights: FloatVector) -> FloatMatrix:
-        """Return the average cosines with a round that is not decided yet."""
+        """Return the average cosines of these clients, including a round that is not decided yet.
+
+        `numbers` are the cosines in this round, and `weights` its weights, as `measure_opposition` returns them.
+        """
         known = len(self.weights) == len(weights)
         return self.averages.of(clients, numbers, np.minimum(weights, self.weights) if known else weights, PRIOR)
 
     def after(
         self, cosines: FloatMatrix, server: FloatVector | None, clients: tuple[ClientId, ...], kept: BoolVector
     ) -> Opposition:
-        """Return what is remembered after a round of which these rows were kept."""
+        """Return what is remembered after a round in which the rows `kept` were kept."""
         if kept.sum() < 2:
             return self
         numbers, weights = measure_opposition(cosines, server, kept, decided=True)
@@ -107,18 +127,18 @@ class Opposition:
 def cosines_with_rest(
     cosines: FloatMatrix, rows: BoolVector, server: FloatVector | None = None, weight: float = 0.0
 ) -> FloatVector:
-    """Return the cosine of each client with the sum of the others among these rows.
+    """Return the cosine of each client's update with the sum of the others' unit updates.
 
     Parameters
     ----------
     cosines
         `(m, m)`: the cosines of the updates with each other.
     rows
-        The clients whose updates are added up. A client's own update is left out.
+        The clients whose unit updates are added up. A client's own update is left out.
     server
-        `(m,)`: the cosines with the server's step.
+        `(m,)`: the cosines of the updates with the server's step. By default the server makes no step.
     weight
-        How much the server's step counts, as a multiple of all these rows together.
+        The weight of the server's step in the sum, as a multiple of the number of these rows.
 
     Examples
     --------
@@ -140,12 +160,13 @@ def cosines_with_rest(
 def measure_opposition(
     cosines: FloatMatrix, server: FloatVector | None, rows: BoolVector, *, decided: bool
 ) -> tuple[FloatMatrix, FloatVector]:
-    """Return each client's cosine with the sum of the others, and the weight of the round.
+    """Return each client's cosine with the sum of the others, `(m, k)`, and the weights of the round, `(k,)`.
 
-    If the server made a step, there is a second column: the cosines with the sum that has the step in it. A weight
-    is the square of a mean cosine: of two clients, and of a client and the server. It is the mean over all these
-    rows once it is `decided` that they are kept. Before that it is the mean over clients with a positive cosine.
-    Otherwise attackers could make it small.
+    Usually k is 1. If the server made a step, k is 2, and the second column has the cosines with the sum that
+    includes the step. The first weight is the square of the mean cosine between two clients. The second weight is
+    the square of the mean cosine of a client with the server's step. If it is `decided` that these rows are kept,
+    the means are taken over all of them. Otherwise they are taken over the rows whose cosine with the sum is
+    positive, so that attackers cannot make the weights small.
     """
     numbers = cosines_with_rest(cosines, rows)
     found = [(numbers, mean_cosine_within(cosines, rows & (decided | (numbers > 0))))]
@@ -165,8 +186,9 @@ def opposing_rows(
 ) -> Opposing:
     """Return which of these rows point against the others.
 
-    `cosines` and `server` are those of the layers before the last one. Without a server's step, opposing clients
-    must be fewer than half of the rows, since nothing tells which of two halves is right.
+    `cosines`, `(m, m)`, are those between the clients, and `server`, `(m,)`, those with the server's step, both in
+    the layers before the last one. `known` is what earlier rounds have shown. If the server makes no step and at
+    least half of the rows are found, none is returned, since nothing tells which half is right.
     """
     m, left = len(clients), rows.copy()
     averages, limits = np.zeros(m), np.zeros(m)
@@ -192,6 +214,6 @@ def opposing_rows(
 
 
 def go_along(cosines: FloatMatrix, rows: BoolVector, server: FloatVector) -> bool:
-    """Tell whether the sum of these clients' updates clearly goes along with the server's step."""
+    """Whether the cosine of the sum of these clients' unit updates with the server's step is above `FAIR`."""
     own = rows.astype(float)
     return bool(own @ server > FAIR * np.sqrt(max(float(own @ cosines @ own), 1e-12)))

@@ -1,23 +1,29 @@
-r"""Do numbers form two camps or one? A likelihood ratio answers.
+r"""Tests whether the numbers of n clients form two groups, called camps, or only one.
 
-One camp means: all n numbers come from one normal distribution. Two camps mean: the k lowest numbers come from one
-normal distribution, and the others come from a second one that has the same variance. The likelihood of each
-assumption is the probability that it gives to the numbers. The logarithm of the ratio of the two likelihoods is the
-evidence for two camps. Its unit is the nat: with evidence of 10 nats, the numbers are 22,000 times (:math:`e^{10}`)
-as likely if there are two camps as if there is one.
+`Guard` and `Camps` use this test for each trait, that is, for each way in which they measure the clients. The test
+compares two explanations:
+
+- One camp: all n numbers come from one normal distribution.
+- Two camps: the k lowest numbers come from one normal distribution, and the others from a second one. Both
+  distributions have the same variance.
+
+The test divides the likelihood of the numbers with two camps by their likelihood with one camp, and takes the
+logarithm. From this it subtracts the cost of saying in which camp each number is. The result is called the evidence
+for two camps. Its unit is the nat. Evidence of 10 nats is a factor of :math:`e^{10}`, or 22,000.
 
 With the variance :math:`s^2` of all numbers, the variance :math:`w^2` within the two camps, and the entropy
 :math:`H(p) = -p \log p - (1 - p) \log (1 - p)`, the evidence is
 
 .. math:: \Lambda = n \bigl( \tfrac12 \log (s^2 / w^2) - H(k/n) \bigr).
 
-The cut with the most evidence is used. The entropy is the cost of naming each number's camp. Without this cost
-every list would show two camps: a cut in the middle of one normal distribution already lowers the variance to 36%.
+The numbers are cut in two at the k with the most evidence. The entropy H is the cost for each number. Without this
+cost every list would seem to have two camps: if numbers from one normal distribution are cut in the middle, the
+variance within the halves is only 36% of the whole.
 
-Several numbers for each client are cut jointly, as points. The variances become covariance matrices S and W, and
-:math:`\log (s^2 / w^2)` becomes :math:`\log (\det S / \det W)`. Two camps may overlap in every single number and
-still lie apart as points: a client that agrees with the others in one layer usually agrees in the other layers,
-too, but an attacker may not.
+If a trait has several numbers for each client, the clients are points, and the points are cut in two. The variances
+become covariance matrices S and W, and :math:`\log (s^2 / w^2)` becomes :math:`\log (\det S / \det W)`. Two camps
+may overlap in each single number and still be apart as points. For example, an honest client with a high cosine in
+one layer usually has a high cosine in the other layers. An attacker may not.
 """
 
 from __future__ import annotations
@@ -30,27 +36,31 @@ import numpy as np
 from flanders.arrays import BoolVector, FloatMatrix, FloatVector
 
 PER_CLIENT = 0.35
-"""The evidence that is needed, in nats for each client. Honest rounds come close to it, since their numbers are not
-exactly normally distributed.
+"""The evidence that is needed for each client, in nats.
 
-In 64 honest settings of Fashion-MNIST, rounds of 37 and 100 clients reached up to 0.29 with one seed, and one
-setting reached more than 0.3 with another seed.
+The numbers of honest clients are not exactly normally distributed, so they give some evidence, too. In 64 settings
+of Fashion-MNIST without attackers, rounds of 37 and 100 clients reached up to 0.29 nats for each client with one
+seed. With another seed one setting reached more than 0.3.
 """
 PER_CLIENT_OF_NATURE = 0.1
-"""The same for numbers that tell by themselves which camp is wrong. It is lower, since a camp of honest clients
-rarely lies on the wrong side."""
-PER_ROUND = 2.4
-"""The evidence that a round needs in addition, in units of log(1 / rate).
+"""The same for traits that tell by themselves which camp is wrong, since its numbers are beyond a limit.
 
-With the default rate of 0.01 it is 11 nats. In 1,984 honest rounds of 8 to 100 clients, in 64 settings of
-Fashion-MNIST, this is what it took to drop fewer than 2% of the clients in every setting.
+It is lower, since a camp of honest clients is rarely beyond such a limit.
+"""
+PER_ROUND = 2.4
+"""The evidence that is needed for a round in addition, in units of log(1 / rate).
+
+The rate is the share of honest clients that may be dropped. With the default rate of 0.01, 11 nats are added. The
+value was chosen in 1,984 rounds of 8 to 100 clients without attackers, in 64 settings of Fashion-MNIST. With it,
+fewer than 2% of the clients were dropped in each setting.
 """
 LEAST_SPREAD = 1e-3
-"""The smallest spread of a camp in the first cut of a joint split, as a share of the spread of all numbers."""
+"""The smallest standard deviation of a camp when points are first cut by a single coordinate, as a share of the
+standard deviation of this coordinate."""
 REFINEMENTS = 5
-"""How often a joint cut is moved to where the two camps meet: it hardly moves after that."""
+"""How often a cut of points is improved. After that it hardly changes."""
 FEWEST = 4
-"""Fewer numbers are not cut in two: their spread is not known well enough to compare a gap with it."""
+"""Fewer numbers are not cut in two: their spread is not known well enough."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,12 +70,11 @@ class Split:
     low: BoolVector
     """Which numbers are in the lower part."""
     evidence: float
-    """The evidence for two camps, in nats: the logarithm of how much more likely the numbers are if there are two
-    camps, less the cost of naming the camps."""
+    """The evidence for two camps, in nats."""
 
 
 def split_in_two(values: FloatVector, floor: float, fewest: int = 1) -> Split | None:
-    """Cut numbers in two where the evidence for two camps is largest; return None if there are too few numbers.
+    """Cut numbers in two where the evidence for two camps is largest. Return None if there are too few numbers.
 
     Parameters
     ----------
@@ -73,7 +82,7 @@ def split_in_two(values: FloatVector, floor: float, fewest: int = 1) -> Split | 
         The numbers. None of them may be NaN.
     floor
         The smallest standard deviation of a camp. Its square is added to the variance of all numbers and to the
-        variance within the camps, so that differences too small to matter are not called camps.
+        variance within the camps. So differences that are too small to matter do not make two camps.
     fewest
         The size of the smallest camp that is allowed.
 
@@ -105,9 +114,9 @@ def split_in_two(values: FloatVector, floor: float, fewest: int = 1) -> Split | 
 
 
 def split_jointly(values: FloatMatrix, floor: float, fewest: int = 1) -> Split | None:
-    """Cut points in two where the evidence for two camps is largest; return None if there are too few points.
+    """Cut points in two where the evidence for two camps is largest. Return None if there are too few points.
 
-    The lower part is the one with the lower sum of its numbers, on average.
+    The lower part is the one in which the sum of a point's coordinates is lower on average.
 
     Parameters
     ----------
@@ -135,7 +144,7 @@ def split_jointly(values: FloatMatrix, floor: float, fewest: int = 1) -> Split |
     if n < max(FEWEST, 2 * fewest):
         return None
     x = values - np.median(values, axis=0)
-    # Up to scale, these are the numbers minus their linear predictions from the other numbers.
+    # Up to scale, each column is a coordinate less its linear prediction from the other coordinates.
     x_given_others = x @ np.linalg.inv(covariance(x, floor))
     best: Split | None = None
     for start in (*x.T, *x_given_others.T):
@@ -156,13 +165,13 @@ def split_jointly(values: FloatMatrix, floor: float, fewest: int = 1) -> Split |
 
 
 def covariance(x: FloatMatrix, floor: float) -> FloatMatrix:
-    """Return the covariance matrix of points, with the square of the floor added in every direction."""
+    """Return the covariance matrix of points, with the square of `floor` added to the diagonal."""
     centred = x - x.mean(axis=0)
     return np.asarray(centred.T @ centred / len(x) + floor**2 * np.eye(x.shape[1]))
 
 
 def covariance_within(x: FloatMatrix, low: BoolVector, floor: float) -> FloatMatrix:
-    """Return the covariance matrix of points around the means of their camps."""
+    """Return the covariance matrix of points around the mean of their own camp."""
     share = low.mean()
     return np.asarray(share * covariance(x[low], floor) + (1.0 - share) * covariance(x[~low], floor))
 
@@ -170,9 +179,9 @@ def covariance_within(x: FloatMatrix, low: BoolVector, floor: float) -> FloatMat
 def joint_evidence(x: FloatMatrix, low: BoolVector, floor: float) -> float:
     """Return the evidence for two camps of points, in nats.
 
-    The means of the two camps differ in k numbers. One of them is not charged, as in `split_in_two`. For each of
-    the other k - 1, log(n) / 2 is taken off, which is what the Bayesian information criterion takes off for a
-    parameter.
+    Two camps have one mean more than one camp, which is k numbers. These are parameters that are fitted to the
+    points. For each of them except the first, log(n) / 2 is subtracted, as in the Bayesian information criterion.
+    The first one is free, so that the result is that of `split_in_two` if k is 1.
     """
     n, k = x.shape
     p = float(low.mean())
@@ -183,7 +192,7 @@ def joint_evidence(x: FloatMatrix, low: BoolVector, floor: float) -> float:
 
 
 def nearer_camp(x: FloatMatrix, low: BoolVector, floor: float) -> BoolVector:
-    """Return which points the lower camp explains better than the other one: Fisher's linear discriminant."""
+    """Return which points are more likely in the lower than in the upper camp: Fisher's linear discriminant."""
     means, share = (x[low].mean(axis=0), x[~low].mean(axis=0)), float(low.mean())
     direction = np.linalg.solve(covariance_within(x, low, floor), means[0] - means[1])
     middle = (means[0] + means[1]) @ direction / 2 - math.log(share / (1.0 - share))
@@ -191,10 +200,10 @@ def nearer_camp(x: FloatMatrix, low: BoolVector, floor: float) -> BoolVector:
 
 
 def evidence_needed(n: int, rate: float, per_client: float = PER_CLIENT) -> float:
-    """Return the evidence, in nats, that is needed to call n clients two camps.
+    """Return the evidence, in nats, that is needed to say that n clients form two camps.
 
-    `rate` is the share of honest clients that may be dropped. `per_client` is the evidence for each client, which
-    depends on the trait.
+    `rate` is the share of honest clients that may be dropped. `per_client` is the evidence that is needed for each
+    client: `PER_CLIENT` or `PER_CLIENT_OF_NATURE`.
 
     Examples
     --------

@@ -1,8 +1,14 @@
-"""The traits by which clients are compared: a trait is one number for each client, or several.
+"""The traits by which `Guard` and `Camps` compare clients. A trait is one number for each client, or several.
 
-Some traits compare the clients of a round with each other: their directions and their lengths. A camp of clients
-can stand out by such a trait, but the trait does not tell which of two camps is wrong. Other traits compare each
-client with its own past. They also tell which camp is wrong: the one that is unlike its past.
+If the numbers of a trait form two groups, these groups are called camps, and one camp is dropped as wrong. There
+are two kinds of traits:
+
+- Some compare the clients of a round with each other, by the directions and lengths of their updates. They do not
+  tell which of two camps is wrong.
+- Some compare each client with its own past. They do tell which camp is wrong: the camp that is unlike its past.
+
+The direction and the length of an update are those of the difference between the client's model and the global
+model.
 """
 
 from __future__ import annotations
@@ -24,98 +30,114 @@ from flanders.linalg.products import gram, lengths_of_gram, projections
 from flanders.round import ClientId, Round, last_layer_of
 
 LOW, CHANGED, UNKNOWN = "low", "changed", "unknown"
-"""Which camp of a trait is wrong: the lower one (`LOW`); the one farther from zero, where zero means no change
-(`CHANGED`); or the trait does not tell, and a judge decides (`UNKNOWN`)."""
-STRANGE = 2.0
-"""A fingerprint is a number of standard deviations. If it is below this, another client may have made the
-update."""
-TURNED_FAR = 0.3
-"""A client's cosine with the crowd has changed if it is this far from its usual value. Honest clients change less.
+"""Which camp of a trait is wrong.
 
-The crowd is the mean direction of the clients accepted last.
+- `LOW`: the camp with the lower numbers.
+- `CHANGED`: the camp whose numbers are farther from zero. Zero means that a client has not changed.
+- `UNKNOWN`: the trait does not tell. The rules in `judging` decide.
+"""
+STRANGE = 2.0
+"""A camp is wrong if its median fingerprint is below this number of standard deviations.
+
+A fingerprint tells how much more an update resembles its sender's earlier updates than those of other clients.
+Below this limit the update may come from another client.
+"""
+TURNED_FAR = 0.3
+"""A camp has changed if its median cosine with the common direction is this far from its usual value.
+
+The common direction is the mean direction of the clients accepted last. Honest clients change less.
 """
 MANY_TIMES = np.log(2.0)
-"""The length of an honest client's updates usually changes by less than a factor of two. This is its logarithm."""
+"""A camp has changed if its median length is at least twice, or at most half, its usual length.
+
+The lengths of an honest client's updates usually change less. This is the logarithm of two.
+"""
 LESS_NEW = np.log(0.2)
-"""The novelty of an update is the logarithm of the share of it that is not a sum of earlier updates. In honest
-training this share does not fall below a fifth of its usual value. This is the logarithm of a fifth."""
+"""A camp is wrong if its median novelty has fallen by a factor of more than five.
+
+The novelty of an update is the share of it that is not a weighted sum of earlier updates. In honest training it
+does not fall below a fifth of its usual value. This is the logarithm of a fifth.
+"""
 LEAST_SPREAD_OF_COSINES = 0.02
-"""The smallest spread of cosines in a camp: two batches of training more or fewer change a cosine by about this
-much."""
+"""The smallest standard deviation of cosines in a camp. Two batches of training more or fewer change a cosine by
+about this much."""
 LEAST_SPREAD_OF_LENGTHS = 0.25
-"""The smallest spread of log lengths in a camp: honest clients differ that much in steps and data."""
+"""The smallest standard deviation of log lengths in a camp. Honest clients differ by this much, since they have
+different data and numbers of training steps."""
 LEAST_SPREAD_OF_FINGERPRINTS = 0.5
-"""The smallest spread of fingerprints in a camp. Fingerprints are numbers of standard deviations."""
+"""The smallest standard deviation of fingerprints in a camp."""
 AGAINST = -0.3
 """Two camps point against each other if their median cosines with the main direction are below -0.3 and above 0.3.
-The main direction is the first principal direction of the updates; see `along_main_direction`.
 
-Honest clients that hold the same few classes may have large cosines with the main direction. But then the median
-cosine of the other clients was never more than 0.2 away from zero.
+The main direction is the first principal direction of the updates; see `along_main_direction`. Some honest clients
+may have large cosines with it, if they hold the same few classes. But then the median cosine of the other clients
+was never more than 0.2 away from zero.
 """
 FEWEST_AGAINST = 2
-"""The smallest camp along the main direction: a single client may only hold unusual data."""
+"""A camp along the main direction has at least this many clients. A single client may have unusual data."""
 LEAST_SPREAD_OF_NOVELTY = 0.25
-"""The smallest spread of novelty in a camp. Novelty is a logarithm."""
+"""The smallest standard deviation of log novelty in a camp."""
 
 
 @dataclass(frozen=True, eq=False)
 class Trait:
-    """One number for each client, or several, and what it means if these numbers form two camps."""
+    """One number for each of m clients, or several, and what it means if these numbers form two camps."""
 
     name: str
     values: FloatVector | FloatMatrix
-    """`(m,)`: the numbers; NaN for clients that have none. `(m, k)` if k numbers are looked at jointly."""
+    """`(m,)`: the numbers; NaN for clients without a number. `(m, k)` if each client has k numbers."""
     floor: float
     """The smallest standard deviation of a camp; see `split_in_two`."""
     wrong: str
     """Which camp is wrong: `LOW`, `CHANGED` or `UNKNOWN`."""
     words: tuple[str, str]
-    """What to say about a client of the lower and of the upper camp if it is dropped."""
+    """The reason if a client of the lower camp is dropped, and the reason if one of the upper camp is dropped."""
     fewest: int = 1
-    """The size of the smallest camp."""
+    """The smallest number of clients in a camp."""
     limit: float = np.inf
-    """Where the medians of the camps must lie before a camp is dropped.
+    """A camp is dropped only if the medians of the camps are beyond this limit.
 
     - `LOW`: the median of the lower camp must be below the limit.
     - `CHANGED`: the median of the changed camp must be at least this far from zero.
-    - `UNKNOWN`: the limit is negative. One median must be below it, the other one above its negative. Infinity
+    - `UNKNOWN`: the limit is negative. One median must be below `limit`, and the other one above `-limit`. Infinity
       means that there is no limit.
     """
     parts: tuple[str, ...] = ()
-    """For each of the k numbers, the part of the model that it is about, in words. Names after the first k are not
-    used."""
+    """For each of the k numbers, the name of the part of the model from which it comes. There may be more names
+    than numbers."""
 
     @property
     def per_client(self) -> float:
-        """The evidence that two camps need for each client, in nats."""
+        """The evidence for two camps that is needed for each client, in nats; see `splitting`."""
         return PER_CLIENT if self.wrong == UNKNOWN else PER_CLIENT_OF_NATURE
 
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """The inner products of a round's updates, for each part of the model."""
+    """Inner products and cosines of a round's updates, for each part of the model."""
 
     names: tuple[str, ...]
-    """The parts: the model and, if its layers are known, the last layer and the layers before it."""
+    """The parts: the whole model and, if its layers are known, the last layer and the layers before it."""
     products: tuple[FloatMatrix, ...]
-    """`(m, m)` for each part."""
+    """`(m, m)` for each part: the inner products of the updates with each other."""
     rooted: tuple[FloatVector, ...] = ()
-    """The cosines with the server's own step, for each part; empty if the server made no step."""
+    """`(m,)` for each part: the cosines with the server's own step, which the server trains on its own examples.
+    Empty if the server made no step."""
     headings: tuple[FloatVector, ...] = ()
-    """The cosines with the crowd, for each part; empty if there is no crowd yet. The crowd is the mean direction of
-    the clients accepted last."""
+    """`(m,)` for each part: the cosines with the common direction, the mean direction of the clients accepted last.
+    Empty if no clients were accepted yet."""
     last_layer_named: bool = False
     """Whether the names of the tensors tell which of them belong to the last layer, e.g. `2.weight` and `2.bias`.
 
-    Otherwise the last tensor is taken for the last layer. It may be only a part of it.
+    If they do not, the last tensor counts as the last layer, though it may be only a part of it.
     """
 
 
 def parts_of(round_: Round, products: FloatMatrix, crowd: Array | None) -> Parts:
-    """Return the inner products for the whole model, for the last layer, and for the layers before it.
+    """Return the inner products and cosines for the whole model, for the last layer, and for the layers before it.
 
-    If the layers are not known, or if there is only one, the whole model is the only part.
+    If the layers are not known, or if there is only one, the whole model is the only part. `products` are the inner
+    products in the whole model. `crowd`, `(d,)`, is the common direction; None if there is none yet.
     """
     d, g = round_.updates.shape[1], round_.global_model
     start = int(last_layer_of(round_.layers, without_owner=1).start) if round_.layers else 0
@@ -134,16 +156,16 @@ def parts_of(round_: Round, products: FloatMatrix, crowd: Array | None) -> Parts
             continue
         pieces = ((products, slice(None)), (of_last, last), (products - of_last, slice(None, start)))
         found.append(tuple(cosines_with_direction(round_, own, v, columns) for own, columns in pieces))
-    assert round_.layers is not None  # there is a last layer, so the layers are known
+    assert round_.layers is not None  # otherwise `start` would be 0
     named = "." in list(round_.layers)[-1]
     names = ("the whole model", "the last layer", "the first layers")
     return Parts(names, (products, of_last, products - of_last), found[0], found[1], named)
 
 
 def cosines_with_direction(round_: Round, products: FloatMatrix, v: Array, columns: slice) -> FloatVector:
-    """Return the cosines of the updates with a direction, in some columns.
+    """Return the cosines of the updates with the vector `v`, in some columns.
 
-    `products` are the inner products of the updates in these columns.
+    `products` are the inner products of the updates with each other in these columns.
     """
     part = v[columns][None, :]
     along = projections(round_.updates[:, columns], part, round_.global_model[columns])[:, 0]
@@ -159,20 +181,18 @@ def direction_traits(
     rows: BoolVector,
     server: FloatMatrix | None = None,
 ) -> list[Trait]:
-    """Return how far each of these clients goes along with the others, in several ways.
+    """Return how much each of these clients points in the direction of the others, measured in several ways.
 
-    `cosines` are those between the clients, for each part of the model in `names`. The middle of some clients is
-    the geometric median of their unit updates; see `directions`. The first three of these
-    traits have one number for each part:
+    `cosines` are those between the clients, for each part of the model in `names`. `server` are those with the
+    server's own step, for the same parts; None if it made no step. The middle of some clients is the geometric
+    median of their unit updates; see `directions`. The traits are:
 
-    - the cosine with the middle of all these clients;
-    - the cosine with the middle of the clients that were not dropped the last time they took part;
-    - the average of the second trait over all rounds in which the client took part;
-    - if the server has made a step of its own: the numbers of the first trait, and after them the cosines with the
-      server's step (`server`).
-
-    One more trait is the cosine with the main direction in the last part. It shows two camps that point against
-    each other.
+    - the cosine with the middle of all these clients, for each part;
+    - the cosine with the middle of those that were not dropped the last time they took part, for each part;
+    - the average of the second trait over all rounds in which the client took part, for each part;
+    - the numbers of the first trait together with those of `server`, if the server made a step;
+    - the cosine with the main direction in the last one of the parts. It shows two camps that point against each
+      other.
     """
     words = ("away from the others", "too close to some others")
     accepted = known.middle_rows(clients, rows)
@@ -200,7 +220,7 @@ def direction_traits(
 
 
 def length_trait(lengths: FloatVector) -> Trait:
-    """Return the logarithm of the length of each update."""
+    """Return the trait that is the logarithm of the length of each update."""
     words = ("much shorter than the others", "much longer than the others")
     return Trait("length", np.log(lengths), LEAST_SPREAD_OF_LENGTHS, UNKNOWN, words)
 
@@ -208,12 +228,22 @@ def length_trait(lengths: FloatVector) -> Trait:
 def own_traits(
     answers: Answers, changes: tuple[FloatVector, ...], novelty: FloatVector, names: tuple[str, ...]
 ) -> list[Trait]:
-    """Return how each client compares with its own accepted past.
+    """Return the traits that compare each client with its own past.
 
-    `answers` are what `ask_questions` measured in this round. `changes` tell, for each part of the model, how far
-    the cosine with the crowd is from its usual value. `novelty` tells the same of novelty. `names` are the names of
-    the parts. Only the whole model and the last layer are used. The layers before the last one are most of a model,
-    so they change as the whole model does.
+    Only the whole model and the last layer are used. The layers before the last one are most of the model, so they
+    change like the whole model.
+
+    Parameters
+    ----------
+    answers
+        What `ask_questions` has measured in this round.
+    changes
+        For each part of the model: by how much each client's cosine with the common direction is above its usual
+        value.
+    novelty
+        By how much the novelty of each update is above its usual value; see `LESS_NEW`.
+    names
+        The names of the parts of the model.
     """
     values = answers.values
     marks = Trait(

@@ -1,8 +1,8 @@
-"""Finds a crowd: clients whose updates look like their own, but have too much in common with each other.
+"""Finds a crowd for the filter `Fingerprint`: a group of clients that have too much in common with each other.
 
-A majority of attackers can add the same pull to each client's own update. Each of these updates still looks like
-its sender's. But together they have more in common than honest updates have. They form a crowd apart from the few
-others.
+A majority of attackers may train honestly, and then add the same vector to each of their updates. Each update still
+looks like its sender's earlier ones. But these updates have more in common than honest updates have. So they form a
+group that is apart from the other clients. This group is called a crowd.
 """
 
 from __future__ import annotations
@@ -17,27 +17,28 @@ from flanders.linalg.products import cosines_of_gram
 from flanders.linalg.robust import robust_spread
 
 SMALLEST_CROWD = 4
-"""A crowd has at least this many clients, and so have the other clients of the group."""
+"""A crowd has at least this many clients, and there are at least this many other clients."""
 LEAST_GAP = 2.5
-"""Two parts of a group count as two kinds if their medians differ by this many times the sum of their spreads."""
+"""Two parts are two kinds of clients if their medians differ by more than this many times the sum of their
+spreads."""
 
 
 @dataclass(frozen=True, eq=False)
 class Company:
-    """What the clients of a round have in common with the clients of a group."""
+    """What the m clients of a round have in common with the clients of a group."""
 
     common: FloatVector
     """`(m,)`: each client's mean cosine with the others of the group; NaN if the group is too small."""
     crowd: BoolVector
-    """`(m,)`: which clients belong to the crowd: of two kinds of clients, those with more in common."""
+    """`(m,)`: which clients belong to the crowd. It is empty unless there are two kinds of clients."""
     level: float = math.nan
-    """How much the crowd has in common: its median."""
+    """The median of `common` in the crowd; NaN if there is no crowd."""
     doubt: float = math.nan
-    """The standard error of the level. It is large for small crowds and for crowds that differ."""
+    """The standard error of `level`. It is large if the crowd is small or its cosines vary."""
 
 
 def measure_company(products: FloatMatrix, group: BoolVector) -> Company:
-    """Measure what clients have in common with a group, from the inner products of all updates."""
+    """Return what all clients have in common with a group. `products` are the inner products of all updates."""
     m, nobody = len(products), np.zeros(len(products), dtype=bool)
     if group.sum() < SMALLEST_CROWD:
         return Company(np.full(m, np.nan), nobody)
@@ -53,9 +54,9 @@ def measure_company(products: FloatMatrix, group: BoolVector) -> Company:
 
 
 def least_of_the_upper_kind(values: FloatVector) -> float:
-    """Return the lowest value of the upper kind if there are two kinds of values, else infinity.
+    """Return the lowest value of the upper part if values form two clearly different parts, else infinity.
 
-    The values are split where the variance between the two parts is largest (Otsu's threshold).
+    The values are cut where the variance between the two parts is largest (Otsu's threshold).
 
     >>> least_of_the_upper_kind(np.array([0.1, 0.12, 0.13, 0.15, 0.6, 0.61, 0.63, 0.65]))
     0.6

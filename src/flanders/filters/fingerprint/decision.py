@@ -1,25 +1,27 @@
-"""The decision of `Fingerprint`: which clients to drop.
+"""Computes the scores of the filter `Fingerprint`, which decide which clients are dropped.
 
-The filter asks several questions about each update. The answer to a question is a number. All answers to one
-question are a channel, which is a column of `Answers.values`:
+The module `questions` measures each update by several questions. The answer to a question is a number. The answers
+of all clients to one question form a channel, which is a column of `Answers.values`:
 
 - *fingerprint*: how much more the update is like its sender's mark than like the marks of others. The mark of a
-  client is the direction in which it differed from the other clients when it was last accepted;
-- *length*: the logarithm of the update's length;
-- *heading*: the cosine of the update with the mean direction of the clients accepted last;
-- *originality*: how far the update is from the nearest update with a clearer fingerprint;
-- *novelty*: how much of the update is not a sum of the last round's updates;
+  client is the direction in which it differed from the other clients when it was last accepted.
+- *length*: the logarithm of the update's length.
+- *heading*: the cosine of the update with the mean direction of the clients accepted last.
+- *originality*: how far the update is from the nearest update with a clearer fingerprint.
+- *novelty*: how much of the update is not a weighted sum of the last round's updates.
 - *company*: the mean cosine with the other clients whose fingerprint passes. A crowd is a group of clients whose
-  company is clearly higher than that of the rest.
+  company is clearly higher than that of the other clients.
 
-`questions` has the details. Length and heading are two channels each. One compares a client with its own past. The
-other is for clients without a past, and compares them with all clients.
+Length and heading have two channels each. One channel compares a client with its own past. The other channel
+compares it with all clients, and is used for clients without a past.
 
-An answer is compared with the answers that accepted clients gave in the last rounds. Its deviation is the distance
-from their median, in robust standard deviations. A robust standard deviation comes from the median distance to the
-median. So it hardly changes when the filter drops the clients with extreme answers. The score of a client is its
-largest deviation. The p-value of a score is the probability that Student's t with 5 degrees of freedom exceeds it.
-This distribution has heavy tails: large deviations are less rare than in a normal distribution.
+Each answer is compared with the answers of clients that were accepted in the last rounds. Its deviation is its
+distance from their median, in robust standard deviations. A robust standard deviation is computed from the median
+distance to the median. So it hardly changes if the filter drops clients with extreme answers.
+
+The score of a client is its largest deviation. The client is dropped if its score is above a limit. The limit
+follows from `max_false_positive_rate` and Student's t with 5 degrees of freedom. This distribution allows for more
+large deviations than a normal distribution.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ from flanders.linalg.robust import NORMAL, local_false_discovery_rate, robust_sp
 from flanders.round import Round
 
 SIDES = np.array([-1, 0, -1, -1, 0, -1, -1, 1])
-"""For each channel, which answers are suspicious: too low ones (-1), too high ones (1), or both (0)."""
+"""For each channel, which answers are suspicious: low ones (-1), high ones (1), or both (0)."""
 TAILS = 7
 """The number of ways in which a client with a mark can be suspicious. The allowed rate of false positives is
 divided by it.
@@ -58,58 +60,62 @@ Such a client is judged by six channels, and its length may be too low or too hi
 channels of clients without a past.
 """
 STRANGE_BELOW = -2.0
-"""The limit for fingerprints is at least this, unless the limits have widened: a lower fingerprint is suspicious.
+"""Lower fingerprints are always suspicious, unless the limits have widened.
 
-Fingerprints of honest clients are positive. If an update does not come from its sender's data, its fingerprint is
+Fingerprints of honest clients are positive. If an update was not trained on its sender's data, its fingerprint is
 around zero.
 """
 CLEAR_ABOVE = 10.0
-"""The limit for fingerprints is at most this: a higher fingerprint passes, even if most accepted clients have far
-higher ones.
+"""Higher fingerprints are never suspicious, even if most accepted clients have far higher ones.
 
-An honest fingerprint can fall from one round to the next, since it also depends on the marks that it is compared
-with.
+An honest fingerprint can fall from one round to the next, since it also depends on the marks of the other clients
+in the round.
 """
 WEIGHTS = np.array([1.5, *[1.0] * 6, 1.5])
-"""Deviations of fingerprint and company count 1.5 times, since their tails are nearly normal and not heavy."""
+"""The factor by which the deviations of each channel are multiplied.
+
+It is higher for fingerprint and company. Their answers are nearly normally distributed, so large deviations are
+rare.
+"""
 LEAST_SPREAD = np.array([0.3, 0.02, 0.02, 0.2, 0.02, 0.02, 0.02, 0.02])
-"""Standard deviations count as at least this, by channel, since a few clients may agree by chance."""
+"""For each channel, the smallest standard deviation. The answers of a few clients may be close together by
+chance."""
 NEARLY_ALL, NEARLY_ALL_WITHIN = 0.95, 1.96
 """In a normal distribution, 95% of all values lie within 1.96 standard deviations of the mean."""
 USUAL_CHANGE = 0.1
 """From one round to the next, the typical log length and the typical heading usually change by about this much."""
 LARGEST_FALL, LARGEST_RISE = -0.4, 0.3
-"""The typical log length and the typical heading change by no more than this from one round to the next, whatever a
-majority sends."""
+"""The limits to the change of the typical log length and the typical heading from one round to the next. They hold
+whatever a majority sends."""
 NEAR_THE_TYPICAL = 2.0
 """The typical length and heading are medians over the clients within this many standard deviations of the most
 typical client."""
 WIDENING = 1.5
-"""Each round that keeps nobody widens the limits of the next round by this factor, since the clients' data may have
-changed. The first round that keeps a client resets the limits."""
+"""If a round keeps no client, the limits of the next round are wider by this factor, since the clients' data may
+have changed. After a round that keeps a client, the limits are as usual again."""
 MOST_FAILURES = 4
-"""After this many rounds in a row that kept nobody, the limits stop widening. They are then 1.5^4, or about five,
-times as wide as usual.
+"""After this many rounds in a row without a kept client, the limits stop widening. They are then 1.5^4, or about
+five, times as wide as usual.
 
-If they widened without end, a majority of attackers would only have to wait until anything passes.
+If they widened without end, a majority of attackers could wait until every update passes.
 """
 WEIGHT_IF_COPIED = 2.0
 """The deviation of a fingerprint is multiplied by this if another client sends nearly the same update."""
 ENOUGH_CLIENTS = 20
 """The answers of this many clients show well enough what is usual. With fewer clients the limits are wider."""
 SPREAD_OF_LENGTHS = (0.25, 0.7)
-"""The least and the most that log lengths are assumed to vary from client to client (standard deviations).
+"""The smallest and the largest standard deviation of log lengths that is assumed.
 
-Data and numbers of steps differ. But no honest client has to send an update that is fifty times as long as most,
-or as its own usual ones.
+Honest clients differ in their data and in their numbers of training steps. But no honest client sends an update
+that is fifty times as long as most updates, or as its own usual ones.
 """
 LENGTHS = np.array([LENGTH, ANY_LENGTH])
 NO_LOWEST_YET = (math.inf, math.inf)
-"""The lowest typical log length and heading before the first round: every number is lower than infinity."""
+"""The lowest typical log length and heading before the first round."""
 
 
 def score_by_answers(known: Signatures, round_: Round, number: int, max_false_positive_rate: float) -> Scores:
-    """Score the clients of round `number` by their largest deviation."""
+    """Return the scores of the clients in round `number`: their largest deviations."""
     answers, limit = ask_questions(known, round_, number), t_limit(max_false_positive_rate / TAILS)
     if not known.past:
         return first_look(answers, round_, limit)
@@ -131,17 +137,16 @@ def score_by_answers(known: Signatures, round_: Round, number: int, max_false_po
 
 
 def widening(known: Signatures) -> float:
-    """Return how many times as wide as usual the limits are: wider for each of the last rounds that kept nobody."""
+    """Return how many times as wide as usual the limits are, because the last rounds kept no client."""
     return float(WIDENING ** min(known.failures, MOST_FAILURES))
 
 
 def usual_answers(known: Signatures, limit: float) -> tuple[FloatVector, FloatVector]:
-    """Return the middle and the spread of the accepted clients' answers, for each channel.
+    """Return the median and the spread of the accepted clients' answers, for each channel.
 
-    Spreads are wider if few clients are known, and after rounds that kept nobody. Rounds that kept nobody widen the
-    spread of lengths up to `SPREAD_OF_LENGTHS[1]` only. `limit` is the largest deviation that passes. The spread of
-    fingerprints is chosen so that the lowest fingerprint that passes lies between `STRANGE_BELOW` and
-    `CLEAR_ABOVE`.
+    Spreads are larger if few clients are known, and after rounds that kept no client. The spread of lengths then
+    grows only up to `SPREAD_OF_LENGTHS[1]`. `limit` is the largest deviation that passes. The spread of
+    fingerprints is chosen so that the lowest fingerprint that passes is between `STRANGE_BELOW` and `CLEAR_ABOVE`.
     """
     middle, spread = middle_and_spread(known.past)
     middle[COMPANY], spread[COMPANY] = known.company
@@ -165,13 +170,16 @@ def answers_in_context(
     spread: FloatVector,
     limit: float,
 ) -> Answers:
-    """Return the answers, completed with the company of each client and the round's typical length and heading.
+    """Return the answers with the company of each client, and with the round's typical length and heading.
 
-    The company of a client is measured with the clients whose fingerprint passes. The typical length and heading
-    come from these clients and from newcomers, without suspicious crowds.
+    Company is measured with the clients whose fingerprint passes. The typical length and heading come from these
+    clients and from clients without a mark. Suspicious crowds are left out.
+
+    `copied` says which clients send nearly the same update as another client. `middle` and `spread` are those of
+    `usual_answers`, and `limit` is the largest deviation that passes.
     """
     alike = deviations(answers, middle, spread)[:, FINGERPRINT] <= limit
-    group = alike & answers.asked[:, FINGERPRINT] & ~copied  # without newcomers and copies
+    group = alike & answers.asked[:, FINGERPRINT] & ~copied  # without copies and clients without a mark
     answers = answers.in_company(group)
     alike &= deviations(answers, middle, spread)[:, COMPANY] <= limit
     own, any_ = answers.values[:, OWN] - middle[OWN], answers.values[:, ANY] - middle[ANY]
@@ -180,10 +188,10 @@ def answers_in_context(
 
 
 def first_look(answers: Answers, round_: Round, limit: float) -> Scores:
-    """Score the clients by the length of their updates alone, as long as no answers of earlier rounds are known.
+    """Return scores by the length of the updates alone, for the first two rounds.
 
-    This is so in the first two rounds: the first one shows the marks, and the second one the first answers. The
-    scores find a minority whose long updates would dominate the average.
+    In these rounds there are no earlier answers to compare with. The first round gives the marks, and the second
+    one gives the first answers. The scores find a minority whose long updates would dominate the average.
     """
     lengths = answers.values[:, ANY_LENGTH]
     usual = lengths[answers.moved] if answers.moved.any() else lengths
@@ -199,7 +207,7 @@ def first_look(answers: Answers, round_: Round, limit: float) -> Scores:
 
 
 def uncertainty(examples: int) -> float:
-    """Return by which factor the limits are wider if they come from few clients.
+    """Return the factor by which limits are wider if they come from few clients; `examples` is their number.
 
     >>> uncertainty(100), uncertainty(5)
     (1.0, 2.0)
@@ -212,10 +220,11 @@ def deviations(
 ) -> FloatMatrix:
     """Return how far each answer is on the suspicious side, in standard deviations of accepted clients' answers.
 
-    A length is too high if it is far above what is typical of this round. A length or a heading is too low if it is
-    far below what is typical of this round, and far below `lowest`, the lowest typical value so far. A majority may
-    send longer and longer updates, and so raise what is typical. A client that stays as it was is then still not
-    suspicious. All clients of a crowd have the same deviation in company: that of the crowd's median.
+    A high length is compared with the typical length of this round. A low length or heading is compared with the
+    typical value of this round or with `lowest`, the lowest typical value so far, whichever is lower. A majority
+    may send longer and longer updates, and so raise the typical length. A client whose length stays the same is
+    then still not suspicious. All clients of a crowd have the same deviation in company: that of the crowd's
+    median.
     """
     above = (answers.relative - middle) / spread * WEIGHTS
     below = (middle - answers.relative_to(np.minimum(lowest, answers.typical))) / spread * WEIGHTS
@@ -228,11 +237,12 @@ def deviations(
 
 
 def middle_and_spread(past: Sequence[FloatMatrix]) -> tuple[FloatVector, FloatVector]:
-    """Return the middle and the spread of each channel: the median, and the robust standard deviation.
+    """Return the median and the spread of each channel over the last rounds.
 
-    The channels `ANY` compare a client with all others, and clients are often of several kinds. The robust standard
-    deviation shows only the middle half of the clients. So the spread of these channels comes from the distance to
-    the median that 95% of the clients do not exceed.
+    The spread is the robust standard deviation, except in the channels `ANY`. These compare a client with all
+    others, and clients are often of several kinds. The robust standard deviation would show only how the middle
+    half of the clients differ. So the spread of these channels is computed from the distance to the median that 95%
+    of the clients do not exceed.
     """
     values = np.concatenate(past)
     middle = middle_of_columns(values)
@@ -243,7 +253,7 @@ def middle_and_spread(past: Sequence[FloatMatrix]) -> tuple[FloatVector, FloatVe
 
 
 def middle_of_columns(values: FloatMatrix) -> FloatVector:
-    """Return the median of the numbers in each column that are not NaN; 0 if all are NaN."""
+    """Return the median of each column, without its NaN; 0 if all numbers of a column are NaN."""
     known = [column[~np.isnan(column)] for column in values.T]
     return np.array([np.median(column) if column.size else 0.0 for column in known])
 
@@ -251,11 +261,12 @@ def middle_of_columns(values: FloatMatrix) -> FloatVector:
 def typical_level(
     levels: FloatMatrix, alike: BoolVector, last: tuple[float, float], spread: FloatVector
 ) -> tuple[float, float]:
-    """Return the round's typical length and heading: those that most clients have whose fingerprint passes.
+    """Return the round's typical log length and heading.
 
-    `levels` has the length and the heading of each client. `last` has the typical ones of the last round. Values
-    near `last` are preferred, and the result is never far from it. So a majority of attackers that agrees on some
-    length and heading can move the typical ones only as far as honest training can.
+    These are the values that most clients have, among those whose fingerprint passes (`alike`). `levels` has the
+    log length and the heading of each client, and `last` has the typical ones of the last round. Values near `last`
+    are preferred, and the result is never far from it. So a majority of attackers with a length and a heading of
+    its own can move the typical ones only as far as honest training can.
     """
     x = levels[alike] if alike.any() else levels
     apart = (((x[:, None] - x[None, :]) / spread) ** 2).sum(axis=2)

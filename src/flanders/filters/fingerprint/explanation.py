@@ -1,4 +1,4 @@
-"""The reasons for a decision of `Fingerprint`, in words: what is suspicious, and in which layers."""
+"""Puts the decisions of the filter `Fingerprint` into words: what is suspicious, and in which layers."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from flanders.round import Round
 MOST_LAYERS = 2
 """At most this many layers are named for one update."""
 LEAST_SHARE, LEAST_EXCESS = 0.2, 2.0
-"""A layer is named if it has this share of the deviation, and this many times its usual share."""
+"""A layer is named if it has at least this share of the deviation, and at least this many times its usual share."""
 NORMAL_CLIENTS = 10
-"""The usual share of a layer is taken from this many clients that are not suspect."""
+"""The usual share of a layer is the median over at most this many clients that are not suspects."""
 
 
 def reasons_in_words(off: FloatVector, away: FloatVector, suspicious: BoolVector) -> str:
-    """Say which answers speak against a client, the strongest first.
+    """Return in words which answers of a client are suspicious, the most suspicious one first.
 
-    For each channel, `off` is how far its answer is from the middle, `away` the same in standard deviations.
+    For each channel, `off` is the distance of the client's answer from the median of accepted answers, and `away`
+    is this distance in standard deviations.
     """
     texts = (
         "not its own fingerprint",
@@ -42,7 +43,7 @@ def reasons_in_words(off: FloatVector, away: FloatVector, suspicious: BoolVector
 
 
 def times_as_long(log_ratio: float) -> str:
-    """Say how many times as long something is.
+    """Return in words how many times as long something is, from the logarithm of this number.
 
     >>> times_as_long(math.log(3))
     '3 times'
@@ -51,7 +52,11 @@ def times_as_long(log_ratio: float) -> str:
 
 
 def layers_in_words(known: Signatures, round_: Round, answers: Answers, suspects: BoolVector) -> dict[int, str]:
-    """Say in which layers suspects differ from their marks, by their rows. Suspects without a mark are left out."""
+    """Return in words, for each suspect's row, in which layers its update differs from what was expected.
+
+    The expected update is a sum of the mean direction of accepted clients and of the client's mark: the direction
+    in which the client differed from this mean before. Suspects without a mark are left out.
+    """
     row_of = {client: row for row, client in enumerate(known.clients)}
     marked = np.array([client in row_of for client in round_.clients])
     wrong, right = np.flatnonzero(suspects & marked), np.flatnonzero(~suspects & marked)[:NORMAL_CLIENTS]
@@ -70,7 +75,10 @@ def layers_in_words(known: Signatures, round_: Round, answers: Answers, suspects
 
 
 def name_layers(squares: FloatMatrix, usual: FloatMatrix, names: Sequence[str]) -> list[str]:
-    """Say in which layers most of each update's deviation lies, and which share other clients have there.
+    """Return in words which layers have most of each update's deviation, and their share for other clients.
+
+    `squares` has a row for each suspect and a column for each layer: the squared deviation in this layer. `usual`
+    is the same for clients that are not suspects.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The filter `Fingerprint`, which compares each update with its sender's earlier ones."""
+"""The filter `Fingerprint`, which compares each client's update with the client's earlier updates."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class FingerprintState:
     """The memory of `Fingerprint`."""
 
     round_number: int = 0
-    """How many rounds it has seen."""
+    """How many rounds the filter has seen."""
     signatures: Signatures = field(default_factory=Signatures)
-    """What is known of each client."""
+    """What is remembered of each client."""
 
 
 @dataclass(frozen=True)
@@ -33,16 +33,16 @@ class Fingerprint(Filter[FingerprintState]):
     """Drop clients whose updates do not look like their own earlier ones.
 
     A client's data leave a mark on everything that it sends. The filter remembers this mark and asks six questions
-    about each new update (see `flanders.filters.fingerprint.questions`). It needs no number of attackers. In the
-    first two rounds there is no past to compare with, so it drops only updates that are many times longer than
-    most.
+    about each new update (see `flanders.filters.fingerprint.questions`). It need not be told the number of
+    attackers. In the first two rounds there is no past to compare with, so it drops only updates that are many
+    times longer than most.
 
     Parameters
     ----------
     max_false_positive_rate
-        The share of all updates of honest clients, over all rounds, that may be dropped.
+        The share of all updates of honest clients, over all rounds, that may be dropped by mistake.
     min_survivors
-        If less than this share of a round is left, nobody is kept and the global model stays.
+        If less than this share of a round would be kept, no client is kept, and the global model stays as it is.
 
     Examples
     --------
@@ -71,12 +71,12 @@ class Fingerprint(Filter[FingerprintState]):
         return FingerprintState()
 
     def score(self, state: FingerprintState, round_: Round) -> Scores:
-        """Score each client by its largest deviation from what is usual."""
+        """Score each client by its largest deviation from the answers of accepted clients; see `decision`."""
         check_state("Fingerprint", state, FingerprintState)
         return score_by_answers(state.signatures, round_, state.round_number + 1, self.max_false_positive_rate)
 
     def select(self, scores: Scores) -> IntVector:
-        """Keep the clients that are not suspect, or nobody if too few are left."""
+        """Return the clients that are not suspects, or no client if too few are left (`min_survivors`)."""
         assert scores.suspects is not None  # `score` always sets it
         kept = np.flatnonzero(~scores.suspects)
         return kept if kept.size >= self.min_survivors * len(scores.clients) else kept[:0]
@@ -89,7 +89,7 @@ class Fingerprint(Filter[FingerprintState]):
         model: Array,
         scores: Scores | None = None,
     ) -> FingerprintState:
-        """Remember the marks of the kept clients."""
+        """Return the memory after a round, with new marks of the kept clients."""
         check_state("Fingerprint", state, FingerprintState)
         number, answers = state.round_number + 1, None if scores is None else scores.evidence
         if not isinstance(answers, Answers):

@@ -1,6 +1,6 @@
-"""What `Fingerprint` learns from a round: new marks, what is usual, and what the clients have in common.
+"""Updates the memory of `Fingerprint` and `Guard` after a round.
 
-`questions` explains the words: mark, heading, crowd and company.
+The module `memory` says what is remembered, and explains the words: mark, heading, company and common direction.
 """
 
 from __future__ import annotations
@@ -21,21 +21,24 @@ from flanders.linalg.selection import take_rows
 from flanders.round import Round
 
 REFERENCE_ROUNDS = 5
-"""Answers are compared with those of the clients accepted in this many rounds."""
+"""The answers of accepted clients are remembered for this many rounds. New answers are compared with them."""
 ROUNDS_OF_CLIENTS = 10
-"""At most this many times the clients of a round are remembered, since anybody may make up new client ids."""
+"""At most this many times as many clients are remembered as take part in a round.
+
+Without a limit, made-up client ids would fill the memory.
+"""
 
 
 def learn_round(known: Signatures, round_: Round, number: int, kept: IntVector, answers: Answers) -> Signatures:
-    """Return what is known after round `number`, whose `kept` rows were accepted."""
+    """Return the memory after round `number`, in which the rows `kept` were accepted."""
     if kept.size == 0:
         return replace(known, failures=known.failures + 1, refused=None)
     dropped = np.setdiff1d(np.arange(len(round_.clients)), kept)
-    kept, dropped = kept[answers.moved[kept]], dropped[answers.moved[dropped]]  # no direction, no mark
-    if kept.size < 2:  # a mark is the difference from other clients
+    kept, dropped = kept[answers.moved[kept]], dropped[answers.moved[dropped]]  # an update of zero has no direction
+    if kept.size < 2:  # a mark is a difference from other clients
         typical = known.typical if math.isnan(answers.typical[0]) else answers.typical
         return replace(known, typical=typical, failures=0, refused=None)
-    if math.isnan(answers.typical[0]):  # nobody was judged: the median of all is typical
+    if math.isnan(answers.typical[0]):  # there were no answers to compare with: the median of the kept is typical
         own, any_ = answers.values[np.ix_(kept, OWN)], answers.values[np.ix_(kept, ANY)]
         length, heading = np.median(np.nan_to_num(np.where(np.isnan(own), any_, own)), axis=0).tolist()
         group = np.isin(np.arange(len(round_.clients)), kept)
@@ -51,8 +54,8 @@ def learn_round(known: Signatures, round_: Round, number: int, kept: IntVector, 
     usual = dict(zip(known.clients, known.usual, strict=True))
     when = dict(zip(known.clients, known.accepted.tolist(), strict=True)) | dict.fromkeys(senders, number)
     for i, client in enumerate(senders):
-        usual[client] = (usual.pop(client, now[i]) + now[i]) / 2  # moves to the end: accepted last
-    # The second number prevents that the filter forgets clients after a small round.
+        usual[client] = (usual.pop(client, now[i]) + now[i]) / 2  # at the end, since it was accepted last
+    # The second number is there so that the filter does not forget clients after a small round.
     most = max(ROUNDS_OF_CLIENTS * len(round_.clients), len(known.clients))
     for client in list(usual)[:-most]:
         del usual[client]
@@ -77,10 +80,10 @@ def learn_round(known: Signatures, round_: Round, number: int, kept: IntVector, 
 
 
 def company_in(past: Sequence[FloatMatrix]) -> tuple[float, float]:
-    """Return middle and spread of what the clients of some rounds had in common.
+    """Return the median and the spread of the accepted clients' company in the last rounds.
 
-    Only the spread within rounds counts. A majority whose pull grows bit by bit would widen the spread between
-    rounds.
+    Only the spread within rounds counts. Otherwise a majority of attackers could widen it, by an attack that grows
+    from round to round.
     """
     rounds = [common for rows in past if not np.isnan(common := rows[:, COMPANY]).any()]
     if not rounds:
@@ -95,7 +98,7 @@ def lower_of_both(a: tuple[float, float], b: tuple[float, float]) -> tuple[float
 
 
 def directions_of(round_: Round, rows: IntVector, products: FloatMatrix) -> Array | None:
-    """Return the displacements of these rows as unit vectors; None if there are no rows."""
+    """Return the updates of these rows as unit vectors; None if there are no rows."""
     if rows.size == 0:
         return None
     zero, scale = np.zeros(rows.size), 1.0 / lengths_of_gram(products)[rows]
@@ -103,7 +106,7 @@ def directions_of(round_: Round, rows: IntVector, products: FloatMatrix) -> Arra
 
 
 def new_marks(round_: Round, kept: IntVector, products: FloatMatrix) -> tuple[Array, Array]:
-    """Return the marks of the kept clients, and the mean of their directions, all as unit vectors."""
+    """Return the marks of the kept clients and their common direction, all as unit vectors."""
     lengths = lengths_of_gram(products)[kept]
     cosines = cosines_of_gram(products[np.ix_(kept, kept)])
     with_mean, mean_square = cosines.mean(axis=1), max(float(cosines.mean()), 1e-12)

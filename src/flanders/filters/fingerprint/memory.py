@@ -1,6 +1,14 @@
-"""What `Fingerprint` remembers of the clients: their marks, and what is usual for each of them.
+"""`Signatures`: what the filters `Fingerprint` and `Guard` remember of the clients.
 
-`questions` explains the words: mark, heading, crowd and company.
+An update is the difference between a client's model and the global model. These words are used here:
+
+- The *common direction* is the mean direction of the updates of the clients accepted last.
+- The *mark* of a client is the direction in which its update differed from the common direction when the client was
+  last accepted.
+- The *heading* of an update is its cosine with the common direction.
+- The *company* of a client is its mean cosine with the other clients.
+
+`questions` has the formulas.
 """
 
 from __future__ import annotations
@@ -16,7 +24,7 @@ from flanders.round import ClientId
 from flanders.state import saveable
 
 NO_COMPANY = (math.inf, 1.0)
-"""Middle and spread of what clients have in common, before a round has shown it. No crowd is above this middle."""
+"""The median and the spread of the clients' company, before they are known. No company is above this median."""
 
 
 @saveable
@@ -27,35 +35,35 @@ class Signatures:
     clients: tuple[ClientId, ...] = ()
     """The K clients that are remembered, in the order in which they were accepted last."""
     marks: Array = None
-    """`(K, d)`: each client's mark, a unit vector; None before any client is known."""
+    """`(K, d)`: each client's mark, a unit vector; None before any client was accepted."""
     usual: FloatMatrix | None = None
-    """`(K, 2)`: each client's usual log length and heading, relative to its round's typical ones."""
+    """`(K, 2)`: each client's usual log length and heading, minus the typical ones of the round."""
     crowd: Array = None
-    """`(d,)`: the mean direction of the clients accepted last, a unit vector."""
+    """`(d,)`: the common direction, a unit vector."""
     typical: tuple[float, float] = (0.0, 0.0)
-    """The log length and the heading of the last round's typical update."""
+    """The typical log length and heading of the last round."""
     lowest: tuple[float, float] = (math.inf, math.inf)
-    """The lowest typical log length and heading so far."""
+    """The lowest typical log length and the lowest typical heading so far."""
     company: tuple[float, float] = NO_COMPANY
-    """Middle and spread of what accepted clients had in common. Each is the lowest of all rounds so far."""
+    """The median and the spread of the accepted clients' company. Each is the lowest of all rounds so far."""
     accepted: IntVector | None = None
-    """`(K,)`: the round in which each client was accepted last."""
+    """`(K,)`: the number of the round in which each client was accepted last."""
     past: tuple[FloatMatrix, ...] = ()
-    """The answers of the clients accepted in the last rounds, `(n, channels)` each."""
+    """For each of the last rounds: the answers of the accepted clients, `(n, channels)`; see `Answers.relative`."""
     failures: int = 0
-    """How many rounds in a row kept too few clients."""
+    """How many rounds in a row have kept no client."""
     refused: Array = None
-    """`(n, d)`: the directions of the updates that were dropped in the last round; None if none was."""
+    """`(n, d)`: the directions of the updates that were dropped in the last round; None if no update was
+    dropped."""
 
     def marks_to_compare_with(self, places: IntVector) -> tuple[Array, IntVector, int]:
-        """Return the marks at these places, followed by those of all clients accepted last.
+        """Return the marks at these positions of `marks`, followed by the marks of all clients accepted last.
 
-        Also return the rows of this array that belong to the places, and the number of rows before those of the
-        clients accepted last. If at least half of all marks are wanted, all are returned, since that needs no
-        copy.
+        Also return the rows of the result that belong to the positions, and the number of rows before those of the
+        clients accepted last. If at least half of all marks are needed, all are returned, since this needs no copy.
         """
         assert self.accepted is not None
-        newest = np.flatnonzero(self.accepted == self.accepted.max())  # these are the last ones in `marks`, too
+        newest = np.flatnonzero(self.accepted == self.accepted.max())  # these are the last rows of `marks`
         wanted = np.concatenate([np.setdiff1d(places, newest), newest])
         if 2 * wanted.size >= len(self.clients):
             return self.marks, places, len(self.clients) - newest.size

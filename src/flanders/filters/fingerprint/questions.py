@@ -1,34 +1,37 @@
-r"""What `Fingerprint` asks about each update of a round.
+r"""Measures the updates of a round: the six questions that the filter `Fingerprint` asks about each update.
 
-A client's data leave a mark on everything that it sends. Let :math:`u_c` be the displacement of client c's model
-from the global model, and :math:`\bar u` the mean of the unit displacements of the clients accepted in that round.
-The mark of the client is the direction in which it differed from this mean when it was last accepted:
+The filter `Guard` uses some of the answers, too. The update :math:`u_c` of client c is the difference between its
+model and the global model. The common direction :math:`\bar u` is the mean of the unit updates of the clients
+accepted in a round. A client's data leave a mark on everything that it sends. The mark :math:`e_c` is the direction
+in which the client differed from the common direction when it was last accepted:
 
 .. math:: e_c \propto \frac{u_c}{\|u_c\|} - \frac{\langle u_c, \bar u\rangle}{\|u_c\|\,\|\bar u\|^2}\, \bar u,
           \qquad \|e_c\| = 1.
 
-There are six questions:
+The answer to each question is a number. An answer passes if it does not deviate too much from the answers of
+accepted clients (see `decision`). The questions are:
 
-- *fingerprint*: is the update more like its sender's mark than like the other clients' marks? The answer compares
-  its inner product with its sender's mark to those with the others' marks: by how many standard deviations is it
-  above their mean? An update that was not learnt from this client's data has no reason to be above zero here, even
-  if many clients send the same update.
-- *length* and *heading*: is the update as long as its sender's updates usually are? And does it point in the
-  direction of the others as much as they usually do? This direction is the mean direction of the clients accepted
-  last. Both answers are relative to what is typical of the round. The typical length and heading are those that
-  most clients have, among the clients whose fingerprint passes. They cannot be far from those of the last round.
-- *originality*: does a client with a clearer fingerprint send nearly the same? Several clients may send the same
-  crafted model, or copy an honest client. At most one of them passes: the client with the clearest fingerprint. If
-  others send nearly the same as a client, a deviation of its fingerprint counts twice.
-- *novelty*: is there something new in the update? Training on data always adds something that nobody has sent
-  before. The answer is the share of its direction that is not a weighted sum of the last round's updates, including
-  dropped ones. In a forecast, a replay or a mixture of earlier updates this share is zero.
-- *company*: is the client part of a crowd? A crowd has more in common than accepted clients ever had, and it is
-  clearly apart from the other clients whose fingerprint passes. This finds a majority that adds the same pull to
-  each client's own update. If all clients have more in common than before, there is no such crowd.
+- *fingerprint*: is the update more like its sender's mark than like the marks of other clients? The answer compares
+  the inner product of the update with its sender's mark to those with the other marks. It is the number of standard
+  deviations by which the first one is above their mean. If an update was not trained on its sender's data, the
+  answer is around zero, even if many clients send the same update.
+- *length*: is the update as long as its sender's updates usually are? The answer is the logarithm of its length.
+- *heading*: does the update point in the common direction of the last round as much as its sender's updates usually
+  do? The answer is its cosine with this direction. Length and heading are measured relative to typical values of
+  the round. Most of the clients whose fingerprint passes have about these values.
+- *originality*: does a client with a clearer fingerprint send nearly the same update? Several clients may send the
+  same crafted model, or copies of an honest client's model. Only the client with the clearest fingerprint passes.
+  The answer is the distance to the nearest client with a clearer fingerprint. If other clients send nearly the same
+  update as a client, a deviation of this client's fingerprint counts twice.
+- *novelty*: is there something new in the update? Training always adds something that no client has sent before.
+  The answer is the logarithm of the share of the update's direction that is not a weighted sum of the last round's
+  updates, including dropped ones. In a forecast, a replay or a mixture of earlier updates this share is zero.
+- *company*: does the client belong to a crowd? A crowd is a group that is clearly apart from the other clients
+  whose fingerprint passes, and that has more in common than accepted clients ever had. This finds a majority that
+  adds the same vector to each client's own update. The answer is the client's mean cosine with the others.
 
-A client without a mark is asked about novelty and company, whether its length and its heading are usual for any
-client, and whether any client sends nearly the same.
+A client without a mark has no fingerprint. Its length and its heading are compared with those of all clients. Its
+originality is the distance to the nearest other client.
 """
 
 from __future__ import annotations
@@ -46,57 +49,59 @@ from flanders.linalg.quadratic import inverse_squares
 from flanders.round import Round, check_continued
 
 CHANNELS = ("fingerprint", "length", "heading", "originality", "any length", "any heading", "novelty", "company")
-"""The names of the answers. Each is a column of `Answers.values`."""
+"""The names of the channels. A channel has the answers of all clients to one question. It is a column of
+`Answers.values`."""
 FINGERPRINT, LENGTH, HEADING, ORIGINALITY, ANY_LENGTH, ANY_HEADING, NOVELTY, COMPANY = range(8)
 OF_THE_KNOWN = np.array([True, True, True, True, False, False, True, True])
 """The channels by which a client with a mark is judged."""
 OF_THE_NEW = np.array([False, False, False, True, True, True, True, True])
 """The channels by which a client without a mark is judged."""
 OWN, ANY = np.array([LENGTH, HEADING]), np.array([ANY_LENGTH, ANY_HEADING])
-"""Length and heading, compared with the client's own past (OWN) and with everybody's (ANY)."""
+"""The channels of length and heading: compared with the client's own past (OWN), and with that of all clients
+(ANY)."""
 LONGEST_ABSENCE = 30
-"""After a client was away for this many rounds, the allowed deviation of lengths and headings stops growing.
+"""After an absence of this many rounds, the allowed deviation of a client's length and heading stops growing.
 
 Until then it grows with the square root of the rounds, since lengths and headings drift like a random walk.
 """
 LEAST_SQUARE = 1e-60
-"""An update with a smaller squared length has no direction: float32 cannot hold its unit vector."""
+"""An update with a smaller squared length counts as zero. Its direction cannot be computed in float32."""
 SAME = 1e-6
 """Two directions count as the same if their cosine is this close to 1."""
 FEWEST_OTHERS = 3
-"""A fingerprint is compared with the marks of at least this many other clients, or there is no answer."""
+"""There is a fingerprint only if an update can be compared with the marks of at least this many other clients."""
 
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """The answers of the clients of a round."""
+    """The answers to the questions about the m updates of a round."""
 
     values: FloatMatrix
-    """`(m, channels)`; NaN where there is no answer. Lengths are logarithms, headings are cosines."""
+    """`(m, channels)`: the answers; NaN where there is no answer."""
     asked: BoolVector
     """`(m, channels)`: by which channels each client is judged."""
     products: FloatMatrix
-    """`(m, m)`: inner products of the displacements."""
+    """`(m, m)`: the inner products of the updates."""
     scale: FloatVector
-    """`(m,)`: by which factor lengths and headings may deviate more than in one round, since a client was away."""
+    """`(m,)`: the factor by which a client's length and heading may deviate more, because the client was absent."""
     likeness: FloatVector
-    """`(m,)`: each update's cosine with its sender's mark; NaN if the sender has none."""
+    """`(m,)`: each update's cosine with its sender's mark; NaN if the sender has no mark."""
     moved: BoolVector
-    """`(m,)`: which updates are not zero. The others have no direction."""
+    """`(m,)`: which updates are not zero."""
     nearest: FloatVector
-    """`(m,)`: how far the direction is from the nearest other one, as log(1 - cosine); NaN without any marks."""
+    """`(m,)`: log(1 - cosine) of each update with the most similar other update; NaN if no client has a mark."""
     typical: tuple[float, float] = (math.nan, math.nan)
     """The round's typical log length and heading; NaN until they are known."""
     company: Company | None = None
-    """What the clients have in common with those whose fingerprint passes; None until these are known."""
+    """What the clients have in common with the clients whose fingerprint passes; None until this is known."""
 
     @property
     def relative(self) -> FloatMatrix:
-        """The values, with lengths and headings relative to the round's typical ones."""
+        """The values, with lengths and headings relative to the typical ones of the round."""
         return self.relative_to(np.array(self.typical))
 
     def relative_to(self, level: FloatVector) -> FloatMatrix:
-        """Return the values, with lengths and headings relative to this level of both."""
+        """Return the values, with lengths and headings relative to `level`, a log length and a heading."""
         relative = self.values.copy()
         for columns in (OWN, ANY):
             relative[:, columns] -= level
@@ -104,14 +109,14 @@ class Answers:
         return relative
 
     def in_company(self, group: BoolVector) -> Answers:
-        """Return the answers together with what each client has in common with the others of a group."""
+        """Return the answers with the channel `company`: each client's mean cosine with the others of a group."""
         values, found = self.values.copy(), measure_company(self.products, group)
         values[:, COMPANY] = found.common
         return replace(self, values=values, company=found)
 
 
 def ask_questions(known: Signatures, round_: Round, number: int) -> Answers:
-    """Measure the updates of round `number` against what is remembered."""
+    """Return the answers for round `number`, compared with what is remembered of the clients."""
     m = len(round_.clients)
     values, known_rows = np.full((m, len(CHANNELS)), np.nan), np.zeros(m, dtype=bool)
     if known.marks is None:
@@ -157,7 +162,10 @@ def ask_questions(known: Signatures, round_: Round, number: int) -> Answers:
 
 
 def standing_out(among: FloatMatrix) -> FloatVector:
-    """Return how far each number on the diagonal is above the others of its row, in their standard deviations."""
+    """Return how far each number on the diagonal is above the mean of the other numbers in its row.
+
+    The unit is the standard deviation of the other numbers. The results are NaN if the matrix is too small.
+    """
     n = among.shape[0]
     if n <= FEWEST_OTHERS:
         return np.full(n, np.nan)
@@ -169,17 +177,18 @@ def standing_out(among: FloatMatrix) -> FloatVector:
 def novelty(along: FloatMatrix, between: FloatMatrix) -> FloatVector:
     """Return the logarithm of the share of each direction that is not a weighted sum of the remembered directions.
 
-    `along` has the inner products of the directions with the remembered ones. `between` has those of the
-    remembered ones with each other.
+    `along` has the inner products of the directions with the remembered directions. `between` has the inner
+    products of the remembered directions with each other.
     """
     explained = inverse_squares(between + SAME * np.eye(len(between)), along.T)
     return np.asarray(np.log(np.maximum(1.0 - explained, SAME)))
 
 
 def novelty_in_few_parameters(directions: FloatMatrix, remembered: FloatMatrix) -> FloatVector:
-    r"""Return `novelty` from the directions themselves, `(m, d)`, and the remembered ones, `(n, d)`.
+    r"""Return the same as `novelty`, from the directions, `(m, d)`, and the remembered directions, `(n, d)`.
 
-    This is faster if there are fewer parameters than remembered directions. By the identity of Woodbury,
+    This is faster if there are fewer parameters than remembered directions. With a direction v, the remembered
+    directions as the rows of R, and :math:`\epsilon` = `SAME`, the identity of Woodbury says that
     :math:`v^T R^T (R R^T + \epsilon I)^{-1} R v = v^T v - \epsilon\, v^T (R^T R + \epsilon I)^{-1} v`.
     """
     spread = remembered.T @ remembered + SAME * np.eye(remembered.shape[1])
@@ -188,9 +197,9 @@ def novelty_in_few_parameters(directions: FloatMatrix, remembered: FloatMatrix) 
 
 
 def apartness(products: FloatMatrix) -> FloatMatrix:
-    """Return how far apart directions are, as log(1 - cosine); infinity for a direction and itself.
+    """Return how far apart every two directions are, as log(1 - cosine). The diagonal is infinity.
 
-    On this scale copies are orders of magnitude closer than clients that are merely alike.
+    On this scale, copies are clearly apart from updates that are only similar.
     """
     apart = np.log(np.maximum(1.0 - cosines_of_gram(products), SAME))
     np.fill_diagonal(apart, np.inf)
@@ -198,9 +207,9 @@ def apartness(products: FloatMatrix) -> FloatMatrix:
 
 
 def originality(apart: FloatMatrix, fingerprints: FloatVector) -> FloatVector:
-    """Return how far each client is from the nearest client with a clearer fingerprint.
+    """Return how far each update is from the nearest update with a higher fingerprint, as log(1 - cosine).
 
-    A client without a fingerprint is compared with all others.
+    NaN if no fingerprint is higher. A client without a fingerprint is compared with all others.
     """
     clearer = fingerprints[None, :] > fingerprints[:, None]
     clearer[np.isnan(fingerprints)] = True

@@ -1,10 +1,13 @@
-"""From scores to the probability that a client is malicious, and to the clients that are kept.
+"""Turns the scores of `Flanders` into probabilities of being malicious, and selects the clients to keep.
 
-The paper uses a threshold for probabilities but does not say how to compute them. Here they are calibrated on the
-server's own past: the scores of clients that it accepted in recent rounds. The logarithms of these scores are close
-to normal. Their median and median deviation give each client a p-value, and describe the scores even if the filter
-has cut off their tail. A client's probability depends on how many more small p-values the round has than honest
-clients would produce (the local false discovery rate).
+The FLANDERS paper uses a threshold for probabilities but does not say how to compute them. Here they are computed
+from the scores of clients that were accepted in recent rounds:
+
+- The logarithms of these scores are close to normally distributed. Their median and median deviation give each new
+  score a p-value. The filter drops the highest scores, but this hardly changes the median and the median deviation.
+- The probability of a client follows from the p-values of the whole round. It is high if the round has more
+  p-values as small as that of the client than honest clients would produce. It is one minus the local false
+  discovery rate.
 """
 
 from __future__ import annotations
@@ -21,35 +24,41 @@ from flanders.linalg.robust import local_false_discovery_rate, robust_spread
 from flanders.state import saveable
 
 MIN_HONEST = 0.2
-"""The default for the least share of honest clients. In the paper at most four of five clients are malicious."""
+"""The default for the smallest share of honest clients in a round. In the paper at most 80% are malicious."""
 ROUNDS_REMEMBERED = 5
-"""Probabilities are calibrated on the clients accepted in this many rounds."""
+"""Probabilities are computed from the scores of the clients accepted in this many rounds."""
 PACE = 0.3
-"""In each round the typical log score moves by this share towards the value that the round shows."""
+"""In each round the typical log score moves by this share of its distance to the value measured in the round."""
 LARGEST_FALL, LARGEST_RISE = -0.05, 0.15
-"""The most that the typical log score changes in a round, so that a majority of attackers cannot move it far."""
+"""The limits to the change of the typical log score in a round. They stop a majority of attackers from moving it
+far."""
 LEAST_SPREAD = 1e-3
-"""The smallest spread of log scores between clients. It prevents a division by zero."""
+"""The smallest standard deviation of log scores. It prevents a division by zero."""
 
 
 @saveable
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """What is known about the scores of accepted clients."""
+    """What is remembered of the scores of accepted clients."""
 
     residuals: tuple[FloatVector, ...] = ()
-    """The log scores of the clients accepted in the last rounds, relative to the typical log score of the round."""
+    """For each of the last rounds: the log scores of the accepted clients, minus the typical log score of the
+    round."""
     location: float | None = None
-    """The typical log score of the last round. None before the first."""
+    """The typical log score of the last round; None before the first round."""
 
 
 def log_scores(scores: FloatVector) -> FloatVector:
-    """Return logarithms that stay finite for a score of zero or infinity."""
+    """Return the logarithms of scores. They are finite also for a score of zero or infinity."""
     return np.log(np.clip(scores, 1e-300, 1e300))
 
 
 def typical_log_score(calibration: Calibration, scores: FloatVector, min_honest: float) -> float:
-    """Return the round's typical log score. It is measured on the `min_honest` share with the lowest scores."""
+    """Return the round's typical log score.
+
+    The value measured in the round is the median over the share `min_honest` of the clients, those with the lowest
+    scores. From the second round on, the typical log score moves only slowly towards it; see `PACE`.
+    """
     honest = max(1, resolve_count(float(min_honest), scores.size))
     now = float(np.median(np.sort(log_scores(scores))[:honest]))
     if calibration.location is None:
@@ -61,7 +70,7 @@ def typical_log_score(calibration: Calibration, scores: FloatVector, min_honest:
 def calibrated_probabilities(
     calibration: Calibration, scores: FloatVector, min_honest: float
 ) -> FloatVector | None:
-    """Return each client's probability of being malicious; None while there is no reference yet."""
+    """Return each client's probability of being malicious; None if no accepted scores are remembered yet."""
     if not calibration.residuals:
         return None
     reference = np.concatenate(calibration.residuals)
@@ -73,7 +82,7 @@ def calibrated_probabilities(
 
 
 def calibrate(calibration: Calibration, scores: FloatVector, kept: IntVector, min_honest: float) -> Calibration:
-    """Return the calibration with this round's accepted scores in it."""
+    """Return the calibration after a round in which the rows `kept` were accepted."""
     location = typical_log_score(calibration, scores, min_honest)
     new = log_scores(scores)[kept] - location
     residuals = (*calibration.residuals, new) if new.size else calibration.residuals
@@ -81,7 +90,7 @@ def calibrate(calibration: Calibration, scores: FloatVector, kept: IntVector, mi
 
 
 def check_keep_or_threshold(caller: str, keep: float | None, threshold: float | None, min_honest: float) -> None:
-    """Complain unless exactly one of `keep` and `threshold` is given, with numbers that can be used."""
+    """Raise an error unless exactly one of `keep` and `threshold` is given, and all numbers are valid."""
     check_keep(caller, keep)
     if (keep is None) == (threshold is None):
         raise InputError(
@@ -97,7 +106,10 @@ def check_keep_or_threshold(caller: str, keep: float | None, threshold: float | 
 
 
 def select_by_keep_or_threshold(scores: Scores, keep: float | None, threshold: float | None) -> IntVector:
-    """Return the rows of the `keep` lowest scores, or of the clients within the `threshold`."""
+    """Return the rows with the `keep` lowest scores, or with probabilities of at most `threshold`.
+
+    If there are no probabilities yet, all rows are returned.
+    """
     if keep is not None:
         return lowest(scores, keep)
     if scores.probabilities is None or threshold is None:

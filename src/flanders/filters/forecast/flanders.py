@@ -1,4 +1,4 @@
-"""The filter `Flanders`: forecast the models of a round, and drop the clients that are far from the forecast."""
+"""The filter `Flanders`. It forecasts the models of a round, and drops the clients far from the forecast."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ class FlandersState:
     """The memory of `Flanders`."""
 
     seed: int
-    """The secret from which samples and sketches are drawn."""
+    """The secret seed of samples and sketches; see `Look`."""
     round_number: int = 0
-    """How many rounds it has seen."""
+    """How many rounds the filter has seen."""
     snapshots: tuple[Snapshot, ...] = ()
-    """The last rounds, the oldest first. The models of dropped clients are replaced in them."""
+    """The last rounds, the oldest first. The models of dropped clients are replaced; see `Flanders.amend_with`."""
     gram: FloatMatrix | None = None
-    """The inner products of all vectors in the snapshots, around the newest global model."""
+    """The inner products of all vectors in the snapshots, as displacements from the newest global model."""
     calibration: Calibration = field(default_factory=Calibration)
-    """What is known about the scores of accepted clients. It is used only with a `threshold`."""
+    """What is remembered of the scores of accepted clients. It is used only with a `threshold`."""
     columns: IntVector | None = None
-    """The parameters to look at, if the models of the first round decide them."""
+    """The positions of the parameters that are compared, if they were chosen after the first round; else None."""
     fit: KeptFit | None = None
-    """The coefficients of the last fit, if it is used for more than one round."""
+    """The coefficients of the last fit, if a fit is used for more than one round (`Als.refit_every`); else None."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,11 @@ class Flanders(Filter[FlandersState]):
     .. math:: \hat X_t = \sum_{i=1}^{w} A_i X_{t-i} B_i^\top, \quad
               \text{score}_c = \|\theta_c - \hat\theta_c\|^2
 
-    The filter arranges the local models of a round in a matrix. It forecasts this matrix from those of the last
-    `window` rounds by the matrix autoregressive model MAR(`order`). A client's score is the distance of its model
-    to the forecast. A client that was in none of the last `order` rounds is scored by its distance to the global
-    model. The first round cannot be forecast, so it has no scores. Choose a robust fallback aggregator for it.
+    The models of round t are the columns of the matrix :math:`X_t`. The matrix autoregressive model MAR(w)
+    forecasts it from the matrices of the last w rounds. Its coefficients A and B are fitted to the last `window`
+    rounds. The score of client c is the distance of its model :math:`\theta_c` to its column :math:`\hat\theta_c`
+    of the forecast. A client that was in none of the last w rounds is scored by its distance to the global model.
+    The first round cannot be forecast, so it has no scores. Choose a robust fallback aggregator for it.
 
     Parameters
     ----------
@@ -66,20 +67,21 @@ class Flanders(Filter[FlandersState]):
         How many clients to keep in a round: a number, or a fraction of the round.
     threshold
         Instead of `keep`: the largest probability of being malicious with which a client is kept. The
-        probabilities are calibrated on the clients accepted in earlier rounds. Everyone is
-        kept until one round has been scored with a full `window`.
+        probabilities are computed from the scores of clients accepted in earlier rounds. All clients are kept until
+        one round has been scored with a full `window`.
     min_honest
-        With `threshold`: the least share of honest clients in any round.
+        Used only with `threshold`: the smallest share of honest clients in any round.
     order, window
-        The order w of the model, and the number l of rounds it is fitted to, at least w + 1.
+        The order w of the model, and the number of rounds to which the model is fitted, at least w + 1.
     distance
-        `"squared-l2"`, `"l2"`, `"l1"`, `"cosine"` (of the displacements from the global model), or a number p
-        for the (fractional) L^p distance. Where L^p distances overflow, all are divided by d^(1/p).
+        `"squared-l2"`, `"l2"`, `"l1"`, `"cosine"` (between displacements from the global model), or a number p for
+        the L^p distance, where p may be a fraction. If an L^p distance overflows, all of them are divided by
+        d^(1/p), where d is the number of parameters.
     amend_with
         What replaces the model of a dropped client in the memory. `"last-accepted"`: the client's newest model in
         the memory, or the global model if there is none. `"global"`: the global model of the round.
     center
-        Whether to forecast displacements from the current global model instead of the models themselves.
+        Whether to forecast displacements from the current global model instead of the models. Default: the models.
     solver
         How the model is fitted; see `Als`.
     look
@@ -154,7 +156,7 @@ class Flanders(Filter[FlandersState]):
         return Scores(round_.clients, values, chance, evidence=evidence)
 
     def select(self, scores: Scores) -> IntVector:
-        """Keep the `keep` lowest scores, or the clients within the `threshold`."""
+        """Return the clients with the `keep` lowest scores, or with probabilities of at most `threshold`."""
         return select_by_keep_or_threshold(scores, self.keep, self.threshold)
 
     def amend(
@@ -165,10 +167,10 @@ class Flanders(Filter[FlandersState]):
         model: Array,
         scores: Scores | None = None,
     ) -> FlandersState:
-        """Remember the round, with the models of dropped clients replaced."""
+        """Return the memory after a round, with the models of dropped clients replaced."""
         check_state("Flanders", state, FlandersState)
         calibration = state.calibration
-        full = len(state.snapshots) == self.window  # scores from fewer rounds are not comparable
+        full = len(state.snapshots) == self.window  # scores of a fit to fewer rounds cannot be compared with others
         if self.threshold is not None and scores is not None and full:
             calibration = calibrate(calibration, scores.values, kept, self.min_honest)
         after = self._remembered(state, round_, kept, None if scores is None else scores.evidence)
@@ -177,7 +179,10 @@ class Flanders(Filter[FlandersState]):
     def visible_columns(
         self, state: FlandersState, d: int, layers: Mapping[str, int] | None = None
     ) -> IntVector | None:
-        """Return the parameters that are looked at in every round. None if these are all, or if they change."""
+        """Return the positions of the parameters that are compared in every round.
+
+        Return None if all parameters are compared, or different ones in each round.
+        """
         return state.columns if state.columns is not None else self.look.columns(state.seed, d, layers or {})
 
     @property
@@ -185,12 +190,12 @@ class Flanders(Filter[FlandersState]):
         return Forecaster(self.order, self.center, self.solver)
 
     def _seen(self, state: FlandersState, round_: Round) -> Round:
-        """Return the round with the parameters that are remembered."""
+        """Return the round with only the parameters that are compared in every round."""
         columns = self.visible_columns(state, round_.updates.shape[1], round_.layers)
         return round_on_columns(round_, columns)
 
     def _distances(self, state: FlandersState, round_: Round) -> tuple[FloatVector, KeptFit | FloatMatrix | None]:
-        """Return how far each client's model is from its forecast, and results that `amend` can use again."""
+        """Return the distance of each client's model to its forecast, and results that `amend` can use again."""
         if self.look.changes:
             rng = np.random.default_rng([state.seed, 2, state.round_number])
             views = self.look.views(Numbering(state.snapshots, round_), rng)
@@ -207,7 +212,7 @@ class Flanders(Filter[FlandersState]):
         return distances_by_products(numbering, gram, coefficients, self.distance)
 
     def _remembered(self, state: FlandersState, round_: Round, kept: IntVector, evidence: object) -> FlandersState:
-        """Return the memory with this round in it."""
+        """Return the memory with this round in it, but with the old round number and calibration."""
         if state.columns is None:
             state = replace(state, columns=self.look.chosen_columns(round_, kept))
         numbering = Numbering(state.snapshots, self._seen(state, round_))

@@ -1,8 +1,7 @@
-"""The remembered rounds, and the inner products of all their vectors.
+"""The rounds that the filter `Flanders` remembers, and the inner products of all their vectors.
 
-FLANDERS reads the models of a round once, to compute their inner products with each other and with all remembered
-vectors. Everything else is linear algebra on small matrices: the fit, the forecast, the scores, and the products
-with which the next round begins.
+The filter reads the large model vectors of a round only once, to compute their inner products with each other and
+with all remembered vectors. The fit, the forecast and the scores then follow from these inner products.
 """
 
 from __future__ import annotations
@@ -22,30 +21,36 @@ from flanders.state import saveable
 @saveable
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """One remembered round. The rows of dropped clients are replaced."""
+    """One remembered round."""
 
     clients: tuple[ClientId, ...]
     rows: Array
+    """`(m, d)`: the models of the clients. Those of dropped clients are replaced; see `amended_snapshot`."""
     global_model: Array
+    """`(d,)`: the global model at the start of the round."""
 
     @property
     def size(self) -> int:
-        """How many vectors it holds: its rows and its global model."""
+        """The number of vectors in the snapshot: its rows and its global model."""
         return len(self.clients) + 1
 
 
 @dataclass(frozen=True, eq=False)
 class Numbering:
-    """The vectors of the remembered rounds and of the current round, with a number for each, its place.
+    """A list of all vectors of the remembered rounds and of the current round.
 
-    First come the vectors of each snapshot: its rows, then its global model. Then come the rows of the current
-    round, then the origin of parameter space, and last the current global model.
+    The place of a vector is its position in this list. First come the vectors of each snapshot: its rows, then its
+    global model. Then come the rows of the current round, then the origin (a model of zeros), and last the current
+    global model.
     """
 
     snapshots: tuple[Snapshot, ...]
+    """The remembered rounds, the oldest first."""
     round_: Round
+    """The current round."""
     zero: Array = None
-    """The origin of parameter space. It is not zero in a sketch, which is relative to the global model."""
+    """The origin; None means zeros. Sketches are relative to the global model, so the origin is not zero in
+    them."""
 
     def __post_init__(self) -> None:
         if self.snapshots:
@@ -63,21 +68,21 @@ class Numbering:
 
     @property
     def origin(self) -> int:
-        """The place of the origin of parameter space."""
+        """The place of the origin."""
         return self.starts[-1] + len(self.round_.clients)
 
     @property
     def global_model(self) -> int:
-        """The place of the current global model, the last one."""
+        """The place of the current global model."""
         return self.origin + 1
 
     def columns(self, snapshot: int, clients: Sequence[ClientId]) -> IntVector:
-        """Return the places of clients in a snapshot. An absent client has the place of its global model."""
+        """Return the places of clients in a snapshot. An absent client gets that of the snapshot's global model."""
         place = {c: i for i, c in enumerate(self.snapshots[snapshot].clients)}
         return self.starts[snapshot] + np.array([place.get(c, len(place)) for c in clients], dtype=np.int64)
 
     def remembered_clients(self) -> tuple[ClientId, ...]:
-        """Return all clients of the snapshots, once each."""
+        """Return all clients of the snapshots, each one once."""
         return tuple(dict.fromkeys(client for snapshot in self.snapshots for client in snapshot.clients))
 
     def recent_clients(self, count: int) -> set[ClientId]:
@@ -85,14 +90,14 @@ class Numbering:
         return {client for snapshot in self.snapshots[-count:] for client in snapshot.clients}
 
     def last_accepted(self, client: ClientId) -> int:
-        """Return the place of a client's newest remembered vector. Without one, return that of the global model."""
+        """Return the place of a client's newest remembered model. Without one, return that of `global_model`."""
         for i in reversed(range(len(self.snapshots))):
             if client in self.snapshots[i].clients:
                 return int(self.columns(i, [client])[0])
         return self.global_model
 
     def vector(self, place: int) -> Array:
-        """Return the remembered vector, or the current global model, at a place."""
+        """Return the vector at a place: a vector of a snapshot, or the current global model."""
         if place == self.global_model:
             return self.round_.global_model
         i = int(np.searchsorted(self.starts, place, side="right")) - 1
@@ -103,11 +108,13 @@ class Numbering:
 def products_of(numbering: Numbering, known: FloatMatrix | None = None) -> FloatMatrix:
     """Return the inner products of all vectors of a numbering, as displacements from the current global model.
 
-    `known` are the inner products of the snapshots' vectors, as displacements from the global model of the newest
-    snapshot. If they are given, only products with newer vectors are computed, and the known ones are converted:
-    <y_i, y_j> = known_ij + <y_i, e> + <y_j, e> - <e, e>. Here y are displacements from the current global model,
-    and e is the displacement of the old one. All terms are of the size of displacements, so large models do not
-    cause large rounding errors.
+    `known` has the inner products of the snapshots' vectors, as displacements from the global model of the newest
+    snapshot. If it is given, only the products with newer vectors are computed. The known products are converted by
+
+        <y_i, y_j> = known_ij + <y_i, e> + <y_j, e> - <e, e>,
+
+    where y_i is the displacement of vector i from the current global model, and e is that of the newest snapshot's
+    global model. Displacements are much smaller than models, so the rounding errors are small.
     """
     round_ = numbering.round_
     vectors = [v for s in numbering.snapshots for v in (s.rows, s.global_model[None, :])]
@@ -118,7 +125,7 @@ def products_of(numbering: Numbering, known: FloatMatrix | None = None) -> Float
     if known is None:
         gram[:last, :last] = inner_products(pieces, round_.global_model)
     else:
-        old = numbering.starts[-1] - 1  # the newest snapshot's global model: e
+        old = numbering.starts[-1] - 1  # the place of e
         fresh = inner_products(pieces, round_.global_model, tail=len(vectors) - 1)
         e = fresh[0, :old]
         gram[:old, :old] = known[:old, :old] + e[:, None] + e[None, :] - fresh[0, old]
@@ -128,7 +135,11 @@ def products_of(numbering: Numbering, known: FloatMatrix | None = None) -> Float
 
 
 def amended_snapshot(numbering: Numbering, kept: IntVector, *, last_accepted: bool) -> tuple[Snapshot, IntVector]:
-    """Return the current round as it is remembered, and the place from which each of its rows comes."""
+    """Return the current round as a snapshot to remember, and the place from which each of its rows comes.
+
+    The model of a dropped client is replaced. With `last_accepted`, the replacement is the client's newest
+    remembered vector, or the global model if there is none. Otherwise it is the global model.
+    """
     round_ = numbering.round_
     rejected = np.setdiff1d(np.arange(len(round_.clients)), kept)
     stand_ins = [

@@ -1,7 +1,7 @@
-"""Which numbers of a model FLANDERS compares: all parameters, a sample of them, or sketches.
+"""Chooses which numbers of a model the filter `Flanders` compares: all parameters, a sample of them, or sketches.
 
-A sketch has far fewer numbers than the model: each is a sum of many parameters with random signs. Which parameters
-are added up is drawn after the models have arrived. So an attacker cannot prepare for it.
+A sketch has far fewer numbers than the model. Each number of a sketch is a sum of many parameters with random
+signs. The random choices are made after the models have arrived, so an attacker cannot prepare for them.
 """
 
 from __future__ import annotations
@@ -23,51 +23,54 @@ CHOICES = ("random", "variance", "last-layer", "per-layer")
 
 
 class Look:
-    """Which numbers of the models FLANDERS compares. By default it compares every parameter."""
+    """The base class: which numbers of the models `Flanders` compares. Here these are all parameters."""
 
     @property
     def changes(self) -> bool:
-        """Whether the filter looks at different numbers in every round."""
+        """Whether different numbers are compared in each round."""
         return False
 
     @property
     def mixes(self) -> bool:
-        """Whether parameters are added up. Then only Euclidean distances can be measured."""
+        """Whether parameters are added up. If so, only Euclidean distances can be measured."""
         return False
 
     def columns(self, seed: int, d: int, layers: Mapping[str, int]) -> IntVector | None:
-        """Return the parameters to look at, if they are drawn before the first round; else None."""
+        """Return the positions of the compared parameters, if they are drawn before the first round; else None."""
         return None
 
     def chosen_columns(self, round_: Round, kept: IntVector) -> IntVector | None:
-        """Return the parameters to look at, if the models kept in the first round decide them; else None."""
+        """Return the positions of the compared parameters, if they depend on the first round; else None."""
         return None
 
     def views(self, numbering: Numbering, rng: np.random.Generator) -> Iterator[Numbering]:
-        """Yield the numbers to compare in this round, once for each random draw. Used if `changes` is true."""
+        """Yield the vectors of this round, reduced to the compared numbers, once for each random draw.
+
+        It is used only if `changes` is true.
+        """
         yield numbering
 
 
 @dataclass(frozen=True)
 class Everything(Look):
-    """Look at every parameter."""
+    """Compare every parameter."""
 
 
 @dataclass(frozen=True)
 class Sample(Look):
-    """Look at some of the parameters.
+    """Compare some of the parameters.
 
     Parameters
     ----------
     size
-        How many parameters to look at. The FLANDERS paper looks at 500.
+        How many parameters to compare. The FLANDERS paper compares 500.
     choose
         How they are chosen. `"random"`: at random. `"variance"`: the parameters in which the clients kept in the
         first round differ most. `"last-layer"`: at random from the last layer. `"per-layer"`: at random, the
-        same number from each layer. The last two need to know the layers: pass `layers=` to `Defense` or `Round`.
+        same number from each layer. The last two need the layers: pass `layers=` to `Defense` or `Round`.
     redraw
-        Whether to draw new parameters in every round, after the models have arrived. An attacker cannot avoid
-        parameters that are not drawn yet. Only random parameters can be redrawn.
+        Whether to draw new parameters in every round, after the models have arrived. This needs
+        `choose="random"`. An attacker then cannot know which parameters are compared.
     """
 
     size: int = 500
@@ -85,11 +88,11 @@ class Sample(Look):
 
     @property
     def changes(self) -> bool:
-        """Whether the filter looks at different parameters in every round."""
+        """Whether different parameters are compared in each round."""
         return self.redraw
 
     def columns(self, seed: int, d: int, layers: Mapping[str, int]) -> IntVector | None:
-        """Return the parameters that are drawn before the first round, in rising order."""
+        """Return the positions of the parameters that are drawn before the first round, in rising order."""
         if self.redraw or self.choose == "variance":
             return None
         rng = np.random.default_rng([seed, 0])
@@ -106,25 +109,27 @@ class Sample(Look):
         return sample_of_layers(sizes_of_layers(layers), self.size, rng)
 
     def chosen_columns(self, round_: Round, kept: IntVector) -> IntVector | None:
-        """Return the parameters in which the models kept in the first round differ most."""
+        """Return the positions of the parameters in which the models kept in the first round differ most."""
         return most_varied_columns(round_.take(kept).updates, self.size) if self.choose == "variance" else None
 
     def views(self, numbering: Numbering, rng: np.random.Generator) -> Iterator[Numbering]:
-        """Draw the parameters for this round. Yield all vectors, cut down to these parameters."""
+        """Draw the parameters for this round. Yield all vectors, reduced to these parameters."""
         yield on_columns(numbering, sample_columns(numbering.round_.updates.shape[1], self.size, rng))
 
 
 @dataclass(frozen=True)
 class Sketch(Look):
-    """Look at CountSketches of all parameters, new ones in every round, drawn after the models have arrived.
+    """Compare CountSketches of the models. New sketches are drawn in every round, after the models have arrived.
 
     A client's score is its largest score in any sketch of the round. A sketch preserves only Euclidean distances.
 
     Parameters
     ----------
     width
-        The number of buckets. Each parameter is added to one of them, with a random sign. A score from a sketch has
-        a random error of about 1 / sqrt(width) of its size. repeats How many sketches to draw each round.
+        The number of buckets of a sketch. Each parameter is added to one of them, with a random sign. The relative
+        error of a score is about 1 / sqrt(width).
+    repeats
+        How many sketches to draw in each round.
     """
 
     width: int
@@ -136,31 +141,31 @@ class Sketch(Look):
 
     @property
     def changes(self) -> bool:
-        """True, since the filter looks at different numbers in every round."""
+        """True: different numbers are compared in each round."""
         return True
 
     @property
     def mixes(self) -> bool:
-        """True, since parameters are added up."""
+        """True: parameters are added up."""
         return True
 
     def views(self, numbering: Numbering, rng: np.random.Generator) -> Iterator[Numbering]:
-        """Yield the sketches of all vectors, once for each sketch of this round."""
+        """Yield the sketches of all vectors, once for each of the `repeats` draws."""
         for _ in range(self.repeats):
             yield in_sketch(numbering, self.width, rng)
 
 
 def sample_columns(d: int, count: int, rng: np.random.Generator) -> IntVector:
-    """Draw `count` of `d` parameters, in rising order. If `count` is larger than `d`, return all of them."""
+    """Return the positions of `count` random parameters out of `d`, in rising order; all if `count` is larger."""
     if count >= d:
         return np.arange(d)
     return np.sort(rng.choice(d, size=count, replace=False)).astype(np.int64)
 
 
 def sample_of_layers(sizes: Sequence[int], count: int, rng: np.random.Generator) -> IntVector:
-    """Draw `count` parameters, an equal share from each layer, in rising order.
+    """Return the positions of `count` random parameters, the same number from each layer, in rising order.
 
-    If a layer has fewer parameters than its share, all of them are drawn, and the other layers give more.
+    If a layer has too few parameters, all of them are drawn, and more are drawn from the other layers.
 
     Examples
     --------
@@ -178,7 +183,7 @@ def sample_of_layers(sizes: Sequence[int], count: int, rng: np.random.Generator)
 
 
 def round_on_columns(round_: Round, columns: IntVector | None) -> Round:
-    """Return the round with only these columns. None means all of them."""
+    """Return the round with only these parameters. None means all of them."""
     if columns is None:
         return round_
     g = take_columns(round_.global_model[None, :], columns)[0, :]
@@ -186,7 +191,7 @@ def round_on_columns(round_: Round, columns: IntVector | None) -> Round:
 
 
 def on_columns(numbering: Numbering, columns: IntVector) -> Numbering:
-    """Return all vectors with only these columns."""
+    """Return all vectors of a numbering with only these parameters."""
     snapshots = tuple(
         Snapshot(s.clients, take_columns(s.rows, columns), take_columns(s.global_model[None, :], columns)[0, :])
         for s in numbering.snapshots
@@ -195,10 +200,10 @@ def on_columns(numbering: Numbering, columns: IntVector) -> Numbering:
 
 
 def in_sketch(numbering: Numbering, width: int, rng: np.random.Generator) -> Numbering:
-    """Return the sketches of all vectors, by one new CountSketch with `width` buckets.
+    """Return the sketches of all vectors of a numbering, by one new CountSketch with `width` buckets.
 
-    All vectors are sketched as displacements from the current global model g, so that small displacements keep
-    their precision. So the sketch of g is zero. The origin of parameter space, a model of zeros, is sketched as -g.
+    What is sketched is the displacement of each vector from the current global model g, so that small displacements
+    keep their precision. So the sketch of g is zero, and the origin (a model of zeros) is sketched as -g.
     """
     round_, center = numbering.round_, numbering.round_.global_model
     sketch = CountSketch.draw(center.shape[0], width, rng)

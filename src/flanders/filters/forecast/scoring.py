@@ -1,4 +1,4 @@
-"""Scores: how far each model of the round is from its forecast."""
+"""Computes the scores of `Flanders`: the distance of each client's model to its forecast."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from flanders.linalg.products import projections
 def distances_by_products(
     numbering: Numbering, gram: FloatMatrix, coefficients: FloatMatrix, distance: str | float
 ) -> FloatVector:
-    """Return the distance of each client's model to its forecast, which is a weighted sum of the numbered vectors.
+    """Return the distance of each client's model to its forecast.
 
-    `gram` has the inner products of these vectors. Euclidean distances are computed from them.
+    The forecast of client j is the sum of the vectors of `numbering`, weighted by column j of `coefficients`.
+    `gram` has the inner products of these vectors, from which Euclidean and cosine distances are computed. Other
+    distances need the vectors themselves.
     """
     if distance not in EUCLIDEAN:
         round_ = numbering.round_
         pieces = [v for s in numbering.snapshots for v in (s.rows, s.global_model[None, :])]
         factors = coefficients[: numbering.starts[-1]].T
-        shift = (
-            1.0 - factors.sum(axis=1) - coefficients[numbering.global_model]
-        )  # as a displacement, the origin is -g
+        # All vectors count as displacements from the global model g, so the origin is -g. `shift` is its weight.
+        shift = 1.0 - factors.sum(axis=1) - coefficients[numbering.global_model]
         return distance_to_sums(round_.updates, round_.global_model, pieces, factors, shift, distance, centred=True)
     around = coefficients.copy()  # the forecast as a displacement from the global model
     around[numbering.origin] += 1.0 - coefficients.sum(axis=0)
@@ -40,10 +41,10 @@ def distances_by_products(
 def distances_by_fit(
     numbering: Numbering, fit: KeptFit | None, forecaster: Forecaster, distance: str | float
 ) -> FloatVector:
-    """Return the distance of each client's model to its forecast by a kept fit.
+    """Return the distance of each client's model to its forecast by a fit of an earlier round.
 
-    Without a fit, the forecast is the client's last model. For a client that is not in the fit, or was in none of
-    the last `order` rounds, it is the global model.
+    If `fit` is None, the forecast is the client's last model. For a client that is not in the fit, or was in none
+    of the last `order` rounds, the forecast is the global model.
     """
     newest = numbering.snapshots[-1]
     if fit is None:
@@ -58,11 +59,15 @@ def distances_by_fit(
     place = {c: i for i, c in enumerate(everyone)}
     round_ = numbering.round_
     factors = np.stack([rows[place[c]] if c in known else np.zeros(rows.shape[1]) for c in round_.clients])
-    from_global = fit is not None and forecaster.center  # the forecast is a displacement
+    from_global = fit is not None and forecaster.center  # whether forecasts are displacements
     shift = np.array([0.0 if from_global or c not in known else 1.0 for c in round_.clients])
     return distance_to_sums(round_.updates, round_.global_model, [vectors], factors, shift, distance, centred=False)
 
 
 def _quadratic(gram: FloatMatrix, left: FloatMatrix, right: FloatMatrix) -> FloatVector:
-    """Return the inner product of each pair of columns under `gram`."""
+    """Return the inner products of weighted sums of vectors, one for each column of `left` and `right`.
+
+    A column of `left` has the weights of one sum, and the same column of `right` those of the other. `gram` has the
+    inner products of the vectors.
+    """
     return np.asarray(np.sum(left * (gram @ right), axis=0))

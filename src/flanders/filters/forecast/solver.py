@@ -1,12 +1,13 @@
-r"""How the matrix autoregressive model (MAR) is fitted to the remembered rounds, and what it forecasts.
+r"""Fits the matrix autoregressive model (MAR) of `Flanders` to the remembered rounds, and computes its forecasts.
 
-The model says that :math:`X_t \approx \sum_i A_i X_{t-i} B_i^T`, where X has a column for each client. A mixes
-parameters, and B mixes clients.
+The model says that :math:`X_t \approx \sum_i A_i X_{t-i} B_i^T`, where :math:`X_t` has the models of round t as its
+columns, one for each client. :math:`A_i` combines parameters, and :math:`B_i` combines clients.
 
-If FLANDERS fits the model in every round, it needs only the forecast, and neither A nor B. If a fit is used again
-in later rounds, both are kept: B as it is, and :math:`A_i = Z^T C_i Z`, where the rows of Z are the vectors to
-which the model was fitted, and :math:`C_i` is a small matrix. So the large matrix :math:`A_i` is never formed. A
-later forecast is :math:`\sum_i B_i X_{t-i} Z^T C_i^T Z`, where X has a row for each client.
+If the model is fitted in every round, only the forecast is needed, and neither A nor B is stored. If a fit is used
+again in later rounds, both are stored. B is stored as it is. A is large, so it is never formed. It is
+:math:`A_i = Z^T C_i Z`, where the rows of Z are the vectors to which the model was fitted. Only Z and the small
+matrices :math:`C_i` are stored. A later forecast is :math:`\sum_i B_i Y_{t-i} Z^T C_i^T Z`, where :math:`Y_t` is
+the transpose of :math:`X_t`, with a row for each client.
 """
 
 from __future__ import annotations
@@ -28,19 +29,19 @@ from flanders.state import saveable
 
 @dataclass(frozen=True)
 class Als:
-    """Alternating least squares: how `Flanders` estimates A and B.
+    """The parameters of alternating least squares, by which `Flanders` estimates A and B.
 
     Parameters
     ----------
     iterations
-        The most iterations, N.
+        The largest number of iterations.
     tolerance
-        The relative change at which the iterations stop.
+        The iterations stop when the relative change of the result is below this.
     ridge_a, ridge_b
-        The penalties alpha and beta on the squares of A and B.
+        The penalties on the squares of A and B. By default there are none.
     refit_every
         Once the window of remembered rounds is full, estimate A and B only once in this many rounds. The rounds in
-        between are forecast with the last estimate. A client that the fit does not know is scored by its distance
+        between are forecast with the last estimate. A client that was not in the estimate is scored by its distance
         to the global model.
     """
 
@@ -60,40 +61,42 @@ class Als:
 @saveable
 @dataclass(frozen=True, eq=False)
 class KeptFit:
-    """The coefficients of a fit. They take as much memory as the rounds to which the model was fitted."""
+    """The coefficients of a fit that is used for several rounds.
+
+    They need as much memory as the rounds to which the model was fitted.
+    """
 
     clients: tuple[ClientId, ...]
-    """The clients that the rows and columns of B stand for."""
+    """The h clients of the rows and columns of B."""
     vectors: Array
-    """Z, `(k, d)`."""
+    """Z, `(k, d)`: the k vectors to which the model was fitted."""
     inner: tuple[FloatMatrix, ...]
     """C_1 .. C_w, `(k, k)` each."""
     mixing: tuple[FloatMatrix, ...]
-    """B_1 .. B_w, `(h, h)` each, where h is the number of `clients`."""
+    """B_1 .. B_w, `(h, h)` each."""
     age: int = 0
-    """How many rounds it has forecast."""
+    """How many rounds were forecast with this fit."""
 
     def older(self) -> KeptFit:
-        """Return the fit after one more round."""
+        """Return the fit with its age increased by one."""
         return replace(self, age=self.age + 1)
 
 
 @dataclass(frozen=True)
 class Forecaster:
-    """MAR of some order, with the solver that fits it; see `Flanders`."""
+    """A MAR model and how it is fitted. `Flanders` explains the attributes."""
 
     order: int
     center: bool
     solver: Als
 
     def coefficients(self, numbering: Numbering, gram: FloatMatrix) -> FloatMatrix:
-        """Return each client's forecast as a weighted sum of vectors: `(places, m)` weights.
+        """Return the weights of each client's forecast, which is a weighted sum of the vectors of `numbering`.
 
-        Column j holds the weights of the vectors that `numbering` lists, for the forecast of client j. `gram` holds
-        the inner products of these vectors. Every remembered round gets a vector for every remembered client. The
-        vector of a client that was absent is that round's global model. The forecast
-        for a client that was in none of the last `order` rounds is the global model. If there are too few rounds
-        for a training pair, the forecast is the client's vector in the newest round.
+        Column j of the result has the weights for client j. `gram` has the inner products of the vectors. If a
+        client was absent in a remembered round, the global model of that round takes the place of its model. The
+        forecast for a client that was in none of the last `order` rounds is the global model. If there are too few
+        rounds to fit the model, the forecast is the client's model in the newest remembered round.
         """
         clients = numbering.round_.clients
         everyone = numbering.remembered_clients()
@@ -122,15 +125,15 @@ class Forecaster:
         mixing = found.coefficients[:, [column[clients[r]] for r in known]]
         full = np.zeros((gram.shape[0], len(known)))
         np.add.at(full, np.concatenate(places[self.order :]), mixing)
-        if self.center:  # the sums are displacements, so add the global model
+        if self.center:  # the sums are displacements from the global model, so add it
             full[numbering.global_model] += 1.0 - mixing.sum(axis=0)
         coefficients[:, known] = full
         return coefficients
 
     def kept_fit(self, numbering: Numbering, last: KeptFit | None) -> KeptFit | None:
-        """Return the last fit, or a new one if there is none or it has served for `refit_every` rounds.
+        """Return the last fit, or a new one if there is none or it was used for `refit_every` rounds.
 
-        None if too few rounds are remembered for a fit.
+        Return None if too few rounds are remembered for a fit.
         """
         if last is not None and last.age < self.solver.refit_every:
             return last
@@ -151,13 +154,13 @@ class Forecaster:
             ridge_a=self.solver.ridge_a,
             ridge_b=self.solver.ridge_b,
         )
-        back = mar.pseudo_inverse(basis)  # from the basis to sums of the vectors
+        back = mar.pseudo_inverse(basis)  # turns coordinates in the basis into weights of the vectors
         return KeptFit(everyone, vectors, tuple(back @ a @ back.T for a in found.a), tuple(found.b))
 
     def remembered_rows(self, numbering: Numbering, snapshot: int, clients: tuple[ClientId, ...]) -> Array:
-        """Return the vectors of clients in a snapshot, `(h, d)`. For an absent client it is the global model.
+        """Return the models of clients in a snapshot, `(h, d)`. For an absent client it is the global model.
 
-        With `center` they are displacements from the current global model, in the widest float.
+        With `center`, the result has displacements from the current global model, in the widest float type.
         """
         xp = array_api_compat.array_namespace(numbering.round_.updates)
         rows = xp.stack([numbering.vector(int(place)) for place in numbering.columns(snapshot, clients)])
