@@ -69,14 +69,20 @@ def test_too_little_evidence_drops_nobody():
 
 def test_the_lower_camp_is_wrong_only_below_the_limit():
     camps = two_camps([0.0] * 5 + [9.0] * 15, range(5), LOW, limit=1.0)
-    assert wrong_by_nature(camps) is camps.low
-    assert wrong_by_nature(two_camps([2.0] * 5 + [9.0] * 15, range(5), LOW, limit=1.0)) is None
+    assert wrong_by_nature(camps, Past()) is camps.low
+    assert wrong_by_nature(two_camps([2.0] * 5 + [9.0] * 15, range(5), LOW, limit=1.0), Past()) is None
 
 
 def test_the_camp_that_changed_more_is_wrong():
     camps = two_camps([-0.1] * 5 + [0.8] * 15, range(5), CHANGED, limit=0.3)
-    assert wrong_by_nature(camps) is camps.high
-    assert wrong_by_nature(two_camps([-0.1] * 5 + [0.2] * 15, range(5), CHANGED, limit=0.3)) is None
+    assert wrong_by_nature(camps, Past()) is camps.high
+    assert wrong_by_nature(two_camps([-0.1] * 5 + [0.2] * 15, range(5), CHANGED, limit=0.3), Past()) is None
+
+
+def test_clients_that_were_dropped_do_not_make_a_majority_wrong():
+    camps = two_camps([-0.1] * 5 + [0.8] * 15, range(5), CHANGED, limit=0.3)
+    assert wrong_by_nature(camps, Past(dropped=camps.low)) is None
+    assert wrong_by_nature(camps, Past(dropped=camps.high)) is camps.high
 
 
 def test_clients_that_oppose_the_others_are_dropped_unless_the_losses_rise():

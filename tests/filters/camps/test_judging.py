@@ -55,6 +55,15 @@ def test_a_majority_that_turned_far_is_wrong():
     assert wrong_camp(low, high, Past(changes=(np.where(low, -0.2, 0.0),)))[0] is high
 
 
+def test_the_past_of_clients_that_were_dropped_does_not_count_against_a_majority():
+    low, high = mask(20, range(14)), mask(20, range(14, 20))
+    changes = (np.where(low, -0.8, 0.0),)
+    assert wrong_camp(low, high, Past(changes=changes, dropped=high))[0] is high
+    assert wrong_camp(low, high, Past(changes=changes, dropped=mask(20, range(14, 17))))[0] is low
+    # If attackers take turns, clients of both camps were dropped before.
+    assert wrong_camp(low, high, Past(changes=changes, dropped=mask(20, [*range(10), *range(14, 19)])))[0] is low
+
+
 def test_nobody_can_tell_two_halves_apart():
     low, high = mask(20, range(10)), mask(20, range(10, 20))
     assert wrong_camp(low, high, Past()) == (None, "two camps of like size")

@@ -10,6 +10,7 @@ from flanders.filters.camps.directions import Directions
 from flanders.filters.camps.traits import (
     UNKNOWN,
     direction_traits,
+    headings_among,
     length_trait,
     own_traits,
     parts_of,
@@ -52,6 +53,22 @@ def test_directions_are_compared_in_each_part():
     last = updates[:, -80:] @ step[-80:] / np.linalg.norm(updates[:, -80:], axis=1) / np.linalg.norm(step[-80:])
     assert np.allclose(found.rooted[1], last)
     assert np.allclose(found.headings, found.rooted)
+
+
+def test_a_client_has_no_part_in_the_direction_that_it_is_compared_with():
+    found, updates, rows = parts(LAYERS), honest(12, 1), np.array([0, 2, 3, 7])
+    unit = updates / np.linalg.norm(updates, axis=1, keepdims=True)
+    for part, columns in enumerate((slice(None), slice(-80, None), slice(0, -80))):
+        for place, row in enumerate(rows):
+            own, others = updates[row, columns], unit[rows[rows != row]][:, columns].sum(axis=0)
+            expected = own @ others / np.linalg.norm(own) / np.linalg.norm(others)
+            assert headings_among(found, rows)[part, place] == pytest.approx(expected)
+
+
+def test_clients_with_nothing_in_common_have_no_common_course():
+    updates = np.eye(12, D)
+    found = parts_of(Round(updates), gram(updates), None)
+    assert np.allclose(headings_among(found, np.arange(12)), 0.0)
 
 
 def directions(rows=ALL, known=None, server=None):

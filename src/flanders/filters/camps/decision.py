@@ -127,7 +127,7 @@ def drop_wrong_camp(decision: Decision, camps: TwoCamps) -> bool:
     trait = camps.trait
     if camps.evidence < camps.needed or not far_apart(camps):
         return False
-    wrong, witness = wrong_by_nature(camps), ""
+    wrong, witness = wrong_by_nature(camps, decision.past), ""
     if wrong is None and trait.wrong != UNKNOWN:
         return False
     if decision.examples is not None:
@@ -223,10 +223,11 @@ def far_apart(camps: TwoCamps) -> bool:
     return low < trait.limit < -trait.limit < high
 
 
-def wrong_by_nature(camps: TwoCamps) -> BoolVector | None:
+def wrong_by_nature(camps: TwoCamps, past: Past) -> BoolVector | None:
     """Return the camp that the trait itself calls wrong, or None if it calls neither camp wrong.
 
-    The result is also None if the wrong camp has nearly all clients (`NEARLY_ALL`).
+    The result is also None if the wrong camp has nearly all clients (`NEARLY_ALL`), or if the past of the other
+    camp does not count against it (`Past.may_outweigh`).
     """
     trait, low, high = camps.trait, camps.low, camps.high
     wrong = None
@@ -235,7 +236,9 @@ def wrong_by_nature(camps: TwoCamps) -> BoolVector | None:
     elif trait.wrong == CHANGED:
         sides = [abs(float(np.median(trait.values[camp]))) for camp in (low, high)]
         wrong = None if max(sides) < trait.limit else low if sides[0] > sides[1] else high
-    return None if wrong is None or wrong.sum() > NEARLY_ALL * (low | high).sum() else wrong
+    if wrong is None or wrong.sum() > NEARLY_ALL * (low | high).sum():
+        return None
+    return wrong if past.may_outweigh(high if wrong is low else low, wrong) else None
 
 
 def note_doubt(decision: Decision, trait: Trait) -> None:

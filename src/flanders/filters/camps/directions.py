@@ -54,10 +54,14 @@ class Directions:
     dropped: tuple[ClientId, ...] = ()
     """The clients that were dropped the last time they took part."""
 
+    def dropped_rows(self, clients: tuple[ClientId, ...]) -> BoolVector:
+        """Return which clients were dropped the last time they took part."""
+        dropped = set(self.dropped)
+        return np.array([client in dropped for client in clients], dtype=bool)
+
     def middle_rows(self, clients: tuple[ClientId, ...], rows: BoolVector) -> BoolVector:
         """Return from which of these rows the middle is computed."""
-        dropped = set(self.dropped)
-        trusted = rows & np.array([client not in dropped for client in clients], dtype=bool)
+        trusted = rows & ~self.dropped_rows(clients)
         return trusted if trusted.sum() >= max(FEWEST, LEAST_SHARE * len(clients)) else rows
 
     def averages(self, clients: tuple[ClientId, ...], now: FloatMatrix, weights: FloatVector) -> FloatMatrix:

@@ -28,6 +28,7 @@ from flanders.filters.camps.traits import (
     Parts,
     Trait,
     direction_traits,
+    headings_among,
     length_trait,
     own_traits,
     parts_of,
@@ -202,15 +203,14 @@ class Guard(Filter[GuardState]):
         learnt = learn_round(state.signatures, round_, number, kept, found.answers)
         remembered = set(learnt.clients)
         courses = {client: course for client, course in state.courses.items() if client in remembered}
-        if kept.size and learnt.crowd is not None:
-            headings = parts_of(round_, found.answers.products, learnt.crowd).headings
-            now = np.array([*headings, found.answers.values[:, NOVELTY]])
-            for row in kept:
+        if kept.size >= 2:  # nobody has a course alone
+            now = np.vstack([headings_among(found.parts, kept), found.answers.values[kept, NOVELTY]]).T
+            for row, course in zip(kept, now, strict=True):
                 client = round_.clients[row]
-                before = courses.get(client, now[:, row])
-                if before.shape != now[:, row].shape:  # the layers were known in only one of the two rounds
-                    before = now[:, row]
-                courses[client] = (np.where(np.isnan(before), now[:, row], before) + now[:, row]) / 2
+                before = courses.get(client, course)
+                if before.shape != course.shape:  # the layers were known in only one of the two rounds
+                    before = course
+                courses[client] = (np.where(np.isnan(before), course, before) + course) / 2
         common = state.common
         if kept.size >= 2:
             least = [usual_mean_cosine(cosines[np.ix_(kept, kept)]) for cosines in found.cosines]
@@ -233,7 +233,8 @@ class Guard(Filter[GuardState]):
         parts = parts_of(round_, answers.products, state.signatures.crowd)
         *changes, novelty = changes_since(state.courses, round_, parts, answers.values[:, NOVELTY])
         cosines = tuple(cosines_of_gram(products) for products in parts.products)
-        past = Past(tuple(changes), cosines, state.common, self._trusted_rows(round_))
+        dropped = state.directions.dropped_rows(round_.clients)
+        past = Past(tuple(changes), cosines, state.common, self._trusted_rows(round_), dropped)
         found = GuardEvidence(answers, parts, cosines)
         decision = start_decision(round_, self.max_false_positive_rate, past, found.rooted)
         lengths, d = lengths_of_gram(answers.products), round_.updates.shape[1]

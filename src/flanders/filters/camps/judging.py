@@ -123,6 +123,8 @@ class Past:
     """The mean cosine between two accepted clients, in the round in which it was lowest."""
     trusted: BoolVector | None = None
     """Which clients the user trusts; None if the user named nobody."""
+    dropped: BoolVector | None = None
+    """Which clients were dropped the last time they took part; None if this is not remembered."""
 
     def risen(self, camp: BoolVector) -> float:
         """Return by how much the mean cosine between two clients of a camp is above `common`.
@@ -149,6 +151,17 @@ class Past:
         """Return the share of a camp's clients that were accepted in earlier rounds."""
         return float((~np.isnan(self.changes[0]))[camp].mean()) if self.changes else 0.0
 
+    def may_outweigh(self, camp: BoolVector, other: BoolVector) -> bool:
+        """Tell whether the past of one camp may count against another camp.
+
+        It may always count against a smaller camp. It does not count against a larger one if the clients of the
+        camp were dropped the last time they took part, and those of the larger camp were not (`MOST`). Otherwise a
+        few attackers that were dropped before could turn the decision against everybody else.
+        """
+        if self.dropped is None or other.sum() <= camp.sum():
+            return True
+        return float(self.dropped[camp].mean() - self.dropped[other].mean()) <= MOST
+
 
 def wrong_camp(
     low: BoolVector, high: BoolVector, past: Past, *, majority: bool = True
@@ -173,7 +186,8 @@ def wrong_camp(
     sizes = int(low.sum()), int(high.sum())
     changed = 0 if most[0] > most[1] else 1
     against = sizes[changed] > sum(sizes) / 2
-    if min(sizes) >= FEW and abs(most[0] - most[1]) > (TURNED_MOST if against else TURNED):
+    heard = past.may_outweigh((low, high)[1 - changed], (low, high)[changed])
+    if heard and min(sizes) >= FEW and abs(most[0] - most[1]) > (TURNED_MOST if against else TURNED):
         words = f"have {'more' if risen[changed] > 0 else 'less'} in common than accepted clients had"
         if most is turned:
             words = "have changed course"

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flanders.arrays import Array, BoolVector, FloatMatrix, FloatVector
+from flanders.arrays import Array, BoolVector, FloatMatrix, FloatVector, IntVector
 from flanders.filters.camps.directions import (
     Directions,
     all_cosines_with_middle,
@@ -171,6 +171,22 @@ def cosines_with_direction(round_: Round, products: FloatMatrix, v: Array, colum
     along = projections(round_.updates[:, columns], part, round_.global_model[columns])[:, 0]
     length = float(projections(part, part)[0, 0]) ** 0.5
     return np.asarray(along / lengths_of_gram(products) / max(length, 1e-100))
+
+
+def headings_among(parts: Parts, rows: IntVector) -> FloatMatrix:
+    """Return the cosine of each of these clients with the crowd of the others, `(k, n)` for k parts of the model.
+
+    A client is not part of its own crowd. Otherwise a client of a small round would go along with the crowd only
+    because it belongs to it, and would seem to leave it in the next round.
+    """
+    lengths = lengths_of_gram(parts.products[0])[rows]
+    found = []
+    for products in parts.products:
+        unit = products[np.ix_(rows, rows)] / np.outer(lengths, lengths)
+        own, along = np.diagonal(unit), unit.sum(axis=1)
+        square_of_others = unit.sum() - 2 * along + own
+        found.append((along - own) / np.sqrt(np.maximum(own * square_of_others, 1e-24)))
+    return np.array(found)
 
 
 def direction_traits(
