@@ -27,10 +27,10 @@ from flanders.filters import Filter, Guard
 from flanders.flower.aggregation import STAYS
 from flanders.flower.model_arrays import BadReply, ModelArrays, Vector
 from flanders.flower.parameter_checks import check_part
-from flanders.flower.reply_metrics import MOST_EXAMPLES
 from flanders.flower.round_report import filter_line
 from flanders.flower.stored_arrays import NUMPY
 from flanders.flower.weight_limits import DEFAULT_LIMITS, WeightLimits
+from flanders.hosts.claims import MOST_EXAMPLES
 from flanders.hosts.round_line import why
 from flanders.round import Round
 

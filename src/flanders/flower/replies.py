@@ -17,12 +17,11 @@ from flanders.flower.model_arrays import BadReply, LostReply, ModelArrays, Vecto
 from flanders.flower.reply_metrics import check_metrics
 from flanders.flower.round_matrix import RoundMatrix
 from flanders.flower.stored_arrays import LOST, LostArray
+from flanders.hosts.claims import short
 from flanders.hosts.unscored import far_clients, largest_difference
 from flanders.record import ClientRecord, Fate
 from flanders.round import ClientId, by_name
 
-LONGEST_REASON = 120
-"""The most characters of a reason that are shown. There is a limit, since a reason may quote what a client sent."""
 MOST_IGNORED = 5
 """The most ignored replies of a round that the log describes one by one. The others are only counted."""
 
@@ -64,7 +63,7 @@ class SortedReplies:
 
     def refuse(self, client: ClientId, why: str) -> None:
         """Record that a client's reply cannot be used. `why` is the reason in words."""
-        self.failed[client] = ClientRecord(client, Fate.REFUSED, reason=_short(why))
+        self.failed[client] = ClientRecord(client, Fate.REFUSED, reason=short(why))
         self.usable.pop(client, None)
 
     def reject(self, client: ClientId, why: BadReply) -> None:
@@ -129,7 +128,7 @@ def sort_replies(replies: Iterable[Message], asked: Sequence[AskedClient]) -> So
         if to.client in seen:
             found.refuse(to.client, "more than one reply")
         elif reply.has_error():
-            found.miss(to.client, f"error: {_short(str(reply.error.reason)) or 'no reason given'}")
+            found.miss(to.client, f"error: {short(str(reply.error.reason)) or 'no reason given'}")
         else:
             found.usable[to.client] = Answer(to, reply)
         seen.add(to.client)
@@ -143,12 +142,6 @@ def sort_replies(replies: Iterable[Message], asked: Sequence[AskedClient]) -> So
     in_order = [clients[i] for i in by_name(clients)]
     found.usable = {client: found.usable[client] for client in in_order}
     return found
-
-
-def _short(text: str) -> str:
-    """Return the beginning of a text that a client may have written, in one line that is safe to print."""
-    line = " ".join(text[: 2 * LONGEST_REASON].split())[:LONGEST_REASON]
-    return "".join(letter if letter.isprintable() else "?" for letter in line)
 
 
 def read_arrays(

@@ -17,9 +17,8 @@ from flwr.app import ArrayRecord, Message, MetricRecord
 from flwr.serverapp.strategy import Strategy
 
 from flanders.flower.model_arrays import LONGEST_NAME, BadReply
+from flanders.hosts.claims import MOST_EXAMPLES
 
-MOST_EXAMPLES = 2**53
-"""The most examples that a client may claim. Above this number, floats do not represent all integers."""
 MOST_NUMBERS = 10_000
 """The most numbers in the metrics of one reply. More would make the server slow."""
 COMMON = 0.1

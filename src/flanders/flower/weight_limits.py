@@ -15,8 +15,8 @@ from flwr.app import Message
 
 from flanders.arrays import BoolVector, FloatVector
 from flanders.checks import check_number
-from flanders.flower.reply_metrics import MOST_EXAMPLES, claim_of, set_claim
-from flanders.hosts.claims import capped_at_median
+from flanders.flower.reply_metrics import claim_of, set_claim
+from flanders.hosts.claims import MOST_EXAMPLES, capped_at_median
 
 FEWEST_KNOWN, LEAST_KNOWN = 3, 0.2
 """The weight of newcomers is limited only if at least this many clients, and this share of the round, are known.

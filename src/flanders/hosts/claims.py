@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from flanders.hosts.model_arrays import BadReply
+from flanders.plain_text import printable
 
 MOST_EXAMPLES = 2**53
 """The most examples that a client may claim. Above this number, floats do not represent all integers."""
@@ -64,5 +65,5 @@ def is_finite_number(value: float) -> bool:
 
 
 def short(text: str, most: int = LONGEST_REASON) -> str:
-    """Return a text in one line of at most this many characters."""
-    return " ".join(text.split())[:most]
+    """Return a text in one line of at most this many characters that is safe to print."""
+    return printable(" ".join(text[: 2 * most].split())[:most])
