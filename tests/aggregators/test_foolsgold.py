@@ -92,3 +92,11 @@ def test_a_simulation_that_is_saved_and_continued_remembers_it_too(tmp_path):
     save_state(tmp_path / "state.npz", first.state_dict())
     second.load_state_dict(load_state(tmp_path / "state.npz", like=second.like))
     assert [record.loss for record in second.run()] == expected[2:]
+
+
+def test_made_up_client_ids_do_not_fill_the_memory():
+    memory, aggregator, steps = None, FoolsGold(), next(rounds())
+    for number in range(30):
+        _, memory = aggregator.step(memory, Round(steps, tuple(f"{number}-{i}" for i in range(8))), RNG)
+    assert len(memory.sums) == 100
+    assert list(memory.sums)[-1] == "29-7"

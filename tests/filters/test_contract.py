@@ -21,6 +21,7 @@ from flanders import (
     defend,
     load_state,
     save_state,
+    state_to_bytes,
 )
 from own_examples import OwnDefense, a_round
 
@@ -106,6 +107,17 @@ def test_the_order_in_which_clients_reply_does_not_matter(name, parameters):
             by_name = dict(zip(moved.scores.clients, moved.scores.values, strict=True))
             values = [by_name[c] for c in plain.scores.clients]
             np.testing.assert_allclose(values, plain.scores.values, rtol=1e-5, atol=1e-9)
+
+
+@every_filter
+def test_made_up_client_ids_do_not_fill_the_memory(name, parameters):
+    defense, rng, sizes = OwnDefense(FILTERS.make(name, **parameters), seed=11), np.random.default_rng(3), []
+    shared = rng.normal(size=60)
+    for number in range(45):
+        models = shared + 0.3 * rng.normal(size=(10, 60))
+        defense(models, [f"{number:03}-{i}" for i in range(10)], global_model=np.zeros(60), layers=LAYERS)
+        sizes.append(len(state_to_bytes(defense.state)))
+    assert sizes[-1] < 1.05 * max(sizes[:25])
 
 
 @every_filter

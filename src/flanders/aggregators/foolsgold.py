@@ -10,6 +10,7 @@ import numpy as np
 from flanders.aggregators.aggregator import Remembering, recalled
 from flanders.arrays import Array, FloatMatrix, FloatVector, copied
 from flanders.checks import check_choice, check_number
+from flanders.client_memory import newest_clients
 from flanders.linalg.products import cosines_of_gram, gram, move
 from flanders.round import ClientId, Round, last_layer_of
 from flanders.state import saveable
@@ -81,7 +82,7 @@ class FoolsGold(Remembering):
         sums = {c: past[c] + step if c in past else copied(step) for c, step in now.items()}
         xp = array_api_compat.array_namespace(g)
         weights = foolsgold_weights(cosines_of_gram(gram(xp.stack(list(sums.values())))), self.confidence)
-        new = FoolsGoldMemory({**past, **sums})
+        new = FoolsGoldMemory(newest_clients(past, sums, len(round_.clients)))
         if not weights.any():
             return copied(g), new
         return move(g, weights / weights.sum(), round_.updates), new

@@ -12,6 +12,7 @@ import numpy as np
 
 from flanders.arrays import Array, BoolVector, FloatMatrix, FloatVector, IntVector
 from flanders.checks import check_choice, check_number
+from flanders.client_memory import newest_clients
 from flanders.filters.filter import Filter, Scores, check_state
 from flanders.linalg.products import gram
 from flanders.round import ClientId, Round
@@ -27,10 +28,8 @@ PRIOR = 3
 class AfaState:
     """The memory of `Afa`."""
 
-    kept: dict[ClientId, int] = field(default_factory=dict)
-    """The number of rounds in which each client was kept."""
-    dropped: dict[ClientId, int] = field(default_factory=dict)
-    """The number of rounds in which each client was dropped."""
+    counts: dict[ClientId, tuple[int, int]] = field(default_factory=dict)
+    """For each client: the numbers of rounds in which it was kept and in which it was dropped."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +93,8 @@ class Afa(Filter[AfaState]):
     def score(self, state: AfaState, round_: Round) -> Scores | None:
         """Score each client by one minus its cosine with the average of the clients that are left."""
         check_state("Afa", state, AfaState)
-        counts = [(PRIOR + state.kept.get(c, 0), PRIOR + state.dropped.get(c, 0)) for c in round_.clients]
+        seen = [state.counts.get(client, (0, 0)) for client in round_.clients]
+        counts = [(PRIOR + times_kept, PRIOR + times_dropped) for times_kept, times_dropped in seen]
         blocked = np.array([regularised_half(*count) >= self.block for count in counts])
         chances = np.array([kept / (kept + dropped) for kept, dropped in counts])
         products = gram(round_.updates, None if self.angles == "models" else round_.global_model)
@@ -114,11 +114,13 @@ class Afa(Filter[AfaState]):
         check_state("Afa", state, AfaState)
         found = self.score(state, round_) if scores is None else scores
         assert found is not None
-        inside, good, bad = set(kept.tolist()), dict(state.kept), dict(state.dropped)
+        inside, counts = set(kept.tolist()), {}
         for row, (client, blocked) in enumerate(zip(round_.clients, np.asarray(found.evidence), strict=True)):
-            counts = good if row in inside else bad
-            counts[client] = counts.get(client, 0) + (0 if blocked else 1)
-        return AfaState(good, bad)
+            times_kept, times_dropped = state.counts.get(client, (0, 0))
+            if not blocked:
+                times_kept, times_dropped = times_kept + (row in inside), times_dropped + (row not in inside)
+            counts[client] = times_kept, times_dropped
+        return AfaState(newest_clients(state.counts, counts, len(round_.clients)))
 
     def _search(
         self, products: FloatMatrix, weights: FloatVector, good: BoolVector

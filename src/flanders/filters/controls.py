@@ -8,7 +8,8 @@ import array_api_compat
 import numpy as np
 
 from flanders.arrays import Array, IntVector, copied
-from flanders.filters.filter import Filter, Scores, check_keep, check_state, lowest, newest_clients
+from flanders.client_memory import newest_clients
+from flanders.filters.filter import Filter, Scores, check_keep, check_state, lowest
 from flanders.filters.stateless import Stateless
 from flanders.linalg.products import squared_norms
 from flanders.round import ClientId, Round, check_continued

@@ -19,14 +19,7 @@ from flanders.checks import InputError, check_number, resolve_count
 from flanders.round import ClientId, Round, by_name
 
 S = TypeVar("S")
-V = TypeVar("V")
 log = logging.getLogger("flanders")
-
-ROUNDS_OF_CLIENTS, FEWEST_REMEMBERED = 10, 100
-"""A filter remembers at most ten times as many clients as take part in a round, or a hundred if that is more.
-
-Without a limit, made-up client ids would fill the memory.
-"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,23 +112,6 @@ def checked_rows(filter: Filter[Any], rows: object, m: int) -> IntVector:
             "rising order, e.g. np.flatnonzero(scores.values < limit)."
         )
     return kept.astype(np.int64, copy=False)
-
-
-def newest_clients(old: Mapping[ClientId, V], new: Mapping[ClientId, V], m: int) -> dict[ClientId, V]:
-    """Return `old`, updated with `new`, and cut to the clients that took part most recently.
-
-    `m` is the number of clients in the round. At most `ROUNDS_OF_CLIENTS` times `m` clients are remembered, or
-    `FEWEST_REMEMBERED` if that is more.
-
-    Examples
-    --------
-    >>> after = newest_clients({f"old{i}": 0 for i in range(500)}, {"old3": 1, "new": 1}, m=10)
-    >>> len(after), after["old3"], "old300" in after
-    (100, 1, False)
-    """
-    both = {client: value for client, value in old.items() if client not in new} | dict(new)
-    most = max(FEWEST_REMEMBERED, ROUNDS_OF_CLIENTS * m)
-    return dict(list(both.items())[-most:])
 
 
 def check_state(caller: str, state: object, kind: type) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flanders.filters.camps.averages import ROUNDS_OF_CLIENTS, ClientAverages
+from flanders.client_memory import FEWEST_REMEMBERED
+from flanders.filters.camps.averages import ClientAverages
 
 ONE = np.ones(1)
 
@@ -26,7 +27,7 @@ def test_made_up_ids_do_not_fill_the_memory():
     known = ClientAverages()
     for number in range(30):
         known = known.with_round(tuple(f"{number}-{k}" for k in range(4)), np.zeros((4, 1)), ONE)
-    assert len(known.sums) == 4 * ROUNDS_OF_CLIENTS
+    assert len(known.sums) == FEWEST_REMEMBERED
     assert list(known.sums)[-1] == "29-3"
 
 

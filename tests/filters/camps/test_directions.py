@@ -67,7 +67,7 @@ def test_only_the_latest_clients_are_remembered():
     known, now, weights = Directions(), np.zeros((4, 1)), np.ones(1)
     for number in range(50):
         known = known.with_round(tuple(range(4 * number, 4 * number + 4)), np.arange(2), now, weights)
-    assert len(known.cosines.sums) == 40
+    assert len(known.cosines.sums) == 100
     assert set(known.dropped) <= set(known.cosines.sums)
 
 

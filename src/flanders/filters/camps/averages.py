@@ -10,14 +10,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from flanders.arrays import FloatMatrix, FloatVector
+from flanders.client_memory import newest_clients
 from flanders.round import ClientId
 from flanders.state import saveable
-
-ROUNDS_OF_CLIENTS = 10
-"""At most this many times as many clients are remembered as take part in a round.
-
-Without a limit, made-up client ids would fill the memory.
-"""
 
 
 @saveable
@@ -64,12 +59,9 @@ class ClientAverages:
 
     def with_round(self, clients: tuple[ClientId, ...], now: FloatMatrix, weights: FloatVector) -> ClientAverages:
         """Return the averages after one more round. The arguments are those of `of`."""
-        sums, nothing = dict(self.sums), np.zeros((2, now.shape[1]))
+        nothing, after = np.zeros((2, now.shape[1])), {}
         for row, client in enumerate(clients):
-            before = sums.pop(client, nothing)  # the client moves to the end, since it took part last
+            before = self.sums.get(client, nothing)
             before = before if before.shape == nothing.shape else nothing
-            sums[client] = before + np.array([now[row] * weights, weights])
-        most = max(ROUNDS_OF_CLIENTS * len(clients), len(self.sums))
-        for client in list(sums)[:-most]:
-            del sums[client]
-        return ClientAverages(sums)
+            after[client] = before + np.array([now[row] * weights, weights])
+        return ClientAverages(newest_clients(self.sums, after, len(clients)))

@@ -13,6 +13,7 @@ import array_api_compat
 import numpy as np
 
 from flanders.arrays import Array, FloatMatrix, IntVector
+from flanders.client_memory import most_remembered
 from flanders.filters.fingerprint.memory import NO_COMPANY, Signatures
 from flanders.filters.fingerprint.questions import ANY, COMPANY, OWN, Answers
 from flanders.linalg.products import cosines_of_gram, lengths_of_gram, less_their_mean
@@ -22,11 +23,6 @@ from flanders.round import Round
 
 REFERENCE_ROUNDS = 5
 """The answers of accepted clients are remembered for this many rounds. New answers are compared with them."""
-ROUNDS_OF_CLIENTS = 10
-"""At most this many times as many clients are remembered as take part in a round.
-
-Without a limit, made-up client ids would fill the memory.
-"""
 
 
 def learn_round(known: Signatures, round_: Round, number: int, kept: IntVector, answers: Answers) -> Signatures:
@@ -55,9 +51,7 @@ def learn_round(known: Signatures, round_: Round, number: int, kept: IntVector, 
     when = dict(zip(known.clients, known.accepted.tolist(), strict=True)) | dict.fromkeys(senders, number)
     for i, client in enumerate(senders):
         usual[client] = (usual.pop(client, now[i]) + now[i]) / 2  # at the end, since it was accepted last
-    # The second number is there so that the filter does not forget clients after a small round.
-    most = max(ROUNDS_OF_CLIENTS * len(round_.clients), len(known.clients))
-    for client in list(usual)[:-most]:
+    for client in list(usual)[: -most_remembered(len(round_.clients), len(known.clients))]:
         del usual[client]
     past = (*known.past, relative)[-REFERENCE_ROUNDS:]
     absent = set(usual) - set(senders)
