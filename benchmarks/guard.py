@@ -218,12 +218,15 @@ def runs_of(
     rounds: int,
     yardsticks: Sequence[str] = YARDSTICKS,
     attacks: Sequence[str] = (),
+    settings: Sequence[str] = (),
 ) -> dict[str, tuple[Experiment, Row]]:
     """Return the runs by their ids. Each run comes with its row, in which nothing is measured yet."""
     found = {}
     for group in groups:
         for cell, spec in GROUPS[group]():
             if attacks and cell.attack not in attacks:
+                continue
+            if settings and not any(text in cell.setting for text in settings):
                 continue
             names = [name for name in (*filters, *yardsticks) if cell.fraction or name != "oracle"]
             for name, seed in product(dict.fromkeys(names), seeds):
@@ -384,6 +387,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--attacks", nargs="+", default=(), metavar="ATTACK", help="only these, as the table names them"
     )
+    parser.add_argument(
+        "--settings", nargs="+", default=(), metavar="TEXT", help="only settings whose name has one of these texts"
+    )
     parser.add_argument("--seeds", nargs="+", type=int, default=[40, 41, 42])
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--device", default="auto")
@@ -397,8 +403,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         asked = runs_of(
-            options.groups, options.filters, options.seeds, options.rounds, options.yardsticks, options.attacks
-        )
+            options.groups, options.filters, options.seeds, options.rounds, options.yardsticks, options.attacks,
+            options.settings,
+        )  # fmt: skip
         if options.dry_run:
             print(f"{len(asked)} runs")
             return 0
