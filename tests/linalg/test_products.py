@@ -87,6 +87,17 @@ def test_products_of_rows_with_each_other_and_with_directions_come_in_one_pass(d
 
 
 @pytest.mark.parametrize("d", WIDTHS)
+@pytest.mark.parametrize("size", [1e-25, 1.0, 3e38])
+def test_products_with_directions_in_float32_have_six_digits_at_any_size(d, size, convert):
+    rows = np.concatenate([random_rows(3, d), size * np.sign(random_rows(3, d, seed=2))]).astype(np.float32)
+    directions = [random_rows(4, d, seed=4).astype(np.float32)]
+    x, v = rows.astype(np.float64), directions[0].astype(np.float64)
+    _, across, _ = products_with(convert(rows), [convert(v) for v in directions])
+    error = np.abs(across - x @ v.T) / np.linalg.norm(x, axis=1)[:, None] / np.linalg.norm(v, axis=1)
+    assert error.max() < 1e-6
+
+
+@pytest.mark.parametrize("d", WIDTHS)
 @pytest.mark.parametrize("chosen", [[0, 1, 2, 3, 4], [4, 2, 0, 1, 3], [3, 1]])
 def test_rows_less_their_mean_are_those_of_the_plain_formula(d, chosen, convert):
     rows, center = random_rows(5, d), random_rows(1, d, seed=1)[0]

@@ -54,21 +54,22 @@ def centred_block(matrix: Array, center: Array | None, columns: slice) -> Array:
 
 
 def centred_blocks(
-    pieces: Sequence[Array], center: Array | None, columns: Sequence[slice] | None = None
+    pieces: Sequence[Array], center: Array | None, columns: Sequence[slice] | None = None, dtype: object = None
 ) -> Iterator[Array]:
     """Yield blocks of columns of the matrices `pieces`, stacked on top of each other, minus `center`.
 
-    The blocks are in the widest float type. `columns` are the slices to use; by default those of `column_blocks`.
-    With NumPy and PyTorch, each block overwrites the block before it.
+    The blocks are of the type `dtype`; by default of the widest float type. `columns` are the slices to use; by
+    default those of `column_blocks`. With NumPy and PyTorch, each block overwrites the block before it.
     """
     xp = array_api_compat.array_namespace(*pieces)
+    dtype = widest_float(xp) if dtype is None else dtype
     columns = list(column_blocks(*pieces)) if columns is None else columns
     if not (array_api_compat.is_numpy_array(pieces[0]) or array_api_compat.is_torch_array(pieces[0])):
         for c in columns:
-            yield xp.concat([centred_block(piece, center, c) for piece in pieces])
+            yield xp.astype(xp.concat([centred_block(piece, center, c) for piece in pieces]), dtype, copy=False)
         return
     m, device = sum(piece.shape[0] for piece in pieces), array_api_compat.device(pieces[0])
-    space = xp.empty((m, columns[0].stop), dtype=widest_float(xp), device=device)
+    space = xp.empty((m, columns[0].stop), dtype=dtype, device=device)
     for c in columns:
         block = space[:, : c.stop - c.start]
         first = 0
@@ -76,7 +77,7 @@ def centred_blocks(
             block[first : first + piece.shape[0], :] = piece[:, c]
             first += piece.shape[0]
         if center is not None:
-            block -= xp.astype(center[..., c], widest_float(xp), copy=False)  # NumPy is slow if the types differ
+            block -= xp.astype(center[..., c], dtype, copy=False)  # NumPy is slow if the types differ
         yield block
 
 

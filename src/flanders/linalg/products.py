@@ -64,22 +64,37 @@ def products_with(
 ) -> tuple[FloatMatrix, FloatMatrix, FloatMatrix]:
     """Return three matrices of inner products, from one pass over the data.
 
-    The rows of all `directions`, `(k_i, d)` each, are stacked to one matrix with k rows. `center` is subtracted
-    from the rows of `matrix`, but not from the directions.
+    - `(m, m)`: the products of the rows with each other, after `center` was subtracted from the rows.
+    - `(m, k)`: the products of these differences with the k directions. If the directions are in float32, these
+      products are accurate to about six digits. They then take half the time.
+    - `(k - skip, k - skip)`: the products of the directions with each other, without the first `skip` of them.
 
-    - The first result, `(m, m)`, has the products of the rows of `matrix` with each other.
-    - The second result, `(m, k)`, has their products with the directions.
-    - The third result, `(k - skip, k - skip)`, has the products of the directions with each other, without the
-      first `skip` directions.
+    The rows of all `directions`, (k_i, d) each, are taken as one matrix. The center is not subtracted from them.
     """
     matrix, directions = on_host(matrix), [on_host(piece) for piece in directions]
-    columns = product_blocks(matrix, *directions)
+    center = None if center is None else on_host(center)
+    xp = array_api_compat.array_namespace(matrix)
+    if all(piece.dtype == xp.float32 for piece in directions):
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = _products_with(matrix, directions, center, skip, xp.float32)
+        if np.isfinite(found[1]).all():
+            return found
+    return _products_with(matrix, directions, center, skip, widest_float(xp))  # float32 was too narrow
+
+
+def _products_with(
+    matrix: Array, directions: Sequence[Array], center: Array | None, skip: int, dtype: object
+) -> tuple[FloatMatrix, FloatMatrix, FloatMatrix]:
+    """Return the results of `products_with`. The products with the directions are computed in `dtype`."""
+    xp, columns = array_api_compat.array_namespace(matrix), product_blocks(matrix, *directions)
+    widest = widest_float(xp)
     totals: list[Array] = [0.0, 0.0, 0.0]
-    blocks = centred_blocks([matrix], None if center is None else on_host(center), columns)
-    for rows, others in zip(blocks, centred_blocks(directions, None, columns), strict=True):
-        last = others[skip:, :]
-        for number, (left, right) in enumerate(((rows, rows), (rows, others), (last, last))):
-            totals[number] += left @ right.T
+    blocks = centred_blocks([matrix], center, columns), centred_blocks(directions, None, columns, dtype)
+    for rows, others in zip(*blocks, strict=True):
+        last = xp.astype(others[skip:, :], widest, copy=False)
+        totals[0] += rows @ rows.T
+        totals[1] += xp.astype(xp.astype(rows, dtype, copy=False) @ others.T, widest, copy=False)
+        totals[2] += last @ last.T
     own, across, between = (np.asarray(to_numpy(total), dtype=np.float64) for total in totals)
     return (own + own.T) / 2, across, (between + between.T) / 2
 

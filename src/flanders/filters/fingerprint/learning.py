@@ -21,6 +21,9 @@ from flanders.linalg.robust import robust_spread
 from flanders.linalg.selection import take_rows
 from flanders.round import Round
 
+LEAST_LEFT = 1e-4
+"""The inner products of marks are computed from cosines if what is left of each direction without the common
+direction has at least this squared length. Of smaller remainders, rounding errors are too large a part."""
 REFERENCE_ROUNDS = 5
 """The answers of accepted clients are remembered for this many rounds. New answers are compared with them."""
 
@@ -28,12 +31,12 @@ REFERENCE_ROUNDS = 5
 def learn_round(known: Signatures, round_: Round, number: int, kept: IntVector, answers: Answers) -> Signatures:
     """Return the memory after round `number`, in which the rows `kept` were accepted."""
     if kept.size == 0:
-        return replace(known, failures=known.failures + 1, refused=None)
+        return replace(known, failures=known.failures + 1, refused=None, between=None)
     dropped = np.setdiff1d(np.arange(len(round_.clients)), kept)
     kept, dropped = kept[answers.moved[kept]], dropped[answers.moved[dropped]]  # an update of zero has no direction
     if kept.size < 2:  # a mark is a difference from other clients
         typical = known.typical if math.isnan(answers.typical[0]) else answers.typical
-        return replace(known, typical=typical, failures=0, refused=None)
+        return replace(known, typical=typical, failures=0, refused=None, between=None)
     if math.isnan(answers.typical[0]):  # there were no answers to compare with: the median of the kept is typical
         own, any_ = answers.values[np.ix_(kept, OWN)], answers.values[np.ix_(kept, ANY)]
         length, heading = np.median(np.nan_to_num(np.where(np.isnan(own), any_, own)), axis=0).tolist()
@@ -44,7 +47,8 @@ def learn_round(known: Signatures, round_: Round, number: int, kept: IntVector, 
     senders, relative = [round_.clients[i] for i in kept], answers.relative[kept]
     now = np.nan_to_num(relative[:, ANY])
     if known.marks is None:
-        return Signatures(tuple(senders), marks, now, crowd, answers.typical, accepted=np.full(kept.size, number))
+        between, when_first = products_between(round_, answers.products, kept), np.full(kept.size, number)
+        return Signatures(tuple(senders), marks, now, crowd, answers.typical, accepted=when_first, between=between)
     assert known.usual is not None
     assert known.accepted is not None
     usual = dict(zip(known.clients, known.usual, strict=True))
@@ -70,6 +74,7 @@ def learn_round(known: Signatures, round_: Round, number: int, kept: IntVector, 
         np.array([when[client] for client in usual]),
         past,
         refused=refused,
+        between=products_between(round_, answers.products, kept, dropped),
     )
 
 
@@ -97,6 +102,39 @@ def directions_of(round_: Round, rows: IntVector, products: FloatMatrix) -> Arra
         return None
     zero, scale = np.zeros(rows.size), 1.0 / lengths_of_gram(products)[rows]
     return less_their_mean(round_.updates, rows, round_.global_model, zero, scale, zero)[0]
+
+
+def products_between(
+    round_: Round, products: FloatMatrix, kept: IntVector, dropped: IntVector | None = None
+) -> FloatMatrix | None:
+    r"""Return the inner products of the marks of the kept clients, their common direction, and dropped directions.
+
+    All these vectors are sums of the round's updates. So their products follow from the cosines :math:`C` between
+    the updates. With :math:`a_i` the mean of :math:`C_{ij}` over the kept clients j, :math:`s` the mean of
+    :math:`a_i`, and :math:`l_i = \sqrt{1 - a_i^2 / s}`, the product of two marks is
+    :math:`(C_{ij} - a_i a_j / s) / (l_i l_j)`, and each mark is orthogonal to the common direction.
+
+    Return None if rounding errors would be too large (`LEAST_LEFT`). Also return None if the model has fewer
+    parameters than there are vectors, since `novelty_in_few_parameters` does not need the products.
+    """
+    rows = kept if dropped is None else np.concatenate([kept, dropped])
+    k, cosines = kept.size, cosines_of_gram(products)[np.ix_(rows, rows)]
+    with_mean = cosines[:, :k].mean(axis=1)
+    mean_square = float(with_mean[:k].mean())
+    left = 1.0 - with_mean[:k] ** 2 / max(mean_square, 1e-12)
+    if round_.updates.shape[1] < rows.size + 1 or min(mean_square, float(left.min())) < LEAST_LEFT:
+        return None
+    left, root = np.sqrt(left), mean_square**0.5
+    marks, others = slice(0, k), slice(k + 1, rows.size + 1)
+    between = np.eye(rows.size + 1)
+    own = cosines[:k, :k] - np.outer(with_mean[:k], with_mean[:k]) / mean_square
+    between[marks, marks] = own / np.outer(left, left)
+    across = cosines[:k, k:] - np.outer(with_mean[:k], with_mean[k:]) / mean_square
+    between[marks, others] = across / left[:, None]
+    between[others, marks] = between[marks, others].T
+    between[k, others] = between[others, k] = with_mean[k:] / root
+    between[others, others] = cosines[k:, k:]
+    return between
 
 
 def new_marks(round_: Round, kept: IntVector, products: FloatMatrix) -> tuple[Array, Array]:

@@ -52,6 +52,9 @@ class Signatures:
     """For each of the last rounds: the answers of the accepted clients, `(n, channels)`; see `Answers.relative`."""
     failures: int = 0
     """How many rounds in a row have kept no client."""
+    between: FloatMatrix | None = None
+    """The inner products of the vectors that the last round has left with each other: the marks of its accepted
+    clients, `crowd`, and `refused`. None if they must be computed from these vectors."""
     refused: Array = None
     """`(n, d)`: the directions of the updates that were dropped in the last round; None if no update was
     dropped."""

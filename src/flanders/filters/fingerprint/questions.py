@@ -135,16 +135,15 @@ def ask_questions(known: Signatures, round_: Round, number: int) -> Answers:
     directions = [marks, known.crowd[None, :]] + ([] if known.refused is None else [known.refused])
     count, d = sum(piece.shape[0] for piece in directions), round_.updates.shape[1]
     few = d < count - old
-    products, along, between = products_with(
-        round_.updates, directions, round_.global_model, skip=count if few else old
-    )
+    skip = old if known.between is None and not few else count
+    products, along, between = products_with(round_.updates, directions, round_.global_model, skip=skip)
     lengths = lengths_of_gram(products)
     along /= lengths[:, None]
     if few:
         now, g, *last = (to_numpy(x).astype(np.float64) for x in (round_.updates, round_.global_model, *directions))
         values[:, NOVELTY] = novelty_in_few_parameters((now - g) / lengths[:, None], np.concatenate(last)[old:])
     else:
-        values[:, NOVELTY] = novelty(along[:, old:], between)
+        values[:, NOVELTY] = novelty(along[:, old:], between if known.between is None else known.between)
     among = along[np.ix_(rows, at)]
     values[:, ANY_LENGTH] = np.log(lengths)
     values[:, ANY_HEADING] = along[:, marks.shape[0]]
