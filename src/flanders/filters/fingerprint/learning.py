@@ -118,11 +118,13 @@ def products_between(
     parameters than there are vectors, since `novelty_in_few_parameters` does not need the products.
     """
     rows = kept if dropped is None else np.concatenate([kept, dropped])
+    if round_.updates.shape[1] < rows.size + 1:
+        return None
     k, cosines = kept.size, cosines_of_gram(products)[np.ix_(rows, rows)]
     with_mean = cosines[:, :k].mean(axis=1)
     mean_square = float(with_mean[:k].mean())
     left = 1.0 - with_mean[:k] ** 2 / max(mean_square, 1e-12)
-    if round_.updates.shape[1] < rows.size + 1 or min(mean_square, float(left.min())) < LEAST_LEFT:
+    if min(mean_square, float(left.min())) < LEAST_LEFT:
         return None
     left, root = np.sqrt(left), mean_square**0.5
     marks, others = slice(0, k), slice(k + 1, rows.size + 1)
