@@ -85,7 +85,8 @@ class Budget(Attack):
     :math:`D_c` is the last step of client c that the attacker has seen: the model that the client sent, minus the
     global model of that round. If the attacker has seen none, it takes the client's honest step of this round. The
     unit vector v stays the same. It is opposite to the mean honest step of the first round that the attacker saw.
-    A filter that compares clients with their own past sees a deviation of c times the length of the last step.
+    With rho = 1, a filter that compares clients with their own past sees a deviation of c times the length of the
+    last step.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ from flanders.state import saveable
 @saveable
 @dataclass(frozen=True, eq=False)
 class LastGlobalModel:
-    """The global model of the last round."""
+    """The global model of the last round that the attacker saw."""
 
     model: Array
 
@@ -30,8 +30,8 @@ class DeltaFreeRider(Attack):
 
     Client c sends :math:`x_c`. :math:`g_t` is the global model of round t. r is the root mean square of the last
     step :math:`g_t - g_{t-1}` over all parameters. This is the paper's "advanced delta weights" attack. Without
-    noise it is the paper's "delta weights" attack. In the first round there is no last step, so the client sends
-    the global model back unchanged.
+    noise it is the paper's "delta weights" attack. In the first round that the attacker sees, it knows no last
+    step, so the client sends the global model back unchanged.
 
     Parameters
     ----------
