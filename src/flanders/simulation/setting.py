@@ -105,8 +105,8 @@ class Threat:
         Whether the attacker's clients are drawn anew in each round, as in the FLANDERS paper. If False, they are
         drawn once and stay the same.
     omniscient
-        Whether the attacker knows the models of honest clients and the parameters that the filter looks at. If
-        False, it knows only what its own clients know.
+        Whether the attacker knows the models of honest clients, the parameters that the filter looks at, and the
+        model that the server would make of the round. If False, it knows only what its own clients know.
     sybils
         Whether malicious clients take a new id in every round with an attack, so that the server has no history of
         them. Of K clients, client c has the id `K t + c` in round t. Its data stay the same.

@@ -115,7 +115,7 @@ class Trainer:
     ) -> Trained:
         """Train these clients from a global model. The `poisoned` ones train on the data that `poisoner` makes.
 
-        The result of a client depends only on the model, the buffers, the seed and the client.
+        Apart from rounding errors, the result of a client does not depend on the other clients.
         """
         ids = np.asarray(clients, dtype=np.int64)
         bad = np.asarray(poisoned, dtype=bool)
