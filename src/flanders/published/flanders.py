@@ -63,7 +63,7 @@ class FlandersReference(Filter[FlandersReferenceState]):
         The largest probability of being malicious with which a client is kept; see `Flanders`. Give either `keep`
         or `threshold`.
     min_honest
-        The least share of honest clients in any round. It is used only with `threshold`.
+        The least share of honest clients that is assumed for every round. It is used only with `threshold`.
     iterations
         The number of iterations of each fit.
     sample
@@ -145,7 +145,10 @@ class FlandersReference(Filter[FlandersReferenceState]):
         return np.random.default_rng([state.seed, 0]).integers(0, d, size=self.sample)
 
     def _distances(self, state: FlandersReferenceState, newest: Snapshot, round_: Round) -> FloatVector:
-        """Return the distance of each model to its forecast. For a new client, the global model is the forecast."""
+        """Return the distance of each model to its forecast.
+
+        If a client did not take part in the last round, its forecast is the global model.
+        """
         columns = self.visible_columns(state, round_.updates.shape[1])
         sent = np.asarray(to_numpy(take_columns(round_.updates, columns)), dtype=np.float64)
         rows = np.asarray(to_numpy(newest.rows), dtype=np.float64)
