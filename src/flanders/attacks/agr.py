@@ -67,7 +67,7 @@ class AgrAttack(Attack):
 
 @dataclass(frozen=True)
 class AgrMinMax(AgrAttack):
-    r"""Move away from the honest mean, but not farther from any honest model than the two farthest are apart.
+    r"""Move away from the honest mean, but no farther from any honest model than two of them are from each other.
 
     .. math:: x = \mu + \gamma p, \quad \text{the largest } \gamma \text{ with }
               \max_i \|x - x_i\| \le \max_{i,j} \|x_i - x_j\|
@@ -145,7 +145,7 @@ class AgrMinSum(AgrAttack):
 
 @dataclass(frozen=True)
 class AgrTailored(AgrAttack):
-    r"""Move away from the honest mean but only as far as a known aggregator selects the malicious models.
+    r"""Move away from the honest mean, but only as far as a known aggregator still selects the malicious models.
 
     .. math:: x = \mu + \gamma p, \quad \text{the largest } \gamma \text{ found that fools the target}
 

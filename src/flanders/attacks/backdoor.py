@@ -87,9 +87,10 @@ class Neurotoxin(Attack):
     .. math:: x_{cj} = \begin{cases} g_j & |g_j^{(t)} - g_j^{(t-1)}| \text{ is among the largest} \\
               \theta_{cj} & \text{otherwise} \end{cases}
 
-    :math:`g^{(t)}` is the global model of round t, and j counts the parameters. The busy parameters are those in
-    which the last step of the global model was largest. Malicious clients leave them as they are. The attack is
-    meant for clients that train on poisoned data (`data_poison`).
+    t counts the rounds in which a client of the attacker takes part, and :math:`g^{(t)}` is the global model at the
+    start of round t. j counts the parameters. The busy parameters are those in which the last step of the global
+    model was largest. Malicious clients leave them as they are. The attack is meant for clients that train on
+    poisoned data (`data_poison`).
 
     In the simulator, these clients set the gradients of busy parameters to zero during their local training, as in
     the paper. Elsewhere, e.g. with `--engine flower`, they train all parameters, and then set the busy ones back to

@@ -32,7 +32,7 @@ class Drift:
 
 @dataclass(frozen=True)
 class SlowDrift(Attack):
-    r"""Add a pull to each honest step. Its direction stays the same, and it gets a little longer in each round.
+    r"""Add a pull to each honest step. The pull keeps its direction, and gets a little longer in each round.
 
     .. math:: x_c = \theta_c + \min(t \rho, \kappa)\,\|\theta_c - g\|\, v
 
@@ -166,7 +166,7 @@ class KeptSignature(Attack):
     :math:`\sigma` is the standard deviation of each parameter over the honest models that the attacker knows. In
     `Lie`, all malicious clients send the same shifted mean. Here each malicious client shifts its own model. So its
     step still resembles its earlier honest steps, which came from the same data. A filter that compares a client
-    with its own past looks for steps that do not.
+    with its own past looks for steps that do not resemble the earlier ones.
 
     Parameters
     ----------

@@ -26,8 +26,8 @@ class Opt(Attack):
 
     .. math:: x = g - \lambda\, s, \quad s = \operatorname{sign}(\mu - g)
 
-    Lambda starts at the authors' upper bound. The sum for an honest model i is over the m - b - 2 honest models j
-    that are nearest to it:
+    Lambda starts at the authors' upper bound :math:`\lambda_0`. For each honest model i, the sum is over the m - b
+    - 2 honest models j that are nearest to it:
 
     .. math:: \lambda_0 = \sqrt{\frac{\min_i \sum_j \|x_i - x_j\|^2}{\max(1, m - 2b - 1)\,\|s\|^2}}
               + \frac{\max_i \|x_i - g\|}{\|s\|}

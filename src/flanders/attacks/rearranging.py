@@ -23,7 +23,7 @@ from flanders.linalg.columns import column_moments
 
 @dataclass(frozen=True)
 class Rearranged(Attack):
-    r"""Rearrange the values of each client's own step, to point against the honest mean as much as possible.
+    r"""Rearrange the values of each client's own step, so that it opposes the honest mean step as much as possible.
 
     .. math:: x_c = g + P u_c, \quad P = \arg\min_{P \text{ a permutation}} \langle P u_c, \mu - g \rangle
 

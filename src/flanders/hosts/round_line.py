@@ -10,7 +10,7 @@ from flanders.record import ClientRecord, Fate, RoundRecord
 from flanders.round import ClientId
 
 MOST_NAMED = 20
-"""The most clients with the same fate that a line names."""
+"""The most clients with the same fate, e.g. dropped, that a line names."""
 
 Label = Callable[[ClientId], str]
 """A function that returns the name of a client for the log."""

@@ -20,7 +20,7 @@ MARKERS = {"0.2": "o", "0.6": "s"}
 def over_time(curves: Sequence[Curve]) -> Figure:
     """Draw the accuracy in each round, with the filter (left) and without it (right).
 
-    Lines are means over the seeds. Bands reach from the lowest to the highest value of a seed.
+    Lines are means over the seeds. Bands reach from the lowest to the highest of the seeds.
     """
     attacks = [a for a in dict.fromkeys(curve.cell.attack for curve in curves) if a != "none"]
     with mpl.rc_context(STYLE):

@@ -185,9 +185,9 @@ class AgrMinMaxReference(Attack):
 
     The mean and the standard deviation are taken over all models that the attacker knows. The search starts at
     gamma = 5 with a step of 2.5. A gamma passes if x is nearer to every benign model than the two farthest benign
-    models are to each other. Gamma then moves up by half of the step, otherwise down. The step is halved each time.
-    The result is the last gamma that passed. If none has passed, the result is gamma = 6. On trained models, none
-    passes.
+    models are to each other. If gamma passes, it moves up by half of the step, otherwise down by as much. The step
+    is halved each time. The result is the last gamma that passed. If none has passed, the result is gamma = 6. On
+    trained models, none passes.
 
     Parameters
     ----------

@@ -42,7 +42,7 @@ def hold_out(labels: IntVector, count: int, rng: np.random.Generator) -> tuple[I
 
 @dataclass(frozen=True, eq=False)
 class Losses:
-    """A function from a model to its losses on the server's examples. It can also compute their mean's gradient."""
+    """A function from a model to its losses on the server's examples. `gradient` differentiates their mean."""
 
     _losses: Callable[[Tensor, Mapping[str, Tensor]], Tensor]
     _buffers: Mapping[str, Tensor]

@@ -177,7 +177,7 @@ class Setting:
         The aggregator for rounds in which the filter cannot decide yet, e.g. the first. Default: `aggregator`.
     informed
         Whether the aggregator's `num_malicious` is set in each round to the number of malicious clients that the
-        filter kept. No real server knows this number. The code of the FLANDERS paper sets it.
+        filter kept. No real server knows this number, but the code of the FLANDERS paper uses it.
     run
         How the run is carried out, e.g. on which device. It does not change the decisions of the filter.
     """

@@ -114,7 +114,7 @@ class Backdoor(DataPoison):
 
 @dataclass(frozen=True)
 class Dba(Backdoor):
-    r"""Divide the patch of a backdoor among malicious clients. Each trains with one piece, the test uses all.
+    r"""Cut the patch of a backdoor into pieces. Each malicious client trains with one. The test uses them all.
 
     .. math:: \text{patch}_c = \text{piece } c \bmod p \text{ of the whole patch}
 

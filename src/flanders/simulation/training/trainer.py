@@ -142,7 +142,7 @@ class Trainer:
         return schedule(self.data, ids, seed, shuffle=t.shuffle, **options)
 
     def _share_out(self, order: IntVector, train_some: Callable[[Stack, IntVector], None]) -> None:
-        """Train clients in chunks: several at a time on a CPU, and smaller chunks if a GPU runs out of memory."""
+        """Train clients in chunks: several chunks at a time on a CPU, smaller ones if a GPU runs out of memory."""
         chunks = cut(order, self.chunk_of(len(order)))
         workers = min(self.workers, len(chunks))
         if workers > 1:
