@@ -56,7 +56,7 @@ class NaturalBackdoor(DataPoison):
     def change(
         self, x: Tensor, y: Tensor, examples: Tensor, clients: Tensor, scope: Scope
     ) -> tuple[Tensor, Tensor]:
-        """Replace a share of the examples by rare ones with the target's label. It is the same share in every round."""
+        """Replace a share of the examples by rare ones with the target's label, in every round the same."""
         collected = self._known(scope)[1:]
         chosen = (keys(0, examples) >> 1).abs() < int(self.share * 2**62)
         drawn = collected[(keys(3, examples) >> 1).abs() % len(collected)]
