@@ -80,7 +80,7 @@ BAD = {
     "integers": (scaled(1, "int32"), "type int32"),
     "NaN": (with_array(FIRST, app.Array(np.full((6, 7), np.nan, dtype=np.float32))), "is not finite"),
     "infinity": (with_array(FIRST, app.Array(np.full((6, 7), np.inf, dtype=np.float32))), "is not finite"),
-    "too large for float32": (with_array(FIRST, app.Array(np.full((6, 7), 1e300))), "is not finite"),
+    "too large for float32": (with_array(FIRST, app.Array(np.full((6, 7), 1e300))), "outside the range of float32"),
     "ten times the numbers": (
         with_array(FIRST, app.Array(np.zeros((60, 700), dtype=np.float32))),
         "is too large: 168,128 bytes",

@@ -198,12 +198,14 @@ def test_a_model_without_anything_to_score_is_refused() -> None:
         play(strategy, grid_of(3), model((3,), dtype="int64"), 1)
 
 
-@pytest.mark.parametrize("value", [np.nan, 1e300])
-def test_a_model_to_start_from_that_is_not_finite_is_refused(value) -> None:
+@pytest.mark.parametrize(
+    ("value", "why"), [(np.nan, "is not finite"), (1e300, "has numbers outside the range of float32")]
+)
+def test_a_model_to_start_from_that_is_not_finite_or_too_large_is_refused(value, why) -> None:
     start = model((6, 7), (7,), dtype="float64")
     start["layer1.weight"] = app.Array(np.full(7, value))
     grid = grid_of(3)
-    with pytest.raises(InputError, match=r"`initial_arrays` cannot .*: array 'layer1.weight' is not finite\."):
+    with pytest.raises(InputError, match=rf"`initial_arrays` cannot be used: array 'layer1.weight' {why}\."):
         FilteredStrategy(strategies.FedAvg(), KeepAll()).start(grid, start, num_rounds=1)
     assert grid.sent == []
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flanders.hosts.model_arrays import HostArrays
+from flanders.hosts.model_arrays import BadReply, HostArray, HostArrays
 
 
 def batch_norm_model(dtype="float32"):
@@ -37,3 +37,21 @@ def test_only_scored_arrays_are_cut_out() -> None:
 def test_a_number_too_large_for_float32_becomes_infinite() -> None:
     start = {"w": np.array([1.0, 1e300])}
     np.testing.assert_array_equal(HostArrays.of(start).flatten(start), [1.0, np.inf])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "number", "reason"),
+    [
+        ("float32", np.nan, "array 'a' is not finite"),
+        ("float64", -np.inf, "array 'a' is not finite"),
+        ("float16", 1e6, "array 'a' has numbers outside the range of float16"),
+        ("float32", 1e300, "array 'a' has numbers outside the range of float32"),
+        ("float64", 1e300, "array 'a' has numbers outside the range of float32"),
+        ("int8", 300, "array 'a' has numbers outside the range of int8"),
+    ],
+)
+def test_a_refusal_says_whether_a_number_is_not_finite_or_too_large(dtype, number, reason) -> None:
+    start = 0 if dtype.startswith("float") else -1
+    with pytest.raises(BadReply) as refused:
+        HostArray("a", (1,), start, dtype).check(np.array([number]))
+    assert str(refused.value) == reason

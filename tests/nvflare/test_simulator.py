@@ -70,7 +70,7 @@ def test_a_job_that_was_killed_goes_on_with_its_memory(tmp_path) -> None:
     options = ("--clients", 6, "--malicious", 2, "--state-dir", state, "--start-from", tmp_path / "first" / SAVED)
     accuracy, unused = run_job(tmp_path / "second", "--rounds", 3, *options)
     assert load_state(file).rounds == done + 3
-    assert "going on with what" in (tmp_path / "second.log").read_text()
+    assert "continuing with the memory of" in (tmp_path / "second.log").read_text()
     assert unused == [{"site-1", "site-2"}] * 3
     assert accuracy > 0.5
 

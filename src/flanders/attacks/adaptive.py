@@ -70,7 +70,7 @@ class BlindSpot(Attack):
 @saveable
 @dataclass(frozen=True, eq=False)
 class SeenSteps:
-    """What `Budget` remembers: its direction, and the last displacement of each client."""
+    """What `Budget` remembers: its direction, and the last step of each client."""
 
     direction: Array | None = None
     displacements: dict[ClientId, Array] = field(default_factory=dict)
@@ -80,12 +80,13 @@ class SeenSteps:
 class Budget(Attack):
     r"""Repeat each client's last step, and add a small pull that has the same direction in every round.
 
-    .. math:: x_c = g + \rho D_c + c\,\|D_c\|\, v
+    .. math:: x_i = g + \rho D_i + c\,\|D_i\|\, v
 
-    :math:`D_c` is the last step of client c that the attacker has seen: the model that the client sent, minus the
-    global model of that round. If the attacker has seen none, it takes the client's honest step of this round. The
-    unit vector v stays the same. It is opposite to the mean honest step of the first round that the attacker saw.
-    A filter that compares clients with their own past sees a deviation of c times the length of the last step.
+    Here i is a client and c a number. :math:`D_i` is the last step of client i that the attacker has seen: the
+    model that the client sent, minus the global model of that round. If the attacker has seen none, it takes the
+    client's honest step of this round. The unit vector v stays the same. It is opposite to the mean honest step of
+    the first round that the attacker saw. With rho = 1, a filter that compares clients with their own past sees a
+    deviation of c times the length of the last step.
 
     Parameters
     ----------
@@ -127,7 +128,7 @@ class Budget(Attack):
         return moved + self.c * lengths[:, None] * v[None, :]
 
     def remember(self, view: View, sent: Array) -> SeenSteps:
-        """Keep the displacement of every client that the attacker saw, and the direction once it is known."""
+        """Remember the last step of every client that the attacker saw, and the direction once it is known."""
         past = view.memory or SeenSteps()
         g, steps = view.global_model, dict(past.displacements)
         steps |= {client: sent[i, :] - g for i, client in enumerate(view.clients)}

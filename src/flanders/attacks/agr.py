@@ -25,7 +25,7 @@ from flanders.linalg.neighbours import bulyan_rows, multi_krum_rows
 DIRECTIONS = ("std", "unit", "sign")
 TARGETS = ("krum", "multi-krum", "bulyan", "server")
 EVALUATIONS = 20
-"""How many values of gamma are tried with `target="server"`. ByzFL tries as many."""
+"""How many values of gamma `AgrTailored(target="server")` tries. ByzFL tries as many."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class AgrAttack(Attack):
 
     @abstractmethod
     def gamma(self, line: Line, view: View) -> float:
-        """Return gamma. `line` has the distances from the points mu + gamma p to the honest models."""
+        """Return gamma. `line` computes the distance from mu + gamma p to each honest model, for any gamma."""
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
         """Return b copies of the perturbed mean."""
@@ -67,7 +67,7 @@ class AgrAttack(Attack):
 
 @dataclass(frozen=True)
 class AgrMinMax(AgrAttack):
-    r"""Move away from the honest mean, but not farther from any honest model than honest models are apart.
+    r"""Move away from the honest mean, but no farther from any honest model than two of them are from each other.
 
     .. math:: x = \mu + \gamma p, \quad \text{the largest } \gamma \text{ with }
               \max_i \|x - x_i\| \le \max_{i,j} \|x_i - x_j\|
@@ -106,13 +106,15 @@ class AgrMinMax(AgrAttack):
 
 @dataclass(frozen=True)
 class AgrMinSum(AgrAttack):
-    r"""Move away from the honest mean, but keep the sum of squared distances within that of an honest model.
+    r"""Move away from the honest mean, but no farther from all honest models together than one of them is.
 
     .. math:: x = \mu + \gamma p, \quad \text{the largest } \gamma \text{ with }
               \sum_i \|x - x_i\|^2 \le \max_i \sum_j \|x_i - x_j\|^2
 
-    The left side is a parabola in gamma. At gamma = 0 it is not above the right side, since no point has a smaller
-    sum than the mean. So the largest gamma is the larger one of the two at which both sides are equal.
+    The squared distances from x to all honest models add up to no more than those from the most distant honest
+    model to all others. The left side is a parabola in gamma. At gamma = 0 it is not above the right side, since no
+    point has a smaller sum than the mean. So the largest gamma is the larger one of the two at which both sides are
+    equal.
 
     Parameters
     ----------
@@ -143,7 +145,7 @@ class AgrMinSum(AgrAttack):
 
 @dataclass(frozen=True)
 class AgrTailored(AgrAttack):
-    r"""Move away from the honest mean as long as a known aggregator still selects the malicious models.
+    r"""Move away from the honest mean, but only as far as a known aggregator still selects the malicious models.
 
     .. math:: x = \mu + \gamma p, \quad \text{the largest } \gamma \text{ found that fools the target}
 
@@ -151,10 +153,10 @@ class AgrTailored(AgrAttack):
     fooled if they select all b malicious models, or only malicious ones.
 
     The search follows the authors. Gamma starts at `gamma_init`, rises after a success and falls after a failure.
-    Its step is halved each time until it is at most `tau`. So gamma stays below 2 `gamma_init`, even if
-    every gamma fools the target. If no tried gamma fools it, the gamma of `AgrMinMax` is used. An attacker that
-    knows only its own models simulates the round with them, with the same share of malicious copies as in the real
-    round.
+    The change of gamma is halved each time until it is at most `tau`. All changes together are less than
+    `gamma_init`, so gamma stays below 2 `gamma_init`, even if every gamma fools the target. If no tried gamma fools
+    it, the gamma of `AgrMinMax` is used. An attacker that knows only its own models simulates the round with them,
+    with about the same share of malicious copies as in the real round.
 
     With the target "server", the attack takes the gamma for which the server's new model is farthest from the
     honest mean. This is the paper's general aim. The attack `OptimalLie` has the same search.
@@ -170,7 +172,7 @@ class AgrTailored(AgrAttack):
     gamma_init
         The first gamma of the search. Not used with the target "server".
     tau
-        The search ends when its step is at most this. Not used with the target "server".
+        The search ends when the change of gamma is at most this. Not used with the target "server".
 
     Examples
     --------
@@ -225,7 +227,7 @@ class AgrTailored(AgrAttack):
 
 
 def min_max_gamma(line: Line) -> float:
-    """Return the largest gamma at which the point is no farther from any row than two rows are from each other."""
+    """Return the largest gamma at which no row is farther from the point than the two farthest rows are apart."""
     return line.longest_within(float(line.between.max()))
 
 

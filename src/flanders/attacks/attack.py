@@ -32,7 +32,7 @@ class Rehearsal:
     clean: Array
     """The models that the attacker's clients have trained on clean data, `(b, d)`."""
     success: Callable[[Array], float]
-    """Returns the attack success of a model `(d,)`, measured on examples of the attacker's own clients."""
+    """Returns the attack success of a model `(d,)`, from 0 to 1, on the examples of the attacker's own clients."""
     layers: Mapping[str, int]
     """The name and the number of parameters of each tensor of the model, in the order of a row."""
 
@@ -170,13 +170,14 @@ class Attack(ABC):
         """Return the malicious models, `(b, d)`, one for each of the attacker's clients."""
 
     def rests(self, view: View) -> bool:
-        """Whether the attacker sends only honest models in this round. Then no client counts as malicious."""
+        """Whether the attacker sends only honest models in this round. If so, no client counts as malicious."""
         return False
 
     def remember(self, view: View, sent: Array) -> object:
         """Return what the attack remembers. The next round has it as `view.memory`.
 
-        This is called after every round, poisoned or not. `sent` has the rows that the attacker's clients sent.
+        This is called after every round in which a client of the attacker took part, poisoned or not. `sent` has
+        the rows that the attacker's clients sent.
         """
         return view.memory
 

@@ -33,7 +33,7 @@ class ModelReplacement(Attack):
     Parameters
     ----------
     boost
-        The factor that replaces m / b. None for m / b.
+        The factor to use in place of m / b. None for m / b.
     bound
         The length S of the longest step that is sent. None for no bound.
 
@@ -72,28 +72,30 @@ class ModelReplacement(Attack):
 @saveable
 @dataclass(frozen=True, eq=False)
 class SeenModel:
-    """What `Neurotoxin` remembers of the last round."""
+    """What `Neurotoxin` remembers of the last round that the attacker saw."""
 
     model: Array
     """The global model."""
     busy: Array = None
-    """The parameters that had moved most, as booleans, `(d,)`. None if the global model had not moved yet."""
+    """Which parameters the last step of the global model moved most, `(d,)`. None if it has not moved yet."""
 
 
 @dataclass(frozen=True)
 class Neurotoxin(Attack):
-    r"""Poison only the parameters that honest clients hardly change, so that they do not undo the backdoor.
+    r"""Poison only the parameters that honest clients hardly change, so that honest training keeps the backdoor.
 
     .. math:: x_{cj} = \begin{cases} g_j & |g_j^{(t)} - g_j^{(t-1)}| \text{ is among the largest} \\
               \theta_{cj} & \text{otherwise} \end{cases}
 
-    :math:`g^{(t)}` is the global model of round t, and j counts the parameters. The busy parameters are those in
-    which the last step of the global model was largest. Malicious clients leave them as they are. The attack is
-    meant for clients that train on poisoned data (`data_poison`).
+    t counts the rounds in which a client of the attacker takes part, and :math:`g^{(t)}` is the global model at the
+    start of round t. j counts the parameters. The busy parameters are those in which the last step of the global
+    model was largest. Malicious clients leave them as they are. The attack is meant for clients that train on
+    poisoned data (`data_poison`).
 
     In the simulator, these clients set the gradients of busy parameters to zero during their local training, as in
-    the paper. Elsewhere, e.g. with `--engine flower`, only the finished step is set to zero there. In the first
-    round there is no last step, and the trained models are sent.
+    the paper. Elsewhere, e.g. with `--engine flower`, they train all parameters, and then set the busy ones back to
+    the global model. In the first round that the attacker sees, it knows no last step, and the trained models are
+    sent.
 
     Parameters
     ----------

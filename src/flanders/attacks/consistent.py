@@ -19,9 +19,10 @@ from flanders.checks import check_number
 from flanders.state import saveable
 
 SURE = 2.326
-"""A normal variable exceeds its mean by more than this many standard deviations with a probability of 1%."""
+"""The attacker tests its effect: it counts the parameters that have moved in its direction. If they moved at
+random, the count would exceed its mean by more than this many standard deviations in 1% of the tests."""
 SHRINK, SMALLEST = 0.7, 0.5
-"""If a test shows no effect, the strength is multiplied by SHRINK, unless it would fall below SMALLEST."""
+"""If the test shows no effect, the strength is multiplied by SHRINK, unless the product is below SMALLEST."""
 
 
 @saveable
@@ -36,7 +37,7 @@ class Campaign:
     sent: Array
     """The last malicious step. Zeros if none was sent."""
     tested: Array
-    """The global model at the last test."""
+    """The global model at the last test. Before the first test: the first global model that the attacker saw."""
     strength: float
     """The factor c of the formula."""
     rounds: int = 0
@@ -45,7 +46,7 @@ class Campaign:
 
 @dataclass(frozen=True)
 class PoisonedFL(Attack):
-    r"""Push every parameter in the same random direction in all rounds, in proportion to the last global step.
+    r"""Push the model in one random direction in all rounds, by a multiple of the global model's last step.
 
     .. math:: x = g + \lambda\, v \odot s, \qquad \lambda = c \|\Delta\|, \qquad
               v = \frac{|\Delta - \|\Delta\| k / \|k\||}{\|\Delta - \|\Delta\| k / \|k\|\|}
@@ -57,8 +58,8 @@ class PoisonedFL(Attack):
 
     Every `period` rounds the attacker counts the parameters that have moved in the direction of s since the last
     test. By chance alone, this count would exceed a certain limit in 1% of the tests. If the count is below this
-    limit, the strength c is multiplied by 0.7, unless it would fall below 0.5. In its first round the attacker has
-    not seen the global model move. It then sends its honest models.
+    limit, the strength c is multiplied by 0.7, unless the product is below 0.5. In the first round that the
+    attacker sees, it has not seen the global model move, and sends its honest models.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""Attacks that hide: they grow slowly, pause, keep most of the honest update, or add noise to identical models.
+"""Attacks that hide: they grow slowly, pause, keep most of the honest step, or add noise to identical models.
 
 In the formulas, g is the global model. theta_c is what client c has honestly trained, and x_c is what it sends. The
-update of a client is its model minus g.
+step of a client is its model minus g.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ class Drift:
 
 @dataclass(frozen=True)
 class SlowDrift(Attack):
-    r"""Add to each honest update a pull in one direction that grows a little from round to round.
+    r"""Add a pull to each honest step. The pull keeps its direction, and gets a little longer in each round.
 
     .. math:: x_c = \theta_c + \min(t \rho, \kappa)\,\|\theta_c - g\|\, v
 
-    t counts the poisoned rounds, from 1. The unit vector v stays the same in all rounds. It is opposite to the mean
-    of the honest updates that the attacker knew in its first round. Each round differs little from the round
-    before. So a filter that learns from accepted updates notices little.
+    t counts the poisoned rounds, from 1. The unit vector v is the direction of the pull. It is opposite to the mean
+    honest step of the first round that the attacker saw. From one round to the next the pull changes little. So a
+    filter that learns from the rounds that it accepted may come to accept even a long pull.
 
     Parameters
     ----------
     rate
-        How much longer the pull gets in each round, :math:`\rho`, as a multiple of the length of the honest update.
+        How much longer the pull gets in each round, :math:`\rho`, as a multiple of the length of the honest step.
     cap
-        The length of the longest pull, :math:`\kappa`, as a multiple of the length of the honest update.
+        The length of the longest pull, :math:`\kappa`, as a multiple of the length of the honest step.
 
     Examples
     --------
@@ -90,7 +90,7 @@ class SlowDrift(Attack):
 @saveable
 @dataclass(frozen=True, eq=False)
 class Phase:
-    """What `OnOff` remembers: the number of rounds since it began, and the memory of its base attack."""
+    """What `OnOff` remembers: the number t of its formula, and the memory of its base attack."""
 
     rounds: int = 0
     base: object = None
@@ -103,7 +103,8 @@ class OnOff(Attack):
     .. math:: x_c = \begin{cases} \text{what the base attack crafts} & t \bmod (n_1 + n_0) < n_1 \\
               \theta_c & \text{otherwise} \end{cases}
 
-    t counts the rounds in which a client of the attacker takes part. It is 0 in the first poisoned round.
+    t is the number of earlier rounds, counted from the first poisoned round on, in which a client of the attacker
+    took part. So t is 0 in the first poisoned round.
 
     Parameters
     ----------
@@ -158,23 +159,22 @@ class OnOff(Attack):
 
 @dataclass(frozen=True)
 class KeptSignature(Attack):
-    r"""Add the shift of the LIE attack to each client's own honest update, so that it stays typical of the client.
+    r"""Add the shift of the LIE attack to each client's own honest model, so that it stays typical of the client.
 
     .. math:: x_c = \theta_c - z \sigma
 
     :math:`\sigma` is the standard deviation of each parameter over the honest models that the attacker knows. In
     `Lie`, all malicious clients send the same shifted mean. Here each malicious client shifts its own model. So its
-    update still shows on which data it was trained. Filters that compare a client with its own past look for
-    exactly this.
+    step still resembles its earlier honest steps, which came from the same data. A filter that compares a client
+    with its own past looks for steps that do not resemble the earlier ones.
 
     Parameters
     ----------
     z
-        The number of standard deviations. Default: the formula of `Lie`, or 1.5 if at least half of the clients are
-        malicious.
+        The number of standard deviations. None for the z of `Lie`.
     rescale
-        Whether to scale the shifted update to the length of the honest update:
-        :math:`x_c = g + \|u_c\|\,(u_c - z\sigma) / \|u_c - z\sigma\|` with :math:`u_c = \theta_c - g`.
+        Whether to scale the shifted step to the length of the honest step: :math:`x_c = g + \|u_c\|\,(u_c -
+        z\sigma) / \|u_c - z\sigma\|` with :math:`u_c = \theta_c - g`.
 
     Examples
     --------
@@ -214,18 +214,18 @@ class KeptSignature(Attack):
 
 @dataclass(frozen=True)
 class NoisyClones(Attack):
-    r"""Add different noise to each malicious model of another attack, so that no two models are equal.
+    r"""Add different noise to each malicious model of a base attack, so that no two models are equal.
 
     .. math:: x_c = y_c + \nu\,\|y_c - g\|\, n_c
 
     The base attack crafts the model :math:`y_c`. The :math:`n_c` are independent random unit vectors. In many
-    dimensions such vectors are nearly orthogonal. So if the base attack sends the same model for two clients, with
-    a step of length 1, their noisy models are about :math:`\sqrt{2}\,\nu` apart.
+    dimensions such vectors are nearly orthogonal. So if the base attack sends the same model y for two clients,
+    their noisy models are about :math:`\sqrt{2}\,\nu\,\|y - g\|` apart.
 
     Parameters
     ----------
     noise
-        The length of the noise, :math:`\nu`, as a multiple of the length of the poisoned step.
+        The length of the noise, :math:`\nu`, as a multiple of the length of the base attack's step y_c - g.
     base
         The attack that crafts the models, typically one that sends the same model for all malicious clients.
 

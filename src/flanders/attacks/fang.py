@@ -26,15 +26,15 @@ class Opt(Attack):
 
     .. math:: x = g - \lambda\, s, \quad s = \operatorname{sign}(\mu - g)
 
-    Lambda starts at the authors' upper bound. The sum for an honest model i is over the m - b - 2 honest models j
-    that are nearest to it:
+    Lambda starts at the authors' upper bound :math:`\lambda_0`. For each honest model i, the sum is over the m - b
+    - 2 honest models j that are nearest to it:
 
     .. math:: \lambda_0 = \sqrt{\frac{\min_i \sum_j \|x_i - x_j\|^2}{\max(1, m - 2b - 1)\,\|s\|^2}}
               + \frac{\max_i \|x_i - g\|}{\|s\|}
 
-    Lambda is halved until Krum selects a malicious model, or until lambda <= tau. A parameter whose honest mean
-    does not change has s = 0 and stays as it is. An attacker that knows only its own models simulates the round
-    with them, with the same share of malicious copies as in the real round.
+    Lambda is halved until Krum selects a malicious model, or until lambda <= tau. If the honest mean of a parameter
+    equals the global model, s is 0 there, and the global model's value is sent. An attacker that knows only its own
+    models simulates the round with them, with about the same share of malicious copies as in the real round.
 
     Parameters
     ----------
@@ -91,8 +91,8 @@ class OptTrimmedMean(Attack):
               x_j \sim U[\max, k \max] \text{ or } U[\max, \max/k]
 
     In each pair, the first interval is for a positive bound and the second for the other bounds. Each malicious
-    client draws its own values. If the honest mean of a parameter does not change, the global model's value is
-    sent.
+    client draws its own values. If the honest mean of a parameter equals the global model, the global model's value
+    is sent.
 
     Parameters
     ----------

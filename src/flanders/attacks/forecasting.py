@@ -48,16 +48,16 @@ class Mar(Attack):
     model in round t. The attacker fits the matrices A and B to the models that the server received in the last
     `window` rounds. Each malicious client c then sends its forecast :math:`x_c` instead of what it learnt.
 
-    If a client was absent from one of these rounds, the global model of that round takes its place. A client that
-    was absent from all these rounds has no forecast and stays honest. If any of the models is not finite, all
-    clients stay honest.
+    If a client was absent from one of these rounds, the global model of that round takes the place of its model. A
+    malicious client that was absent from all these rounds has no forecast and sends its honest model. If a value to
+    fit is not finite, all malicious clients send their honest models.
 
     Parameters
     ----------
     omniscient
-        If true, the attacker knows the columns that the filter looks at (`View.server_columns`). It fits the
-        models of all clients that it sees. If false, it assumes that the filter looks at the last layer
-        (`View.last_layer`). It then fits the models of its own clients only.
+        If true, the attacker knows the columns that the filter looks at (`View.server_columns`), and fits A and B
+        to the models of all clients that it sees. If false, it assumes that the filter looks at the last layer
+        (`View.last_layer`), and fits A and B to the models of its own clients only.
     window
         The number of rounds to fit. With 1, the forecast is each client's last model.
 

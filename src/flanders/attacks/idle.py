@@ -17,7 +17,7 @@ from flanders.state import saveable
 @saveable
 @dataclass(frozen=True, eq=False)
 class LastGlobalModel:
-    """The global model of the last round."""
+    """The global model of the last round that the attacker saw."""
 
     model: Array
 
@@ -28,10 +28,11 @@ class DeltaFreeRider(Attack):
 
     .. math:: x_c = g_t + (g_t - g_{t-1}) + \mathcal{N}(0, (\sigma r)^2 I)
 
-    Client c sends :math:`x_c`. :math:`g_t` is the global model of round t. r is the root mean square of the last
-    step :math:`g_t - g_{t-1}` over all parameters. This is the paper's "advanced delta weights" attack. Without
-    noise it is the paper's "delta weights" attack. In the first round there is no last step, so the client sends
-    the global model back unchanged.
+    Client c sends :math:`x_c`. t counts the rounds in which a client of the attacker takes part, and :math:`g_t` is
+    the global model at the start of round t. r is the root mean square of the last step :math:`g_t - g_{t-1}` over
+    all parameters. This is the paper's "advanced delta weights" attack. Without noise it is the paper's "delta
+    weights" attack. In the first round that the attacker sees, it knows no last step, so the client sends the
+    global model back unchanged.
 
     Parameters
     ----------

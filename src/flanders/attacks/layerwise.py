@@ -32,17 +32,18 @@ class LayerwisePoison(Attack):
     The attacker finds the critical tensors with its own examples. First it puts one clean tensor at a time into the
     poisoned model, and measures how far the success of the backdoor falls. The farther it falls, the more important
     is the tensor. Then it puts the poisoned tensors into the clean model, the most important ones first. It stops
-    once the success is `enough` times the success of the poisoned model. The tensors that it has put in are
-    critical.
+    once the success is at least `enough` times the success of the poisoned model. The tensors that it has put in
+    are critical.
 
-    The attack is meant for clients that train on poisoned data (`data_poison`) with a target class and `boost = 1`.
-    Without poisoned data there is no backdoor to test, and the trained models are sent. The attack runs only in the
-    simulator, which trains malicious clients twice: on clean and on poisoned data.
+    The attack is meant for clients that train on poisoned data (`data_poison`). The data poison needs a target
+    class, and `boost = 1` if it has this parameter. Without poisoned data there is no backdoor to test, and the
+    trained models are sent. The attack runs only in the simulator, which trains malicious clients twice: on clean
+    and on poisoned data.
 
     Parameters
     ----------
     enough
-        The share of the poisoned model's success at which the search stops. The authors' code has the same default.
+        The search stops at this share of the poisoned model's success. The authors' code has the same default.
     scale
         The factor :math:`\lambda` of the poisoned tensors.
 
@@ -102,7 +103,7 @@ def critical_tensors(poisoned: Array, clean: Array, rehearsal: Rehearsal, enough
 
 
 def spliced(base: Array, other: Array, columns: Sequence[slice]) -> Array:
-    """Return a copy of `base`, with the given columns taken from `other`. Both are one model, or rows of models."""
+    """Return a copy of `base`, with the given columns taken from `other`. Each is one model or several rows."""
     xp = array_api_compat.array_namespace(base, other)
     inside = np.zeros(base.shape[-1], dtype=bool)
     for part in columns:

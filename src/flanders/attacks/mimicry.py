@@ -26,7 +26,7 @@ class Mimic(Attack):
     Parameters
     ----------
     client
-        The id of the client to copy. The attacker must know this client's model in every poisoned round. By default
+        The id of the client to copy. The attacker must know this client's model in every poisoned round. Default:
         it copies the benign client whose id comes first, numbers before strings. If the attacker knows no benign
         model, it copies the first of its own clients.
 

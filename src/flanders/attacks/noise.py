@@ -74,6 +74,6 @@ class SignFlip(Attack):
         check_number("SignFlip", "scale", self.scale, 0)
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
-        """Return each client's model mirrored at the global model."""
+        """Return the global model plus the opposite step of each client."""
         g = view.global_model[None, :]
         return g - self.scale * (view.own - g)

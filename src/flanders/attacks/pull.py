@@ -1,7 +1,7 @@
-"""The attack `OwnPull` turns each client's own update in a harmful direction. Two more attacks hide this pull.
+"""The attack `OwnPull` turns each client's own step in a harmful direction. Two more attacks hide this pull.
 
 In the formulas, g is the global model. theta_c is what client c has honestly trained, and x_c is what it sends. The
-update of a client is its model minus g.
+step of a client is its model minus g.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ PLACES = ("all", "last-layer", "but-last-layer")
 
 @dataclass(frozen=True)
 class OwnPull(Attack):
-    r"""Turn each client's own update away from the honest mean direction, and keep its length.
+    r"""Turn each client's own step away from the honest mean step, without changing its length.
 
     .. math:: x_c = g + \|u_c\| \frac{u_c - s \|u_c\| n}{\|u_c - s \|u_c\| n\|},
               \qquad u_c = \theta_c - g
 
-    n is the unit vector along the mean of the honest updates that the attacker knows. Each row still contains what
-    its client learnt. So no two rows are copies.
+    n is the unit vector along the mean of the honest steps that the attacker knows. Each client turns its own step,
+    so no two clients send the same model.
 
     Parameters
     ----------
     strength
-        The length s of the pull, as a multiple of the length of the client's own update.
+        The length s of the pull, as a multiple of the length of the client's own step.
     where
         Which parameters are pulled: `"all"`, `"last-layer"`, or `"but-last-layer"` (all except the last layer). The
-        pulled part of the update keeps its length. If the attacker does not know the last layer, it pulls all
+        pulled part of the step keeps its length. If the attacker does not know the last layer, it pulls all
         parameters.
 
     Examples
@@ -79,15 +79,15 @@ class GrowingCamp(Attack):
     .. math:: x_c = \begin{cases} \text{the row of } \texttt{OwnPull} & c \le k\,t \\
               \theta_c & \text{otherwise} \end{cases}
 
-    A group of clients that all turn away in the same round stands out. A group that grows slowly may look like a
-    change of the whole federation.
+    c numbers the malicious clients, and t the poisoned rounds, both from 1. A group of clients that all turn away
+    in the same round stands out. A group that grows slowly may look like a change of the whole federation.
 
     Parameters
     ----------
     strength
-        The length of the pull, as a multiple of the length of the client's own update.
+        The length of the pull, as a multiple of the length of the client's own step.
     joining
-        How many clients join in each round, k. In round t of the attack, the first k t malicious clients pull.
+        How many clients join in each poisoned round, k. In the t-th one, the first k t malicious clients pull.
 
     Examples
     --------
@@ -124,20 +124,21 @@ class GrowingCamp(Attack):
 
 @dataclass(frozen=True)
 class BelowTheSplit(Attack):
-    r"""Pull like `OwnPull`, as strongly as possible without a gap between malicious and honest clients.
+    r"""Pull like `OwnPull`, as strongly as possible without a visible gap between malicious and honest clients.
 
     .. math:: \max\{s : \operatorname{median}_{c \text{ malicious}} a_c(s) \ge Q_{0.1}(a_i(s) : i \text{ honest})\}
 
-    :math:`a_c(s)` is the mean cosine between the update of client c and all updates of the round, if malicious
-    clients pull with strength s. It is computed in the last layer if the attacker knows that layer, else in all
-    parameters. :math:`Q_{0.1}` is the 10% quantile. The attacker finds by bisection the strongest pull at which the
-    median of its own clients is not below the 10% quantile of the honest clients. An attacker that knows no honest
-    client uses a strength of about 0.1.
+    :math:`a_c(s)` is the mean cosine between the step of client c and all steps of the round, if malicious clients
+    pull with strength s. It is computed in the last layer if the attacker knows that layer, else in all parameters.
+    :math:`Q_{0.1}` is the 10% quantile. The attacker searches by bisection for the strongest pull at which the
+    median of its own clients is not below the 10% quantile of the honest clients. If the median is below it even
+    without a pull, the attacker sends its honest models. An attacker that knows no honest model pulls with a
+    strength of about 0.1.
 
     Parameters
     ----------
     most
-        The strongest pull that is tried, as a multiple of the length of the client's own update.
+        The strongest pull that is tried, as a multiple of the length of the client's own step.
 
     Examples
     --------
@@ -160,7 +161,7 @@ class BelowTheSplit(Attack):
         check_number("BelowTheSplit", "most", self.most, 0)
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
-        """Return the models with the strongest pull that leaves no gap."""
+        """Return the models with the strongest pull that the search finds."""
         low, high = 0.0, self.most
         if not self._is_hidden(view, low):
             return copied(view.own)
@@ -188,9 +189,9 @@ def columns_to_pull(view: View, where: str) -> slice:
 
 
 def pull_away(view: View, strength: float, columns: slice) -> Array:
-    """Return the attacker's models with the given columns of each update turned away from the honest mean.
+    """Return the attacker's models with the given columns of each step turned away from the honest mean step.
 
-    The turned part of each update keeps its length.
+    The turned part of each step keeps its length.
     """
     against = direction_against(view)
     if against is None:

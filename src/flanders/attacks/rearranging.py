@@ -1,4 +1,6 @@
-"""Two attacks that mislead simple statistics: `Rearranged` keeps the signs of an update, `ByzMean` sets the mean.
+"""Two attacks that mislead simple statistics.
+
+`Rearranged` keeps the length and the number of positive values of a step. `ByzMean` chooses the mean of the round.
 
 In the formulas, g is the global model and mu the mean of the honest models that the attacker knows. theta_c is what
 client c has honestly trained, and x_c is what it sends.
@@ -21,14 +23,14 @@ from flanders.linalg.columns import column_moments
 
 @dataclass(frozen=True)
 class Rearranged(Attack):
-    r"""Rearrange the values of each client's own step, to point against the honest mean as much as possible.
+    r"""Rearrange the values of each client's own step, so that it opposes the honest mean step as much as possible.
 
     .. math:: x_c = g + P u_c, \quad P = \arg\min_{P \text{ a permutation}} \langle P u_c, \mu - g \rangle
 
     :math:`u_c = \theta_c - g` is the client's own step. Its largest value goes to the parameter in which the honest
     mean step is smallest, and so on. No other order of the same values has a smaller inner product with the honest
-    mean step. The rearranged step has the same length, and as many positive, zero and negative values as before.
-    The filter SignGuard looks at just these numbers.
+    mean step. The rearranged step has the same length as the client's own step, and as many positive, zero and
+    negative values. The filter SignGuard looks at the length and at these three numbers.
 
     Examples
     --------

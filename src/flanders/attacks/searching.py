@@ -19,8 +19,8 @@ from flanders.checks import check_number
 from flanders.linalg.columns import column_medians, column_moments
 
 FIRST_STEP, SHRINK = 10.0, 0.8
-"""The first step of the search for a strength, and the factor by which steps shrink after the first failed step.
-Both values are ByzFL's."""
+"""The search raises the strength in steps. The first step is FIRST_STEP. From the first failed step on, each step
+is SHRINK times the step before. Both values are ByzFL's."""
 CLEARLY = 1e-9
 """A strength counts as better only if its harm is larger by this share. A smaller gain may be a rounding error."""
 
@@ -59,8 +59,9 @@ class OptimalLie(SearchedAttack):
     round, with its filter and its aggregator. An attacker that does not know the server takes the median of each
     parameter for F.
 
-    The search is ByzFL's. It raises z in steps that double until a step fails. Then it tries smaller and smaller
-    steps. So it may miss the best z if the harm has several peaks, e.g. with the pre-aggregator `nnm`.
+    The search is ByzFL's. It raises z in steps that double as long as the harm grows. Then it tries smaller and
+    smaller steps from the best z so far. If the harm has several peaks, e.g. with the pre-aggregator `nnm`, it may
+    miss the best z.
 
     Parameters
     ----------
@@ -131,7 +132,8 @@ class OptimalIpm(SearchedAttack):
 def most_harmful(view: View, at: Array, along: Array, evaluations: int) -> float:
     """Return the strength t at which copies of `at + t * along` harm the server most.
 
-    The search doubles its step as long as the harm grows. Then it tries smaller and smaller steps.
+    The search doubles its step as long as the harm grows. Then it tries smaller and smaller steps from the best
+    strength so far.
     """
     mean = view.global_model + mean_displacement(view)
 

@@ -19,14 +19,15 @@ from flanders.checks import check_number
 from flanders.linalg.columns import column_moments
 
 MAJORITY_Z = 1.5
-"""The z of LIE if at least half of the clients are malicious. The formula does not apply then."""
+"""LIE shifts the honest mean by z standard deviations. This is z if at least half of the clients are malicious. The
+formula of `little_is_enough_z` is for fewer malicious clients."""
 
 
 def little_is_enough_z(num_clients: int, num_malicious: int) -> float:
     r"""Return by how many standard deviations LIE shifts the mean, :math:`\Phi^{-1}((m - b - s)/(m - b))`.
 
     :math:`\Phi` is the standard normal distribution. The attacker needs s = floor(m/2 + 1) - b honest clients on
-    its side for a majority. For b >= m/2, the attacker needs none, and z is `MAJORITY_Z`.
+    its side for a majority. For b >= m/2 the formula is not used, and z is `MAJORITY_Z`.
 
     Examples
     --------
@@ -49,9 +50,9 @@ class Lie(Attack):
 
     The vectors :math:`\mu` and :math:`\sigma` are the mean and the (population) standard deviation of each
     parameter over the honest models that the attacker knows. :math:`\Phi` is the standard normal distribution. s is
-    the number of honest clients that the attacker needs on its side for a majority. For b >= m/2 it needs none, and
-    z is 1.5. With b = 1 the formula has little effect: z is zero for odd m and negative for even m (-0.43 for
-    m = 4, -0.01 for m = 100).
+    the number of honest clients that the attacker needs on its side for a majority. For b >= m/2 the formula is not
+    used, and z is 1.5. With b = 1 the formula has little effect: z is zero for odd m and negative for even m (-0.43
+    for m = 4, -0.01 for m = 100).
 
     Parameters
     ----------

@@ -132,14 +132,12 @@ class ModelArrays(HostArrays):
         return f"too large: {total:,} bytes" if total > sum(array.most_bytes for array in self.arrays) else ""
 
     def check_start(self, record: Mapping[str, Array]) -> None:
-        """Raise an `InputError` if the initial model holds numbers for which a reply would be refused, e.g. NaN."""
+        """Raise an `InputError` if the initial model has an array that `decode` refuses, e.g. with NaN."""
         for array in self.arrays:
             try:
                 array.decode(record[array.name])
             except BadReply as why:
-                raise InputError(
-                    f"`initial_arrays` cannot be trained from: {why}. Start from another model."
-                ) from why
+                raise InputError(f"`initial_arrays` cannot be used: {why}. Start from another model.") from why
 
     def in_own_types(self, record: Mapping[str, Array]) -> ArrayRecord | None:
         """Return the model that a strategy has made, in the types of the first global model.

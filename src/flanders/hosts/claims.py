@@ -21,7 +21,7 @@ LONGEST_VALUE = 30
 def check_weight(name: str, weight: Any, most: float | None = None) -> float:
     """Return the weight that a client claims. Raise `BadReply` unless it is a positive finite number up to `most`.
 
-    `name` is the host's name for the claim, for the message. The default of `most` is `MOST_EXAMPLES`.
+    `name` is what the message calls the weight. The default of `most` is `MOST_EXAMPLES`.
 
     Examples
     --------
@@ -31,7 +31,7 @@ def check_weight(name: str, weight: Any, most: float | None = None) -> float:
     most = MOST_EXAMPLES if most is None else most
     number = isinstance(weight, int | float) and not isinstance(weight, bool)
     if number and not is_finite_number(weight):
-        raise BadReply(f"{name} is not finite")
+        raise BadReply(f"{name} is not finite as a float")
     if not number or weight <= 0:
         raise BadReply(f"{name} is {short(repr(weight), LONGEST_VALUE)} instead of a positive number")
     if weight > most:
@@ -40,7 +40,7 @@ def check_weight(name: str, weight: Any, most: float | None = None) -> float:
 
 
 def capped_at_median(claims: Sequence[float], times: float | None) -> list[float]:
-    """Return the claims of a round, lowered to at most `times` times their median. With None, nothing is lowered.
+    """Return the claimed weights of a round, each at most `times` times their median. With None, there is no limit.
 
     For an even number of claims, the median is the lower of the two middle ones. So in a round of two clients, the
     larger claim cannot raise the limit.
@@ -65,5 +65,5 @@ def is_finite_number(value: float) -> bool:
 
 
 def short(text: str, most: int = LONGEST_REASON) -> str:
-    """Return a text in one line of at most this many characters that is safe to print."""
+    """Return the beginning of a text, at most `most` characters, in one line that is safe to print."""
     return printable(" ".join(text[: 2 * most].split())[:most])

@@ -24,7 +24,8 @@ BUFFERS = ("running_mean", VARIANCE, "num_batches_tracked")
 WIDEST = 8
 """The most bytes of one number in a reply. Wider floats exist on some machines only."""
 FLOAT32 = np.dtype(np.float32)
-"""The narrowest type in which a filter may get the numbers. All scored numbers must fit into it."""
+"""A filter gets all scored numbers in this type, or in float64 if one of the scored arrays has that type. In both
+cases a scored number must be within the range of float32."""
 KINDS = {"f": "f", "i": "iu", "u": "iu", "b": "b"}
 """Which kinds of numbers a reply may have for each kind in the model: floats (f), integers (i, u), booleans (b)."""
 LONGEST_NAME = 60
@@ -88,16 +89,17 @@ class HostArray:
         if value.dtype.kind not in KINDS.get(wanted.kind, "") or value.dtype.itemsize > WIDEST:
             raise BadReply(f"array {self.name!r} has type {value.dtype} instead of {self.dtype}")
         numbers = convert(value, wanted)
-        if numbers is None or (self.scored and wanted != np.float32 and convert(numbers, FLOAT32) is None):
-            raise BadReply(
-                f"array {self.name!r} is not finite" + ("" if value.dtype == wanted else f" in {wanted}")
-            )
-        return numbers
+        if numbers is not None and (not self.scored or wanted == FLOAT32 or convert(numbers, FLOAT32) is not None):
+            return numbers
+        if not np.isfinite(value).all():
+            raise BadReply(f"array {self.name!r} is not finite")
+        narrow = wanted if numbers is None else FLOAT32
+        raise BadReply(f"array {self.name!r} has numbers outside the range of {narrow}")
 
     def check_variance(self, numbers: Numbers, before: Numbers) -> None:
         """Raise `BadReply` if this array holds variances and a reply has a negative one.
 
-        If a variance of the global model, `before`, is negative already, a reply may have the same value.
+        If a variance of the global model, `before`, is negative, the reply may have that value or a higher one.
         """
         wrong = self.name.rpartition(".")[2] == VARIANCE and bool(np.any(numbers < np.minimum(before, 0)))
         if wrong:
@@ -194,7 +196,7 @@ class HostArrays:
         return ", ".join(f"{text} {list_names(sorted(some))}" for text, some in parts if some)
 
     def check_all(self, record: Mapping[str, Array], name: str) -> None:
-        """Raise an `InputError` if a model of the server holds numbers for which a reply would be refused.
+        """Raise an `InputError` if a model of the server has an array that `HostArray.check` refuses.
 
         `name` is what the message calls the model.
         """
@@ -202,7 +204,7 @@ class HostArrays:
             try:
                 array.check(numbers_in(record[array.name]))
             except BadReply as why:
-                raise InputError(f"{name} cannot be trained from: {why}. Start from another model.") from why
+                raise InputError(f"{name} cannot be used: {why}. Start from another model.") from why
 
 
 def convert(numbers: Numbers, dtype: np.dtype[np.generic]) -> Numbers | None:

@@ -1,7 +1,7 @@
-"""The function `check_refusals`: finds rounds in which all replies are refused for the same reason.
+"""The function `check_refusals`: raises an error if all replies of a round are refused for the same reason.
 
-An example is a wrong shape. The cause is then probably a mistake in the settings of the server or in the code of
-all clients, and not a malicious client. So the user gets an error.
+If all replies have e.g. the same wrong shape, the cause is probably a mistake in the settings of the server or in
+the code of all clients, and not a malicious client.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from flanders.record import ClientRecord, Fate
 
 
 def check_refusals(number: int, failed: Iterable[ClientRecord]) -> None:
-    """Raise an `InputError` if two or more replies are refused, all for the same reason.
+    """Raise an `InputError` if there are two or more refused replies, and all have the same reason.
 
     Call this if no reply of a round can be used and no round has been aggregated yet. `number` is the number of the
     round, and `failed` are the records of its clients.

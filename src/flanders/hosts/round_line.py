@@ -10,7 +10,7 @@ from flanders.record import ClientRecord, Fate, RoundRecord
 from flanders.round import ClientId
 
 MOST_NAMED = 20
-"""The most clients with the same fate that a line names."""
+"""The most clients with the same fate, e.g. dropped, that a line names."""
 
 Label = Callable[[ClientId], str]
 """A function that returns the name of a client for the log."""
@@ -37,7 +37,7 @@ def _several(clients: Sequence[ClientRecord], label: Label) -> str:
 
 
 def why(client: ClientRecord) -> str:
-    """Return why a client was not kept. For a dropped client, the text begins with its score."""
+    """Return why a client was not kept. If a dropped client has a score, the text begins with it."""
     if client.fate is not Fate.DROPPED or math.isnan(client.score):
         return client.reason
     chance = "" if math.isnan(client.probability) else f", probability of malice {client.probability:.2f}"

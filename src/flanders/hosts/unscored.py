@@ -15,8 +15,8 @@ from flanders.hosts.model_arrays import HostArray, Numbers
 from flanders.round import ClientId
 
 FARTHEST = 50.0
-"""An array is refused if it changes by more than this many times what is usual in the round. The default filter has
-the same limit for the lengths of updates."""
+"""A reply is refused if one of these arrays changes by more than this many times as much as usual; `far_clients`
+says what is usual. The default filter has the same limit for the lengths of updates."""
 
 
 def far_clients(
@@ -24,9 +24,10 @@ def far_clients(
 ) -> dict[ClientId, str]:
     """Return the clients with an array that changes too much, and for each client which array it is, in words.
 
-    `places` are the arrays, and `before` is the global model. `away` has the largest change of a number in each
-    array, by client. What is usual for an array is the median of these changes over the clients, or the largest
-    number of the array in the global model if that is more. The limit is `FARTHEST` times what is usual.
+    `places` are the arrays, and `before` is the global model. `away` has for each client the largest absolute
+    change of a number in each array. The usual change of an array is the median of these over the clients, or the
+    largest absolute number of the array in the global model if that is more. The limit is `FARTHEST` times the
+    usual change.
     """
     far: dict[ClientId, str] = {}
     for at, place in enumerate(places if away else ()):
@@ -34,8 +35,8 @@ def far_clients(
         usual = max(statistics.median(each[at] for each in away.values()), size)
         for client, each in away.items():
             if each[at] > FARTHEST * usual and client not in far:
-                times = "infinitely" if usual == 0 else f"{each[at] / usual:.2g} times"
-                far[client] = f"array {place.name!r} is {times} as far from the global model's as most"
+                much = f" {each[at] / usual:.2g} times as much as usual" if usual else ""
+                far[client] = f"array {place.name!r} changes{much or ', though most clients leave it at zero'}"
     return far
 
 

@@ -60,7 +60,7 @@ class FilteredAggregator(ModelAggregator):
 
     NVFLARE writes the parameters into the configuration of the job, and builds the object again on the server. So
     each parameter must be a plain value, or an object of an importable class. Such an object must have its own
-    parameters as attributes of the same names. All filters and aggregators of this package do.
+    parameters as attributes of the same names. All filters and aggregators of this package have them.
 
     Parameters
     ----------
@@ -74,14 +74,15 @@ class FilteredAggregator(ModelAggregator):
         `aggregator`.
     evaluate
         An object that is called with a model, as arrays by name, and returns its losses on examples of the server.
-        Some filters use it. They then decide better, above all if most clients are malicious.
+        Some filters use these losses to decide better, above all if most clients are malicious.
     state_dir
         A folder on the server in which the filter's memory is saved after each round. A later job with the same
         folder continues with this memory. Default: nothing is saved.
     max_steps
-        Refuse replies that report more steps than this. Default: no limit of this kind.
+        Refuse replies that report more steps than this. Default: 2**53.
     times_median
-        The largest weight of a client, as a multiple of the median weight of the round. None: no limit.
+        The largest weight of a client, as a multiple of the median weight of the round. Larger weights are lowered
+        to it. None: no limit.
     seed
         Makes the randomness of the filter repeatable. Leave it out in production, since an attacker who can predict
         the randomness can evade the filter.
@@ -204,7 +205,7 @@ class FilteredAggregator(ModelAggregator):
                 self._open.enter_context(locked_folder(folder, message))
                 self.rounds = recall_defense(folder, self.defense, start.arrays)
                 if self.rounds:
-                    self.info(f"flanders: going on with what {self.rounds} rounds taught, saved in {folder}")
+                    self.info(f"flanders: continuing with the memory of {self.rounds} rounds from {folder}")
             self._recalled = True
         return start
 
@@ -235,13 +236,14 @@ class FilteredAggregator(ModelAggregator):
         try:
             start.arrays.check_all({name: numbers_of(name, value) for name, value in new.items()}, "The aggregate")
         except InputError:  # some numbers are too large for the types of the model's arrays
-            return None, outcome.clients, f"the aggregate was not finite in the model's types: {STAYS}"
+            return None, outcome.clients, f"the aggregate has numbers that are too large: {STAYS}"
         return new, outcome.clients, outcome.note
 
     def _losses(self, start: StartModel) -> Evaluate | None:
         """Return a function that takes a flat model and returns its losses; None if there is no `evaluate`.
 
-        If `evaluate` fails on a model, the loss is infinite. So no client can end the job by what it sends.
+        If `evaluate` fails on a model, the function returns an infinite loss. So no client can end the job by
+        sending a model on which `evaluate` fails.
         """
         test = self.evaluate
         if test is None:
@@ -251,7 +253,7 @@ class FilteredAggregator(ModelAggregator):
             try:
                 losses = np.asarray(test(start.params_of(np.asarray(vector), {})), dtype=np.float64)
             except Exception as error:  # the test is the user's own code and may raise anything
-                self.warning(f"flanders: `evaluate` failed on an average of some replies ({error})")
+                self.warning(f"flanders: `evaluate` failed on a model ({error})")
                 return math.inf
             return np.atleast_1d(losses)
 

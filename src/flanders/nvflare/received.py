@@ -33,7 +33,7 @@ class UsableReply:
     unscored: Mapping[str, Numbers]
     """The other arrays of the client's model, by name."""
     weight: float
-    """The number of training steps that the client reports; 1 if it reports none."""
+    """The number of training steps that the client reports; 1 if it does not report this number."""
     metrics: Mapping[str, float]
     """The metrics that are finite numbers."""
 
@@ -88,8 +88,8 @@ class StartModel:
     def params_of(self, row: Vector, unscored: Mapping[str, Numbers]) -> dict[str, Array]:
         """Return a model as arrays by name, of the same library and types as the global model.
 
-        `row` has its scored arrays, and `unscored` the others. Arrays that are missing are those of the global
-        model.
+        `row` has its scored arrays, and `unscored` the others. An array that is missing in `unscored` is taken from
+        the global model.
         """
         found = {**self.numbers, **self.arrays.cut(row, self.numbers), **unscored}
         return {name: as_given(found[name], value) for name, value in self.params.items()}
@@ -103,7 +103,10 @@ class ReceivedReplies:
     refused: dict[ClientId, ClientRecord] = field(default_factory=dict)
 
     def add(self, client: ClientId, reply: FLModel, start: StartModel, max_steps: float | None) -> bool:
-        """Check a reply, and store it if it can be used. Return whether it can be used."""
+        """Check a reply, and store it if it can be used. Return whether it can be used.
+
+        If a client replies more than once, all its replies are refused.
+        """
         try:
             if client in self.usable or client in self.refused:
                 raise BadReply("more than one reply")
@@ -115,7 +118,7 @@ class ReceivedReplies:
         return True
 
     def refuse_far(self, start: StartModel) -> None:
-        """Refuse replies whose unscored arrays are far from those of the global model."""
+        """Refuse replies with an unscored array that changes too much; see `far_clients`."""
         unseen = [place for place in start.arrays.arrays if not place.scored]
         away = {
             client: [largest_difference(reply.unscored[place.name], start.numbers[place.name]) for place in unseen]
@@ -138,7 +141,7 @@ class ReceivedReplies:
 
 
 def numbers_of(name: str, value: Array) -> Numbers:
-    """Return an array as an array of NumPy. It may be of NumPy or PyTorch, or one that NVFLARE keeps on disk."""
+    """Return an array of NumPy or PyTorch, or one that NVFLARE keeps on disk, as an array of NumPy."""
     try:
         load = getattr(value, "materialize", None)
         value = load() if callable(load) else value

@@ -1,7 +1,7 @@
 """The comparison of our values with the published values of the FLANDERS paper, cell by cell.
 
-A cell is one number of a table. Its published value is printed in the paper. The authors also ran their code again
-later, which gives a second published value for some cells (the re-run).
+A cell is one number of a table. Most cells have a published value, which is printed in the paper. The authors also
+ran their code again later, which gives a second published value for some cells (the re-run).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Compared:
     high: float | None
     """The highest of our values."""
     seeds: int
-    """How many seeds have finished."""
+    """How many seeds have given a value."""
 
     @property
     def difference(self) -> float | None:
@@ -62,7 +62,7 @@ class Compared:
 
     @property
     def agrees(self) -> bool:
-        """Whether our value is within the tolerance. Rounding errors are ignored."""
+        """Whether our value is within the tolerance, apart from rounding errors. False if a value is missing."""
         return self.distance is not None and self.distance <= self.tolerance + 1e-9
 
 
@@ -101,9 +101,9 @@ class Verdict:
     measure: str
     """Precision and recall, or accuracy."""
     agreeing: int
-    """The number of cells that agree."""
+    """The number of published cells that agree."""
     compared: int
-    """The number of cells for which we have a value."""
+    """The number of published cells for which we have a value."""
     missing: int
     """The number of published cells for which we have no value yet."""
     others: tuple[Compared, ...]
@@ -111,9 +111,9 @@ class Verdict:
 
 
 def verdicts_on(compared: Sequence[Compared]) -> list[Verdict]:
-    """Return the verdicts on detection (precision and recall) and on accuracy, over all published cells.
+    """Return two verdicts: one on precision and recall, one on accuracy.
 
-    A cell that is in two tables counts twice.
+    Only cells with a value in the paper count. A cell that is in two tables counts twice.
     """
     verdicts = []
     for measure, metrics in (("precision and recall", DETECTION), ("accuracy", ("accuracy",))):

@@ -16,7 +16,7 @@ from flanders.report.plots import save
 def write_paper_figures(
     asked: Reproduction, results: Path, compared: Sequence[tuple[TableSpec, Sequence[Compared]]], folder: Path
 ) -> list[Path]:
-    """Write the requested figures as SVG files, and return their paths. A figure without finished runs is left out.
+    """Write the figures as SVG files, and return their paths. A figure without finished runs is left out.
 
     The figures `accuracy-over-time` and `tradeoff` are in the paper. The figure `agreement` is ours. It shows our
     values against the published values.

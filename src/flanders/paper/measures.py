@@ -1,4 +1,4 @@
-"""Reads the results of runs in the measures that the FLANDERS paper reports: accuracy, precision, recall, time."""
+"""Functions that read from a results file what the FLANDERS paper reports: accuracy, precision, recall, time."""
 
 from __future__ import annotations
 

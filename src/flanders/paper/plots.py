@@ -20,7 +20,7 @@ MARKERS = {"0.2": "o", "0.6": "s"}
 def over_time(curves: Sequence[Curve]) -> Figure:
     """Draw the accuracy in each round, with the filter (left) and without it (right).
 
-    Lines are means over the seeds, and bands reach from the lowest to the highest seed.
+    Lines are means over the seeds. Bands reach from the lowest to the highest of the seeds.
     """
     attacks = [a for a in dict.fromkeys(curve.cell.attack for curve in curves) if a != "none"]
     with mpl.rc_context(STYLE):
@@ -75,7 +75,10 @@ def tradeoff(cells: Sequence[Compared]) -> Figure:
 
 
 def agreement(cells: Sequence[Compared]) -> Figure:
-    """Draw our values against the paper's values, with a point for each cell. Points inside the band agree."""
+    """Draw our values against the paper's values, with a point for each cell.
+
+    Points inside the band agree with the paper. Others may still agree with the authors' re-run.
+    """
     colors = dict(zip(dict.fromkeys(c.cell.filter for c in cells), SERIES, strict=False))
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(2 * COLUMN, 3.1), layout="constrained")

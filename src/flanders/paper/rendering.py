@@ -67,8 +67,9 @@ def read_csv(path: Path) -> dict[Cell, Compared]:
 def pivot(table: TableSpec, compared: Sequence[Compared]) -> tuple[list[str], list[list[str]]]:
     """Return the header and the rows of a table.
 
-    The last columns are the values of one key, e.g. a column for each filter. `table.columns` is the name of this
-    key. Before them comes a column for each other key that has several values in the table.
+    `table.columns` is one of `KEYS`. The last columns hold the values of the cells, with a column for each value of
+    this key, e.g. for each filter. The first columns say which row it is, with a column for each other key that has
+    several values in the table.
     """
     across = list(dict.fromkeys(getattr(c.cell, table.columns) for c in compared))
     varying = [key for key in KEYS if key != table.columns and len({getattr(c.cell, key) for c in compared}) > 1]

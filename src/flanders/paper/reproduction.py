@@ -1,7 +1,7 @@
 """The work of the command `flanders reproduce`: choose tables of the paper, and compare our values with them.
 
-A cell is one number of a table. Each cell needs a run for each seed. There are two variants of all runs, with
-different settings: those of the published code ("reference") or those of the paper's text ("textbook").
+A cell is one number of a table. Each cell needs a run for each seed. All runs exist in two variants. The variant
+"reference" has the settings of the published code, and "textbook" those of the paper's text.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from flanders.results.labels import labels
 
 OVER_TIME = "fig:accuracy-over-time"
 VERIFY = "data.dataset.verify"
-"""The key of a spec that says whether the files of a dataset are checked. It does not change the results."""
+"""The key of a spec that says whether the files of a dataset are checked. Its value does not change the results."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Reproduction:
     ) -> Reproduction:
         """Return the reproduction of the tables with the given names, with the seeds 0 to `seeds - 1`.
 
-        `where` maps some of `KEYS` to the values that are wanted. Other cells are left out.
+        `where` maps some of `KEYS` to the values that are wanted. Cells with other values are left out.
         """
         if seeds < 1:
             raise InputError(f"--seeds must be at least 1. Got {seeds} instead.")
@@ -121,7 +121,7 @@ class Reproduction:
 
 
 def parse_where(texts: Sequence[str]) -> dict[str, list[str]]:
-    """Return the limits of `--where`, which are written as `key=value,value`.
+    """Return the wanted values by key. `texts` are the arguments of `--where`, such as `key=value,value`.
 
     Examples
     --------
@@ -143,8 +143,8 @@ def parse_where(texts: Sequence[str]) -> dict[str, list[str]]:
 def write_tables(folder: Path, asked: Reproduction, results: Path) -> list[tuple[TableSpec, list[Compared]]]:
     """Write every table as Markdown and LaTeX, all cells as one CSV file, and a page with the verdict.
 
-    Return the tables. Cells that are already in the CSV file of the folder stay. So a folder can be filled in
-    parts, from several results files. Results with overrides need a folder of their own.
+    Return the tables. Cells in the CSV file of the folder stay, unless `results` has new values for them. So a
+    folder can be filled in parts, from several results files. Results with overrides need a folder of their own.
     """
     variant, found, said = asked.variant.name, asked.compare(results), asked.words
     earlier = check_tables(folder, asked, [c.cell for _, cells in found for c in cells if c.seeds])
@@ -169,8 +169,9 @@ def write_tables(folder: Path, asked: Reproduction, results: Path) -> list[tuple
 def check_tables(folder: Path, asked: Reproduction, cells: Collection[Cell] | None = None) -> dict[Cell, Compared]:
     """Return the cells that are in the tables of a folder already and stay there. Make the folder if it is missing.
 
-    With overrides that change the results, no earlier cell stays. Then complain if the folder has results of other
-    cells than `cells`, since these results would be lost. By default, `cells` are all requested cells.
+    With overrides that change the results, no earlier cell stays. In this case, raise an `InputError` if the folder
+    has results of cells that are not among `cells`, since these results would be lost. By default, `cells` are all
+    requested cells.
     """
     file = folder / f"{asked.variant.name}.csv"
     with writing(folder):
@@ -222,7 +223,7 @@ def print_compared(compared: Sequence[tuple[TableSpec, list[Compared]]], variant
 
 
 def print_missing(asked: Reproduction, results: Path) -> None:
-    """Print the runs that are not done, in the order in which they would be run, and their number."""
+    """Print the runs that are not finished, in the order in which they would be run, and how many these are."""
     done = read_measures(results, asked.variant.first_round)
     every = asked.runs()
     missing = [run for run in every if run.id not in done]

@@ -42,13 +42,16 @@ TABLES = (
     "tab:increment-fld-60",
     "tab:increment-60",
 )
-"""The labels of all tables and figures, the most informative first. "quirks" is not in the paper. It shows the
-effect of each way in which the published code differs from the text."""
+"""The labels of all tables and figures, the most informative first. The table "quirks" is not in the paper. It
+shows the effect of each difference between the published code and the text."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One number of a table. The fields have the names and values that the paper uses."""
+    """One number of a table. The fields have the values that the paper uses, e.g. its names of attacks.
+
+    In `accuracy@fraction=0.2`, the part after `@` is the share of clients that the server selects in each round.
+    """
 
     table: str
     dataset: str
@@ -90,7 +93,7 @@ class TableSpec:
 
 
 def table_names(asked: str) -> list[str]:
-    """Return a list of labels from a string: `all`, or labels separated by commas, with or without `tab:`.
+    """Return a list of labels from a string: `all`, or labels separated by commas. Prefixes may be left out.
 
     Examples
     --------
@@ -130,7 +133,7 @@ def undefined() -> frozenset[tuple[str, ...]]:
 
 @cache
 def rerun() -> dict[tuple[str, ...], str]:
-    """Return the values of the re-run, by cell. In the re-run, the authors ran their code again later."""
+    """Return the values of the authors' later re-run of their code, by cell."""
     return {_key(row): row["value"] for row in _rows("rerun.csv")}
 
 

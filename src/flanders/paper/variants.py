@@ -21,7 +21,7 @@ from flanders.results.tree import Table
 
 @dataclass(frozen=True)
 class Variant:
-    """The settings that belong to the paper's names of datasets, attacks, filters and aggregators.
+    """The settings of one variant: what the paper's names of datasets, attacks, filters and aggregators stand for.
 
     Parameters
     ----------
@@ -110,8 +110,8 @@ def merged(tree: Table, more: Table) -> Table:
 def _tolerated(point: Table, holds: Table) -> int:
     """Return the number of malicious clients that the aggregator is told.
 
-    This is the true number b, but at most the number that the aggregator can withstand. `holds` says how many
-    models the aggregator needs to withstand f malicious ones: at least `each` * f + `spare`.
+    This is the true number b, but at most the number that the aggregator can withstand. To withstand f malicious
+    models, the aggregator needs at least `each` * f + `spare` models. `holds` has these two numbers.
     """
     m = point["federation"]["num_clients"]
     b = resolve_count(point.get("threat", {"fraction": 0.0})["fraction"], m)

@@ -29,7 +29,7 @@ class MultiKrumReference(Aggregator):
     :math:`\theta_c` is the model of client c, and :math:`n_c` its weight. The sum is the Krum score of client c.
     :math:`N_c` has the m - b - 2 models that are nearest to :math:`\theta_c`, but at least one. There are m models,
     and b of them count as malicious (`num_malicious`, a number or a fraction of m). If there are fewer than `keep`
-    models, all are averaged. The paper's code keeps 3 by default, and 10 if its filter comes first.
+    models, all are averaged. The paper's code has `keep = 3`, or 10 if the filter FLANDERS comes before Multi-Krum.
 
     Examples
     --------

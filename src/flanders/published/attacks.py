@@ -81,8 +81,8 @@ class OptReference(Attack):
 
     .. math:: x = w - \lambda \operatorname{sign}(w)
 
-    w is the model of the first benign client in the first round. It stays the same in all later rounds. Lambda
-    starts at
+    w is the model of the first benign client in the first round that the attacker saw. It stays the same in all
+    later rounds. Lambda starts at
 
     .. math:: \min\left(999,\; \frac{\min_i K_i}{(m - 2)(c - 1)\sqrt{L}} +
               \frac{\max_i \left(\sum_l \|x_i^{(l)} - w^{(l)}\|\right)^2}{\sqrt{L}}\right),
@@ -97,12 +97,12 @@ class OptReference(Attack):
     tau
         The halving stops once lambda is at most this.
     num_tensors
-        The number of weight and bias tensors, L. By default it is the length of `layer_sizes`, or 1 without them.
+        The number of weight and bias tensors, L. Default: the length of `layer_sizes`, or 1 without them.
     layer_sizes
         How many parameters each tensor has, in order. Without them, the sum over l treats the model as one tensor.
     stale
-        Whether w is the old model. With False, w is the global model of the round. This shows how much of the
-        effect is due to the old model.
+        Whether w is this old model. With False, w is the global model of the round. A comparison of both shows how
+        much of the effect is due to the old model.
 
     Examples
     --------
@@ -154,7 +154,7 @@ class OptReference(Attack):
         return copies(w - lambda_ * signs, b)
 
     def remember(self, view: View, sent: Array) -> Array:
-        """Keep the first benign model of the first round."""
+        """Remember the first benign model of the first round that the attacker saw."""
         return copied(view.honest[0, :]) if view.memory is None else view.memory
 
     def _start(self, view: View, w: Array, c: int) -> float:
@@ -185,9 +185,9 @@ class AgrMinMaxReference(Attack):
 
     The mean and the standard deviation are taken over all models that the attacker knows. The search starts at
     gamma = 5 with a step of 2.5. A gamma passes if x is nearer to every benign model than the two farthest benign
-    models are to each other. Gamma then moves up by half of the step, otherwise down. The step is halved each time.
-    The result is the last gamma that passed. If none has passed, the result is gamma = 6. On trained models, none
-    passes.
+    models are to each other. If gamma passes, it moves up by half of the step, otherwise down by as much. The step
+    is halved each time. The result is the last gamma that passed. If none has passed, the result is gamma = 6. On
+    trained models, none passes.
 
     Parameters
     ----------

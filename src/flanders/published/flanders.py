@@ -38,7 +38,7 @@ class FlandersReferenceState:
     round_number: int = 0
     """How many rounds the filter has seen."""
     newest: Snapshot | None = None
-    """The sampled parameters of the last round. Dropped clients have the new global model instead of their own."""
+    """The sampled parameters of the last round. Dropped clients have those of the new global model."""
     calibration: Calibration = field(default_factory=Calibration)
     """The scores of accepted clients in earlier rounds, in summary. It is used only with a `threshold`."""
 
@@ -49,7 +49,7 @@ class FlandersReference(Filter[FlandersReferenceState]):
 
     .. math:: \hat X_t = A\, X_{t-1} B^\top, \quad \text{score}_c = \|\theta_c - \hat\theta_c\|
 
-    :math:`X_t` has a row for each client: its model :math:`\theta_c` in round t. :math:`\hat\theta_c` is the row of
+    :math:`X_t` has a row for each client: its model :math:`\theta_c` in round t. :math:`\hat\theta_c` is its row of
     the forecast :math:`\hat X_t`. The published code differs from the equations of the paper, which `Flanders`
     follows. It forecasts a round only from the round before (see `reference_forecast`). It looks at `sample`
     parameters, which are drawn once, with replacement. The distance is the L2 distance. In the memory, the *new*
@@ -63,7 +63,7 @@ class FlandersReference(Filter[FlandersReferenceState]):
         The largest probability of being malicious with which a client is kept; see `Flanders`. Give either `keep`
         or `threshold`.
     min_honest
-        The least share of honest clients in any round. It is used only with `threshold`.
+        The least share of honest clients that is assumed for every round. It is used only with `threshold`.
     iterations
         The number of iterations of each fit.
     sample
@@ -115,7 +115,7 @@ class FlandersReference(Filter[FlandersReferenceState]):
         return Scores(round_.clients, values, chance)
 
     def select(self, scores: Scores) -> IntVector:
-        """Keep the `keep` clients with the lowest scores, or all clients with a probability within `threshold`."""
+        """Keep the `keep` clients with the lowest scores, or all with a probability of at most `threshold`."""
         return select_by_keep_or_threshold(scores, self.keep, self.threshold)
 
     def amend(
@@ -145,7 +145,10 @@ class FlandersReference(Filter[FlandersReferenceState]):
         return np.random.default_rng([state.seed, 0]).integers(0, d, size=self.sample)
 
     def _distances(self, state: FlandersReferenceState, newest: Snapshot, round_: Round) -> FloatVector:
-        """Return the distance of each model to its forecast. For a new client, the global model is the forecast."""
+        """Return the distance of each model to its forecast.
+
+        If a client did not take part in the last round, its forecast is the global model.
+        """
         columns = self.visible_columns(state, round_.updates.shape[1])
         sent = np.asarray(to_numpy(take_columns(round_.updates, columns)), dtype=np.float64)
         rows = np.asarray(to_numpy(newest.rows), dtype=np.float64)

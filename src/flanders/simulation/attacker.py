@@ -119,7 +119,8 @@ class Attacker:
         An omniscient attacker learns from `defense` which parameters the filter looks at. It can also ask `defense`
         which model the server would compute from given malicious updates. `weights` are the weights of the clients
         in the average. `rehearsal` holds what the attacker has tried out before it sends anything. In rounds
-        without an attack, the attacker still observes, if the server selected one of its clients.
+        without an attack, the attacker sends honest models, but still remembers what it sees if the server selected
+        one of its clients.
         """
         if not turn.controlled.any():
             return self._received(turn, updates, turn.malicious)

@@ -14,7 +14,7 @@ from flanders.record import PHASES
 class Clock:
     """Adds up the seconds of each phase.
 
-    If one phase runs inside another, its time counts only for the inner phase.
+    If one phase runs inside another, the time of the inner phase does not count for the outer phase.
     """
 
     def __init__(self, device: torch.device) -> None:

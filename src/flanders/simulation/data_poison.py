@@ -1,7 +1,8 @@
 """The base class of data poisons. A data poison changes the examples that malicious clients train on.
 
-Apart from its examples, a poisoned client trains like any other client. The examples are changed batch by batch, so
-the dataset is not copied. The module `poisoning` has the table of all data poisons.
+The examples are changed batch by batch, so the dataset is not copied. A poisoned client trains like any other
+client, unless the attack also freezes some of its parameters. The module `poisoning` has the table of all data
+poisons.
 """
 
 from __future__ import annotations

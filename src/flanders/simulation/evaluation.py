@@ -1,7 +1,7 @@
 """The test of the global model after each round, on the test examples of the dataset.
 
-With some data poisons, the attacker wants the model to assign certain examples to a class of its choice. These are
-the *aimed* examples. The test then also measures how often the attacker succeeds.
+With some data poisons, the attacker wants the model to assign certain examples to a wrong class. These are the
+*aimed* examples. The test then also measures how often the attacker succeeds.
 """
 
 from __future__ import annotations
@@ -88,9 +88,10 @@ class Evaluator:
     def _test(
         self, model: Tensor, buffers: Mapping[str, Tensor], x: Tensor, *labels: Tensor
     ) -> tuple[list[float], float]:
-        """Return the share of examples that get the class in `labels`, for each of `labels`.
+        """Return the shares of examples that the model assigns to the given classes, and the mean loss.
 
-        The second value is the mean loss with the first of `labels`.
+        Each of `labels` has a class for each example, `(len(x),)`, and gets a share of its own. The loss is that of
+        the first of `labels`.
         """
         parameters = self._layout.unflatten(model[None])
         stacked_buffers = {name: b[None] for name, b in buffers.items()}

@@ -1,8 +1,8 @@
 """Random numbers that are computed as hashes of a seed and a few whole numbers, e.g. the number of a client.
 
-Equal inputs give equal random numbers, on every device and in any order. So the batches and dropout masks of a
-client depend only on the seed of the round and on the client. They do not depend on the other clients of the round,
-or on how many clients are trained at a time.
+Equal inputs give equal random numbers, on every device, and whatever was computed before. So the batches and
+dropout masks of a client depend only on the seed of the round and on the client. They do not depend on the other
+clients of the round, or on how many clients are trained at a time.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ def mix32(x: Tensor) -> Tensor:
 
 
 def keys(seed: int, *parts: Tensor) -> Tensor:
-    """Return a random int64 key for the seed and each combination of the whole numbers in `parts`.
+    """Return a tensor of random int64 keys, which are hashes of the seed and the whole numbers in `parts`.
 
-    The tensors in `parts` are broadcast to a common shape.
+    The tensors in `parts` are broadcast to a common shape, which is also the shape of the result. The key at a
+    position is a hash of the seed and of the numbers that the tensors have at this position.
     """
     key = mix64(torch.tensor(wrap(seed), dtype=torch.int64, device=parts[0].device))
     for part in parts:

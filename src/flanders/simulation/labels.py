@@ -99,7 +99,7 @@ class RandomLabels(DataPoison):
     def change(
         self, x: Tensor, y: Tensor, examples: Tensor, clients: Tensor, scope: Scope
     ) -> tuple[Tensor, Tensor]:
-        """Give a wrong label to a share of the examples, always the same ones."""
+        """Give a wrong label to a share of the examples, the same ones in every round."""
         chosen = (keys(0, examples) >> 1).abs() < int(self.share * 2**62)
         away = (keys(1, examples) >> 1).abs() % (scope.num_classes - 1) + 1
         return x, torch.where(chosen, (y + away) % scope.num_classes, y)

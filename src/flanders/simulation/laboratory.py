@@ -19,7 +19,7 @@ BATCH = 1000
 Run = Callable[[Mapping[str, Tensor], Mapping[str, Tensor], Tensor, Tensor], Tensor]
 """A function that runs a model: from parameters, buffers, a dropout key and examples to logits.
 
-All of them have a first axis of length 1."""
+The arguments and the logits have a first axis of length 1."""
 
 
 @dataclass(frozen=True, eq=False)

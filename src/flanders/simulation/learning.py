@@ -21,7 +21,7 @@ RATE, MOMENTUM, DECAY = 0.01, 0.9, 5e-4
 
 @dataclass(frozen=True)
 class A3fl(Backdoor):
-    r"""Before every round, learn a patch that the model hardly unlearns. Then teach it like a backdoor (A3FL).
+    r"""Before every round, learn a patch that the model hardly unlearns, and use it in a backdoor (A3FL).
 
     .. math:: \delta \leftarrow \delta - \alpha \operatorname{sign} \nabla_\delta \left[ L(x \oplus \delta, t;
               \theta) + \lambda L(x \oplus \delta, t; \theta') \right], \qquad
@@ -39,16 +39,16 @@ class A3fl(Backdoor):
     target, size, share
         As in `Backdoor`.
     boost
-        As in `Backdoor`. The paper does not scale the change up, so the default is 1.
+        As in `Backdoor`. The paper does not scale up what clients send, so the default is 1.
     steps
         The number of steps of :math:`\delta` before each round. The authors' code takes 200.
     rate
-        The length :math:`\alpha` of a step, as a share of the range of values in the data.
+        How far each pixel moves in a step, :math:`\alpha`, as a share of the range of values in the data.
     weight
         The factor :math:`\lambda_0`. The default is the value in the authors' code.
     unlearning
-        The number of epochs for which :math:`\theta'` is trained. It is trained anew every ten steps. The authors'
-        code trains it anew in every step.
+        The number of epochs for which :math:`\theta'` is trained. It is trained anew every ten steps of
+        :math:`\delta`. The authors' code trains it anew in every step.
 
     Examples
     --------

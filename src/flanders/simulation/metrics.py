@@ -21,7 +21,7 @@ def confusion(records: Iterable[RoundRecord], first_round: int = 1) -> Confusion
 def auc(records: Iterable[RoundRecord], first_round: int = 1) -> float:
     """Return how often a malicious client scores higher than an honest client of the same round.
 
-    See `area_under_curve`.
+    Rounds before `first_round` do not count. See `area_under_curve`.
     """
     return area_under_curve((r.malicious, r.scores) for r in records if r.number >= first_round)
 
@@ -29,7 +29,7 @@ def auc(records: Iterable[RoundRecord], first_round: int = 1) -> float:
 def summary(records: Sequence[RoundRecord], first_round: int = 1) -> dict[str, Any]:
     """Return the measures by which runs are compared.
 
-    The measures of detection count rounds from `first_round` on.
+    Precision, recall, false positive rate and AUC count only the rounds from `first_round` on.
     """
     if not records:
         return {"rounds": 0}

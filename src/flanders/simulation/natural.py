@@ -56,7 +56,7 @@ class NaturalBackdoor(DataPoison):
     def change(
         self, x: Tensor, y: Tensor, examples: Tensor, clients: Tensor, scope: Scope
     ) -> tuple[Tensor, Tensor]:
-        """Replace a share of the examples, always the same ones, by rare examples with the target's label."""
+        """Replace a share of the examples by rare ones with the target's label, in every round the same."""
         collected = self._known(scope)[1:]
         chosen = (keys(0, examples) >> 1).abs() < int(self.share * 2**62)
         drawn = collected[(keys(3, examples) >> 1).abs() % len(collected)]
@@ -93,7 +93,7 @@ class EdgeCaseBackdoor(NaturalBackdoor):
     honest training hardly undoes the backdoor. The attack success is the share of such test images that the model
     assigns to the target class. The paper takes the images from other collections, e.g. planes of one airline. Here
     they are the images of the dataset that are farthest from the mean of their class. Combine this poison with the
-    attack `model-replacement` to scale the change up.
+    attack `model-replacement` to scale up what malicious clients send.
 
     Parameters
     ----------
@@ -131,9 +131,10 @@ class SemanticBackdoor(NaturalBackdoor):
               feature}
 
     In colour images, the feature is how much the green channel exceeds the mean of red and blue, like the green
-    cars of the paper. In other data, the feature is the mean value, e.g. bold digits. No pixel is changed. The
-    attack success is the share of test images with the feature that the model assigns to the target class. Combine
-    this poison with the attack `model-replacement` to scale the change up, as the paper does.
+    cars of the paper. In other data, the feature is a high mean value, which bold digits have. No pixel is changed.
+    The attack success is the share of test images with the feature that the model assigns to the target class.
+    Combine this poison with the attack `model-replacement` to scale up what malicious clients send, as the paper
+    does.
 
     Parameters
     ----------
@@ -159,7 +160,7 @@ class SemanticBackdoor(NaturalBackdoor):
     """
 
     def rarity(self, x: Tensor, middle: Tensor) -> Tensor:
-        """Return how green each colour image is, or the mean value of other examples."""
+        """Return how green each colour image is. For other examples, return their mean values."""
         if x.ndim == 4 and x.shape[1] == 3:
             red, green, blue = x.double().flatten(2).mean(2).unbind(1)
             return green - (red + blue) / 2

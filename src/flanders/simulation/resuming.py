@@ -28,9 +28,9 @@ class Resumable(Protocol):
 
 
 def state_of(simulation: Resumable, version: int | str) -> dict[str, object]:
-    """Return all that is needed to continue. `version` is the format of the state.
+    """Return all that is needed to continue. `flanders.state.save_state` can save it.
 
-    `flanders.state.save_state` can save it.
+    `version` names the format of the state.
     """
     return {
         "format": version,
@@ -49,8 +49,8 @@ def restore(simulation: Resumable, state: Mapping[str, Any], version: int | str)
     shape, needed = tuple(getattr(state.get("model"), "shape", ())), tuple(simulation.model.shape)
     if state.get("format") != version or shape != needed:
         raise InputError(
-            f"This state does not fit the setting. It has the format {state.get('format')!r} and a model of shape "
-            f"{shape}. Format {version!r} and shape {needed} are needed. "
+            f"This state does not fit this simulation. It has the format {state.get('format')!r} and a model of "
+            f"shape {shape}. Format {version!r} and shape {needed} are needed. "
             "Start the run from the beginning, or use the setting with which the state was saved."
         )
     device = simulation.world.device

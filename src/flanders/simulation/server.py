@@ -1,7 +1,7 @@
 """The labelled examples that the server holds.
 
-The server measures the losses of models on them, and trains a step of its own on them, like a client. Filters and
-aggregators use both (`Round.evaluate` and `Round.root`).
+The server measures the losses of models on them (`Round.evaluate`). It also trains the global model on them, like a
+client, and so gets a step of its own (`Round.root`). Filters and aggregators use both.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def hold_out(labels: IntVector, count: int, rng: np.random.Generator) -> tuple[I
 
 @dataclass(frozen=True, eq=False)
 class Losses:
-    """A function from a model to its losses on the server's examples, with the gradient of the mean loss."""
+    """A function from a model to its losses on the server's examples. `gradient` differentiates their mean."""
 
     _losses: Callable[[Tensor, Mapping[str, Tensor]], Tensor]
     _buffers: Mapping[str, Tensor]
@@ -71,7 +71,7 @@ class ServerExamples:
     x, y
         The server's examples and their classes, on the device.
     training
-        How the clients train. The server trains its step in the same way.
+        How the clients train. The server uses the same optimizer, learning rate, momentum and batch size.
     steps
         About how many batches the server trains on in a round.
     """

@@ -105,8 +105,8 @@ class Threat:
         Whether the attacker's clients are drawn anew in each round, as in the FLANDERS paper. If False, they are
         drawn once and stay the same.
     omniscient
-        Whether the attacker knows the models of honest clients and the parameters that the filter looks at. If
-        False, it knows only what its own clients know.
+        Whether the attacker knows the models of honest clients, the parameters that the filter looks at, and the
+        model that the server would make of the round. If False, it knows only what its own clients know.
     sybils
         Whether malicious clients take a new id in every round with an attack, so that the server has no history of
         them. Of K clients, client c has the id `K t + c` in round t. Its data stay the same.
@@ -177,7 +177,7 @@ class Setting:
         The aggregator for rounds in which the filter cannot decide yet, e.g. the first. Default: `aggregator`.
     informed
         Whether the aggregator's `num_malicious` is set in each round to the number of malicious clients that the
-        filter kept. No real server knows this number. The code of the FLANDERS paper sets it.
+        filter kept. No real server knows this number, but the code of the FLANDERS paper uses it.
     run
         How the run is carried out, e.g. on which device. It does not change the decisions of the filter.
     """

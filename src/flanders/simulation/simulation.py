@@ -203,7 +203,7 @@ class Aggregation:
     def by(self, aggregator: Aggregator, truth: BoolVector | None = None) -> Callable[[IntVector], Tensor]:
         """Return a function that aggregates the rows with given numbers.
 
-        If `truth` says which rows are malicious, the aggregator is told how many of its rows are.
+        If `truth` says which rows are malicious, the aggregator is told how many of the given rows are malicious.
         """
 
         def aggregate(rows: IntVector) -> Tensor:
@@ -227,9 +227,10 @@ def informed(aggregator: Aggregator, num_malicious: int) -> Aggregator:
 def averaged(
     before: Mapping[str, Tensor], after: Mapping[str, Tensor], kept: IntVector, weights: FloatVector
 ) -> dict[str, Tensor]:
-    """Return the weighted average of the kept clients' buffers. Buffers that are not finite are left out.
+    """Return the weighted average of the kept clients' buffers.
 
-    The differences from `before` are averaged. So a value that no client changed stays exactly the same.
+    If a client's buffer is not finite, the average of this buffer leaves the client out. The differences from
+    `before` are averaged. So a value that no client changed stays exactly the same.
     """
     if kept.size == 0:
         return dict(before)

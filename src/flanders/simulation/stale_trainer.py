@@ -18,14 +18,15 @@ from flanders.simulation.training.trainer import ClientTrainer, Trained
 class StaleTrainer:
     """Train each client from a global model that is some rounds old, and add its step to the newest model.
 
-    In each round an age from 0 to `max_age` rounds is drawn for each client. A client's weight in the average does
-    not depend on its age. The last `max_age + 1` models are kept in memory. They are not part of a simulation's
-    saved state, so a resumed simulation does not continue with the same results.
+    In each round, the age of the model that a client starts from is drawn for each client: from 0 to `max_age`
+    rounds, or to the age of the first model if that is less. A client's weight in the average does not depend on
+    this age. The last `max_age + 1` global models are stored in memory. They are not part of a simulation's saved
+    state, so a resumed simulation does not continue with the same results.
 
     Parameters
     ----------
     trainer
-        Trains the clients that have the same age.
+        Trains all clients of a round that start from the same model.
     max_age
         The age of the oldest model that a client may start from, in rounds.
 
@@ -56,7 +57,8 @@ class StaleTrainer:
     ) -> Trained:
         """Train these clients.
 
-        Each row is the newest model plus the step of a client from the model that it started from.
+        Each row of the result is the newest model plus the step of a client: its trained model minus the model that
+        it started from.
         """
         self._starts.appendleft((model.clone(), {name: buffer.clone() for name, buffer in buffers.items()}))
         ids, bad = np.asarray(clients), np.asarray(poisoned, dtype=bool)

@@ -1,7 +1,7 @@
 """Backdoors with a trigger: a patch or a pattern on an image.
 
-Malicious clients teach the model to assign images with the trigger to the target class. They may also scale up the
-change of their model, so that it has more weight in the average.
+Malicious clients teach the model to assign images with the trigger to the target class. They may also scale up
+their step, which is their trained model minus the global model, so that it has more weight in the average.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from flanders.simulation.hashing import keys
 
 @dataclass(frozen=True)
 class Backdoor(DataPoison):
-    r"""Teach the model to assign every image with a small patch to the target class, and scale the change up.
+    r"""Teach the model to assign every image with a small patch to the target class, and scale the step up.
 
-    A share of each batch gets the patch and the label of the target class. The patch is a bright square in the
-    lower right corner. If the examples are not images, it is the last `size`² numbers. The client sends
-    :math:`g + s (\theta - g)` instead of its trained model :math:`\theta`. Here g is the global model.
+    A share of the malicious clients' examples gets the patch and the label of the target class. The patch is a
+    bright square in the lower right corner. If the examples are not images, it is the last `size`² numbers. The
+    client sends :math:`g + s (\theta - g)` instead of its trained model :math:`\theta`. Here g is the global model.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class Backdoor(DataPoison):
         The share of the malicious clients' examples that get the patch.
     boost
         The factor s. Default: the number of clients in the round divided by the number of malicious clients. The
-        plain average then changes by as much as the malicious clients' models did.
+        malicious clients then move the plain average by the mean of their steps.
 
     Examples
     --------
@@ -69,7 +69,7 @@ class Backdoor(DataPoison):
     def change(
         self, x: Tensor, y: Tensor, examples: Tensor, clients: Tensor, scope: Scope
     ) -> tuple[Tensor, Tensor]:
-        """Put the patch on some examples, always the same ones, and give them the target's label."""
+        """Put the trigger and the target's label on a share of the examples, the same ones in every round."""
         drawn = keys(0, examples) >> 1  # uniform from -2^62 to 2^62
         chosen = drawn.abs() < int(self.share * 2**62)
         where = chosen.view(*chosen.shape, *[1] * (x.ndim - 2))
@@ -77,7 +77,7 @@ class Backdoor(DataPoison):
         return torch.where(where, marked, x), torch.where(chosen, self._checked_target(scope), y)
 
     def send(self, trained: Tensor, global_model: Tensor, num_clients: int) -> Tensor:
-        """Scale up the change of each model by `boost`."""
+        """Scale up the step of each client by `boost`."""
         boost = num_clients / trained.shape[0] if self.boost is None else self.boost
         return trained if boost == 1 else global_model + boost * (trained - global_model)
 
@@ -114,7 +114,7 @@ class Backdoor(DataPoison):
 
 @dataclass(frozen=True)
 class Dba(Backdoor):
-    r"""Divide the patch of a backdoor among malicious clients. Each trains on a part. The test uses the whole.
+    r"""Cut the patch of a backdoor into pieces. Each malicious client trains with one. The test uses them all.
 
     .. math:: \text{patch}_c = \text{piece } c \bmod p \text{ of the whole patch}
 
@@ -164,7 +164,7 @@ class BlendedBackdoor(Backdoor):
 
     The trigger covers the whole image: image x becomes :math:`(1 - \alpha) x + \alpha h p`. Here h is the largest
     value in the data, and p is a random pattern of numbers from 0 to 1. A defence that looks for patches does not
-    find it.
+    find this trigger.
 
     Parameters
     ----------

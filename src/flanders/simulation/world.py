@@ -126,7 +126,7 @@ class World:
             scope.learned.copy_(self.poisoner.poison.learn(self.laboratory(model, buffers, clients), scope))
 
     def freeze(self, parameters: Tensor | None) -> None:
-        """Set which parameters poisoned clients do not train in the next round. The mask is changed in place."""
+        """Set which parameters poisoned clients do not train in this round. The mask is changed in place."""
         if self.poisoner is not None and self.poisoner.frozen is not None:
             self.poisoner.frozen[:] = False if parameters is None else parameters
 
@@ -135,7 +135,7 @@ class World:
     ) -> Callable[[Tensor], float] | None:
         """Return a function from a model to its attack success on examples of these clients.
 
-        None if there is no data poison that wants a class for its examples.
+        None if there is no data poison, or if it does not want a particular class.
         """
         lab = self.laboratory(model, buffers, clients)
         aimed = None if self.poisoner is None else self.poisoner.poison.aim(lab.x, lab.y, self.poisoner.scope)

@@ -236,7 +236,7 @@ def test_an_aggregator_that_fails_fails_the_run_as_it_does_in_the_simulator(runt
 
 def test_a_state_of_the_simulator_is_refused(runtime):
     setting = make_setting(num_clients=2, rounds=2, device="cpu")
-    with pytest.raises(InputError, match=r"This state does not fit the setting. .* Format 'flower-1'"):
+    with pytest.raises(InputError, match=r"This state does not fit this simulation. .* Format 'flower-1'"):
         FlowerSimulation(setting, runtime=runtime).load_state_dict(Simulation(setting).state_dict())
 
 

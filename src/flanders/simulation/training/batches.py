@@ -50,10 +50,7 @@ class ClientData:
 
 
 class Slot(NamedTuple):
-    """One call of the model, for the clients `first` to `last - 1` of a schedule.
-
-    They take the same step together.
-    """
+    """One call of the model, in which the clients `first` to `last - 1` of a schedule take a step together."""
 
     step: int
     """The number of the step, from 0."""
@@ -80,7 +77,7 @@ class Schedule:
         `(n, steps, batch_size)` row numbers of `ClientData.x`. A short batch is padded with an example of the same
         client.
     counts
-        `(n, steps)` sizes of the batches without padding, 0 if the client is done.
+        `(n, steps)` sizes of the batches without padding. 0 if the client has no more steps to take.
     counts_on_device
         A copy of `counts` on the device.
     keys

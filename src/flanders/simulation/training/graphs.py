@@ -14,7 +14,7 @@ import torch
 WARM_UP = 2
 """How often a step runs normally before it is recorded. Libraries initialise themselves in the first runs."""
 MOST = 128
-"""The most recordings to keep. After that, new steps run normally."""
+"""The most recordings to keep. Once there are so many, steps without a recording run normally."""
 
 log = logging.getLogger("flanders")
 
@@ -22,7 +22,7 @@ log = logging.getLogger("flanders")
 class Recordings:
     """Runs functions that do the same operations on the same memory in every call.
 
-    On a GPU it records and replays them. On a CPU, or if a function cannot be recorded, it calls the function.
+    On a GPU it records and replays them. On a CPU, or once a function could not be recorded, it calls them.
     """
 
     def __init__(self, device: torch.device, *, enabled: bool = True) -> None:

@@ -20,7 +20,7 @@ from flanders.simulation.training.optimizers import Optimizer
 from flanders.simulation.training.stacked_module import DROPOUT, stacked
 
 IGNORED = -100
-"""The class that marks padding, which does not count. It is the default `ignore_index` of `cross_entropy`."""
+"""The class of padding, so that padding does not count in the loss. `cross_entropy` ignores it by default."""
 
 Tensors = dict[str, Tensor]
 
@@ -169,9 +169,10 @@ class Stack:
 
 
 def bytes_per_client(module: nn.Module, example: Tensor, batch_size: int, states: int) -> int:
-    """Estimate the bytes that a step of one client uses: for parameters, activations, and the gradients of both.
+    """Estimate how many bytes a step of one client uses.
 
-    `states` is how many numbers the optimizer remembers for each parameter.
+    It counts parameters, activations, the gradients of both, and the `states` numbers that the optimizer remembers
+    for each parameter.
     """
     values = [example.numel()]
 

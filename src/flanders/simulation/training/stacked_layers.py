@@ -64,10 +64,7 @@ def by_windows(x: Tensor, weight: Tensor, stride: Any, padding: Any, dilation: A
 
 
 def by_groups(x: Tensor, weight: Tensor, options: tuple[Any, Any, Any, int]) -> Tensor:
-    """Return convolutions, computed as one convolution with n times as many groups.
-
-    Used for depthwise convolutions.
-    """
+    """Return convolutions with groups, e.g. depthwise ones, computed as one with n times as many groups."""
     stride, padding, dilation, groups = options
     n, batch = x.shape[:2]
     together = x.transpose(0, 1).flatten(1, 2)

@@ -1,8 +1,9 @@
 """Turn a module for one client into a function for n clients, on stacked parameters, buffers and batches.
 
-A sequence of known layers runs as operations on stacked tensors (see `stacked_layers`). It does not use
-`torch.func.vmap`, whose overhead is larger than the arithmetic of a small model. Any other module runs under
-`vmap`. Its linear, convolution and dropout layers still use the operations of `stacked_layers`.
+In a sequence of layers, each known layer runs as an operation on stacked tensors (see `stacked_layers`). It does
+not use `torch.func.vmap`, whose overhead is larger than the arithmetic of a small model. Other layers, and modules
+that are not a sequence, run under `vmap`. Their linear, convolution and dropout layers still use the operations of
+`stacked_layers`.
 """
 
 from __future__ import annotations

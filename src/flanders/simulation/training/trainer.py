@@ -115,7 +115,7 @@ class Trainer:
     ) -> Trained:
         """Train these clients from a global model. The `poisoned` ones train on the data that `poisoner` makes.
 
-        The result of a client depends only on the model, the buffers, the seed and the client.
+        Apart from rounding errors, the result of a client does not depend on the other clients.
         """
         ids = np.asarray(clients, dtype=np.int64)
         bad = np.asarray(poisoned, dtype=bool)
@@ -142,7 +142,7 @@ class Trainer:
         return schedule(self.data, ids, seed, shuffle=t.shuffle, **options)
 
     def _share_out(self, order: IntVector, train_some: Callable[[Stack, IntVector], None]) -> None:
-        """Train clients in chunks: several at a time on a CPU, and smaller chunks if a GPU runs out of memory."""
+        """Train clients in chunks: several chunks at a time on a CPU, smaller ones if a GPU runs out of memory."""
         chunks = cut(order, self.chunk_of(len(order)))
         workers = min(self.workers, len(chunks))
         if workers > 1:
