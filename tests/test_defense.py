@@ -281,7 +281,7 @@ def test_without_scores_an_honest_round_keeps_everyone(filter_, rng):
     updates = rng.normal(size=(10, 50)) * np.geomspace(0.2, 4, 10)[:, None]
     outcome = Defense(filter_, seed=0)(updates)
     assert outcome.dropped == ()
-    assert outcome.note == "no scores yet: everyone was aggregated"
+    assert outcome.note == "no scores yet: all usable models were aggregated"
     np.testing.assert_array_equal(outcome.model, Defense(KeepAll())(updates).model)
 
 

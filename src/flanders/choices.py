@@ -54,7 +54,7 @@ KINDS = tuple(_REGISTRIES)
 
 
 def registry(kind: str) -> AnyRegistry:
-    """Return the entries of a kind, which is one of `KINDS`."""
+    """Return all entries of a kind, also those of other packages. `kind` is one of `KINDS`."""
     if kind not in _REGISTRIES:
         raise InputError(f"There is no list of {kind!r}.{did_you_mean(kind, KINDS)} Known: {', '.join(KINDS)}.")
     found = _REGISTRIES[kind]()

@@ -119,7 +119,7 @@ class Round:
         return by_name(self.clients)
 
     def take(self, rows: Sequence[int] | IntVector) -> Round:
-        """Return a round with only these rows, in this order. All rows in their order give the same object.
+        """Return a round with only these rows, in this order.
 
         If all the rows have weight zero, each gets weight one.
         """
@@ -311,7 +311,7 @@ def check_clients(clients: Iterable[ClientId] | None, m: int) -> tuple[ClientId,
 
 
 def check_weights(weights: Iterable[float] | None, m: int) -> FloatVector:
-    """Return the weights as float64. Raise an `InputError` unless there are `m`, none negative, not all zero."""
+    """Return the weights as float64. Raise an `InputError` unless they are `m` finite numbers >= 0, not all 0."""
     if weights is None:
         return np.ones(m)
     try:
