@@ -37,7 +37,7 @@ class Signatures:
     marks: Array = None
     """`(K, d)`: each client's mark, a unit vector; None before any client was accepted."""
     usual: FloatMatrix | None = None
-    """`(K, 2)`: each client's usual log length and heading, minus the typical ones of the round."""
+    """`(K, 2)`: each client's usual log length and heading, relative to the typical ones of a round."""
     crowd: Array = None
     """`(d,)`: the common direction, a unit vector."""
     typical: tuple[float, float] = (0.0, 0.0)
