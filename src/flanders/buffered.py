@@ -136,8 +136,8 @@ class AsyncRounds:
         if client not in self._given:
             raise InputError(
                 f"No reply of client {client!r} is expected: it was not given a model, it has already replied, or "
-                f"its model is more than {self.max_age} rounds old. Ignore this reply. Call `begin` whenever you "
-                "send a model to a client."
+                f"the model that it was given is more than {self.max_age} rounds old. Ignore this reply. Call "
+                "`begin` whenever you send a model to a client."
             )
         if tuple(getattr(update, "shape", ())) != tuple(self.model.shape):
             raise InputError(

@@ -17,7 +17,8 @@ from flanders.state import saveable
 
 PLACES = ("last-layer", "all")
 TINY = 1e-5
-"""This is added to the largest cosines and to the odds, as in the authors' code, to avoid a division by zero."""
+"""This is added to the largest cosines, to avoid a division by zero, and to the odds, to avoid the logarithm of
+zero. The authors' code does the same."""
 
 
 @saveable
