@@ -53,8 +53,8 @@ class AsyncRounds:
 
     A slow client may reply several rounds after it was given a model. Its step is the model that it sends minus the
     model that it was given. When the buffer is full, each step is added to the newest global model. The defense
-    gets these sums, as if all clients had just trained the newest model. The older a reply is, the smaller is its
-    weight.
+    gets these sums, as if all clients had just trained the newest model. By default, older replies
+    get smaller weights.
 
     This object remembers which model each client was given, so a client cannot lie about the age of its reply. A
     reply of a client that was not given a model, or that has already replied, is an error.

@@ -29,7 +29,7 @@ def newest_clients(old: Mapping[ClientId, V], new: Mapping[ClientId, V], m: int)
     """Return what is remembered of each client after a round: `old`, with the entries of `new` added or replaced.
 
     `m` is the number of clients in the round. If there are more clients than `most_remembered` allows, those that
-    have not been in a `new` for the longest time are left out.
+    took part longest ago are left out.
 
     Examples
     --------

@@ -57,8 +57,8 @@ def defend(
     `state` is the filter's memory. `aggregate` takes the indices of the kept rows and returns the new model.
     `fallback` is used in its place while the filter knows too little to judge. Rows with values that are not
     finite, or too large to compute with, are left out before the filter sees them. If the filter gives no scores,
-    all other rows are kept, except those that are much farther from the global model than most. The global model
-    stays as it is if nobody is kept, or if a computation of the filter or the aggregator fails.
+    all rows that are left are kept, except those that are much farther from the global model than most. The global
+    model stays as it is if nobody is kept, or if a computation of the filter or the aggregator fails.
     """
     usable = usable_clients(round_)
     if usable.size == 0:

@@ -106,8 +106,7 @@ def sync_folder(folder: Path) -> None:
 def writing(folder: Path, named: str = "") -> Iterator[None]:
     """Make a folder if it is missing. Turn an `OSError` of the block into an `InputError` with a short message.
 
-    The message says that `named`, the path that the user has typed, cannot be written. If `named` is empty, the
-    message says it of the folder.
+    The message names the path `named`, which the user has typed. If `named` is empty, it names the folder.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -215,7 +215,7 @@ class StreamedDefense:
     def _aggregate(
         self, kept: Sequence[ModelPieces], weights: FloatVector, global_model: ModelPieces, out: ModelPieces
     ) -> FloatVector:
-        """Write the aggregate of the kept models to `out`. Return the sketch of `out` minus the global model."""
+        """Write the aggregate of the kept models to `out`. Return the sketch of the global model's change."""
         moved = np.zeros(self.sketch.width)
         # The signs of the sketch depend on where a piece starts, so pieces always start at multiples of STREAMED.
         for whole in pieces_of(global_model.shape[0], STREAMED):

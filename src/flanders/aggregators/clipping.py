@@ -75,7 +75,7 @@ class Crfl(Aggregator):
     Here :math:`\theta_c` is the model of client c, and the :math:`p_c` are weights that add up to 1. The whole
     averaged model is clipped, not its displacement from the global model. The paper also certifies predictions, by
     many noisy copies of the final model that vote on each example. This is left out. In the paper :math:`\rho`
-    grows from round to round up to a limit. Here it is the limit from the first round on.
+    grows from round to round up to a limit. Here :math:`\rho` has this value from the first round on.
 
     Parameters
     ----------

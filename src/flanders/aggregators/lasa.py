@@ -24,9 +24,9 @@ class Lasa(Aggregator):
               N_l \text{: the clients that are normal in tensor } l
 
     Here g is the global model. The displacement of a client is its model minus g. A displacement that is longer
-    than the median of all clients' displacements is shortened to the median length. Then the share `sparsity` of
-    its parameters is set to zero: those with the smallest absolute values. The authors' code sets one more
-    parameter to zero. The result is :math:`\tilde u_c` for client c. Its part in tensor l is :math:`\tilde u_{cl}`.
+    than the median displacement is shortened to the median length. Then the share `sparsity` of its parameters is
+    set to zero: those with the smallest absolute values. The authors' code sets one more parameter to zero. The
+    result is :math:`\tilde u_c` for client c. Its part in tensor l is :math:`\tilde u_{cl}`.
 
     For each client and each tensor, two numbers are computed: the length of :math:`\tilde u_{cl}`, and the share of
     positive numbers among its numbers that are not zero. A client is normal in a tensor if both are close to their

@@ -189,7 +189,8 @@ def judge_by_examples(
     the trusted clients and the past decide. The majority does not decide, since the losses show no harm from either
     camp.
 
-    If one camp has clearly higher losses, it is wrong, with three exceptions. In these, neither camp is dropped:
+    If one camp has clearly higher losses, this camp is wrong. There are three exceptions, in which neither is
+    dropped:
 
     - The trait calls the other camp wrong.
     - The trait calls neither camp wrong, and the losses of the round would clearly rise without this camp.

@@ -99,8 +99,8 @@ class Examples:
 def standard_errors(losses: FloatVector, others: FloatVector) -> float:
     """Return by how many standard errors `losses` are above `others`: the paired t statistic.
 
-    Both are the losses of a model, on the same examples. A single loss has no standard error. Its relative
-    difference is then scaled so that `MARGIN` becomes `WORSE`.
+    These are the losses of two models on the same examples. If there is only one loss of each model, there is no
+    standard error. The relative difference of the two losses is then scaled so that `MARGIN` becomes `WORSE`.
     """
     difference = losses - others
     if difference.size == 1:
@@ -138,7 +138,7 @@ class Past:
         return max((mean_cosine_within(cosines, camp) - before for cosines, before in pairs), default=0.0)
 
     def turned(self, camp: BoolVector) -> float:
-        """Return how far the median of `changes` in a camp is from zero, in the part of the model where it is most.
+        """Return how far the median of `changes` in a camp is from zero, in the part where it is farthest.
 
         At least half of the camp, and at least `FEW` clients, must have been accepted before. Otherwise the result
         is zero.

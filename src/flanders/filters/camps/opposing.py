@@ -19,11 +19,12 @@ round of ten clients, it would make the cosine of an attacker too high. The cosi
 its rounds. Rounds in which the clients have little in common weigh little, since late in training updates are
 mostly noise.
 
-Attackers change the sum. So some of the clients with the lowest averages are left out, and the sum is computed
-again, until no client is below the limit. If the server makes a step, this is done twice. In the first stage the
-step has so much weight that even a majority of attackers hardly changes the sum. The second stage is made only if
-the sum of the clients that are left points in the direction of the server's step. It compares these clients with
-each other, without the server's step, which is more exact.
+Attackers change the sum. So of the clients whose average is below a limit, some with the lowest averages are left
+out. Then the sum is computed again. This goes on until no client is below the limit. If the server makes a step,
+all of this is done in two stages. In the first stage the step has so much weight that even a majority of attackers
+hardly changes the sum. The second stage is made only if the sum of the clients that are left points in the
+direction of the server's step. It compares these clients with each other, without the server's step, which is more
+exact.
 """
 
 from __future__ import annotations
@@ -75,8 +76,8 @@ LEAST_LEFT = 0.1
 AT_ONCE = 0.25
 """This share of the clients below the limit is left out before the sum is computed again.
 
-The clients with the lowest averages are left out first. Attackers change the sum, so some of the others may be
-honest and come out above the limit of the new sum.
+The clients with the lowest averages are left out first. The others below the limit may be honest, since attackers
+change the sum. With the new sum, honest clients may be above the limit.
 """
 
 

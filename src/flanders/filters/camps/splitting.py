@@ -81,8 +81,9 @@ def split_in_two(values: FloatVector, floor: float, fewest: int = 1) -> Split | 
     values
         The numbers. None of them may be NaN.
     floor
-        The smallest standard deviation of a camp. Its square is added to the variance of all numbers and to the
-        variance within the camps. So differences that are too small to matter do not make two camps.
+        The smallest standard deviation that is assumed for a camp. Its square is added to the variance of all
+        numbers and to the variance within the camps. So differences that are too small to matter do not make two
+        camps.
     fewest
         The size of the smallest camp that is allowed.
 
@@ -179,9 +180,9 @@ def covariance_within(x: FloatMatrix, low: BoolVector, floor: float) -> FloatMat
 def joint_evidence(x: FloatMatrix, low: BoolVector, floor: float) -> float:
     """Return the evidence for two camps of points, in nats.
 
-    Two camps have one mean more than one camp, which is k numbers. These are parameters that are fitted to the
-    points. For each of them except the first, log(n) / 2 is subtracted, as in the Bayesian information criterion.
-    The first one is free, so that the result is that of `split_in_two` if k is 1.
+    Two camps have two means instead of one. The second mean has k numbers, which are fitted to the points. For each
+    of these numbers except the first, log(n) / 2 is subtracted, as in the Bayesian information criterion. Nothing
+    is subtracted for the first, so that the result is that of `split_in_two` if k is 1.
     """
     n, k = x.shape
     p = float(low.mean())

@@ -60,13 +60,13 @@ The novelty of an update is the share of it that is not a weighted sum of earlie
 does not fall below a fifth of its usual value. This is the logarithm of a fifth.
 """
 LEAST_SPREAD_OF_COSINES = 0.02
-"""The smallest standard deviation of cosines in a camp. Two batches of training more or fewer change a cosine by
-about this much."""
+"""The smallest standard deviation that is assumed for the cosines in a camp. Two batches of training more or fewer
+change a cosine by about this much."""
 LEAST_SPREAD_OF_LENGTHS = 0.25
-"""The smallest standard deviation of log lengths in a camp. Honest clients differ by this much, since they have
-different data and numbers of training steps."""
+"""The smallest standard deviation that is assumed for the log lengths in a camp. Honest clients differ by this
+much, since they have different data and numbers of training steps."""
 LEAST_SPREAD_OF_FINGERPRINTS = 0.5
-"""The smallest standard deviation of fingerprints in a camp."""
+"""The smallest standard deviation that is assumed for the fingerprints in a camp."""
 AGAINST = -0.3
 """Two camps point against each other if the median cosine with the main direction is below -0.3 in one camp, and
 above 0.3 in the other.
@@ -78,7 +78,7 @@ was never more than 0.2 away from zero.
 FEWEST_AGAINST = 2
 """A camp along the main direction has at least this many clients. A single client may have unusual data."""
 LEAST_SPREAD_OF_NOVELTY = 0.25
-"""The smallest standard deviation of log novelty in a camp."""
+"""The smallest standard deviation that is assumed for the log novelty in a camp."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +89,7 @@ class Trait:
     values: FloatVector | FloatMatrix
     """`(m,)`: the numbers; NaN for clients without a number. `(m, k)` if each client has k numbers."""
     floor: float
-    """The smallest standard deviation of a camp; see `split_in_two`."""
+    """The smallest standard deviation that is assumed for a camp; see `split_in_two`."""
     wrong: str
     """Which camp is wrong: `LOW`, `CHANGED` or `UNKNOWN`."""
     words: tuple[str, str]
@@ -199,7 +199,7 @@ def direction_traits(
     rows: BoolVector,
     server: FloatMatrix | None = None,
 ) -> list[Trait]:
-    """Return how much each of these clients points in the direction of the others, measured in several ways.
+    """Return traits that measure how much the updates of the clients in `rows` point in the same direction.
 
     `cosines` are those between the clients, for each part of the model in `names`. `server` are those with the
     server's own step, for the same parts; None if it made no step. The middle of some clients is the geometric
@@ -248,8 +248,8 @@ def own_traits(
 ) -> list[Trait]:
     """Return the traits that compare each client with its own past.
 
-    Only the whole model and the last layer are used. The layers before the last one are most of the model, so they
-    change like the whole model.
+    The cosines with the common direction are compared in the whole model and in the last layer only. The layers
+    before the last one are most of the model, so their cosines change like those of the whole model.
 
     Parameters
     ----------

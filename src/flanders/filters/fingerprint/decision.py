@@ -15,9 +15,10 @@ of all clients to one question form a channel, which is a column of `Answers.val
 Length and heading have two channels each. One channel compares a client with its own past. The other channel
 compares it with all clients, and is used for clients without a past.
 
-Each answer is compared with the answers of clients that were accepted in the last rounds. Its deviation is its
-distance from their median, in robust standard deviations. A robust standard deviation is computed from the median
-distance to the median. So it hardly changes if the filter drops clients with extreme answers.
+Each answer is compared with the answers of clients that were accepted in the last rounds. The deviation of an
+answer is its distance from the median of theirs, in robust standard deviations. A robust standard deviation is
+computed from the median distance to the median. So it hardly changes if the filter drops clients with extreme
+answers.
 
 The score of a client is its largest deviation. The client is dropped if its score is above a limit. The limit
 follows from `max_false_positive_rate` and Student's t with 5 degrees of freedom. This distribution allows for more

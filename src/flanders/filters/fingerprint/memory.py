@@ -33,7 +33,7 @@ class Signatures:
     """What is remembered of the clients accepted so far."""
 
     clients: tuple[ClientId, ...] = ()
-    """The K clients that are remembered, in the order in which they were accepted last."""
+    """The K clients that are remembered. The client that was accepted most recently comes last."""
     marks: Array = None
     """`(K, d)`: each client's mark, a unit vector; None before any client was accepted."""
     usual: FloatMatrix | None = None
