@@ -53,8 +53,9 @@ class Round:
     global_model
         The model the round started from, `(d,)`. Default: zeros.
     root
-        A model that the server has trained on its own examples, minus `global_model`, `(d,)`. The aggregator
-        `fltrust` needs it, and filters can use it. Default: None, the server has trained no model.
+        A model that the server has trained on its own examples, minus `global_model`, `(d,)`. The aggregators
+        `fltrust` and `zeno++` and the filter `skymask` need it. Other filters can use it. Default: None, the server
+        has trained no model.
     layers
         The number of parameters of each tensor, by the tensor's name, in the order of a row. Filters use it to say
         in which layer an update is abnormal, or to look at some layers only. Default: the layers are unknown.

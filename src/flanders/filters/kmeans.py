@@ -36,8 +36,8 @@ class KMeans(Stateless):
     suspicion
         The largest score of a client that is kept. It is used only without `keep`.
     least_telling
-        If fewer than this share of all parameters are telling, the score is divided by this share of all
-        parameters, and not by the smaller number of telling ones. So no client is dropped because of a few
+        If fewer than this share of all parameters are telling, the numerator of the score is divided by this share
+        of all parameters, and not by the smaller number of telling ones. So no client is dropped because of a few
         parameters that form clusters by chance.
 
     Examples
