@@ -112,8 +112,8 @@ class AsyncRounds:
         """The number of rounds that have ended."""
         self.waiting: dict[ClientId, BufferedReply] = {}
         """The replies that wait for the buffer to be full."""
-        # The global models. The key of a model is the value of `number` while the model was the newest.
-        self._models: dict[int, Array] = {0: copied(model)}  # by their values of `number`
+        # The global models. The key of a model is the value that `number` had when the model was the newest.
+        self._models: dict[int, Array] = {0: copied(model)}
         self._given: dict[ClientId, int] = {}  # for each client, the key in `_models` of the model that it trains
 
     @property
