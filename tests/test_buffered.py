@@ -65,10 +65,13 @@ def test_replies_that_are_too_old_or_that_nobody_asked_for_are_not_used() -> Non
         rounds.begin(number)
         assert rounds.add(number, np.ones(3)) is not None
     assert len(rounds._models) == 1  # the start of a client that is too late is forgotten
-    with pytest.raises(InputError, match="'old' has replied, but it was not given a model"):
+    with pytest.raises(InputError, match=r"No reply of client 'old' .* is more than 1 rounds old"):
         rounds.add("old", np.ones(3))
-    with pytest.raises(InputError, match="or has replied already"):
+    with pytest.raises(InputError, match=r"No reply of client 2 .* it has already replied"):
         rounds.add(2, np.ones(3))
+    with pytest.raises(InputError, match="No reply of client 'stranger' is expected: it was not given a model"):
+        rounds.add("stranger", np.ones(3))
+    assert not rounds.waiting
     rounds.begin("short")
     with pytest.raises(InputError, match=r"'short' has sent an array of shape \(2,\)"):
         rounds.add("short", np.ones(2))
@@ -82,6 +85,20 @@ def test_a_reply_that_is_not_finite_does_not_stop_the_round() -> None:
     outcome = rounds.add("b", np.ones(3))
     assert outcome.unusable == ("a",)
     np.testing.assert_array_equal(rounds.model, np.ones(3))
+
+
+def test_a_reply_is_used_up_to_the_highest_age_and_not_beyond() -> None:
+    for others, used in ((2, True), (3, False)):
+        rounds = AsyncRounds(np.zeros(3), Defense(KeepAll()), size=1, max_age=2)
+        rounds.begin("slow")
+        for number in range(others):
+            rounds.begin(number)
+            rounds.add(number, np.ones(3))
+        if used:
+            assert rounds.add("slow", np.ones(3)).kept.size == 1
+        else:
+            with pytest.raises(InputError, match="more than 2 rounds old"):
+                rounds.add("slow", np.ones(3))
 
 
 def test_models_are_kept_only_while_a_client_trains_from_them() -> None:

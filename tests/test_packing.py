@@ -48,7 +48,7 @@ def test_lists_of_layers_come_back_as_they_were(dtype) -> None:
     ("bad", "message"),
     [
         ({"w": np.zeros(3)}, "'w' has shape \\(3,\\) instead of \\(2,\\)"),
-        ({"v": np.zeros(2)}, "arrays that only one of them has: v, w"),
+        ({"v": np.zeros(2)}, "missing or unexpected arrays: v, w"),
         ({}, "at least one array"),
         ({"w": "text"}, "'w' is str"),
     ],
@@ -69,5 +69,5 @@ def test_what_is_no_list_of_models_is_told() -> None:
     for wrong in ({"w": np.zeros(2)}, [], np.zeros((2, 3)).tolist()[0]):
         with pytest.raises(InputError, match=r"pack needs a list with one model for each client"):
             pack(wrong)
-    with pytest.raises(InputError, match="unpack needs a model of 2 numbers"):
+    with pytest.raises(InputError, match="unpack needs a vector of 2 numbers"):
         unpack(np.zeros(3), like=[np.zeros(2)])

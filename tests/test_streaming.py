@@ -112,7 +112,7 @@ def test_the_memory_survives_a_restart(tmp_path) -> None:
 
 
 def test_wrong_inputs_are_named(tmp_path) -> None:
-    with pytest.raises(InputError, match="must treat each parameter by itself"):
+    with pytest.raises(InputError, match="must be one of FedAvg, Median"):
         StreamedDefense(aggregator=Krum(num_malicious=1))
     with pytest.raises(InputError, match=r"`updates\[1\]` has shape \(4,\), but the global model has \(5,\)"):
         StreamedDefense()([np.zeros(5), np.zeros(4)], np.zeros(5), global_model=np.zeros(5))

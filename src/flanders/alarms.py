@@ -15,13 +15,13 @@ from flanders.record import Fate, RoundRecord
 from flanders.round import ClientId
 
 IN_A_ROW = 3
-"""There is an alarm if a client is dropped in this many of its rounds in a row. A single time may be bad luck."""
+"""A client that is dropped or refused this many times in a row causes an alarm. A single time may be bad luck."""
 MOST_OF_THE_WEIGHT = 0.5
-"""There is an alarm if one reply has more than this share of the weight of all kept replies. Such a reply outweighs
-all the others together."""
+"""A kept reply causes an alarm if it has more than this share of the total weight of all kept replies. Such a reply
+outweighs all the others together."""
 MOST_REMEMBERED = 100_000
-"""The most clients that are remembered. There is a limit, since attackers may invent new client ids in every round.
-If there are more clients, those that were dropped longest ago are forgotten."""
+"""The most clients whose streak (see `Streaks`) is remembered. There is a limit, since attackers may invent new
+client ids in every round. If there are more clients, those that were dropped longest ago are forgotten."""
 MOST_NAMED = 5
 """The most clients that the text of an alarm names. `Alarm.clients` has all of them."""
 LONGEST_NAME = 40
@@ -41,9 +41,10 @@ class AlarmKind(StrEnum):
     HEAVY_REPLY = "heavy-reply"
     """One reply has more than half of the weight of all kept replies."""
     LIMITS_WIDENED = "limits-widened"
-    """The filter kept nobody in several rounds, and has made its limits wider. So attackers pass more easily."""
+    """The filter kept nobody in the last rounds. So that it does not stop the training, it now accepts clients that
+    it would usually drop. Attackers pass more easily, too."""
     DROPPED_IN_A_ROW = "dropped-in-a-row"
-    """A client was dropped three times in a row."""
+    """A client was dropped or refused three times in a row."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class Lookout:
 def alarms_of(record: RoundRecord, streaks: Streaks) -> tuple[Alarm, ...]:
     """Return the alarms of a round. `streaks` is what `streaks_after` returned for this round.
 
-    If a client is dropped again after its alarm, there is no second alarm until the client has been kept once.
+    If a client goes on being dropped after its alarm, there is no second alarm until it has been kept once.
     """
     found = [_stayed(record), _heavy_reply(record), _widened(record), _dropped_in_a_row(record, streaks)]
     return tuple(alarm for alarm in found if alarm is not None)
@@ -94,8 +95,8 @@ def alarms_of(record: RoundRecord, streaks: Streaks) -> tuple[Alarm, ...]:
 def streaks_after(record: RoundRecord, streaks: Streaks) -> Streaks:
     """Return how many times in a row each client has been dropped or refused, this round included.
 
-    A round in which a client was silent or banned does not change its count. If the filter kept nobody, being
-    dropped says nothing about a single client, so it does not count.
+    `streaks` is the result for the round before. A round in which a client was silent or banned does not change its
+    count. If the filter kept nobody, being dropped says nothing about a single client, so it does not count.
     """
     counts, bad = dict(streaks), _offences(record)
     for client in record.clients:
@@ -147,7 +148,7 @@ def _heavy_reply(record: RoundRecord) -> Alarm | None:
     client = max(weights, key=weights.__getitem__)
     share = 1.0 / sum(
         weight / weights[client] for weight in weights.values()
-    )  # not weight / sum: the sum could overflow
+    )  # the plain sum of the weights could overflow
     if share <= MOST_OF_THE_WEIGHT:
         return None
     text = f"the reply of client {names_in_words([client])} has {share:.0%} of the weight"

@@ -1,7 +1,7 @@
 """Functions for arrays of any library that follows the array API standard, such as NumPy, PyTorch, CuPy and JAX.
 
-In the names of functions, the host is the main memory, where NumPy works. A device, such as a GPU, has memory of
-its own.
+"Host" in the name of a function means the main memory, which holds the arrays of NumPy. A device, such as a GPU,
+has a memory of its own.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def to_numpy(array: Array) -> NDArray[Any]:
 
 
 def without_graph(array: Array) -> Array:
-    """Return a tensor detached from its gradient graph. Any other array is returned as it is."""
+    """Return a PyTorch tensor without its gradient graph. Any other array is returned as it is."""
     return array.detach() if getattr(array, "requires_grad", False) else array
 
 
@@ -46,7 +46,7 @@ def is_on_host(array: Array) -> bool:
 def on_host(array: Array) -> Array:
     """Return a CPU tensor of PyTorch as a NumPy array that shares its memory. Return any other array as it is.
 
-    NumPy sorts and reduces blocks several times faster than PyTorch does on a CPU.
+    NumPy sorts and sums arrays several times faster than PyTorch does on a CPU.
     """
     if array_api_compat.is_torch_array(array) and array.device.type == "cpu":
         return array.detach().numpy()

@@ -1,8 +1,9 @@
 """The class `AsyncRounds`: asynchronous rounds (FedBuff), in which the server does not wait for slow clients.
 
-The server collects replies in a buffer, and a round ends when the buffer is full. So clients of the same round may
-have started from global models of different rounds. The age of a reply is the number of rounds that have ended
-since the server gave the client its model.
+The server gives a client the newest global model whenever the client is ready. It collects the replies in a buffer,
+and a round ends when the buffer is full. So the replies of one round may come from clients that were given
+different global models. The age of a reply is the number of rounds that ended after the server gave the client its
+model.
 """
 
 from __future__ import annotations
@@ -44,18 +45,19 @@ class BufferedReply:
     weight: float
     """The weight of the client, multiplied by the discount for the age."""
     age: int
-    """How many rounds have ended since the client was given its model."""
+    """How many rounds ended after the client was given its model."""
 
 
 class AsyncRounds:
     """Collect replies of different ages, and protect a round whenever the buffer is full.
 
     A slow client may reply several rounds after it was given a model. Its step is the model that it sends minus the
-    model that it was given. At the end of a round, each step is added to the newest global model. So the filter
-    compares steps, whatever their age. Old replies get a smaller weight.
+    model that it was given. When the buffer is full, each step is added to the newest global model. The defense
+    gets these sums, as if all clients had just trained the newest model. By default, older replies
+    get smaller weights.
 
-    This object remembers which model each client was given. So a client cannot lie about the age of its reply. It
-    also cannot reply without having been asked, or reply twice.
+    This object remembers which model each client was given, so a client cannot lie about the age of its reply. A
+    reply of a client that was not given a model, or that has already replied, is an error.
 
     Parameters
     ----------
@@ -66,8 +68,7 @@ class AsyncRounds:
     size
         The number of replies that make a round.
     max_age
-        A reply that is older than this many rounds is not used. So at most `max_age + 1` global models are kept in
-        memory.
+        A reply of a higher age is an error. This bounds the memory: at most `max_age + 1` global models are stored.
     discount
         A function that takes the age of a reply and returns the factor by which its weight is multiplied. Default:
         `1 / sqrt(1 + age)`.
@@ -111,8 +112,9 @@ class AsyncRounds:
         """The number of rounds that have ended."""
         self.waiting: dict[ClientId, BufferedReply] = {}
         """The replies that wait for the buffer to be full."""
-        self._models: dict[int, Array] = {0: copied(model)}  # by the number of rounds that had ended
-        self._given: dict[ClientId, int] = {}  # the key in `_models` of the model that each client was given
+        # The global models. The key of a model is the value that `number` had when the model was the newest.
+        self._models: dict[int, Array] = {0: copied(model)}
+        self._given: dict[ClientId, int] = {}  # for each client, the key in `_models` of the model that it trains
 
     @property
     def model(self) -> Array:
@@ -127,14 +129,15 @@ class AsyncRounds:
     def add(self, client: ClientId, update: Array, weight: float = 1.0, **more: Any) -> Outcome | None:
         """Put the reply of a client into the buffer. If the buffer is full, protect a round and return its outcome.
 
-        `update` is the model that the client has trained. `more` are further arguments for the `Defense`, e.g.
-        `layers=`. A reply that is too old is not used. If the client was not given a model by `begin`, or has
-        already replied, an `InputError` is raised.
+        `update` is the model that the client has trained. If this reply fills the buffer, the `Defense` is called
+        with the arguments `more`, e.g. `layers=`. An `InputError` is raised if the client was not given a model by
+        `begin`, if it has already replied, or if the age of the reply is above `max_age`.
         """
         if client not in self._given:
             raise InputError(
-                f"Client {client!r} has replied, but it was not given a model, or has replied already. Call "
-                "`begin` when you send a model to a client, and ignore replies that nobody asked for."
+                f"No reply of client {client!r} is expected: it was not given a model, it has already replied, or "
+                f"the model that it was given is more than {self.max_age} rounds old. Ignore this reply. Call "
+                "`begin` whenever you send a model to a client."
             )
         if tuple(getattr(update, "shape", ())) != tuple(self.model.shape):
             raise InputError(
@@ -144,8 +147,6 @@ class AsyncRounds:
         check_number("AsyncRounds.add", "weight", weight, 0)
         given = self._given.pop(client)
         age = self.number - given
-        if age > self.max_age:
-            return None
         step = check_same_kind(without_graph(update), "update", self.model[None, :]) - self._models[given]
         self.waiting[client] = BufferedReply(step, weight * self.discount(age), age)
         return self._round(**more) if len(self.waiting) >= self.size else None

@@ -54,7 +54,7 @@ KINDS = tuple(_REGISTRIES)
 
 
 def registry(kind: str) -> AnyRegistry:
-    """Return the entries of a kind, which is one of `KINDS`."""
+    """Return all entries of a kind, also those of other packages. `kind` is one of `KINDS`."""
     if kind not in _REGISTRIES:
         raise InputError(f"There is no list of {kind!r}.{did_you_mean(kind, KINDS)} Known: {', '.join(KINDS)}.")
     found = _REGISTRIES[kind]()
@@ -66,7 +66,7 @@ def registry(kind: str) -> AnyRegistry:
 
 @cache
 def installed(kind: str) -> tuple[dict[str, type[Any]], dict[str, str]]:
-    """Return the classes that other packages have registered as entry points of the group `flanders.<kind>`.
+    """Return two tables of what other packages have registered as entry points of the group `flanders.<kind>`.
 
     The first table has the classes by name. The second table has the entries that cannot be used, and says why.
     These entries are skipped, so that a mistake in another package does not stop commands that do not need it.

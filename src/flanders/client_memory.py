@@ -1,4 +1,4 @@
-"""The function `newest_clients`: limits how many clients a filter or an aggregator remembers."""
+"""The function `newest_clients`: forgets old clients if a filter or an aggregator remembers too many."""
 
 from __future__ import annotations
 
@@ -10,24 +10,26 @@ from flanders.round import ClientId
 V = TypeVar("V")
 
 ROUNDS_OF_CLIENTS, FEWEST_REMEMBERED = 10, 100
-"""Ten times as many clients are remembered as take part in a round, or a hundred if that is more.
+"""At most ten times as many clients are remembered as take part in a round, or a hundred if that is more.
 
 Without a limit, made-up client ids would fill the memory.
 """
 
 
 def most_remembered(m: int, before: int) -> int:
-    """Return how many clients are remembered after a round of `m` clients, if `before` clients were remembered.
+    """Return the most clients that are remembered after a round of `m` clients.
 
-    A small round does not make anybody forget clients.
+    `before` is the number of clients that were remembered before the round. The result is at least as large, so
+    that a small round does not shrink the memory.
     """
     return max(FEWEST_REMEMBERED, ROUNDS_OF_CLIENTS * m, before)
 
 
 def newest_clients(old: Mapping[ClientId, V], new: Mapping[ClientId, V], m: int) -> dict[ClientId, V]:
-    """Return `old`, updated with `new`, and cut to the clients that took part most recently.
+    """Return what is remembered of each client after a round: `old`, with the entries of `new` added or replaced.
 
-    `m` is the number of clients in the round; see `most_remembered`.
+    `m` is the number of clients in the round. If there are more clients than `most_remembered` allows, those that
+    took part longest ago are left out.
 
     Examples
     --------

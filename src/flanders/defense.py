@@ -37,8 +37,8 @@ log = logging.getLogger("flanders")
 Aggregate = Callable[[IntVector], Array]
 """A function that takes the indices of the kept rows and returns the new global model."""
 NUMERICAL = (np.linalg.LinAlgError, ArithmeticError)
-"""The errors of a filter or an aggregator whose computation fails, e.g. at an equation without a solution."""
-NO_SCORES = "no scores yet: everyone was aggregated"
+"""The errors that a filter or an aggregator raises if a computation fails, e.g. if an equation has no solution."""
+NO_SCORES = "no scores yet: all usable models were aggregated"
 FIRST_LOOK = "too little is known yet: only clients that stand out from the rest are dropped"
 UNUSABLE = "values not finite, or too large"
 MOST_NAMED, LONGEST_NAME = 20, 80
@@ -55,10 +55,10 @@ def defend(
     """Protect one round: score the clients, select which to keep, aggregate their models, remember the round.
 
     `state` is the filter's memory. `aggregate` takes the indices of the kept rows and returns the new model.
-    `fallback` is used in its place while the filter knows too little to judge. Rows that are not finite are left
-    out before the filter sees them. If the filter gives no scores yet, only rows that are much longer than the
-    others are left out. The global model stays as it is if nobody is kept, or if the filter or the aggregator fails
-    to compute.
+    `fallback` is used in its place while the filter knows too little to judge. Rows with values that are not
+    finite, or too large to compute with, are left out before the filter sees them. If the filter gives no scores,
+    all rows that are left are kept, except those that are much farther from the global model than most. The global
+    model stays as it is if nobody is kept, or if a computation of the filter or the aggregator fails.
     """
     usable = usable_clients(round_)
     if usable.size == 0:
@@ -99,7 +99,7 @@ def defend(
 
 
 def _amended(filter: Filter[S], state: S, seen: Round, kept: IntVector, model: Array, scores: Scores | None) -> S:
-    """Return the filter's memory after a round. If the filter fails to compute it, return `state` unchanged."""
+    """Return the filter's memory after a round. If the computation fails, return the memory before the round."""
     try:
         return filter.amend(state, seen, kept, model, scores)
     except NUMERICAL as error:
@@ -128,7 +128,7 @@ def _outcome(
     note: str,
     reasons: Mapping[int, str] | None = None,
 ) -> Outcome:
-    """Return the outcome. `reasons` say why rows were left out; the reason of a row without an entry is `note`."""
+    """Return the outcome. `reasons` says why a row was left out. The reason of a row without an entry is `note`."""
     if kept.size == 0:
         log.warning("%s", note)
     why = dict.fromkeys(range(len(round_.clients)), note) | dict(reasons or {})
@@ -272,7 +272,7 @@ class Defense:
         return outcome
 
     def aggregate(self, aggregator: Aggregator, round_: Round, rows: IntVector) -> Array:
-        """Return the model that an aggregator makes of some rows, with the memory and generator of this object."""
+        """Return the model that an aggregator makes of some rows of a round. Remember its new memory, if any."""
         name = "+".join(names_of_parts(aggregator))
         model, memory = aggregator.step(self._aggregation.get(name), round_.take(rows), self._rng)
         check_model(aggregator, model, round_)
@@ -283,8 +283,9 @@ class Defense:
     def preview(self, round_: Round, rng: np.random.Generator) -> Array:
         """Return the model that this object would make of a round, without remembering the round.
 
-        Aggregators that need randomness draw from `rng`. In the simulator, this is how attackers who know the
-        server's defense try out an attack.
+        In the simulator, attackers who know the server's defense try out an attack with it. Aggregators draw their
+        random numbers from `rng`. Unlike `step`, this method never uses `fallback`. If the filter gives no scores,
+        it aggregates all usable rows.
         """
         seen = round_.take(np.flatnonzero(usable_rows(round_.updates)))
         try:

@@ -34,8 +34,8 @@ class DefenseState:
     def check(self, filter: object, name: str, state: object, rng: np.random.Generator) -> None:
         """Raise an `InputError` if a `Defense` with this filter cannot continue from this memory.
 
-        `name` is the filter with its parameters, as text. `state` is a memory that the filter has made itself, to
-        compare types with. `rng` is the generator of the `Defense`.
+        `name` is the filter with its parameters, as text. `state` is a memory that the filter itself has made; the
+        saved memory must be of the same type. `rng` is the generator of the `Defense`.
         """
         if self.filter != name:
             raise InputError(
@@ -48,10 +48,12 @@ class DefenseState:
                 f"{type(state).__name__}. Go on with a file of this filter, or start with an empty memory."
             )
         if not (self.model is None or (array_api_compat.is_array_api_obj(self.model) and self.model.ndim == 1)):
-            raise InputError("This memory holds no global model, but something else. Start with an empty memory.")
+            raise InputError(
+                "The global model in this memory is no array of shape (d,). Start with an empty memory."
+            )
         try:
             type(rng.bit_generator)().state = self.generator  # tried on a new generator, so `rng` does not change
         except (ValueError, TypeError, KeyError, OverflowError) as error:
             raise InputError(
-                f"This memory holds no state of the random generator ({error}). Start with an empty memory."
+                f"The state of the random generator in this memory is wrong ({error}). Start with an empty memory."
             ) from error

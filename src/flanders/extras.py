@@ -22,8 +22,8 @@ class MissingExtra(InputError, ModuleNotFoundError):
 def needing(extra: str) -> Iterator[None]:
     """If an import inside the block fails, raise an error that names the extra to install.
 
-    If there is such a block inside another one, the error names the extra of the outer block. The outer extra
-    includes the packages of the inner extra.
+    If such a block is inside another one, the error names the extra of the outer block. That extra also installs
+    the packages that the inner block needs.
 
     Examples
     --------

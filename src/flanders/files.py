@@ -20,19 +20,19 @@ if sys.platform != "win32":
 DATABASE = b"SQLite format 3\0"
 """The first bytes of a results file."""
 YOUNGEST = 10.0
-"""The age in seconds from which on an unfinished file may be removed. The process that has just made a younger file
-may not have locked it yet."""
+"""An unfinished file is removed only if it was not changed for this many seconds. A process first makes its file
+and then locks it. So a file without a lock may still be in use if it is new."""
 
 
 @contextlib.contextmanager
 def atomic(path: str | os.PathLike[str], *, private: bool = False) -> Iterator[BinaryIO]:
-    """Open a file that replaces `path` when the block ends, or is removed if the block fails.
+    """Open a new file for writing. It replaces `path` when the block ends. If the block fails, it is removed.
 
-    A reader sees the whole old file or the whole new file. The file and its folder are flushed to the disk, so the
-    new file survives a power failure. With `private`, only the owner can read it. If `path` is a link, the link is
-    replaced, not the file that it points to.
+    At any time, `path` is the whole old file or the whole new file. The new file and its folder are flushed to the
+    disk, so the new file survives a power failure. With `private`, only the owner can read it. If `path` is a link,
+    the link is replaced, not the file that it points to.
 
-    A process that is killed inside the block leaves an unfinished file. The next process that writes `path` removes
+    A process that is killed inside the block leaves an unfinished file. A process that writes `path` later removes
     the unfinished file.
     """
     target = Path(path)
@@ -106,7 +106,7 @@ def sync_folder(folder: Path) -> None:
 def writing(folder: Path, named: str = "") -> Iterator[None]:
     """Make a folder if it is missing. Turn an `OSError` of the block into an `InputError` with a short message.
 
-    The message names the folder, or the path `named` if that is what the user has typed.
+    The message names the path `named`, which the user has typed. If `named` is empty, it names the folder.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -22,7 +22,7 @@ class Outcome:
     clients: tuple[ClientRecord, ...]
     """What happened to the client of each row."""
     scores: Scores | None
-    """The filter's scores of the clients whose rows were usable; None if the filter knew too little to judge."""
+    """The filter's scores of the clients whose rows were usable; None if the filter gave no scores."""
     state: Any
     """The filter's memory for the next round."""
     note: str = ""

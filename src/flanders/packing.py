@@ -1,7 +1,7 @@
 """Functions that turn models into the rows of a round, and a row back into a model.
 
 A model is a `state_dict` (arrays by name) or a list of arrays. The arrays may be those of NumPy, PyTorch, CuPy or
-JAX. A row has all numbers of a model in one line, which is what a `Defense` takes.
+JAX. A row is a vector of all numbers of a model. A `Defense` takes an array of such rows.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def pack(models: Sequence[Model], like: Model | None = None) -> Array:
     models
         One model for each client: a `state_dict`, or a list of arrays. Integers are packed as floats.
     like
-        A model that you trust, usually the global one. If a client's model has other names or shapes, its row is
-        filled with NaN, and the log says why. A `Defense` refuses this row. Default: a model that differs from
-        the first one is an error.
+        A model with the expected names and shapes, usually the global model. If a client's model has other names or
+        shapes, its row is filled with NaN, and the log says why. A `Defense` refuses this row. Without `like`, it
+        is an error if a model has other names or shapes than the first model.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def unpack(vector: Array, like: Model) -> dict[str, Array] | list[Array]:
     if getattr(vector, "shape", None) != (sum(sizes.values()),):
         found = tuple(getattr(vector, "shape", ())) or type(vector).__name__
         raise InputError(
-            f"unpack needs a model of {sum(sizes.values())} numbers, as `like` has. Got {found} instead."
+            f"unpack needs a vector of {sum(sizes.values())} numbers, as many as `like` has. Got {found} instead."
         )
     xp = array_api_compat.array_namespace(vector)
     arrays, start = {}, 0
@@ -125,7 +125,7 @@ def _row(arrays: Mapping[str, Array]) -> Array:
 
 
 def _difference(model: Model, pattern: Mapping[str, Array]) -> str:
-    """Return in words how the arrays of a model differ from `pattern`; empty if names and shapes are the same."""
+    """Return in words how the arrays of a model differ from `pattern`; "" if names and shapes are the same."""
     try:
         arrays = named_arrays(model)
     except InputError as error:
@@ -134,7 +134,7 @@ def _difference(model: Model, pattern: Mapping[str, Array]) -> str:
         if set(arrays) == set(pattern):
             return "its arrays are in another order"
         other = sorted(set(arrays) ^ set(pattern))
-        return f"arrays that only one of them has: {', '.join(other[:5])}"
+        return f"missing or unexpected arrays: {', '.join(other[:5])}"
     for name, array in arrays.items():
         if tuple(array.shape) != tuple(pattern[name].shape):
             return f"{name!r} has shape {tuple(array.shape)} instead of {tuple(pattern[name].shape)}"

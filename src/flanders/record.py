@@ -126,7 +126,7 @@ class RoundRecord:
 
     @property
     def ids(self) -> tuple[ClientId, ...]:
-        """The clients' names, in the order of `clients`."""
+        """The clients' ids, in the order of `clients`."""
         return tuple(client.client for client in self.clients)
 
     @property

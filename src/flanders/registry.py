@@ -73,7 +73,7 @@ class Registry(Generic[T], Mapping[str, type[T]]):
         return cls(kind, entries, {name: heading for heading, family in families.items() for name in family})
 
     def joined(self, more: Mapping[str, type[T]], broken: Mapping[str, str] | None = None) -> Registry[T]:
-        """Return this registry with the entries of other packages added. `broken` are those that cannot be used."""
+        """Return this registry with the entries of other packages added. `broken` has those that cannot be used."""
         if not more and not broken:
             return self
         headings = self._families and {**self._families, **dict.fromkeys(more, OTHERS)}

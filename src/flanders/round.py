@@ -53,8 +53,9 @@ class Round:
     global_model
         The model the round started from, `(d,)`. Default: zeros.
     root
-        A model that the server has trained on its own examples, minus `global_model`, `(d,)`. The aggregator
-        `fltrust` needs it, and filters can use it. Default: None, the server has trained no model.
+        A model that the server has trained on its own examples, minus `global_model`, `(d,)`. The aggregators
+        `fltrust` and `zeno++` and the filter `skymask` need it. Other filters can use it. Default: None, the server
+        has trained no model.
     layers
         The number of parameters of each tensor, by the tensor's name, in the order of a row. Filters use it to say
         in which layer an update is abnormal, or to look at some layers only. Default: the layers are unknown.
@@ -119,7 +120,7 @@ class Round:
         return by_name(self.clients)
 
     def take(self, rows: Sequence[int] | IntVector) -> Round:
-        """Return a round with only these rows, in this order. All rows in their order give the same object.
+        """Return a round with only these rows, in this order.
 
         If all the rows have weight zero, each gets weight one.
         """
@@ -311,7 +312,7 @@ def check_clients(clients: Iterable[ClientId] | None, m: int) -> tuple[ClientId,
 
 
 def check_weights(weights: Iterable[float] | None, m: int) -> FloatVector:
-    """Return the weights as float64. Raise an `InputError` unless there are `m`, none negative, not all zero."""
+    """Return the weights as float64. Raise an `InputError` unless they are `m` finite numbers >= 0, not all 0."""
     if weights is None:
         return np.ones(m)
     try:

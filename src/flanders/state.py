@@ -27,8 +27,8 @@ from flanders.state_types import check_fields
 
 FORMAT = "flanders-state-3"
 SMALL = 256
-"""An array of at most this many bytes is saved as text in the JSON. To give it a file of its own in the archive
-would take more time."""
+"""An array of at most this many bytes is saved as text in the JSON. That is faster than a file of its own in the
+archive."""
 C = TypeVar("C", bound=type)
 _TYPES: dict[str, type] = {}
 
@@ -120,8 +120,8 @@ def _read(file: BinaryIO, name: str, like: Array) -> Any:
 def digest_of(encoded: object, sums: Iterable[int]) -> str:
     """Return a SHA-256 digest of a state. It shows accidental damage. It is no protection against forged files.
 
-    `encoded` is the JSON of the state. `sums` are the checksums of its arrays, which the archive holds already, so
-    the arrays are not read a second time.
+    `encoded` is the state as it is written to the JSON. `sums` are the checksums of the arrays, which a zip archive
+    has anyway.
     """
     return hashlib.sha256(json.dumps([encoded, *sums]).encode()).hexdigest()
 
@@ -183,7 +183,7 @@ def _decode(value: Any, arrays: dict[str, NDArray[Any]], like: Array) -> Any:
             return array
         if like is None or type(like).__module__.partition(".")[0] != value["library"]:
             raise InputError(
-                f"This state was saved from {value['library']} arrays. Pass `like=` one of them, on the device "
+                f"This state was saved from {value['library']} arrays. Pass `like=` any such array, on the device "
                 "where the rounds run."
             )
         xp = array_api_compat.array_namespace(like)

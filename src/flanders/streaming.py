@@ -31,7 +31,7 @@ BY_COLUMN = (FedAvg, Median, TrimmedMean, MeanAroundMedian)
 """The aggregators that compute each parameter of the new model from that parameter of the clients' models alone. So
 they can work on pieces of models."""
 PIECE = 2**24
-"""The most numbers, of all models together, that are aggregated at a time. They take 64 MB in float32."""
+"""The most numbers that are aggregated at a time, counted over all models. They take 64 MB in float32."""
 
 Piece = NDArray[np.floating]
 """Consecutive parameters of a flat model."""
@@ -153,8 +153,8 @@ class StreamedDefense:
         if not isinstance(self.defense.aggregator, BY_COLUMN):
             known = ", ".join(kind.__name__ for kind in BY_COLUMN)
             raise InputError(
-                f"The `aggregator` parameter of StreamedDefense must treat each parameter by itself ({known}): "
-                f"models are aggregated in pieces. Got {self.defense.aggregator!r} instead."
+                f"The `aggregator` parameter of StreamedDefense must be one of {known}, since models are "
+                f"aggregated in pieces. Got {self.defense.aggregator!r} instead."
             )
         secret = secrets.randbits(63) if seed is None else int(np.random.default_rng([seed, 1]).integers(2**63))
         self.sketch = StreamedSketch(width, secret)
@@ -170,9 +170,9 @@ class StreamedDefense:
     ) -> Outcome:
         """Protect one round, and write the new global model to `out`.
 
-        `out` may be `global_model` itself. But if the process is killed while it writes, the old model is then
-        lost. `updates` are the models of the clients. `Round` explains `clients` and `weights`. The `model` of the
-        outcome is only the sketch of the new global model.
+        `updates` are the models of the clients. `Round` explains `clients` and `weights`. The `model` of the
+        outcome is only the sketch of the new global model. `out` may be `global_model` itself. But then the old
+        model is lost if the process is killed while it writes the new one.
         """
         size = global_model.shape[0]
         for name, model in (("out", out), *((f"updates[{i}]", update) for i, update in enumerate(updates))):
@@ -215,7 +215,7 @@ class StreamedDefense:
     def _aggregate(
         self, kept: Sequence[ModelPieces], weights: FloatVector, global_model: ModelPieces, out: ModelPieces
     ) -> FloatVector:
-        """Write the aggregate of the kept models to `out`. Return the sketch of `out` minus the global model."""
+        """Write the aggregate of the kept models to `out`. Return the sketch of the global model's change."""
         moved = np.zeros(self.sketch.width)
         # The signs of the sketch depend on where a piece starts, so pieces always start at multiples of STREAMED.
         for whole in pieces_of(global_model.shape[0], STREAMED):

@@ -414,7 +414,7 @@ def test_fltrust_never_goes_farther_than_the_root_in_float32_however_small_the_u
 
 def test_fltrust_without_a_root_says_how_to_get_one() -> None:
     with pytest.raises(
-        InputError, match=r"FLTrust needs .* this round carries none.*pass `root=trained - global_model`"
+        InputError, match=r"FLTrust needs .* this round has none.*pass `root=trained - global_model`"
     ):
         FLTrust()(np.ones((3, 2)))
 

@@ -34,5 +34,5 @@ def test_if_nobody_is_accepted_the_global_model_stays():
 
 
 def test_it_says_that_it_needs_the_server_s_own_step():
-    with pytest.raises(InputError, match="ZenoPlusPlus needs the server's own displacement"):
+    with pytest.raises(InputError, match="ZenoPlusPlus needs the server's own update"):
         ZenoPlusPlus()(ROWS)

@@ -52,7 +52,7 @@ def test_if_no_model_has_a_finite_loss_nobody_is_kept():
 
 @pytest.mark.parametrize("parts", [{"root": None}, {"evaluate": None}, {"evaluate": lambda model: 0.0}])
 def test_it_says_what_it_needs(parts):
-    with pytest.raises(InputError, match=r"needs the server's own displacement .* and losses with a gradient"):
+    with pytest.raises(InputError, match=r"needs the server's own update .* and losses with a gradient"):
         kept(a_round(**parts))
 
 

@@ -86,7 +86,7 @@ def played(rng, *, clients=100, rounds=50, malicious=0.8, filtered=True, top=0.9
             score=scores,
             probability=np.clip(scores / 60, 0, 1) if scored else None,
             reason=["" if k else f"score {s:.4g}" for k, s in zip(kept, scores, strict=True)],
-            note="" if scored or not filtered else "no scores yet: everyone was aggregated",
+            note="" if scored or not filtered else "no scores yet: all usable models were aggregated",
         )
 
 

@@ -16,7 +16,7 @@ from round_records import round_record
 def tiny(write, make_spec, tmp_path):
     """Two rounds with other clients in each, one of them a string."""
     same = {"seconds": dict.fromkeys(PHASES, 0.1), "accuracy": 0.5, "loss": 1.0}
-    note = "no scores yet: everyone was aggregated"
+    note = "no scores yet: all usable models were aggregated"
     bad, kept = [True, False, True], [False, True, True]
     rounds = [
         round_record(1, (0, 7), malicious=[True, False], kept=[True, True], note=note, **same),
@@ -43,7 +43,7 @@ def test_clients_become_rows_and_rounds_columns(tiny):
     assert run.malicious.tolist() == [[True, False, True], [False, False, False], [False, True, True]]
     np.testing.assert_array_equal(run.score, [[np.nan, np.nan, 9], [np.nan, 1.5, 2], [np.nan, np.nan, 3]])
     np.testing.assert_array_equal(run.probability[:, 1], [np.nan, 0.1, 0.9])
-    assert run.notes == {1: "no scores yet: everyone was aggregated"}
+    assert run.notes == {1: "no scores yet: all usable models were aggregated"}
     assert run.seconds["train"].tolist() == [0.1, 0.1, 0.1]
 
 

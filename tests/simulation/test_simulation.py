@@ -265,7 +265,7 @@ def test_in_the_first_round_the_fallback_aggregates():
     robust = Simulation(attacked(Gauss(sigma=1.0), filter=Persistence(keep=0.7), fallback=Median(), rounds=1))
     plain = Simulation(attacked(Gauss(sigma=1.0), filter=Persistence(keep=0.7), rounds=1))
     (first,), (second,) = robust.run(), plain.run()
-    assert first.note == "no scores yet: everyone was aggregated"
+    assert first.note == "no scores yet: all usable models were aggregated"
     assert np.isnan(first.scores).all()
     assert first.kept.all()
     assert first.loss < second.loss

@@ -27,7 +27,7 @@ class Aggregator(ABC):
 
     @property
     def needs_root(self) -> bool:
-        """Whether the aggregator needs the server's own step (`Round.root`)."""
+        """Whether the aggregator needs the server's own update (`Round.root`)."""
         return False
 
     @property
@@ -55,8 +55,8 @@ class Aggregator(ABC):
         """Aggregate an `(m, d)` array without a filter; see `Round` for the arguments. All rows must be finite."""
         round_ = Round(updates, weights=weights, global_model=global_model, root=root)
         xp = array_api_compat.array_namespace(updates)
-        # If bad rows show in the result, it is enough to check the result. Squares of float32 numbers do not
-        # overflow in float64, so finite rows are never bad.
+        # If bad rows show in the result, it is enough to check the result. A float32 row is bad only if it is not
+        # finite: the squares of its numbers do not overflow in float64.
         late = self.shows_bad_rows and updates.dtype == xp.float32 and bool(round_.weights.all())
         if not late:
             check_rows(self, round_)
@@ -70,7 +70,8 @@ class Aggregator(ABC):
 class Remembering(Aggregator):
     """An aggregator with a memory of earlier rounds. A subclass defines only `step`.
 
-    A `Defense` keeps the memory. `aggregate` and a call of the aggregator treat each round as the first.
+    A `Defense` stores the memory between rounds. `aggregate` and a call of the aggregator treat each round as the
+    first.
     """
 
     @abstractmethod
@@ -116,7 +117,7 @@ class Chain(Aggregator):
 
     @property
     def needs_root(self) -> bool:
-        """Whether the aggregator needs the server's own step."""
+        """Whether the aggregator needs the server's own update."""
         return self.then.needs_root
 
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
@@ -129,7 +130,7 @@ class Chain(Aggregator):
 
 
 def check_rows(caller: Aggregator | PreAggregator, round_: Round) -> None:
-    """Raise an error if a round has rows that no aggregator can use: not finite, or far too large."""
+    """Raise an error if a round has rows that no aggregator can use: not finite, or with squares that overflow."""
     bad = np.flatnonzero(~usable_rows(round_.updates))
     if bad.size:
         raise InputError(
@@ -181,9 +182,9 @@ def recalled(caller: Aggregator, memory: object, kind: type[M]) -> M:
 
 
 def check_root(caller: str, round_: Round) -> None:
-    """Raise an error if a round does not have the server's own step (`Round.root`)."""
+    """Raise an error if a round does not have the server's own update (`Round.root`)."""
     if round_.root is None:
         raise InputError(
-            f"{caller} needs the server's own displacement, and this round carries none. "
-            "Train the global model on the server's trusted data and pass `root=trained - global_model`."
+            f"{caller} needs the server's own update (`root`), and this round has none. "
+            "Train the global model on the server's own examples and pass `root=trained - global_model`."
         )

@@ -19,7 +19,7 @@ ANGLES = ("models", "updates")
 
 @dataclass(frozen=True)
 class ClippingAndNoise(Aggregator):
-    r"""Average the displacements, each clipped to length `radius`, and add a little noise.
+    r"""Average the displacements from the global model, each clipped to length `radius`, and add a little noise.
 
     .. math:: g + \sum_c p_c u_c \min(1, S / \|u_c\|) + \mathcal{N}(0, (\lambda S)^2 I)
 
@@ -75,7 +75,7 @@ class Crfl(Aggregator):
     Here :math:`\theta_c` is the model of client c, and the :math:`p_c` are weights that add up to 1. The whole
     averaged model is clipped, not its displacement from the global model. The paper also certifies predictions, by
     many noisy copies of the final model that vote on each example. This is left out. In the paper :math:`\rho`
-    grows from round to round up to a limit. Here it is the limit from the first round on.
+    grows from round to round up to a limit. Here :math:`\rho` has this value from the first round on.
 
     Parameters
     ----------
@@ -113,10 +113,10 @@ class Crfl(Aggregator):
 
 @dataclass(frozen=True)
 class Flame(Aggregator):
-    r"""Average the largest group of models with similar directions, clipped to the median length, with noise.
+    r"""Average the largest group of models with similar directions, with clipped displacements, and add noise.
 
     HDBSCAN clusters the models by their cosine distances. A cluster must have more than half of the clients, so
-    there is at most one. Its clients B are averaged:
+    there is one cluster only. Its clients B are averaged:
 
     .. math:: g + \frac{1}{|B|} \sum_{c \in B} u_c \min(1, S / \|u_c\|) + \mathcal{N}(0, (\lambda S)^2 I).
 

@@ -22,7 +22,8 @@ class DnC(Aggregator):
 
     Each test k looks at some random parameters. On these parameters, :math:`\theta_c^{(k)}` is the model of client
     c, :math:`\mu^{(k)}` is the mean of all models, and :math:`v^{(k)}` is the direction in which the models vary
-    most. The test drops the clients whose squared projections on this direction are above a cut.
+    most. The test drops the clients whose squared projections on this direction are above a cut. The cut is
+    set so that each test drops a fixed number of clients (`filtering_fraction`).
 
     Parameters
     ----------

@@ -17,7 +17,8 @@ from flanders.state import saveable
 
 PLACES = ("last-layer", "all")
 TINY = 1e-5
-"""This is added to the largest cosines and to the odds, as in the authors' code, to avoid a division by zero."""
+"""This is added to the largest cosines, to avoid a division by zero, and to the odds, to avoid the logarithm of
+zero. The authors' code does the same."""
 
 
 @saveable
@@ -37,8 +38,9 @@ class FoolsGold(Remembering):
     Attackers with a common goal send similar updates. Honest clients with different data do not. For each client
     the displacements of its models from the global model are added up over all rounds. Let :math:`s_{ij}` be the
     cosine between the sums of clients i and j, and :math:`v_i = \max_j s_{ij}`. An honest client may by chance be
-    similar to an attacker. The attacker then has the larger v, since it is even more similar to other attackers. So
-    :math:`s_{ij}` is multiplied by :math:`v_i / v_j` if :math:`v_j > v_i`. Then the weight of client i is
+    similar to an attacker. The attacker then has the larger v, since it is even more similar to other attackers. To
+    spare the honest client, :math:`s_{ij}` is multiplied by :math:`v_i / v_j` if :math:`v_j > v_i`. Then the weight
+    of client i is
 
     .. math:: w_i = \kappa \left( \ln \frac{\alpha_i}{1 - \alpha_i} + \frac12 \right) \text{ clipped to } [0, 1],
               \qquad \alpha_i = \frac{1 - \max_j s_{ij}}{\max_k (1 - \max_j s_{kj})}.

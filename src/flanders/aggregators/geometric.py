@@ -40,9 +40,9 @@ class GeometricMedian(Aggregator):
     tolerance
         When the search ends; see above. It is not used with at most 10 iterations.
     smoothing
-        Distances below :math:`\nu` count differently in F, where :math:`\nu` is `smoothing` times the median
-        distance. With at most 10 iterations, this is the median distance to the current z. With more iterations, it
-        is the median distance to the geometric median. By default there is no smoothing.
+        In F, distances below :math:`\nu` are replaced by a smooth function of them. :math:`\nu` is `smoothing`
+        times the median distance. With at most 10 iterations, this is the median distance to the current z. With
+        more iterations, it is the median distance to the geometric median. By default there is no smoothing.
     weighted
         Whether the :math:`n_c` are the clients' weights or all the same. Default: all the same.
 
@@ -85,12 +85,12 @@ class GeometricMedian(Aggregator):
 
 @dataclass(frozen=True)
 class CenteredClipping(Aggregator):
-    r"""Move the global model by the average of the displacements, after each was clipped to length `radius`.
+    r"""Move the global model by the average of the models' displacements from it, each clipped to length `radius`.
 
     .. math:: v \leftarrow v + \sum_c p_c (\theta_c - v) \min(1, \tau / \|\theta_c - v\|)
 
-    v starts at the global model. :math:`\theta_c` is the model of client c, and the :math:`p_c` are weights that
-    add up to 1.
+    Here v starts at the global model, :math:`\theta_c` is the model of client c, and the :math:`p_c` are weights
+    that add up to 1.
 
     Parameters
     ----------

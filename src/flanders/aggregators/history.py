@@ -1,4 +1,4 @@
-"""Aggregators with a memory. `HistoryClipping` remembers the last step, and `SparseFed` steps not applied yet."""
+"""Two aggregators with a memory of earlier changes of the global model: `HistoryClipping` and `SparseFed`."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class LastStep:
 
 @dataclass(frozen=True)
 class HistoryClipping(Remembering):
-    r"""Repeat the last step of the global model, then add the average of clipped displacements from there.
+    r"""Repeat the last change of the global model, then apply centered clipping from there.
 
     .. math:: v \leftarrow v + \frac1m \sum_c (\theta_c - v) \min(1, \tau / \|\theta_c - v\|)
 
-    This is centered clipping with its history. v starts at :math:`g + s`, where g is the global model, and s is its
-    change in the last round. :math:`\theta_c` is the model of client c. In the first round s is zero, and the
-    aggregator is the same as `centered-clipping` with these parameters. In the paper clients send momenta, which
-    change little from round to round. Here they send models.
+    The sum is over the m clients. v starts at :math:`g + s`, where g is the global model, and s is its change in
+    the last round. :math:`\theta_c` is the model of client c. In the first round s is zero, and the aggregator is
+    the same as `centered-clipping` with these parameters. In the paper clients send momenta, which change little
+    from round to round. Here they send models.
 
     Parameters
     ----------
@@ -87,14 +87,14 @@ class Unapplied:
 
 @dataclass(frozen=True)
 class SparseFed(Remembering):
-    r"""Apply only the largest parameters of the clipped average step, and keep the rest for later rounds.
+    r"""Change only the parameters in which the average step is largest, and save the other steps for later rounds.
 
     .. math:: v \leftarrow \rho v + \frac1m \sum_c u_c \min(1, S / \|u_c\|), \qquad w \leftarrow w + v, \qquad
               g \leftarrow g + \operatorname{top}_k(w)
 
     Here g is the global model, and :math:`u_c` is the displacement of client c's model from g. v and w start at
     zero. :math:`\operatorname{top}_k` keeps the k parameters with the largest absolute values. These are then set
-    to zero in v and w. Attackers and honest clients compete for these k parameters.
+    to zero in v and w. Attackers and honest clients compete for the k parameters that change.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ class SparseFed(Remembering):
         check_number("SparseFed", "momentum", self.momentum, 0, 1)
 
     def step(self, memory: object, round_: Round, rng: np.random.Generator) -> tuple[Array, Unapplied]:
-        """Return the global model with k parameters changed, and what was not applied."""
+        """Return the global model with k parameters changed, and the memory of what was not applied."""
         past, g = recalled(self, memory, Unapplied), round_.global_model
         if past.rest is not None:
             check_continued(round_, past.rest)

@@ -30,7 +30,8 @@ def check_krum_minority(caller: str, num_malicious: float, m: int) -> int:
 def choose(round_: Round, pick: Callable[[FloatMatrix], IntVector]) -> IntVector:
     """Return the rows that `pick` selects by their squared distances, in rising order.
 
-    The rows are passed to `pick` in the order of the client ids. So the lower id is selected if clients are equal.
+    The rows are passed to `pick` in the order of the client ids. So of clients with equal scores, those with lower
+    ids are selected.
     """
     order = round_.by_client()
     distances = squared_distances(round_.updates, round_.global_model)[np.ix_(order, order)]

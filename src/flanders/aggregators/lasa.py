@@ -1,4 +1,4 @@
-"""The aggregator `Lasa`. It averages each tensor of the model over the clients that are normal in this tensor."""
+"""The aggregator `Lasa`. It averages each tensor over the clients whose change of this tensor is normal."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from flanders.round import Round
 
 @dataclass(frozen=True)
 class Lasa(Aggregator):
-    r"""Average each tensor over the clients whose length and signs are normal in that tensor (LASA).
+    r"""Average each tensor over the clients whose change of that tensor has a normal length and normal signs.
 
     .. math:: g_l \leftarrow g_l + \frac{1}{|N_l|} \sum_{c \in N_l} \tilde u_{cl}, \quad
               N_l \text{: the clients that are normal in tensor } l
 
-    Here g is the global model. The displacement of a client is the difference between its model and g.
-    Displacements longer than the median length are shortened to the median length. Then the smallest parameters of
-    each displacement are set to zero. The result is :math:`\tilde u_c` for client c, and :math:`\tilde u_{cl}` in
-    tensor l.
+    Here g is the global model. The displacement of a client is its model minus g. A displacement that is longer
+    than the median displacement is shortened to the median length. Then the share `sparsity` of its parameters is
+    set to zero: those with the smallest absolute values. The authors' code sets one more parameter to zero. The
+    result is :math:`\tilde u_c` for client c. Its part in tensor l is :math:`\tilde u_{cl}`.
 
     For each client and each tensor, two numbers are computed: the length of :math:`\tilde u_{cl}`, and the share of
     positive numbers among its numbers that are not zero. A client is normal in a tensor if both are close to their
     medians over all clients. If no client is normal in a tensor, all clients are averaged there. If the layers are
-    not known, the whole model counts as one tensor. The authors' code keeps one parameter less of each client than
-    this class does.
+    not known, the whole model counts as one tensor.
 
     Parameters
     ----------
     sparsity
         The share of parameters that is set to zero in each displacement.
     length_bound
-        A normal length is closer to the median length than this many standard deviations.
+        A length is normal if it is less than this many standard deviations away from the median length.
     sign_bound
-        A normal share of positive numbers is closer to the median share than this many standard deviations.
+        A share of positive numbers is normal if it is less than this many standard deviations away from the median
+        share.
 
     Examples
     --------
@@ -64,7 +64,7 @@ class Lasa(Aggregator):
         check_number("Lasa", "sign_bound", self.sign_bound, 0)
 
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
-        """Return the global model plus, in each tensor, the average of the normal clients."""
+        """Return the global model plus, in each tensor, the average of the normal clients' displacements."""
         updates, g = round_.updates, round_.global_model
         d = g.shape[0]
         sizes = [size for size in round_.layers.values() if size] or [d]
@@ -82,7 +82,7 @@ class Lasa(Aggregator):
 
 
 def near_the_median(values: FloatVector, bound: float) -> BoolVector:
-    """Return which values are closer to the median than `bound` standard deviations; all if they are equal."""
+    """Return which values are less than `bound` standard deviations away from the median, or are equal to it."""
     away, spread = np.abs(values - np.median(values)), float(np.std(values))
     near: BoolVector = (away < bound * spread) | (away <= 1e-9 * np.abs(values).max(initial=0.0))
     return near

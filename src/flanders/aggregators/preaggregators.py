@@ -102,7 +102,7 @@ class Bucketing(PreAggregator):
 
 @dataclass(frozen=True)
 class NormClipping(PreAggregator):
-    r"""Shorten every displacement from the global model to at most `radius`.
+    r"""Shorten every displacement from the global model to a length of at most `radius`.
 
     .. math:: \theta_c \mapsto g + \min\left(1, \frac{r}{\|\theta_c - g\|}\right) (\theta_c - g)
 
@@ -143,10 +143,10 @@ class NormClipping(PreAggregator):
 
 @dataclass(frozen=True)
 class Arc(PreAggregator):
-    r"""Shorten the k longest displacements to the length of the next longest one (adaptive robust clipping).
+    r"""Shorten the k longest displacements from the global model to the length of the next longest one (ARC).
 
-    A displacement is the difference between a client's model and the global model. With m clients, of which b are
-    malicious, :math:`k = \lfloor 2 \frac{b}{m} (m - b) \rfloor`.
+    This is adaptive robust clipping. With m clients, of which b are malicious,
+    :math:`k = \lfloor 2 \frac{b}{m} (m - b) \rfloor`.
 
     Parameters
     ----------

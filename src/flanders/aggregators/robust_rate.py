@@ -17,7 +17,7 @@ from flanders.round import Round
 
 @dataclass(frozen=True)
 class RobustLearningRate(Aggregator):
-    r"""Average the displacements, and reverse the average in parameters in which too few clients agree (RLR).
+    r"""Average the displacements from the global model; reverse the parameters in which too few clients agree.
 
     .. math:: g_j + \eta_j \sum_c p_c u_{cj}, \qquad \eta_j = \begin{cases} 1 & |\sum_c \operatorname{sign}
               u_{cj}| \ge \theta \\ -1 & \text{otherwise} \end{cases}

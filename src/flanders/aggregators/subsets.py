@@ -16,7 +16,7 @@ from flanders.round import Round
 
 @dataclass(frozen=True)
 class MinimumDiameter(Aggregator):
-    r"""Average the m - b models whose largest distance from each other is smallest (MDA).
+    r"""Average the set of m - b models in which the largest distance between two models is smallest (MDA).
 
     .. math:: \frac{1}{m - b} \sum_{c \in S} \theta_c, \qquad
               S = \arg\min_{|S| = m - b} \max_{i, j \in S} \|\theta_i - \theta_j\|
@@ -59,14 +59,15 @@ class MinimumDiameter(Aggregator):
 
 @dataclass(frozen=True)
 class MinimumSpread(Aggregator):
-    r"""Average the m - b models whose covariance has the smallest largest eigenvalue (SMEA).
+    r"""Average the set of m - b models with the least variance along its main direction (SMEA).
 
     .. math:: \frac{1}{m - b} \sum_{c \in S} \theta_c, \qquad S = \arg\min_{|S| = m - b}
               \lambda_{\max}\Big(\sum_{c \in S} (\theta_c - \bar\theta_S)(\theta_c - \bar\theta_S)^T\Big)
 
-    Here :math:`\theta_c` is the model of client c, S is a set of clients, and :math:`\bar\theta_S` is the mean of
-    their models. All sets are tried, so it is for few clients: 20 clients with 4 malicious ones have 4,845 sets.
-    More than 100,000 sets are an error. The eigenvalues are exact, as in the paper. ByzFL only estimates them.
+    Here :math:`\theta_c` is the model of client c, S is a set of clients, :math:`\bar\theta_S` is the mean of their
+    models, and :math:`\lambda_{\max}` is the largest eigenvalue. All sets are tried, so it is for few clients: 20
+    clients with 4 malicious ones have 4,845 sets. More than 100,000 sets are an error. The eigenvalues are exact,
+    as in the paper. ByzFL only estimates them.
 
     Parameters
     ----------
@@ -160,6 +161,6 @@ def agnostic_weights(products: FloatMatrix, num_malicious: int) -> FloatVector:
 
 
 def rounded(distances: FloatMatrix) -> FloatMatrix:
-    """Return distances as shares of the largest one, rounded so that rounding errors do not tell them apart."""
+    """Return distances as shares of the largest one, rounded to 12 digits so that rounding errors do not matter."""
     scaled: FloatMatrix = distances / (distances.max() or 1.0)
     return scaled.round(12)

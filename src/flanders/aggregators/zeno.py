@@ -1,4 +1,4 @@
-"""The aggregator `ZenoPlusPlus` (Zeno++). It averages the updates that agree with the server's own step."""
+"""The aggregator `ZenoPlusPlus` (Zeno++). It averages the updates that agree with the server's own update."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from flanders.round import Round
 
 @dataclass(frozen=True)
 class ZenoPlusPlus(Aggregator):
-    r"""Average the updates that agree with the server's own step, each scaled to the length of this step.
+    r"""Average the updates that agree with the server's own update, each scaled to the length of the server's.
 
-    The server's own step v (`Round.root`) is trained on the server's examples. The update :math:`u_c` of client c
-    is the displacement of its model from the global model. It is scaled to the length of v,
-    :math:`\tilde u_c = u_c \|v\| / \|u_c\|`. It is accepted if, judged by v, it does not raise the server's loss:
+    The server's own update v (`Round.root`) is trained on the server's examples. The update :math:`u_c` of client c
+    is the displacement of its model from the global model. It is scaled to the length of v:
+    :math:`\tilde u_c = u_c \|v\| / \|u_c\|`. It is accepted if it points in the direction of v far enough:
 
     .. math:: \gamma \langle v, \tilde u_c \rangle - \rho \|\tilde u_c\|^2 + \gamma \varepsilon \ge 0.
 
@@ -35,9 +35,9 @@ class ZenoPlusPlus(Aggregator):
         The learning rate :math:`\gamma` of the paper. Only the ratio rho / gamma and `epsilon` matter.
     rho
         The penalty :math:`\rho` on the squared length. With the defaults, which are those of the authors' scripts,
-        a client is accepted if its cosine with the server's step is at least rho / gamma = 0.01.
+        a client is accepted if the cosine of its update with v is at least rho / gamma = 0.01.
     epsilon
-        By how much the first term may fall short, :math:`\varepsilon`.
+        How far the inner product may fall short, :math:`\varepsilon`.
 
     Examples
     --------
@@ -61,7 +61,7 @@ class ZenoPlusPlus(Aggregator):
 
     @property
     def needs_root(self) -> bool:
-        """True: clients are compared with the server's own step."""
+        """True: clients are compared with the server's own update."""
         return True
 
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:

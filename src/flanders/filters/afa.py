@@ -40,10 +40,11 @@ class Afa(Filter[AfaState]):
     number of rounds in which it was dropped. The client's chance of being honest is
     :math:`\alpha / (\alpha + \beta)`.
 
-    The filter averages the models of all clients. A client counts by its weight times its chance of being honest.
-    Then the filter computes the cosine of each client's model with this average. If the mean of the cosines is
-    below their median, clients far below the median are dropped. Otherwise clients far above the median are
-    dropped. This is repeated with the clients that are left, until no client is dropped.
+    The filter averages the models of all clients that are not blocked. The weight of a model in this average is the
+    weight of the client times its chance of being honest. Then the filter computes the cosine of each client's
+    model with this average. If the mean of the cosines is below their median, clients with a cosine far below the
+    median are dropped. Otherwise clients with a cosine far above the median are dropped. This is repeated with the
+    clients that are left, until no client is dropped.
 
     A client is blocked for good if the probability that it is dropped in more than half of its rounds,
     :math:`I_{0.5}(\alpha, \beta)`, reaches `block`. Here I is the regularised incomplete beta function.
@@ -53,7 +54,8 @@ class Afa(Filter[AfaState]):
     Parameters
     ----------
     slack
-        A client is far from the median if it is this many standard deviations away from it.
+        A cosine is far from the median if it is more than this many standard deviations of the cosines away from
+        it.
     step
         By how much `slack` grows with each repetition.
     block

@@ -104,7 +104,7 @@ class DistanceToGlobal(Stateless):
         check_keep("DistanceToGlobal", self.keep)
 
     def score(self, state: None, round_: Round) -> Scores | None:
-        """Score each client by its squared distance to the global model."""
+        """Score each client by the squared distance of its model to the global model."""
         return Scores(round_.clients, squared_norms(round_.updates, round_.global_model))
 
     def select(self, scores: Scores) -> IntVector:
@@ -115,14 +115,15 @@ class DistanceToGlobal(Stateless):
 @saveable
 @dataclass(frozen=True, eq=False)
 class PersistenceState:
-    """The memory of `Persistence`: each client's last accepted model."""
+    """The memory of `Persistence`."""
 
     models: dict[ClientId, Array] = field(default_factory=dict)
+    """For each client: its model in the last round in which it was kept."""
 
 
 @dataclass(frozen=True)
 class Persistence(Filter[PersistenceState]):
-    r"""Keep the clients whose models are nearest to their own last accepted ones: a control with memory.
+    r"""Keep the clients whose models are nearest to their own last accepted models: a control with memory.
 
     .. math:: \text{score}_c = \|\theta_c^{(t)} - \theta_c^{(s)}\|^2, \quad
               s \text{: the last round in which } c \text{ was kept}
@@ -158,7 +159,7 @@ class Persistence(Filter[PersistenceState]):
         return PersistenceState()
 
     def score(self, state: PersistenceState, round_: Round) -> Scores | None:
-        """Score each client by its squared distance to its last accepted model."""
+        """Score each client by the squared distance of its model to its last accepted model."""
         check_state("Persistence", state, PersistenceState)
         if not state.models:
             return None

@@ -22,10 +22,10 @@ from flanders.round import Round
 SEEDS = (0, 1, 2)
 """The seeds of the random inputs. As in the paper, there are three sets of inputs."""
 FEWEST_EXCEED = 0.01
-"""A class counts as trained on if its energy is above this share of the client's largest energy, or above 1/P of it
-if that is more. P is the number of classes."""
+"""A client counts as trained on a class if the energy of the class (see `DeepSight`) is above this share of the
+client's largest energy. With fewer than 100 classes, the share is 1 / (number of classes) instead."""
 SMALLEST = 1e-30
-"""Smaller probabilities are replaced by this before a division."""
+"""Probabilities of the global model that are smaller than this are replaced by it, since they are divisors."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,15 @@ class DeepSight(Stateless):
 
     Then HDBSCAN clusters the clients in three ways: by their energies, by the cosines between the changes of their
     biases, and by their outputs on random inputs (`Round.outputs`). For the outputs, the probability of each class
-    is divided by that of the global model. The distance of two clients is the share of these clusterings that
+    is divided by that of the global model, and averaged over the inputs. There are three sets of random inputs, and
+    their three clusterings together count as one. The distance of two clients is the share of the clusterings that
     separate them. HDBSCAN with these distances gives the final clusters.
 
     The score of a client is the share of suspects in its cluster. If the score is at least `suspects`, the cluster
     is dropped. A client outside all clusters counts as a cluster of its own.
 
-    The energies show little if clients train with Adam, since its steps are about as long for all classes.
+    The energies show little if clients train with Adam, since Adam takes steps of about the same length for all
+    classes.
 
     A round without `outputs` is clustered in the first two ways only. If the layers are not known, or if the size
     of the tensor before the last one is not a multiple of the size of the last one, the last tensor counts as

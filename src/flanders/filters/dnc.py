@@ -31,8 +31,8 @@ class DnCFilter(Filter[DnCState]):
     Each test k looks at some random parameters. On these parameters, :math:`\theta_c^{(k)}` is the model of client
     c, :math:`\mu^{(k)}` is the mean of all models, and :math:`v^{(k)}` is the direction in which the models vary
     most. The test flags the clients with the largest squared projections on this direction. The cut lies halfway
-    between the smallest projection that is flagged and the largest one that is not. So a score above 1 means that
-    some test flags the client. Clients that no test flags are kept.
+    between the smallest squared projection of a flagged client and the largest one of the other clients. So a score
+    above 1 means that some test flags the client. Clients that no test flags are kept.
 
     Parameters
     ----------

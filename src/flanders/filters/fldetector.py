@@ -36,19 +36,20 @@ class FLDetectorState:
     global_update: Array = None
     """The change of the global model in the last round."""
     steps: tuple[Array, ...] = ()
-    """The change of the global model from each of the last rounds to the next, oldest first."""
+    """The change of the global model from the start of a round to the start of the next one, for each of the last
+    rounds, oldest first."""
     changes: tuple[Array, ...] = ()
-    """The change of the aggregated update in the same rounds."""
+    """For each of these steps: `global_update` of the later round minus that of the earlier round."""
     distances: dict[ClientId, FloatVector] = field(default_factory=dict)
-    """For each client: its distances from the prediction in the last rounds, oldest first.
+    """For each client: the distances of its updates from the predictions in the last rounds, oldest first.
 
-    Each is a share of the distances of all clients in its round.
+    Each distance is divided by the sum of the distances of all clients in the round.
     """
 
 
 @dataclass(frozen=True)
 class FLDetector(Filter[FLDetectorState]):
-    r"""Drop the clients whose updates are far from a prediction from their own last updates.
+    r"""Drop the clients whose updates are far from what their own last updates predict.
 
     The prediction for client c in round t is
 
@@ -57,8 +58,8 @@ class FLDetector(Filter[FLDetectorState]):
     where u is an update (the difference between the client's model and the global model), g is the global model,
     and :math:`\hat H` is an estimate of the Hessian of the loss by L-BFGS. In each round the distance between a
     client's update and its prediction is divided by the sum of all clients' distances. The score is the mean of
-    these shares over the last rounds. A client that takes part for the first time gets the median score of the
-    round. There are no scores in the first round.
+    these shares over the last `window` rounds of the client. A client that takes part for the first time gets the
+    median score of the round. There are no scores in the first round.
 
     By default, as in the paper of FLDetector, the gap statistic tells whether the scores form more than one
     cluster. If they do, they are divided into two clusters, and the clients in the cluster with the higher scores

@@ -32,12 +32,13 @@ class KMeans(Stateless):
         Keep this many clients, or this fraction of the round: those with the lowest scores. By default, the clients
         with a score of at most `suspicion` are kept.
     separation
-        The share of the variance that the clusters of a telling parameter explain.
+        The smallest share of the variance that the clusters of a telling parameter explain.
     suspicion
         The largest score of a client that is kept. It is used only without `keep`.
     least_telling
-        If fewer than this share of all parameters are telling, the score is a share of this many parameters
-        instead. So no client is dropped because of a few parameters that form clusters by chance.
+        If fewer than this share of all parameters are telling, the numerator of the score is divided by this share
+        of all parameters, and not by the smaller number of telling ones. So no client is dropped because of a few
+        parameters that form clusters by chance.
 
     Examples
     --------

@@ -24,7 +24,7 @@ class KrumFilter(Stateless):
 
     Here :math:`\theta_c` is the model of client c, m is the number of clients, and b is the number of malicious
     ones. Followed by a weighted average, this is Multi-Krum with clients weighted by their examples. The guarantee
-    of Krum needs m > 2b + 2. The filter also runs without it.
+    of Krum needs m > 2b + 2. The filter also runs with fewer clients.
 
     Parameters
     ----------

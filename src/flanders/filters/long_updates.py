@@ -15,12 +15,13 @@ from flanders.round import Round
 
 
 def too_long(round_: Round) -> dict[int, str]:
-    """Return the rows whose length is more than 50 times the median length, with the reason in words.
+    """Return the rows whose updates are more than 50 times as long as the median update, with the reason in words.
 
-    Each of them would dominate an average. The default filter has the same limit in its first round.
+    Updates of length zero do not count in the median. A single update of this length would dominate an average. The
+    filter `Guard` has the same limit in its first round.
     """
     lengths = np.sqrt(squared_norms(round_.updates, round_.global_model))
     usual = float(np.median(lengths[lengths > 0])) if lengths.any() else 0.0
     loud = np.flatnonzero(lengths > math.exp(LOUDEST) * usual)
     with np.errstate(over="ignore"):
-        return {int(row): f"{lengths[row] / usual:.2g} times as long as most" for row in loud}
+        return {int(row): f"{lengths[row] / usual:.2g} times as long as the median update" for row in loud}

@@ -105,7 +105,7 @@ def least_uniform(points: FloatMatrix, cosines: FloatMatrix) -> IntVector:
 
 
 def clusters_of(points: FloatMatrix) -> IntVector:
-    """Return the number of each point's cluster, by k-means with the smallest k that the gap statistic allows."""
+    """Return the label of each point's cluster. There are as few clusters as the gap statistic allows."""
     distinct = len(np.unique(points, axis=0))
     if distinct < 3:
         return np.unique(points, axis=0, return_inverse=True)[1].ravel().astype(np.int64)
@@ -122,7 +122,7 @@ def clusters_of(points: FloatMatrix) -> IntVector:
 
 
 def k_means(points: FloatMatrix, k: int) -> tuple[float, IntVector]:
-    """Return the sum of squared distances to the centres of k clusters, and the number of each point's cluster."""
+    """Return the sum of squared distances to the centres of k clusters, and the label of each point's cluster."""
     with needing("sim"):
         from sklearn.cluster import KMeans as Clusters
     with warnings.catch_warnings():

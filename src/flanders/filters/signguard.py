@@ -18,7 +18,8 @@ from flanders.round import Round
 from flanders.state import saveable
 
 SHORTEST, LONGEST = 0.1, 3.0
-"""Lengths below the first or above the second multiple of the median length are abnormal, as in the paper."""
+"""The length of an update is abnormal if it is less than the first number times the median length of the round, or
+more than the second number times it. The numbers are those of the paper."""
 
 
 @saveable
@@ -91,7 +92,7 @@ class SignGuard(Filter[SignGuardState]):
         return Scores(round_.clients, distance + ~normal, suspects=suspects)
 
     def select(self, scores: Scores) -> IntVector:
-        """Return the clients of normal length in the largest cluster."""
+        """Return the clients in the largest cluster whose updates have a normal length."""
         assert scores.suspects is not None
         return np.flatnonzero(~scores.suspects)
 

@@ -85,7 +85,7 @@ class SkyMask(Stateless):
         losses = round_.evaluate
         if round_.root is None or not isinstance(losses, Differentiable):
             raise InputError(
-                "SkyMask needs the server's own displacement (`root`) and losses with a gradient (`evaluate`), and "
+                "SkyMask needs the server's own update (`root`) and losses with a gradient (`evaluate`), and "
                 "this round does not have both. Give the server examples, or choose a filter that needs none."
             )
         order = round_.by_client()  # so that the order of the clients in the round does not matter
@@ -101,7 +101,10 @@ class SkyMask(Stateless):
         return np.flatnonzero(scores.values <= 0.5)
 
     def _testable(self, round_: Round, order: IntVector, losses: Differentiable) -> BoolVector:
-        """Return which models have a finite loss. A model without one would make the loss of the mean infinite."""
+        """Return which models are used: all, or only those with a finite loss.
+
+        All are used if the gradient at their mean is finite.
+        """
         if is_finite(losses.gradient(mean(round_.updates))):
             return np.ones(order.size, dtype=bool)
         return np.array([bool(np.all(np.isfinite(losses(round_.updates[int(i), :])))) for i in order])
@@ -133,7 +136,7 @@ def is_finite(vector: Array) -> bool:
 
 
 def other_component(points: FloatMatrix) -> FloatVector:
-    """Fit two Gaussians to points. Return how likely each point does not belong to that of the last point."""
+    """Fit two Gaussians. Return the probability that a point does not belong to the Gaussian of the last point."""
     if np.ptp(points, axis=0).max() == 0:
         return np.zeros(points.shape[0])
     with needing("sim"):

@@ -6,7 +6,7 @@ first round on. The modules, in the order of the work:
 
 - `crafted`: finds updates that no training makes, such as copies with or without noise.
 - `loud`: finds updates that are many times too long.
-- `directions` and `averages`: measure how much each client points in the direction of the others, over all rounds.
+- `directions` and `averages`: measure how much each client's updates point in the direction of the others.
 - `traits`: measures the clients. A trait is one number for each client, or a few numbers.
 - `splitting`: says whether the numbers of a trait form two camps or one.
 - `judging`: says which of two camps is wrong.

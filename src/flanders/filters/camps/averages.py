@@ -31,7 +31,7 @@ class ClientAverages:
     sums: dict[ClientId, FloatMatrix] = field(default_factory=dict)
     """For each client a `(2, k)` array: the sums of its weighted numbers, and the sums of the weights.
 
-    The order is that in which the clients took part last. The most recent client comes last.
+    The client that took part most recently comes last.
     """
 
     def of(

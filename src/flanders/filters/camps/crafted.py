@@ -36,28 +36,32 @@ SAME = 1e-6
 """Two updates with a cosine this close to 1 are copies. Rounding to float32 causes differences of this size, and
 training on different examples causes larger ones."""
 NOISE = 1.7
-"""Two clients differ by noise alone if their differences are below this many standard deviations of random noise.
+"""Two clients differ by noise alone if the root mean square of the test above is below this many standard
+deviations.
 
-For pure noise the value is 1, give or take 0.1 to 0.33. The smallest value between honest clients was 3.3.
+For two copies with noise it is 1 standard deviation, give or take 0.1 to 0.33. Between two honest clients it was at
+least 3.3.
 """
 ORIGINAL = 3.5
-"""If several clients send the same update, a client with a fingerprint above this limit is the author of it.
+"""If several clients send the same update, the one with the highest fingerprint is its author, if this fingerprint
+is above the limit.
 
 The fingerprint tells how much more an update resembles its sender's earlier updates than those of other clients, in
 standard deviations. By chance, a crafted update rarely has such a high fingerprint for any client.
 """
 FEWEST = 8
-"""The test is made only if there are at least this many third clients with different updates."""
+"""The test is made only if there are at least this many third clients. Exact copies count as one client."""
 LEAST_PARAMETERS = 1000
 """Models with fewer parameters are not tested. Their honest updates may differ in all directions, like noise."""
 CONTRAST = 0.1
-"""The test counts only if at least this share of the clients, and at least two clients, differ by more than noise.
+"""The test counts only if at least this share of the clients, and at least two clients, differ from all others
+by more than noise.
 
 Otherwise nearly all updates are mostly noise, for example because clients add noise for their privacy. Noise is
 then no sign of an attack.
 """
 SUMS = 64
-"""In rounds of many clients, the cosines of a client are replaced by this many random sums of them.
+"""In rounds of at least `MANY` clients, the cosines of a client are replaced by this many random sums of them.
 
 With this many sums, two differences can be told apart if one is three times as large as the other.
 """

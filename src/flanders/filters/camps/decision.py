@@ -27,16 +27,15 @@ PASSES = 4
 """At most this many camps are dropped in a round. Each kind of attacker forms a camp, and more than four kinds are
 not expected."""
 WITH_SERVER = 0.15
-"""The server's own step supports a camp if the camp's median cosine with this step is clearly higher.
+"""The server's own step supports a camp if the camp's median cosine with this step is higher than that of the other
+camp by more than this in some part of the model, and is not lower by as much in any part.
 
-The server's own step is the update that the server trains on its own examples. The camp's median must be higher
-than that of the other camp by more than this in some part of the model. It must not be lower by as much in any
-part. The median of attackers that shift honest updates was at most 0.07 above that of honest clients, and mostly
-far below it.
+The server's own step is the update that the server trains on its own examples. The median of attackers that shift
+honest updates was at most 0.07 above that of honest clients, and mostly far below it.
 """
 NEARLY_ALL = 0.9
-"""If a trait calls more than this share of a round wrong, the trait is ignored. Something has then changed for all
-clients.
+"""If the camp that a trait calls wrong has more than this share of the clients, the trait is ignored. Something has
+then changed for all clients.
 
 For example, clients with data of the same kind cannot be told apart by their earlier updates. The trait
 `fingerprint` would then call nearly all of them wrong.
@@ -160,9 +159,9 @@ def drop_opposing(decision: Decision, found: Opposing) -> None:
 
 
 def where_apart(camps: TwoCamps) -> str:
-    """Return in words in which part of the model two camps differ most, in standard deviations.
+    """Return in words in which part of the model two camps differ most, measured in standard deviations.
 
-    The result is empty if the trait does not have a number for each part.
+    The result is empty if the numbers of the trait do not come from parts of the model.
     """
     names, values = camps.trait.parts, camps.trait.values
     if not names:
@@ -190,7 +189,8 @@ def judge_by_examples(
     the trusted clients and the past decide. The majority does not decide, since the losses show no harm from either
     camp.
 
-    If one camp has clearly higher losses, it is wrong, with three exceptions. In these, neither camp is dropped:
+    If one camp has clearly higher losses, this camp is wrong. There are three exceptions, in which neither is
+    dropped:
 
     - The trait calls the other camp wrong.
     - The trait calls neither camp wrong, and the losses of the round would clearly rise without this camp.
@@ -211,10 +211,11 @@ def judge_by_examples(
 
 
 def far_apart(camps: TwoCamps) -> bool:
-    """Whether the medians of the camps lie on opposite sides of zero, and both beyond the limit of the trait.
+    """Whether two camps are so far apart that one of them may be dropped.
 
-    If they do not, neither camp is dropped. The result is always true for traits without a limit, and for traits
-    that tell by themselves which camp is wrong.
+    If the trait has a limit, the medians of the camps must lie on opposite sides of zero, and both beyond the
+    limit. For traits without a limit, and for traits that tell by themselves which camp is wrong, the result is
+    true.
     """
     trait = camps.trait
     if trait.wrong != UNKNOWN or trait.limit == np.inf:

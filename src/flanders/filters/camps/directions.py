@@ -38,8 +38,8 @@ SETTLED = 1e-4
 """The algorithm stops earlier if the weights of the clients in the median change by less than this in one step. The
 changes of all weights are added up."""
 LEAST_SHARE = 0.1
-"""The middle needs at least this share of a round. If less is left without the clients that were dropped the last
-time, the middle is computed with all clients."""
+"""The middle needs at least this share of the clients of a round. If too few are left without the clients that were
+dropped the last time they took part, the middle is computed with all clients."""
 FEWEST = 4
 """The middle needs at least this many clients. The middle of fewer clients lies too close to each of them."""
 
@@ -60,7 +60,7 @@ class Directions:
         return np.array([client in dropped for client in clients], dtype=bool)
 
     def middle_rows(self, clients: tuple[ClientId, ...], rows: BoolVector) -> BoolVector:
-        """Return from which of these rows the middle is computed."""
+        """Return from which of these rows the middle is computed: see `LEAST_SHARE` and `FEWEST`."""
         trusted = rows & ~self.dropped_rows(clients)
         return trusted if trusted.sum() >= max(FEWEST, LEAST_SHARE * len(clients)) else rows
 

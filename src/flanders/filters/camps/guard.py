@@ -115,13 +115,13 @@ class GuardEvidence:
         return self.cosines[-1], self.parts.rooted[-1] if self.parts.rooted else None
 
     def opposition_after(self, known: Opposition, clients: tuple[ClientId, ...], kept: IntVector) -> Opposition:
-        """Return, after this round, what is remembered of the clients' cosines with the sum of the others."""
+        """Return what is remembered of the clients' cosines with the sum of the others, with this round added."""
         if self.in_first_layers is None:
             return known
         return known.after(*self.in_first_layers, clients, rows_of(kept, len(clients)))
 
     def directions_after(self, known: Directions, clients: tuple[ClientId, ...], kept: IntVector) -> Directions:
-        """Return, after this round, what is remembered of the clients' directions."""
+        """Return what is remembered of the clients' directions, with this round added."""
         rows = rows_of(kept, len(clients))
         cosines = self.looked_at[1]
         if kept.size < 2:  # no others to compare with: the round gets weight zero
@@ -155,8 +155,8 @@ class Guard(Filter[GuardState]):
         What to do if there are two camps of about the same size and nothing tells which one is wrong. `"keep"`
         keeps both camps. `"stay"` keeps no client, and the global model stays as it is. Both log a warning.
     trusted
-        The ids of clients that you trust. Of two camps, the one with fewer trusted clients is wrong. A trusted
-        client can still be dropped for another reason.
+        The ids of clients that you trust. Of two camps, the one with fewer trusted clients is wrong, unless the
+        server's examples show the opposite. A trusted client can still be dropped for another reason.
 
     Examples
     --------
@@ -203,7 +203,7 @@ class Guard(Filter[GuardState]):
         learnt = learn_round(state.signatures, round_, number, kept, found.answers)
         remembered = set(learnt.clients)
         courses = {client: course for client, course in state.courses.items() if client in remembered}
-        if kept.size >= 2:  # nobody has a course alone
+        if kept.size >= 2:  # a course is a comparison with other kept clients
             now = np.vstack([headings_among(found.parts, kept), found.answers.values[kept, NOVELTY]]).T
             for row, course in zip(kept, now, strict=True):
                 client = round_.clients[row]

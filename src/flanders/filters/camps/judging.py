@@ -31,23 +31,24 @@ WORSE = 1.75
 """A camp is worse than the other if its losses are higher by more than this many standard errors. By chance alone
 this happens in 4% of the comparisons."""
 DRAWS = 3
-"""How many random parts of the larger camp are compared with the smaller camp. A single part may be unusual."""
+"""How many random parts of the larger camp, each as large as the smaller camp, are compared with the smaller camp.
+A single part may be unusual."""
 MARGIN = 0.02
 """If the server gives a single loss, and not one for each example, there is no standard error. A camp is then worse
-if its loss is higher by more than this share."""
+if its loss is higher by more than this share of the other camp's loss."""
 TURNED = 0.1
 """A camp is wrong if it has changed by this much more than the other camp since its clients were accepted.
 
 The change is measured in cosines; see `Past.risen` and `Past.turned`. Honest camps change less from round to round.
 """
 TURNED_MOST = 0.3
-"""The same limit for a camp with more than half of the clients."""
+"""For a camp with more than half of the clients, this limit is used instead of `TURNED`."""
 FEW = 4
 """Camps of fewer clients are not judged by how much they have changed. The changes of so few clients say too
 little."""
 MOST = 0.5
-"""If the shares of clients that were accepted before differ by more than this, the camp with the lower share is
-wrong."""
+"""Each camp has a share of clients that were accepted in earlier rounds. If the two shares differ by more than
+this, the camp with the lower share is wrong."""
 LARGEST_LOSS = 1e6
 """A loss that is larger than this, or not finite, is replaced by this."""
 LIKE_SIZE = "two camps of like size"
@@ -98,8 +99,8 @@ class Examples:
 def standard_errors(losses: FloatVector, others: FloatVector) -> float:
     """Return by how many standard errors `losses` are above `others`: the paired t statistic.
 
-    Both are the losses of a model, on the same examples. A single loss has no standard error. Its relative
-    difference is then scaled so that `MARGIN` becomes `WORSE`.
+    These are the losses of two models on the same examples. If there is only one loss of each model, there is no
+    standard error. The relative difference of the two losses is then scaled so that `MARGIN` becomes `WORSE`.
     """
     difference = losses - others
     if difference.size == 1:
@@ -137,7 +138,7 @@ class Past:
         return max((mean_cosine_within(cosines, camp) - before for cosines, before in pairs), default=0.0)
 
     def turned(self, camp: BoolVector) -> float:
-        """Return how far the median of `changes` in a camp is from zero, in the part of the model where it is most.
+        """Return how far the median of `changes` in a camp is from zero, in the part where it is farthest.
 
         At least half of the camp, and at least `FEW` clients, must have been accepted before. Otherwise the result
         is zero.
@@ -152,11 +153,12 @@ class Past:
         return float((~np.isnan(self.changes[0]))[camp].mean()) if self.changes else 0.0
 
     def may_outweigh(self, camp: BoolVector, other: BoolVector) -> bool:
-        """Tell whether the past of one camp may count against another camp.
+        """Whether the past of `camp` may count against `other`.
 
-        It may always count against a smaller camp. It does not count against a larger one if the clients of the
-        camp were dropped the last time they took part, and those of the larger camp were not (`MOST`). Otherwise a
-        few attackers that were dropped before could turn the decision against everybody else.
+        It may always count if `other` is not the larger one. If `other` is larger, compare the shares of clients
+        that were dropped the last time they took part. If this share is higher in `camp` by more than `MOST`, the
+        past of `camp` does not count. Without this rule, a few attackers that were dropped before could turn the
+        decision against everybody else.
         """
         if self.dropped is None or other.sum() <= camp.sum():
             return True

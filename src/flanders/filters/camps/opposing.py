@@ -19,11 +19,12 @@ round of ten clients, it would make the cosine of an attacker too high. The cosi
 its rounds. Rounds in which the clients have little in common weigh little, since late in training updates are
 mostly noise.
 
-Attackers change the sum. So some of the clients with the lowest averages are left out, and the sum is computed
-again, until no client is below the limit. If the server makes a step, this is done twice. In the first stage the
-step has so much weight that even a majority of attackers hardly changes the sum. The second stage is made only if
-the sum of the clients that are left points in the direction of the server's step. It compares these clients with
-each other, without the server's step, which is more exact.
+Attackers change the sum. So of the clients whose average is below a limit, some with the lowest averages are left
+out. Then the sum is computed again. This goes on until no client is below the limit. If the server makes a step,
+all of this is done in two stages. In the first stage the step has so much weight that even a majority of attackers
+hardly changes the sum. The second stage is made only if the sum of the clients that are left points in the
+direction of the server's step. It compares these clients with each other, without the server's step, which is more
+exact.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ AGAINST_CLIENTS = -0.15
 In 24 honest federations of 10 to 30 clients on digits, no client was below -0.11 in the first twelve rounds.
 """
 AGAINST_SERVER = -0.1
-"""The same limit if the server's step is in the sum. The sum then varies less than the sum of a few clients."""
+"""If the server's step is in the sum, this limit is used instead of `AGAINST_CLIENTS`. The sum then varies less
+than the sum of a few clients."""
 WEIGHT_OF_SERVER = 3.0
 """The server's step weighs this many times as much as all kept clients together. Even a majority of attackers then
 hardly changes the direction of the sum."""
@@ -70,12 +72,12 @@ In rounds of 100 clients the test also did harm: where attackers changed from ro
 four fifths of the clients that it found were honest.
 """
 LEAST_LEFT = 0.1
-"""If the server makes a step, clients are left out until at most this share of the round is left."""
+"""If the server makes a step, no more clients are left out once at most this share of the round is left."""
 AT_ONCE = 0.25
 """This share of the clients below the limit is left out before the sum is computed again.
 
-The clients with the lowest averages are left out first. Attackers change the sum, so some of the others may be
-honest and come out above the limit of the new sum.
+The clients with the lowest averages are left out first. The others below the limit may be honest, since attackers
+change the sum. With the new sum, honest clients may be above the limit.
 """
 
 
@@ -102,8 +104,8 @@ class Opposition:
     weights: tuple[float, ...] = ()
     """The weight of the last round in each of these averages.
 
-    A new round weighs at most as much until its clients are decided on. Clients have less and less in common as
-    training goes on, so a higher weight may come from attackers.
+    While the clients of a new round are not decided on, the round weighs at most as much as the last one. Clients
+    have less and less in common as training goes on, so a higher weight may come from attackers.
     """
 
     def of(self, clients: tuple[ClientId, ...], numbers: FloatMatrix, weights: FloatVector) -> FloatMatrix:

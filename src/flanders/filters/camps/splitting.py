@@ -43,12 +43,12 @@ of Fashion-MNIST without attackers, rounds of 37 and 100 clients reached up to 0
 seed. With another seed one setting reached more than 0.3.
 """
 PER_CLIENT_OF_NATURE = 0.1
-"""The same for traits that tell by themselves which camp is wrong, since its numbers are beyond a limit.
+"""This is used instead of `PER_CLIENT` for traits that have a limit, and call the camp beyond the limit wrong.
 
 It is lower, since a camp of honest clients is rarely beyond such a limit.
 """
 PER_ROUND = 2.4
-"""The evidence that is needed for a round in addition, in units of log(1 / rate).
+"""In addition to the evidence for each client, a round needs this many times log(1 / rate) nats.
 
 The rate is the share of honest clients that may be dropped. With the default rate of 0.01, 11 nats are added. The
 value was chosen in 1,984 rounds of 8 to 100 clients without attackers, in 64 settings of Fashion-MNIST. With it,
@@ -58,7 +58,7 @@ LEAST_SPREAD = 1e-3
 """The smallest standard deviation of a camp when points are first cut by a single coordinate, as a share of the
 standard deviation of this coordinate."""
 REFINEMENTS = 5
-"""How often a cut of points is improved. After that it hardly changes."""
+"""How many times a cut of points is improved. More times would hardly change it."""
 FEWEST = 4
 """Fewer numbers are not cut in two: their spread is not known well enough."""
 
@@ -81,8 +81,9 @@ def split_in_two(values: FloatVector, floor: float, fewest: int = 1) -> Split | 
     values
         The numbers. None of them may be NaN.
     floor
-        The smallest standard deviation of a camp. Its square is added to the variance of all numbers and to the
-        variance within the camps. So differences that are too small to matter do not make two camps.
+        The smallest standard deviation that is assumed for a camp. Its square is added to the variance of all
+        numbers and to the variance within the camps. So differences that are too small to matter do not make two
+        camps.
     fewest
         The size of the smallest camp that is allowed.
 
@@ -179,9 +180,9 @@ def covariance_within(x: FloatMatrix, low: BoolVector, floor: float) -> FloatMat
 def joint_evidence(x: FloatMatrix, low: BoolVector, floor: float) -> float:
     """Return the evidence for two camps of points, in nats.
 
-    Two camps have one mean more than one camp, which is k numbers. These are parameters that are fitted to the
-    points. For each of them except the first, log(n) / 2 is subtracted, as in the Bayesian information criterion.
-    The first one is free, so that the result is that of `split_in_two` if k is 1.
+    Two camps have two means instead of one. The second mean has k numbers, which are fitted to the points. For each
+    of these numbers except the first, log(n) / 2 is subtracted, as in the Bayesian information criterion. Nothing
+    is subtracted for the first, so that the result is that of `split_in_two` if k is 1.
     """
     n, k = x.shape
     p = float(low.mean())

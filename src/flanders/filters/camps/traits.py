@@ -37,18 +37,19 @@ LOW, CHANGED, UNKNOWN = "low", "changed", "unknown"
 - `UNKNOWN`: the trait does not tell. The rules in `judging` decide.
 """
 STRANGE = 2.0
-"""A camp is wrong if its median fingerprint is below this number of standard deviations.
+"""A camp is wrong if its median fingerprint is below this.
 
-A fingerprint tells how much more an update resembles its sender's earlier updates than those of other clients.
-Below this limit the update may come from another client.
+A fingerprint tells how much more an update resembles its sender's earlier updates than those of other clients, in
+standard deviations. Below this limit the update may come from another client.
 """
 TURNED_FAR = 0.3
-"""A camp has changed if its median cosine with the common direction is this far from its usual value.
+"""A camp has changed if the cosines of its clients with the common direction differ by at least this much from the
+clients' usual values, in the median.
 
-The common direction is the mean direction of the clients accepted last. Honest clients change less.
+The common direction is the mean direction of the clients accepted last. The cosines of honest clients change less.
 """
 MANY_TIMES = np.log(2.0)
-"""A camp has changed if its median length is at least twice, or at most half, its usual length.
+"""A camp has changed if its clients' updates are at least twice, or at most half, as long as usual, in the median.
 
 The lengths of an honest client's updates usually change less. This is the logarithm of two.
 """
@@ -59,15 +60,16 @@ The novelty of an update is the share of it that is not a weighted sum of earlie
 does not fall below a fifth of its usual value. This is the logarithm of a fifth.
 """
 LEAST_SPREAD_OF_COSINES = 0.02
-"""The smallest standard deviation of cosines in a camp. Two batches of training more or fewer change a cosine by
-about this much."""
+"""The smallest standard deviation that is assumed for the cosines in a camp. Two batches of training more or fewer
+change a cosine by about this much."""
 LEAST_SPREAD_OF_LENGTHS = 0.25
-"""The smallest standard deviation of log lengths in a camp. Honest clients differ by this much, since they have
-different data and numbers of training steps."""
+"""The smallest standard deviation that is assumed for the log lengths in a camp. Honest clients differ by this
+much, since they have different data and numbers of training steps."""
 LEAST_SPREAD_OF_FINGERPRINTS = 0.5
-"""The smallest standard deviation of fingerprints in a camp."""
+"""The smallest standard deviation that is assumed for the fingerprints in a camp."""
 AGAINST = -0.3
-"""Two camps point against each other if their median cosines with the main direction are below -0.3 and above 0.3.
+"""Two camps point against each other if the median cosine with the main direction is below -0.3 in one camp, and
+above 0.3 in the other.
 
 The main direction is the first principal direction of the updates; see `along_main_direction`. Some honest clients
 may have large cosines with it, if they hold the same few classes. But then the median cosine of the other clients
@@ -76,7 +78,7 @@ was never more than 0.2 away from zero.
 FEWEST_AGAINST = 2
 """A camp along the main direction has at least this many clients. A single client may have unusual data."""
 LEAST_SPREAD_OF_NOVELTY = 0.25
-"""The smallest standard deviation of log novelty in a camp."""
+"""The smallest standard deviation that is assumed for the log novelty in a camp."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +89,7 @@ class Trait:
     values: FloatVector | FloatMatrix
     """`(m,)`: the numbers; NaN for clients without a number. `(m, k)` if each client has k numbers."""
     floor: float
-    """The smallest standard deviation of a camp; see `split_in_two`."""
+    """The smallest standard deviation that is assumed for a camp; see `split_in_two`."""
     wrong: str
     """Which camp is wrong: `LOW`, `CHANGED` or `UNKNOWN`."""
     words: tuple[str, str]
@@ -174,10 +176,10 @@ def cosines_with_direction(round_: Round, products: FloatMatrix, v: Array, colum
 
 
 def headings_among(parts: Parts, rows: IntVector) -> FloatMatrix:
-    """Return the cosine of each of these clients with the crowd of the others, `(k, n)` for k parts of the model.
+    """Return each client's cosine with the mean direction of the others, among these n rows, `(k, n)` for k parts.
 
-    A client is not part of its own crowd. Otherwise a client of a small round would go along with the crowd only
-    because it belongs to it, and would seem to leave it in the next round.
+    A client's own update is left out of the mean. In a small round it would make the cosine much higher, and in the
+    next round the cosine would seem to have fallen.
     """
     lengths = lengths_of_gram(parts.products[0])[rows]
     found = []
@@ -197,7 +199,7 @@ def direction_traits(
     rows: BoolVector,
     server: FloatMatrix | None = None,
 ) -> list[Trait]:
-    """Return how much each of these clients points in the direction of the others, measured in several ways.
+    """Return traits that measure how much the updates of the clients in `rows` point in the same direction.
 
     `cosines` are those between the clients, for each part of the model in `names`. `server` are those with the
     server's own step, for the same parts; None if it made no step. The middle of some clients is the geometric
@@ -246,8 +248,8 @@ def own_traits(
 ) -> list[Trait]:
     """Return the traits that compare each client with its own past.
 
-    Only the whole model and the last layer are used. The layers before the last one are most of the model, so they
-    change like the whole model.
+    The cosines with the common direction are compared in the whole model and in the last layer only. The layers
+    before the last one are most of the model, so their cosines change like those of the whole model.
 
     Parameters
     ----------
@@ -280,10 +282,8 @@ def own_traits(
         Trait("own length", values[:, LENGTH], LEAST_SPREAD_OF_LENGTHS, CHANGED, words, 1, MANY_TIMES),
     ]
     for name, change in list(zip(names, changes, strict=False))[:2]:
-        words = (
-            f"its update points less in the direction of accepted clients than before, in {name}",
-            f"its update points more in the direction of accepted clients than before, in {name}",
-        )
+        than = "with the direction of the accepted clients than its earlier updates did"
+        words = (f"in {name}, its update agrees less {than}", f"in {name}, its update agrees more {than}")
         traits.append(
             Trait(f"own course in {name}", change, LEAST_SPREAD_OF_COSINES, CHANGED, words, 1, TURNED_FAR)
         )

@@ -1,8 +1,8 @@
-"""Finds a crowd for the filter `Fingerprint`: a group of clients that have too much in common with each other.
+"""Finds a crowd for the filter `Fingerprint`: clients whose updates are too much alike.
 
-A majority of attackers may train honestly, and then add the same vector to each of their updates. Each update still
-looks like its sender's earlier ones. But these updates have more in common than honest updates have. So they form a
-group that is apart from the other clients. This group is called a crowd.
+If most clients are attackers, they may train honestly, and then add the same vector to each of their updates. Each
+of these updates still looks like its sender's earlier updates. But the updates of the attackers have higher cosines
+with each other than those of honest clients. The attackers are then called a crowd.
 """
 
 from __future__ import annotations
@@ -17,28 +17,35 @@ from flanders.linalg.products import cosines_of_gram
 from flanders.linalg.robust import robust_spread
 
 SMALLEST_CROWD = 4
-"""A crowd has at least this many clients, and there are at least this many other clients."""
+"""A crowd has at least this many clients, and at least this many clients do not belong to it."""
 LEAST_GAP = 2.5
-"""Two parts are two kinds of clients if their medians differ by more than this many times the sum of their
-spreads."""
+"""A group of clients is divided into two sides, by each client's mean cosine with the rest of the group. The side
+with the higher cosines is a crowd if the medians of the two sides differ by more than this many times the sum of
+the two spreads."""
 
 
 @dataclass(frozen=True, eq=False)
 class Company:
-    """What the m clients of a round have in common with the clients of a group."""
+    """The m clients of a round, compared with a reference group of clients."""
 
     common: FloatVector
-    """`(m,)`: each client's mean cosine with the others of the group; NaN if the group is too small."""
+    """`(m,)`: each client's mean cosine with the other clients of the group; NaN if the group is too small."""
     crowd: BoolVector
-    """`(m,)`: which clients belong to the crowd. It is empty unless there are two kinds of clients."""
+    """`(m,)`: which clients belong to the crowd. Also clients outside the reference group may belong to it."""
     level: float = math.nan
-    """The median of `common` in the crowd; NaN if there is no crowd."""
+    """The median of `common` over the clients that are both in the crowd and in the reference group; NaN if there
+    is no crowd."""
     doubt: float = math.nan
-    """The standard error of `level`. It is large if the crowd is small or its cosines vary."""
+    """How uncertain `level` is; NaN if there is no crowd. Each of the clients from which `level` is computed has a
+    mean cosine with the others of them. This is the median of the standard errors of these means."""
 
 
 def measure_company(products: FloatMatrix, group: BoolVector) -> Company:
-    """Return what all clients have in common with a group. `products` are the inner products of all updates."""
+    """Compare all clients with a reference group, and find the crowd.
+
+    `products`, `(m, m)`, are the inner products of all updates. `group`, `(m,)`, says which clients are in the
+    reference group.
+    """
     m, nobody = len(products), np.zeros(len(products), dtype=bool)
     if group.sum() < SMALLEST_CROWD:
         return Company(np.full(m, np.nan), nobody)
@@ -54,9 +61,10 @@ def measure_company(products: FloatMatrix, group: BoolVector) -> Company:
 
 
 def least_of_the_upper_kind(values: FloatVector) -> float:
-    """Return the lowest value of the upper part if values form two clearly different parts, else infinity.
+    """Divide values into two sides. Return the lowest value of the upper side if the sides are clearly apart.
 
-    The values are cut where the variance between the two parts is largest (Otsu's threshold).
+    Otherwise return infinity. `LEAST_GAP` says when two sides are clearly apart. The values are cut where the
+    variance between the two sides is largest (Otsu's threshold).
 
     >>> least_of_the_upper_kind(np.array([0.1, 0.12, 0.13, 0.15, 0.6, 0.61, 0.63, 0.65]))
     0.6

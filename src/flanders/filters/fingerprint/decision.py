@@ -9,15 +9,16 @@ of all clients to one question form a channel, which is a column of `Answers.val
 - *heading*: the cosine of the update with the mean direction of the clients accepted last.
 - *originality*: how far the update is from the nearest update with a clearer fingerprint.
 - *novelty*: how much of the update is not a weighted sum of the last round's updates.
-- *company*: the mean cosine with the other clients whose fingerprint passes. A crowd is a group of clients whose
+- *company*: the mean cosine with the other clients whose fingerprint is not suspicious. A crowd is a group whose
   company is clearly higher than that of the other clients.
 
 Length and heading have two channels each. One channel compares a client with its own past. The other channel
 compares it with all clients, and is used for clients without a past.
 
-Each answer is compared with the answers of clients that were accepted in the last rounds. Its deviation is its
-distance from their median, in robust standard deviations. A robust standard deviation is computed from the median
-distance to the median. So it hardly changes if the filter drops clients with extreme answers.
+Each answer is compared with the answers of clients that were accepted in the last rounds. The deviation of an
+answer is its distance from the median of theirs, in robust standard deviations. A robust standard deviation is
+computed from the median distance to the median. So it hardly changes if the filter drops clients with extreme
+answers.
 
 The score of a client is its largest deviation. The client is dropped if its score is above a limit. The limit
 follows from `max_false_positive_rate` and Student's t with 5 degrees of freedom. This distribution allows for more
@@ -78,18 +79,18 @@ It is higher for fingerprint and company. Their answers are nearly normally dist
 rare.
 """
 LEAST_SPREAD = np.array([0.3, 0.02, 0.02, 0.2, 0.02, 0.02, 0.02, 0.02])
-"""For each channel, the smallest standard deviation. The answers of a few clients may be close together by
-chance."""
+"""For each channel, the smallest standard deviation that is assumed. The answers of a few clients may be close
+together by chance."""
 NEARLY_ALL, NEARLY_ALL_WITHIN = 0.95, 1.96
 """In a normal distribution, 95% of all values lie within 1.96 standard deviations of the mean."""
 USUAL_CHANGE = 0.1
 """From one round to the next, the typical log length and the typical heading usually change by about this much."""
 LARGEST_FALL, LARGEST_RISE = -0.4, 0.3
-"""The limits to the change of the typical log length and the typical heading from one round to the next. They hold
-whatever a majority sends."""
+"""The largest fall and the largest rise of the typical log length and the typical heading from one round to the
+next. Even a majority of the clients cannot move them further."""
 NEAR_THE_TYPICAL = 2.0
 """The typical length and heading are medians over the clients within this many standard deviations of the most
-typical client."""
+typical client; see `typical_level`."""
 WIDENING = 1.5
 """If a round keeps no client, the limits of the next round are wider by this factor, since the clients' data may
 have changed. After a round that keeps a client, the limits are as usual again."""
@@ -106,8 +107,9 @@ ENOUGH_CLIENTS = 20
 SPREAD_OF_LENGTHS = (0.25, 0.7)
 """The smallest and the largest standard deviation of log lengths that is assumed.
 
-Honest clients differ in their data and in their numbers of training steps. But no honest client sends an update
-that is fifty times as long as most updates, or as its own usual ones.
+It is not smaller, since honest clients differ in their data and in their numbers of training steps. It is not
+larger, since no honest client sends an update that is fifty times as long as most updates, or as its own usual
+ones.
 """
 LENGTHS = np.array([LENGTH, ANY_LENGTH])
 NO_LOWEST_YET = (math.inf, math.inf)
@@ -265,8 +267,8 @@ def typical_level(
 
     These are the values that most clients have, among those whose fingerprint passes (`alike`). `levels` has the
     log length and the heading of each client, and `last` has the typical ones of the last round. Values near `last`
-    are preferred, and the result is never far from it. So a majority of attackers with a length and a heading of
-    its own can move the typical ones only as far as honest training can.
+    are preferred, and the result is never far from it. So even if most clients are attackers with another
+    length and heading, they can move the typical ones only as far as honest training can.
     """
     x = levels[alike] if alike.any() else levels
     apart = (((x[:, None] - x[None, :]) / spread) ** 2).sum(axis=2)

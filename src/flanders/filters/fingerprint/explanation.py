@@ -17,7 +17,8 @@ from flanders.round import Round
 MOST_LAYERS = 2
 """At most this many layers are named for one update."""
 LEAST_SHARE, LEAST_EXCESS = 0.2, 2.0
-"""A layer is named if it has at least this share of the deviation, and at least this many times its usual share."""
+"""A layer is named if it has at least the first number as its share of the update's deviation from the expected
+update, and at least the second number times its usual share."""
 NORMAL_CLIENTS = 10
 """The usual share of a layer is the median over at most this many clients that are not suspects."""
 
@@ -25,8 +26,8 @@ NORMAL_CLIENTS = 10
 def reasons_in_words(off: FloatVector, away: FloatVector, suspicious: BoolVector) -> str:
     """Return in words which answers of a client are suspicious, the most suspicious one first.
 
-    For each channel, `off` is the distance of the client's answer from the median of accepted answers, and `away`
-    is this distance in standard deviations.
+    For each channel (see `decision`), `off` is the distance of the client's answer from the median of accepted
+    answers, and `away` is this distance in standard deviations.
     """
     texts = (
         "not its own fingerprint",
@@ -55,7 +56,7 @@ def layers_in_words(known: Signatures, round_: Round, answers: Answers, suspects
     """Return in words, for each suspect's row, in which layers its update differs from what was expected.
 
     The expected update is a sum of the mean direction of accepted clients and of the client's mark: the direction
-    in which the client differed from this mean before. Suspects without a mark are left out.
+    in which the client differed from this mean when it was last accepted. Suspects without a mark are left out.
     """
     row_of = {client: row for row, client in enumerate(known.clients)}
     marked = np.array([client in row_of for client in round_.clients])

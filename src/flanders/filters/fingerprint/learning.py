@@ -37,7 +37,7 @@ def learn_round(known: Signatures, round_: Round, number: int, kept: IntVector, 
     if kept.size < 2:  # a mark is a difference from other clients
         typical = known.typical if math.isnan(answers.typical[0]) else answers.typical
         return replace(known, typical=typical, failures=0, refused=None, between=None)
-    if math.isnan(answers.typical[0]):  # there were no answers to compare with: the median of the kept is typical
+    if math.isnan(answers.typical[0]):  # nothing to compare with yet: the median of the kept clients is typical
         own, any_ = answers.values[np.ix_(kept, OWN)], answers.values[np.ix_(kept, ANY)]
         length, heading = np.median(np.nan_to_num(np.where(np.isnan(own), any_, own)), axis=0).tolist()
         group = np.isin(np.arange(len(round_.clients)), kept)
@@ -81,8 +81,8 @@ def learn_round(known: Signatures, round_: Round, number: int, kept: IntVector, 
 def company_in(past: Sequence[FloatMatrix]) -> tuple[float, float]:
     """Return the median and the spread of the accepted clients' company in the last rounds.
 
-    Only the spread within rounds counts. Otherwise a majority of attackers could widen it, by an attack that grows
-    from round to round.
+    The spread is that of the differences from the median of the same round. Otherwise attackers could widen it, by
+    an attack that grows from round to round.
     """
     rounds = [common for rows in past if not np.isnan(common := rows[:, COMPANY]).any()]
     if not rounds:

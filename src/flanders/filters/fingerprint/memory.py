@@ -33,11 +33,11 @@ class Signatures:
     """What is remembered of the clients accepted so far."""
 
     clients: tuple[ClientId, ...] = ()
-    """The K clients that are remembered, in the order in which they were accepted last."""
+    """The K clients that are remembered. The client that was accepted most recently comes last."""
     marks: Array = None
     """`(K, d)`: each client's mark, a unit vector; None before any client was accepted."""
     usual: FloatMatrix | None = None
-    """`(K, 2)`: each client's usual log length and heading, minus the typical ones of the round."""
+    """`(K, 2)`: each client's usual log length and heading, relative to the typical ones of a round."""
     crowd: Array = None
     """`(d,)`: the common direction, a unit vector."""
     typical: tuple[float, float] = (0.0, 0.0)

@@ -11,9 +11,9 @@ in which the client differed from the common direction when it was last accepted
 The answer to each question is a number. An answer passes if it does not deviate too much from the answers of
 accepted clients (see `decision`). The questions are:
 
-- *fingerprint*: is the update more like its sender's mark than like the marks of other clients? The answer compares
-  the inner product of the update with its sender's mark to those with the other marks. It is the number of standard
-  deviations by which the first one is above their mean. If an update was not trained on its sender's data, the
+- *fingerprint*: is the update more like its sender's mark than like the marks of other clients? The update has
+  an inner product with each mark. The answer is the inner product with its sender's mark minus the mean of the
+  others, divided by the standard deviation of the others. If an update was not trained on its sender's data, the
   answer is around zero, even if many clients send the same update.
 - *length*: is the update as long as its sender's updates usually are? The answer is the logarithm of its length.
 - *heading*: does the update point in the common direction of the last round as much as its sender's updates usually
@@ -27,8 +27,9 @@ accepted clients (see `decision`). The questions are:
   The answer is the logarithm of the share of the update's direction that is not a weighted sum of the last round's
   updates, including dropped ones. In a forecast, a replay or a mixture of earlier updates this share is zero.
 - *company*: does the client belong to a crowd? A crowd is a group that is clearly apart from the other clients
-  whose fingerprint passes, and that has more in common than accepted clients ever had. This finds a majority that
-  adds the same vector to each client's own update. The answer is the client's mean cosine with the others.
+  whose fingerprint passes, and that has more in common than accepted clients ever had. This finds attackers that
+  are the majority and add the same vector to each of their updates. The answer is the client's mean cosine with the
+  others.
 
 A client without a mark has no fingerprint. Its length and its heading are compared with those of all clients. Its
 originality is the distance to the nearest other client.

@@ -26,9 +26,10 @@ from flanders.state import saveable
 MIN_HONEST = 0.2
 """The default for the smallest share of honest clients in a round. In the paper at most 80% are malicious."""
 ROUNDS_REMEMBERED = 5
-"""Probabilities are computed from the scores of the clients accepted in this many rounds."""
+"""How many of the last rounds are used: probabilities are computed from the scores of the clients accepted in
+them."""
 PACE = 0.3
-"""In each round the typical log score moves by this share of its distance to the value measured in the round."""
+"""The typical log score moves towards the value measured in a round by this share of the distance between them."""
 LARGEST_FALL, LARGEST_RISE = -0.05, 0.15
 """The limits to the change of the typical log score in a round. They stop a majority of attackers from moving it
 far."""
@@ -56,8 +57,9 @@ def log_scores(scores: FloatVector) -> FloatVector:
 def typical_log_score(calibration: Calibration, scores: FloatVector, min_honest: float) -> float:
     """Return the round's typical log score.
 
-    The value measured in the round is the median over the share `min_honest` of the clients, those with the lowest
-    scores. From the second round on, the typical log score moves only slowly towards it; see `PACE`.
+    The value measured in the round is the median log score of the clients with the lowest scores; `min_honest` is
+    their share of the round. In the first round this is the typical log score. From then on, the typical log score
+    moves only slowly towards the measured value; see `PACE`.
     """
     honest = max(1, resolve_count(float(min_honest), scores.size))
     now = float(np.median(np.sort(log_scores(scores))[:honest]))

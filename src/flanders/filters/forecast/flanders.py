@@ -39,7 +39,7 @@ class FlandersState:
     snapshots: tuple[Snapshot, ...] = ()
     """The last rounds, the oldest first. The models of dropped clients are replaced; see `Flanders.amend_with`."""
     gram: FloatMatrix | None = None
-    """The inner products of all vectors in the snapshots, as displacements from the newest global model."""
+    """The inner products of all vectors in the snapshots, each minus the newest global model."""
     calibration: Calibration = field(default_factory=Calibration)
     """What is remembered of the scores of accepted clients. It is used only with a `threshold`."""
     columns: IntVector | None = None
@@ -74,14 +74,15 @@ class Flanders(Filter[FlandersState]):
     order, window
         The order w of the model, and the number of rounds to which the model is fitted, at least w + 1.
     distance
-        `"squared-l2"`, `"l2"`, `"l1"`, `"cosine"` (between displacements from the global model), or a number p for
-        the L^p distance, where p may be a fraction. If an L^p distance overflows, all of them are divided by
-        d^(1/p), where d is the number of parameters.
+        `"squared-l2"`, `"l2"`, `"l1"`, `"cosine"` (after the global model was subtracted from the model and from
+        the forecast), or a number p for the L^p distance, where p may be a fraction. If an L^p distance overflows,
+        all of them are divided by d^(1/p), where d is the number of parameters.
     amend_with
         What replaces the model of a dropped client in the memory. `"last-accepted"`: the client's newest model in
         the memory, or the global model if there is none. `"global"`: the global model of the round.
     center
-        Whether to forecast displacements from the current global model instead of the models. Default: the models.
+        Whether to forecast the differences between the models and the current global model, instead of the models
+        themselves. Default: the models.
     solver
         How the model is fitted; see `Als`.
     look

@@ -49,8 +49,8 @@ class Numbering:
     round_: Round
     """The current round."""
     zero: Array = None
-    """The origin; None means zeros. Sketches are relative to the global model, so the origin is not zero in
-    them."""
+    """The vector at the place of the origin; None means zeros. If all vectors are sketches, this is the sketch of
+    the origin, which is not zero; see `in_sketch`."""
 
     def __post_init__(self) -> None:
         if self.snapshots:
@@ -77,7 +77,10 @@ class Numbering:
         return self.origin + 1
 
     def columns(self, snapshot: int, clients: Sequence[ClientId]) -> IntVector:
-        """Return the places of clients in a snapshot. An absent client gets that of the snapshot's global model."""
+        """Return the places of clients' rows in a snapshot.
+
+        The place of an absent client is that of the snapshot's global model.
+        """
         place = {c: i for i, c in enumerate(self.snapshots[snapshot].clients)}
         return self.starts[snapshot] + np.array([place.get(c, len(place)) for c in clients], dtype=np.int64)
 
@@ -90,7 +93,7 @@ class Numbering:
         return {client for snapshot in self.snapshots[-count:] for client in snapshot.clients}
 
     def last_accepted(self, client: ClientId) -> int:
-        """Return the place of a client's newest remembered model. Without one, return that of `global_model`."""
+        """Return the place of a client's newest remembered model, or else of the current global model."""
         for i in reversed(range(len(self.snapshots))):
             if client in self.snapshots[i].clients:
                 return int(self.columns(i, [client])[0])
@@ -106,15 +109,16 @@ class Numbering:
 
 
 def products_of(numbering: Numbering, known: FloatMatrix | None = None) -> FloatMatrix:
-    """Return the inner products of all vectors of a numbering, as displacements from the current global model.
+    """Subtract the current global model from all vectors. Return the inner products of the differences.
 
-    `known` has the inner products of the snapshots' vectors, as displacements from the global model of the newest
-    snapshot. If it is given, only the products with newer vectors are computed. The known products are converted by
+    `known` may have the inner products of the snapshots' vectors after another model was subtracted: the global
+    model of the newest snapshot. They are then converted, and only the other inner products are computed. The
+    conversion is
 
         <y_i, y_j> = known_ij + <y_i, e> + <y_j, e> - <e, e>,
 
-    where y_i is the displacement of vector i from the current global model, and e is that of the newest snapshot's
-    global model. Displacements are much smaller than models, so the rounding errors are small.
+    where y_i is vector i minus the current global model, and e is the global model of the newest snapshot minus the
+    current one. The differences are much smaller than the models, so the rounding errors are small.
     """
     round_ = numbering.round_
     vectors = [v for s in numbering.snapshots for v in (s.rows, s.global_model[None, :])]

@@ -1,7 +1,7 @@
 """Chooses which numbers of a model the filter `Flanders` compares: all parameters, a sample of them, or sketches.
 
 A sketch has far fewer numbers than the model. Each number of a sketch is a sum of many parameters with random
-signs. The random choices are made after the models have arrived, so an attacker cannot prepare for them.
+signs. Sketches are drawn after the models have arrived, so an attacker cannot prepare for them.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class Look:
         return False
 
     def columns(self, seed: int, d: int, layers: Mapping[str, int]) -> IntVector | None:
-        """Return the positions of the compared parameters, if they are drawn before the first round; else None."""
+        """Return the positions of the compared parameters, if the secret seed alone determines them; else None."""
         return None
 
     def chosen_columns(self, round_: Round, kept: IntVector) -> IntVector | None:
-        """Return the positions of the compared parameters, if they depend on the first round; else None."""
+        """Return the positions of the compared parameters, if the first round determines them; else None."""
         return None
 
     def views(self, numbering: Numbering, rng: np.random.Generator) -> Iterator[Numbering]:
@@ -92,7 +92,7 @@ class Sample(Look):
         return self.redraw
 
     def columns(self, seed: int, d: int, layers: Mapping[str, int]) -> IntVector | None:
-        """Return the positions of the parameters that are drawn before the first round, in rising order."""
+        """Return the positions of the compared parameters, if the secret seed alone determines them; else None."""
         if self.redraw or self.choose == "variance":
             return None
         rng = np.random.default_rng([seed, 0])
@@ -202,8 +202,8 @@ def on_columns(numbering: Numbering, columns: IntVector) -> Numbering:
 def in_sketch(numbering: Numbering, width: int, rng: np.random.Generator) -> Numbering:
     """Return the sketches of all vectors of a numbering, by one new CountSketch with `width` buckets.
 
-    What is sketched is the displacement of each vector from the current global model g, so that small displacements
-    keep their precision. So the sketch of g is zero, and the origin (a model of zeros) is sketched as -g.
+    What is sketched is each vector minus the current global model g, so that small differences keep their
+    precision. So the sketch of g itself is zero, and that of the origin (a model of zeros) is the sketch of -g.
     """
     round_, center = numbering.round_, numbering.round_.global_model
     sketch = CountSketch.draw(center.shape[0], width, rng)

@@ -24,10 +24,10 @@ def distances_by_products(
         round_ = numbering.round_
         pieces = [v for s in numbering.snapshots for v in (s.rows, s.global_model[None, :])]
         factors = coefficients[: numbering.starts[-1]].T
-        # All vectors count as displacements from the global model g, so the origin is -g. `shift` is its weight.
+        # The global model g is subtracted from all vectors, so the origin becomes -g. `shift` is its weight.
         shift = 1.0 - factors.sum(axis=1) - coefficients[numbering.global_model]
         return distance_to_sums(round_.updates, round_.global_model, pieces, factors, shift, distance, centred=True)
-    around = coefficients.copy()  # the forecast as a displacement from the global model
+    around = coefficients.copy()  # the forecast minus the global model
     around[numbering.origin] += 1.0 - coefficients.sum(axis=0)
     sent = np.zeros_like(coefficients)
     sent[numbering.current, np.arange(len(numbering.current))] = 1.0
@@ -41,10 +41,10 @@ def distances_by_products(
 def distances_by_fit(
     numbering: Numbering, fit: KeptFit | None, forecaster: Forecaster, distance: str | float
 ) -> FloatVector:
-    """Return the distance of each client's model to its forecast by a fit of an earlier round.
+    """Return the distance of each client's model to its forecast, with the coefficients of a stored fit.
 
-    If `fit` is None, the forecast is the client's last model. For a client that is not in the fit, or was in none
-    of the last `order` rounds, the forecast is the global model.
+    If `fit` is None, the forecast is the client's model in the newest snapshot. For a client that is not in the
+    fit, or was in none of the last `order` rounds, the forecast is the global model.
     """
     newest = numbering.snapshots[-1]
     if fit is None:
@@ -59,7 +59,7 @@ def distances_by_fit(
     place = {c: i for i, c in enumerate(everyone)}
     round_ = numbering.round_
     factors = np.stack([rows[place[c]] if c in known else np.zeros(rows.shape[1]) for c in round_.clients])
-    from_global = fit is not None and forecaster.center  # whether forecasts are displacements
+    from_global = fit is not None and forecaster.center  # whether forecasts are differences from the global model
     shift = np.array([0.0 if from_global or c not in known else 1.0 for c in round_.clients])
     return distance_to_sums(round_.updates, round_.global_model, [vectors], factors, shift, distance, centred=False)
 

@@ -125,7 +125,7 @@ class Forecaster:
         mixing = found.coefficients[:, [column[clients[r]] for r in known]]
         full = np.zeros((gram.shape[0], len(known)))
         np.add.at(full, np.concatenate(places[self.order :]), mixing)
-        if self.center:  # the sums are displacements from the global model, so add it
+        if self.center:  # the sums are differences from the global model, so add it
             full[numbering.global_model] += 1.0 - mixing.sum(axis=0)
         coefficients[:, known] = full
         return coefficients
@@ -158,9 +158,10 @@ class Forecaster:
         return KeptFit(everyone, vectors, tuple(back @ a @ back.T for a in found.a), tuple(found.b))
 
     def remembered_rows(self, numbering: Numbering, snapshot: int, clients: tuple[ClientId, ...]) -> Array:
-        """Return the models of clients in a snapshot, `(h, d)`. For an absent client it is the global model.
+        """Return the models of h clients in a snapshot, `(h, d)`.
 
-        With `center`, the result has displacements from the current global model, in the widest float type.
+        The row of an absent client is the snapshot's global model. With `center`, the current global model is
+        subtracted, in the widest float type.
         """
         xp = array_api_compat.array_namespace(numbering.round_.updates)
         rows = xp.stack([numbering.vector(int(place)) for place in numbering.columns(snapshot, clients)])
