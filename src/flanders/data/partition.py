@@ -23,7 +23,7 @@ class Partition(ABC):
     """
 
     def split(self, labels: Any, num_clients: int, rng: np.random.Generator) -> list[IntVector]:
-        """Return the rows of each client, in random order.
+        """Return the numbers of the examples of each client, in random order.
 
         Parameters
         ----------
