@@ -54,9 +54,10 @@ class CifarLoader(Loader):
         return Dataset(self.source.name, x_train, y_train, x_test, y_test, self.num_classes)
 
     def read_all(self, data_dir: Path | str | None) -> tuple[Labelled, Labelled]:
-        """Return the training and the test set: from the binary files, the python files, or a download.
+        """Return the training and the test set.
 
-        The first of these that is there is used.
+        They are read from the binary files. If there are none, they are read from the python files. If there are
+        none of these either, they are downloaded.
         """
         binary = find_files(self.source, {file: (file,) for file in self.binary}, data_dir)
         if binary is not None:

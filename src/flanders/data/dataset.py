@@ -18,7 +18,7 @@ Images = NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Examples and their classes. The clients train on the training examples, and the server tests on the others.
+    """Examples and their classes. Clients train on the training examples. The server tests on the test examples.
 
     Parameters
     ----------

@@ -60,7 +60,7 @@ class MeasuredRun:
     accuracy: float
     """The share of test examples that the model classifies correctly after the last round."""
     attack_success: float | None
-    """The share of targeted test examples that get the class that the attacker wants. None without such an aim."""
+    """The share of targeted test examples that get the class that the attacker wants. None if it wants no class."""
     recall: float | None
     """The share of malicious clients that were not kept, over all rounds."""
     honest_dropped: float | None

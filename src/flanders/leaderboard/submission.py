@@ -150,6 +150,6 @@ def check_submitted_rows(
                 f"{row.accuracy:.4f}. Here it is {last.accuracy:.4f}. Try it yourself: {row.command}"
             )
     yield (
-        f"{path}: {len(chosen)} of its runs were run again. Each accuracy was within {LARGEST_DIFFERENCE} of the one "
-        "in the file."
+        f"{path}: {len(chosen)} of its runs were run again. Each accuracy was within {LARGEST_DIFFERENCE} of the "
+        "one in the file."
     )

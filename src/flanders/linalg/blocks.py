@@ -56,7 +56,7 @@ def centred_block(matrix: Array, center: Array | None, columns: slice) -> Array:
 def centred_blocks(
     pieces: Sequence[Array], center: Array | None, columns: Sequence[slice] | None = None
 ) -> Iterator[Array]:
-    """Yield blocks of columns of the matrices `pieces`, stacked on top of each other, minus `center`.
+    """Stack the matrices `pieces`, subtract `center` from each row, and yield the result in blocks of columns.
 
     The blocks are in the widest float type. `columns` are the slices to use; by default those of `column_blocks`.
     With NumPy and PyTorch, each block overwrites the block before it.

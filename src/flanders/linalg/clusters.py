@@ -55,8 +55,8 @@ def line_clusters(values: FloatVector, most: int) -> list[tuple[float, IntVector
 def num_clusters(values: FloatVector, rng: np.random.Generator, most: int = 6, references: int = 20) -> int:
     """Return the number of clusters by the gap statistic, at most `most`.
 
-    The sums of squares of `line_clusters` are compared with those of random sets of as many values, drawn evenly
-    between the smallest and the largest value. `references` is the number of random sets.
+    The sums that `line_clusters` returns are compared with those for random sets of as many values, which are drawn
+    uniformly between the smallest and the largest value. `references` is the number of random sets.
 
     References
     ----------
@@ -81,8 +81,8 @@ def num_clusters(values: FloatVector, rng: np.random.Generator, most: int = 6, r
 def minority_counts(updates: Array, center: Array, separation: float) -> tuple[FloatVector, int]:
     """Return in how many telling columns each row is in the smaller cluster, and how many columns are telling.
 
-    Each column of `updates - center` is divided into two clusters. The column is telling if the clusters explain at
-    least the share `separation` of its variance, and do not have the same size.
+    Each column of `updates - center` is divided into its two best clusters. The column is telling if the clusters
+    explain at least the share `separation` of its variance, and do not have the same size.
 
     The two best clusters of a column are its i lowest values and all others, for some i. Let S_i be the sum of the
     i lowest of the m values, and S the sum of all values. Then the clusters explain (m S_i - i S)^2 / (i (m - i) m)

@@ -58,7 +58,7 @@ class Optimum:
     coefficients: FloatVector
     """The weights of the average. They add up to 1."""
     gap: float
-    """An upper bound of the sum of distances at this average, minus the smallest sum at any point."""
+    """The sum of distances from this average is at most this much above the smallest possible sum."""
 
 
 def geometric_median(
@@ -148,7 +148,7 @@ def coincident(squared: FloatMatrix, noise: FloatVector) -> IntVector:
 
 @dataclass(frozen=True)
 class Place:
-    """A point z of the search: a weighted average of the rows, from which the best row was subtracted first."""
+    """A point z of the search: a weighted average of the rows, after the best row was subtracted from each row."""
 
     beta: FloatVector
     """The weights of the average."""
@@ -249,7 +249,7 @@ class Problem:
         r"""Return the point with the smallest sum of distances along the direction of Newton's method.
 
         The Hessian is :math:`\omega I - \sum_i q_i u_i u_i^T`, with unit vectors :math:`u_i` from z towards the
-        rows, :math:`q_i = w_i / d_i`, and :math:`\omega = \sum_i q_i`. Rows closer than nu have no term in the sum.
+        rows, :math:`q_i = w_i / d_i`, and :math:`\omega = \sum_i q_i`. Rows closer than `nu` have no term in it.
         Since the sum has at most m terms, Newton's equation can be written as a system of m equations. Its unknowns
         are the inner products of the step with all :math:`x_i - z`.
         """

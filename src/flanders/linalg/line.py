@@ -88,7 +88,7 @@ class Line:
         return distances
 
     def longest_within(self, squared_radius: float) -> float:
-        """Return the largest t >= 0 with x(t) within this squared distance of every row. x(0) must be, too."""
+        """Return the largest t >= 0 with x(t) within this squared distance of every row. x(0) must be within it."""
         return min(
             largest_root(self.speed, float(b), float(c) - squared_radius)
             for b, c in zip(self.slope, self.constant, strict=True)

@@ -13,8 +13,8 @@ def majority_heights(distances: FloatMatrix) -> FloatVector:
     The majority is the first cluster with more than half of the rows. The result is the same for all its rows: the
     distance at which the cluster was formed. For every other row the result is at least as large.
 
-    HDBSCAN finds the same cluster with these settings: `min_cluster_size` is the smallest number above half of the
-    rows, `min_samples` is 1, and a single cluster is allowed.
+    HDBSCAN finds the same cluster with these settings: `min_cluster_size` is the smallest whole number above half
+    the number of rows, `min_samples` is 1, and a single cluster is allowed.
 
     Examples
     --------

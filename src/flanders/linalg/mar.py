@@ -197,10 +197,10 @@ def forecast(matrices: Sequence[Array], *, order: int = 1, iterations: int = 100
 def coordinates(gram: FloatMatrix, rounding: float = float(np.finfo(np.float64).eps)) -> FloatMatrix:
     """Return a matrix R with `R.T @ R == gram`: the coordinates of vectors in an orthonormal basis of their span.
 
-    `gram` has the inner products of the vectors, and R has a column for each vector. A direction of the
-    span counts as zero if all vectors are as small as rounding errors in it. To decide this, the vectors are first
-    scaled to unit length. So each vector is compared with its own length, not with that of the longest vector; the
-    limit is about 1e-7. `rounding` is the relative rounding error of `gram`.
+    `gram` has the inner products of the vectors, and R has a column for each vector. A direction of the span counts
+    as zero if the parts of all vectors along it are as small as rounding errors. For this decision, the vectors are
+    scaled to unit length. So the part of a vector is compared with the length of this vector, not with that of the
+    longest one; the limit is about 1e-7. `rounding` is the relative rounding error of `gram`.
     """
     lengths = np.sqrt(np.maximum(np.diagonal(gram), 0.0))
     scale = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)

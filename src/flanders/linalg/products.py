@@ -112,7 +112,7 @@ def distances_of_gram(products: FloatMatrix) -> FloatMatrix:
 
 
 def lengths_of_gram(products: FloatMatrix) -> FloatVector:
-    """Return the lengths of vectors from their inner products. A length of zero becomes 1e-100, to divide by it."""
+    """Return the lengths of vectors from their inner products. They are at least 1e-100, so they are never zero."""
     return np.sqrt(np.maximum(np.diagonal(products), 1e-200))
 
 

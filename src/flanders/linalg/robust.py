@@ -28,8 +28,8 @@ def local_false_discovery_rate(p: FloatVector) -> FloatVector:
     pi0 is Storey's estimate of the share of honest clients. f is the decreasing density that fits the p-values best
     (Grenander's estimator). It is the slope of the smallest concave function above their distribution function.
 
-    First, m evenly spread p-values are added to the m p-values, and count as those of honest clients. Without them,
-    the few smallest p-values would always look like those of attackers.
+    First, m evenly spread p-values are added to the m given ones, and count as those of honest clients. Without
+    them, the few smallest p-values would always look like those of attackers.
 
     Examples
     --------

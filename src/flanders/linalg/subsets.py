@@ -14,7 +14,8 @@ from flanders.arrays import FloatMatrix, IntVector
 from flanders.checks import InputError
 
 MOST_BRANCHES = 100_000
-"""A search for the best subset tries at most this many branches, or this many subsets. It takes a few seconds."""
+"""`smallest_diameter` tries at most this many branches, and `smallest_spread` this many subsets. It takes a few
+seconds."""
 BATCH = 4096
 """The number of subsets whose spread is computed at a time."""
 

@@ -23,8 +23,7 @@ ENCODINGS = {"float64": "number", "int64": "number", "bool": "answer", "string":
 An answer is yes, no or unknown.
 """
 SCORE_REASON = re.compile(r"score [-+.\dainfe]+")
-"""The pattern of reasons that only repeat the score. The page has the score anyway, so the number is left out of the
-reason."""
+"""The pattern of reasons that only repeat the score. The page has the score anyway, so the number is left out."""
 
 PageData = dict[str, Any]
 """A part of the page's data, ready for JSON."""

@@ -31,9 +31,9 @@ from flanders.results.spec_keys import (
 CELLS = 1_500_000
 """The most cells in one page. A cell is one client in one round. They take about 15 MB."""
 CHARACTERS = 6_000_000
-"""The most characters in one page of a text field about clients, such as the reasons: about 6 MB."""
+"""One page has at most this many characters of each text field about clients, such as the reason: about 6 MB."""
 FEWEST = 8
-"""If fewer clients of a run than this fit into the page, and the run has more, it is shown without its clients."""
+"""If a run has more clients than fit into the page, and fewer than this would fit, none of them are shown."""
 
 _COLUMNS = (
     (DATASET, "Data"),
@@ -84,8 +84,8 @@ def build_summary(compared: ComparedRuns) -> PageData:
 def share_cells(runs: Sequence[RunData], cells: int) -> list[int]:
     """Return how many clients of each run are shown, if all runs together may have `cells` cells.
 
-    A cell is one client in one round. Each run may have the same number of cells. Cells that small runs do not need
-    go to the other runs.
+    A cell is one client in one round. All runs get the same number of cells, except that cells that small runs do
+    not need go to the other runs.
     """
     want = [len(run.clients) * run.rounds.size for run in runs]
     rows, left = [0] * len(runs), cells

@@ -91,7 +91,7 @@ class RunData:
     """Why the run failed, or why it could not be read."""
     totals: Totals = field(default_factory=Totals)
     spread: BoolVector | None = None
-    """Which rows belong to clients that were chosen at even distances from all clients, sorted by id.
+    """If only some clients have a row: which rows belong to clients that are spread evenly over all clients.
 
     The other rows belong to the clients that were most often not kept. None if every client has a row.
     """

@@ -30,8 +30,8 @@ MOST_ROWS = 1_000
 FEWEST_ROWS = 8
 """At least this many clients of a run get a row, no matter how many rounds there are."""
 MOST_CELLS = 2_000_000
-"""The largest number of cells in an array of one run, which are its rows times its rounds. All arrays of the run
-then take about 100 MB."""
+"""An array of a run has at most this many cells: its rows times its rounds. All arrays of the run then take about
+100 MB together."""
 MOST_ALARMS = 500
 """How many alarms of a run are remembered. Older alarms are forgotten."""
 FIELDS = tuple(column for column in CLIENT_COLUMNS if column.name != "client")
@@ -44,7 +44,7 @@ class ChosenClients:
 
     clients: Collection[ClientId]
     spread: Collection[ClientId]
-    """The chosen clients that are spread evenly over all clients, sorted by id.
+    """The chosen clients that are spread evenly over all clients.
 
     The other chosen clients are those that were most often not kept.
     """

@@ -94,8 +94,8 @@ def histogram(x: ArrayLike, y: ArrayLike, bins: int | None = None) -> Floats:
     x, y
         The series.
     bins
-        The number of bins for x, and also for y. By default there are as many bins that a bin of x together with a
-        bin of y has about five pairs on average, but at least 2 and at most 64 bins.
+        The number of bins for x, and also for y. By default it is chosen such that each combination of a bin of x
+        and a bin of y has about five pairs on average. But it is at least 2 and at most 64.
 
     References
     ----------

@@ -127,10 +127,10 @@ class Feed:
         self._lock = threading.Lock()
 
     def results(self, version: str = "") -> PageData:
-        """Return the runs that have changed since a version, and the order of all runs.
+        """Return the runs that have changed since the answer with this version, and the order of all runs.
 
-        Each answer has a version, which the page sends with its next request. With an unknown version, all runs are
-        returned.
+        Each answer has a version, which the page sends with its next request. If the version is unknown, all runs
+        are returned.
         """
         with self._lock:
             self._refresh()
@@ -217,7 +217,7 @@ class Feed:
 
 
 def _signature(path: Path) -> tuple[object, ...]:
-    """Return the sizes and times of a results file and of its log. They change when the file is written."""
+    """Return the sizes and times of a results file and of SQLite's log beside it. They change with each write."""
     found: list[object] = []
     for file in (path, path.with_name(f"{path.name}-wal")):
         try:

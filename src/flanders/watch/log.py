@@ -32,7 +32,7 @@ was written."""
 EARLIER = 5
 """When the log begins, a run may have rounds already. The log shows this many of them: the last ones."""
 MOST_REASONS = 4
-"""The most different reasons that are shown for one round."""
+"""For one round, at most this many different reasons are shown."""
 WIDTH = 80
 """The width of the lines in characters, if the width of the terminal is unknown."""
 HEADER = "round  accuracy    kept  dropped  refused  banned  silent"
