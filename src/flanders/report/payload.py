@@ -230,8 +230,9 @@ def _left_out(runs: Sequence[RunData], clients: Sequence[PageData]) -> str:
         where = (
             f" for {len(some)} runs" if len(runs) > 1 and len(some) > 1 else " for 1 run" if len(runs) > 1 else ""
         )
-        least, total = min((entry["shown"], entry["total"]) for entry in some)
-        parts.append(f"shows {least:,} of {total:,} clients one by one{where}")
+        amounts = {f"{entry['shown']:,} of {entry['total']:,} clients" for entry in some}
+        amount = amounts.pop() if len(amounts) == 1 else "only some of the clients"
+        parts.append(f"shows {amount} one by one{where}")
     if none:
         parts.append(f"leaves out the clients of {_span([none], 'run')}")
     if cut:

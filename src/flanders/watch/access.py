@@ -136,7 +136,7 @@ class AccessCheck:
         """Return the answer to a request that is not passed on to the app; None if it is passed on."""
         name = request.headers.get("host", "").rpartition(":")[0] or request.headers.get("host", "")
         if self._names is not None and name not in self._names:  # DNS rebinding: another site's name points here
-            return PlainTextResponse("Open this page as http://127.0.0.1.", status_code=421)
+            return PlainTextResponse("Open this page with 127.0.0.1 in place of this name.", status_code=421)
         if self._token is None or request.url.path == "/page.css":
             return None
         if request.url.path == "/enter" and request.method == "POST":
