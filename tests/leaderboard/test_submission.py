@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import subprocess
 import sys
 import zipfile
@@ -126,12 +127,15 @@ class Forgetful(Aggregator):
         return round_.updates[0]
 
 
+COUNT = itertools.count()
+
+
 @dataclass(frozen=True)
 class Unrepeatable(Aggregator):
-    """Take any update."""
+    """Add a number that is different in every call."""
 
     def aggregate(self, round_, rng):
-        return round_.updates[np.random.default_rng().integers(len(round_.updates))]
+        return round_.updates[0] + next(COUNT)
 
 
 @dataclass(frozen=True)
