@@ -121,6 +121,7 @@ def test_the_arrays_of_each_client_become_its_own_examples():
     [
         (lambda: from_clients([]), "needs a list with a pair"),
         (lambda: from_clients([(np.zeros((2, 3)),)]), "needs a list with a pair"),
+        (lambda: from_clients([(np.zeros((2, 3)), [0.5, 1.0])]), "from_clients, for client 0, needs whole numbers"),
         (
             lambda: from_clients([(np.zeros((2, 3)), [0, 1]), (np.zeros((2, 4)), [0, 1])]),
             "examples of one shape for all clients",

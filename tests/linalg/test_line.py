@@ -37,6 +37,11 @@ def test_the_largest_root_is_where_the_parabola_leaves_the_negative(a: float, b:
     assert a * (t + 1) ** 2 + 2 * b * (t + 1) + c > 0
 
 
+def test_without_a_root_the_lowest_point_of_the_parabola_is_returned() -> None:
+    assert largest_root(1.0, -2.0, 5.0) == 2.0
+    assert largest_root(1.0, 2.0, 5.0) == 0.0
+
+
 def test_a_ray_that_goes_nowhere_has_no_length() -> None:
     assert largest_root(0.0, 0.0, -1.0) == 0.0
     assert largest_root(1.0, 0.0, 1e-20) == 0.0  # what rounding may leave where there is no room

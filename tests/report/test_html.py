@@ -128,6 +128,8 @@ def test_a_large_grid_shows_fewer_clients_and_says_so(results):
     assert share_cells(runs, cells=100) == [0, 8, 8]
     data = build_payload(runs, cells=200)
     assert "shows 11 of 20 clients one by one for 3 runs" in data["left_out"]
+    assert share_cells(runs, cells=205) == [11, 11, 12]
+    assert "shows only some of the clients one by one for 3 runs" in build_payload(runs, cells=205)["left_out"]
     assert [run["clients"]["shown"] for run in data["runs"]] == [11, 11, 11]
     assert data["runs"][2]["detection"] == build_payload(runs)["runs"][2]["detection"]
     assert "leaves out the clients of 1 run." in build_payload(runs, cells=100)["left_out"]

@@ -26,7 +26,7 @@ from flanders.record import RoundRecord
 from flanders.round import ClientId
 
 MOST_CLIENTS = 100
-"""The most clients of an alarm that a message lists. There is a limit, since a round may have thousands."""
+"""The most clients of an alarm that a message lists. An alarm may be about thousands of clients."""
 
 
 class AlarmCall(Callback):
@@ -60,8 +60,8 @@ class AlarmCall(Callback):
 def message_of(run: str, record: RoundRecord, alarms: Sequence[Alarm]) -> dict[str, object]:
     """Return the alarms of a round as a dictionary that can be written as JSON.
 
-    The entry `text` has all alarms in words. Chat services such as Slack and Mattermost show this entry. The names
-    of clients in it have no markup and no control characters.
+    The entry `text` has all alarms in words. Chat services such as Slack and Mattermost show this entry. Markup and
+    control characters, which clients could put into their names, are replaced.
     """
     words = "; ".join(alarm.text for alarm in alarms)
     return {

@@ -80,7 +80,7 @@ class Callbacks:
         return bool(self._callbacks)
 
     def start(self, run: RunInfo) -> None:
-        """Call `on_start` of all callbacks, unless it was called for this run."""
+        """Call `on_start` of all callbacks, unless it was already called for this run."""
         if not self._started:
             self._started = True
             self._call("on_start", run)
@@ -123,7 +123,7 @@ class Callbacks:
 
 
 def callback_name(callback: AnyCallback) -> str:
-    """Return the name of a callback: of its class, or of the function.
+    """Return the name of a callback: the name of its class, or of the function.
 
     Examples
     --------

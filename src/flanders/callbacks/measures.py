@@ -7,17 +7,17 @@ import math
 from flanders.record import RoundRecord
 
 MOST_NAMED = 50
-"""The most clients that the lines about one round name. There is a limit, since a round may have thousands."""
+"""The most clients that the lines about one round name. A round may have thousands of clients."""
 LONGEST = 300
-"""The most characters of a reason or a name in a text. There is a limit, since clients choose their names."""
+"""The most characters of a text that `plain` returns. Clients choose their names, and could choose long ones."""
 
 
 def measures_of(record: RoundRecord) -> dict[str, float]:
     """Return the measured numbers of a round and the number of clients with each fate, by name.
 
-    Numbers that were not measured are left out. If the malicious clients are known, there are three more numbers:
-    `detection/caught` malicious clients that were not kept, `detection/missed` malicious clients that were kept,
-    and `detection/wronged` honest clients that were not kept.
+    Numbers that were not measured are left out. If the malicious clients are known, there are three more numbers.
+    `detection/caught` counts the malicious clients that were not kept, `detection/missed` the malicious clients
+    that were kept, and `detection/wronged` the honest clients that were not kept.
 
     Examples
     --------
@@ -44,7 +44,10 @@ def measures_of(record: RoundRecord) -> dict[str, float]:
 
 
 def unused_lines(record: RoundRecord) -> list[str]:
-    """Return a line for each client that was not kept: its name, what happened to it, and why."""
+    """Return a line for each client that was not kept: its name, what happened to it, and why.
+
+    If there are more than `MOST_NAMED` such clients, the last line only counts the others.
+    """
     unused = [client for client in record.clients if not client.kept]
     lines = [
         f"{plain(client.client)}: {client.fate}" + (f" ({plain(client.reason)})" if client.reason else "")
@@ -54,7 +57,9 @@ def unused_lines(record: RoundRecord) -> list[str]:
 
 
 def plain(text: object) -> str:
-    """Return a text that is safe to show: one line of at most `LONGEST` printable characters without markup.
+    """Return a text that is safe to show: one line of printable characters without markup.
+
+    If it has more than `LONGEST` characters, it is cut, and three dots are added.
 
     Examples
     --------

@@ -40,14 +40,13 @@ class MLflow(Callback):
     def __init__(
         self, tracking_uri: str | None = None, experiment: str = "flanders", run_name: str | None = None
     ) -> None:
-        os.environ.setdefault(
-            "MLFLOW_DISABLE_TELEMETRY", "true"
-        )  # MLflow would otherwise send usage data to its makers
+        # Otherwise, MLflow would send usage data to its makers.
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         with needing("mlflow"):
             import mlflow  # noqa: F401
         self.tracking_uri, self.experiment, self.run_name = tracking_uri, experiment, run_name
         self.run_id = ""
-        """The id of the MLflow run; empty before the first round."""
+        """The id of the MLflow run; empty before the run starts."""
         self._client: MlflowClient | None = None
         self._own = False
 

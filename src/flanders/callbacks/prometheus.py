@@ -71,8 +71,8 @@ class Endpoint:
 class Prometheus(Callback):
     """Serve the numbers of the last round at `http://HOST:PORT/metrics`. It needs the extra `prometheus`.
 
-    No metric is about a single client: there may be too many of them, and clients may choose their ids. The page
-    stays until the process ends or `close` is called. So the last round can be read after the run.
+    No metric is about a single client, since there may be too many clients, and clients may choose their ids. The
+    page stays until the process ends or `close` is called. So the last round can still be read after the run.
 
     Parameters
     ----------

@@ -41,7 +41,7 @@ class TensorBoard(Callback):
             self._write(0, [text_summary("settings", "\n".join(["| setting | value |", "|---|---|", *rows]))])
 
     def on_round(self, record: RoundRecord) -> None:
-        """Write the numbers of a round."""
+        """Write the numbers of a round, and a text about the clients that were not kept."""
         from tensorboard.compat.proto.summary_pb2 import Summary
 
         numbers = [Summary.Value(tag=name, simple_value=x) for name, x in measures_of(record).items()]

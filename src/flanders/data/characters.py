@@ -13,17 +13,18 @@ from flanders.data.dataset import Dataset, Images, Loader
 from flanders.data.grammar import ALPHABET, Writer
 
 TASTE = 1.0
-"""How much an author prefers some words. With 1, the most frequent of ten words is about 20 times as frequent as
-the rarest one."""
+"""How much an author prefers some words; the `taste` of `Writer`. With 1, the most frequent of ten words is about
+20 times as frequent as the rarest one."""
 
 
 @dataclass(frozen=True)
 class Characters(Loader):
-    """Characters: predict the next of 30 characters in simple English text, from the `context` characters before.
+    """Characters: predict the next character of simple English text from the `context` characters before it.
 
-    The sentences are drawn at random from a small grammar. An example has a row for each character of the context,
-    with a 1 in the column of the character and 0 elsewhere. With `authors`, each client has the text of one author,
-    who prefers some words. No file is needed, and the text has no licence.
+    There are 30 different characters. The sentences are drawn at random from a small grammar. An example has a row
+    for each character of the context, with a 1 in the column of this character and 0 elsewhere. If `authors` is
+    above 0, each client has the text of one author, who prefers some words. No file is needed, and the text has no
+    licence.
 
     Parameters
     ----------
@@ -33,7 +34,7 @@ class Characters(Loader):
         The number of training and of test examples.
     authors
         The number of authors. Each author is a client, so the federation must have as many clients. With 0, all
-        text has the same author, and a partition divides the examples among the clients.
+        text has the same author, who has no preferences, and a partition divides the examples among the clients.
     seed
         The seed of the random text.
     normalise_test

@@ -54,7 +54,11 @@ class CifarLoader(Loader):
         return Dataset(self.source.name, x_train, y_train, x_test, y_test, self.num_classes)
 
     def read_all(self, data_dir: Path | str | None) -> tuple[Labelled, Labelled]:
-        """Return the training and the test set: from binary files, else from python files, else downloaded."""
+        """Return the training and the test set.
+
+        They are read from the binary files. If there are none, they are read from the python files. If there are
+        none of these either, they are downloaded.
+        """
         binary = find_files(self.source, {file: (file,) for file in self.binary}, data_dir)
         if binary is not None:
             parts = [self.read_binary(binary[file], expected) for file, expected in self.binary.items()]
@@ -102,7 +106,10 @@ class CifarLoader(Loader):
 
 
 def places(name: str, *unpacked: str) -> tuple[str, ...]:
-    """Return the folders to look in: the data directory, its folder `name`, and the `unpacked` folders in both."""
+    """Return the folders to look in, relative to the data directory.
+
+    They are the data directory itself, its folder `name`, and the `unpacked` folders in both of them.
+    """
     return tuple(f"{parent}{folder}" for parent in ("", f"{name}/") for folder in (*unpacked, ""))
 
 

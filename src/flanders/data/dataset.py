@@ -18,7 +18,7 @@ Images = NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Examples and their classes. The clients share the training examples, and the server has the test examples.
+    """Examples and their classes. Clients train on the training examples. The server tests on the test examples.
 
     Parameters
     ----------
@@ -31,8 +31,8 @@ class Dataset:
     num_classes
         The number of classes. Some of them may have no examples.
     owners
-        The client that each training example belongs to: int64 from 0, `(n,)`. None if the data do not say it. Then
-        a partition divides the examples among the clients.
+        The client that each training example belongs to: int64 from 0, `(n,)`. If it is None, a partition divides
+        the examples among the clients.
     """
 
     name: str
@@ -82,7 +82,8 @@ class Loader(ABC):
 
     A new dataset is a frozen dataclass with `load`, and one line in `DATASETS`. Every loader has the parameter
     `normalise_test`. It says whether the test examples are normalised like the training examples. With `False`,
-    their pixels stay between 0 and 1. The code published with the FLANDERS paper tests on such examples.
+    they are not, and the pixels of test images are from 0 to 1. The code published with the FLANDERS paper tests on
+    such images.
     """
 
     normalise_test: bool
@@ -109,7 +110,7 @@ def from_arrays(
 ) -> Dataset:
     """Return a dataset made of your own arrays.
 
-    The values are cast to float32 and otherwise not changed. So normalise them first. For a convolutional model,
+    The values are cast to float32, but not normalised. Normalise them before the call. For a convolutional model,
     put the channels before height and width.
 
     Parameters
@@ -136,7 +137,7 @@ def from_arrays(
     >>> data.x_train.shape, data.x_test.shape, data.num_classes
     ((8, 2), (2, 2), 2)
     """
-    examples, labels = as_examples(x, y, "x, y")
+    examples, labels = as_examples(x, y, "from_arrays(x, y)")
     clients = None if owners is None else numbered_owners(owners, len(labels))
     if (x_test is None) != (y_test is None):
         raise InputError("from_arrays needs both `x_test` and `y_test`, or neither of them. Got one.")
@@ -145,7 +146,7 @@ def from_arrays(
         test_examples, test_labels = examples[test], labels[test]
         examples, labels, clients = examples[train], labels[train], None if clients is None else clients[train]
     else:
-        test_examples, test_labels = as_examples(x_test, y_test, "x_test, y_test")
+        test_examples, test_labels = as_examples(x_test, y_test, "from_arrays(x_test, y_test)")
     classes = max(2, int(max(labels.max(), test_labels.max())) + 1) if num_classes is None else num_classes
     return Dataset(name, examples, labels, test_examples, test_labels, classes, clients)
 
@@ -173,7 +174,7 @@ def from_clients(
     """
     if not clients or any(not isinstance(pair, Sequence) or len(pair) != 2 for pair in clients):
         raise InputError("from_clients needs a list with a pair (examples, classes) for each client.")
-    pairs = [as_examples(x, y, f"client {number}") for number, (x, y) in enumerate(clients)]
+    pairs = [as_examples(x, y, f"from_clients, for client {number},") for number, (x, y) in enumerate(clients)]
     shapes = {examples.shape[1:] for examples, _ in pairs}
     if len(shapes) > 1:
         raise InputError(f"from_clients needs examples of one shape for all clients. Got {sorted(shapes)}.")
@@ -212,22 +213,22 @@ def check_owners(owners: IntVector, count: int) -> None:
         )
 
 
-def as_examples(x: ArrayLike, y: ArrayLike, names: str) -> tuple[Images, IntVector]:
-    """Return float32 examples and int64 classes of the same length, or complain."""
+def as_examples(x: ArrayLike, y: ArrayLike, caller: str) -> tuple[Images, IntVector]:
+    """Return float32 examples and int64 classes of the same length, or complain. Errors begin with `caller`."""
     try:
         values = np.ascontiguousarray(x, dtype=np.float32)
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"from_arrays({names}) needs an array of numbers in which all examples have the same shape."
+            f"{caller} needs an array of numbers in which all examples have the same shape."
         ) from error
     labels = np.asarray(y)
     if values.ndim < 2 or labels.shape != values.shape[:1] or values.size == 0:
         raise InputError(
-            f"from_arrays({names}) needs examples (n, ...) and classes (n,), got {values.shape} and {labels.shape}."
+            f"{caller} needs examples (n, ...) and classes (n,), got {values.shape} and {labels.shape}."
         )
     if labels.dtype.kind not in "iu":
         raise InputError(
-            f"from_arrays({names}) needs whole numbers as classes, got {labels.dtype}. "
+            f"{caller} needs whole numbers as classes, got {labels.dtype}. "
             "Number them with numpy.unique(y, return_inverse=True)[1]."
         )
     return values, labels.astype(np.int64)
@@ -236,8 +237,8 @@ def as_examples(x: ArrayLike, y: ArrayLike, names: str) -> tuple[Images, IntVect
 def stratified_split(y: IntVector, test_fraction: float, rng: np.random.Generator) -> tuple[IntVector, IntVector]:
     """Return the rows to train on and the rows to test on, both in rising order.
 
-    Of each class, the share `test_fraction` is tested on, rounded to a whole number of examples. A class with at
-    least two examples has at least one example in each part, if `test_fraction` is neither 0 nor 1.
+    The share `test_fraction` of each class is tested on, rounded to a whole number of examples. If `test_fraction`
+    is neither 0 nor 1, a class with at least two examples has at least one to train on and one to test on.
     """
     check_number("stratified_split", "test_fraction", test_fraction, 0, 1)
     chosen = []
@@ -251,13 +252,13 @@ def stratified_split(y: IntVector, test_fraction: float, rng: np.random.Generato
     if in_test.all() or not in_test.any():
         raise InputError(
             f"A test_fraction of {test_fraction} of {y.size} examples leaves nothing to train or to test on. "
-            "Choose a fraction between 0 and 1, or pass the test examples themselves."
+            "Choose another fraction between 0 and 1, or pass the test examples themselves."
         )
     return np.flatnonzero(~in_test), np.flatnonzero(in_test)
 
 
 def rows_by_class(y: IntVector) -> list[IntVector]:
-    """Return the rows of each class that occurs, from the lowest class to the highest."""
+    """Return the row numbers of each class that occurs, from the lowest class to the highest."""
     by_class = np.argsort(y, kind="stable")
     return np.split(by_class, np.unique(y[by_class], return_index=True)[1][1:])
 

@@ -25,9 +25,10 @@ class Dirichlet(Partition):
     All examples are given away, so clients differ in size. A client with fewer than `min_samples` examples gets
     random examples of the largest clients.
 
-    Here `alpha` is the sum of the Dirichlet parameters, as in the reference below and in the FLANDERS paper. In
-    much other code, alpha is the parameter of each class. The code of the FLANDERS paper and `DirichletEqual` are
-    examples. With 10 classes, their alpha of 0.5 is an alpha of 5 here.
+    Here `alpha` is the sum of the Dirichlet parameters of all classes, as in the reference below and in the
+    FLANDERS paper. In much other code, alpha is the parameter of each single class. This is so in the code of the
+    FLANDERS paper, and in `DirichletEqual`. With 10 classes of equal size, their alpha of 0.5 is an alpha of 5
+    here.
 
     References
     ----------
@@ -67,8 +68,8 @@ class DirichletEqual(Partition):
 
     One after the other, each client draws a mix of classes :math:`q \sim \text{Dir}(\alpha, \ldots, \alpha)`. It
     takes `samples_per_client` examples, whose classes are drawn from q. No example is taken twice. Once a class has
-    no examples left, clients draw from the other classes. So the last clients get the remaining classes. Examples
-    that are left at the end are not used.
+    no examples left, clients draw from the other classes. So the last clients get whatever classes remain. Examples
+    that no client has taken are not used.
 
     By default, `samples_per_client` is the number of examples divided by the number of clients, e.g. 600 for MNIST
     with 100 clients.
@@ -111,8 +112,8 @@ class DirichletEqual(Partition):
 def draw_mixes(concentration: FloatVector, count: int, rng: np.random.Generator) -> FloatVector:
     """Draw `count` vectors from a Dirichlet distribution with the parameters `concentration`.
 
-    If these parameters are very small, NumPy may return rows of zeros or NaN. Such a row is replaced by a single
-    class, drawn at random. The distribution tends to single classes as its parameters tend to zero.
+    If these parameters are very small, NumPy may return rows of zeros or NaN. Such a row is replaced by one that
+    has a single class, drawn at random. This is what the distribution tends to as its parameters tend to zero.
     """
     q = np.nan_to_num(rng.dirichlet(concentration, size=count), nan=0.0)
     only = rng.choice(concentration.size, size=count, p=concentration / concentration.sum())
@@ -122,10 +123,11 @@ def draw_mixes(concentration: FloatVector, count: int, rng: np.random.Generator)
 
 
 def limit_to_available(left: IntVector, mix: FloatVector, taken: IntVector, rng: np.random.Generator) -> None:
-    """Lower the counts in `taken`, in place, so that no class gives more examples than are `left` of it.
+    """Change `taken`, in place, so that a client takes no more examples of a class than are `left` of this class.
 
-    As many examples are drawn from other classes instead, with the probabilities in `mix`. Each draw either finds
-    enough examples or uses up another class. So the loop ends after at most as many draws as there are classes.
+    `taken` has the number of examples of each class. Examples that one class lacks are drawn from the other classes
+    instead, with the probabilities in `mix`. Each such draw either finds enough examples or uses up another class.
+    So the loop ends after at most as many draws as there are classes.
     """
     while (taken > left).any():
         lacking = int(np.maximum(taken - left, 0).sum())
@@ -138,10 +140,10 @@ def limit_to_available(left: IntVector, mix: FloatVector, taken: IntVector, rng:
 
 
 def fill_small_clients(owners: IntVector, num_clients: int, least: int) -> IntVector:
-    """Return the owners after every client has got at least `least` examples, taken from the largest clients.
+    """Return new owners: every client has at least `least` examples, some of them taken from the largest clients.
 
-    The examples of each client are numbered from 0. The examples with the highest numbers are given away. They
-    belong to the largest clients.
+    The examples of each client are numbered from 0. Those with the highest numbers, which belong to the largest
+    clients, are given away.
     """
     sizes = np.bincount(owners, minlength=num_clients)
     missing = np.maximum(least - sizes, 0)

@@ -16,8 +16,8 @@ from flanders.extras import MissingExtra
 
 ROW, LABEL = "row", "label"
 FILLED_IN = ("num_partitions", "partition_by", "seed")
-"""The parameters that the user cannot set. Their values are the number of clients, the column of the classes, and a
-seed."""
+"""The parameters of partitioners that the user cannot set. Their values are, in this order, the number of clients,
+the column of the classes, and a seed."""
 UNFIT = {
     "DistributionPartitioner": "needs an array",
     "IdToSizeFncPartitioner": "needs a function",
@@ -31,9 +31,9 @@ UNFIT = {
 class FlowerPartition(Partition):
     """Use a partitioner of Flower Datasets (`pip install "flanders-fl[download]"`).
 
-    The partitioner must divide the examples by their classes or their number, into as many partitions as there are
-    clients. It gets the examples in random order. So the split depends on the seed of the run, even if the
-    partitioner has no seed. A split takes about a millisecond per client.
+    The partitioner must use nothing but the number of examples and their classes. It must make as many partitions
+    as there are clients. It gets the examples in random order. So the split depends on the seed of the run, even if
+    the partitioner has no seed. A split takes about a millisecond per client.
 
     Parameters
     ----------

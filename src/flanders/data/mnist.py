@@ -71,13 +71,13 @@ def parse_idx(path: Path, content: bytes) -> NDArray[np.uint8]:
     shape = np.frombuffer(content[4:start], dtype=">u4").tolist() if len(content) >= start else []
     if content[:3] != b"\0\0\x08" or not shape or len(content) != start + math.prod(shape):
         raise InputError(
-            f"{path} is not an IDX file of bytes, or is cut short ({len(content):,} bytes). Get it again."
+            f"{path} is not an IDX file of bytes, or has a wrong length ({len(content):,} bytes). Get it again."
         )
     return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
 
 
 def labelled(images: NDArray[np.uint8], labels: NDArray[np.generic]) -> Labelled:
-    """Return the images, with an axis for their one channel, and their classes. Complain if the numbers differ."""
+    """Return the images, with an axis for their one channel, and their classes. Each image must have a class."""
     if images.ndim != 3 or labels.shape != images.shape[:1]:
         raise InputError(
             f"The image and label files do not belong together: {images.shape} and {labels.shape}. Get them again."
@@ -153,8 +153,9 @@ class FashionMnist(IdxLoader):
 class MnistReference(Mnist):
     """MNIST as the code published with the FLANDERS paper prepares it, to repeat the paper's numbers.
 
-    The pixels are scaled to values from -1 to 1. The published code does not scale the server's test images, so the
-    model sees them with a grey background. Pass `normalise_test=False` to do the same.
+    The pixels of the training images are scaled to values from -1 (black) to 1 (white). The published code does not
+    scale the server's test images: their pixels are from 0 to 1, so their background is 0, which is grey. Pass
+    `normalise_test=False` to do the same.
     """
 
     mean: ClassVar = 0.5
@@ -174,4 +175,4 @@ KNOWN = {
     for loader in (Mnist, FashionMnist)
     for file, md5 in zip(FILES, loader.md5, strict=True)
 }
-"""The name of each file by its MD5 sum. If two files are mixed up, the error says so."""
+"""The name of each file by its MD5 sum. With it, the error can say which file was found in place of another."""

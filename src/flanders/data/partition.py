@@ -23,7 +23,7 @@ class Partition(ABC):
     """
 
     def split(self, labels: Any, num_clients: int, rng: np.random.Generator) -> list[IntVector]:
-        """Return the rows of each client, in random order.
+        """Return, for each client, the row numbers of its examples, in random order.
 
         Parameters
         ----------
@@ -32,7 +32,7 @@ class Partition(ABC):
         num_clients
             How many clients there are, at most n.
         rng
-            The random generator. The same state gives the same rows.
+            The random generator. A generator in the same state gives the same result.
         """
         name = type(self).__name__
         check_number(name, "num_clients", num_clients, 1, whole=True)
@@ -110,7 +110,7 @@ class Shards(Partition):
 
 
 def natural_rows(owners: IntVector, num_clients: int, rng: np.random.Generator) -> list[IntVector]:
-    """Return the rows of each client in random order, for data that say which client each example belongs to."""
+    """Return the row numbers of each client, in random order. `owners` has the client of each example."""
     found = int(owners.max()) + 1
     sizes = np.bincount(owners, minlength=num_clients)
     if found != num_clients:
@@ -128,7 +128,7 @@ def natural_rows(owners: IntVector, num_clients: int, rng: np.random.Generator) 
 
 
 def rows_of_owners(order: IntVector, owners: IntVector, num_clients: int) -> list[IntVector]:
-    """Return the rows of each client. `owners` has the client, or -1, of each row in `order`."""
+    """Return the row numbers of each client. `owners` has the client of each row in `order`; -1 if it has none."""
     sizes = np.bincount(owners[owners >= 0], minlength=num_clients)
     grouped = order[np.argsort(owners, kind="stable")][order.size - sizes.sum() :]
     return np.split(grouped, np.cumsum(sizes)[:-1])

@@ -60,7 +60,7 @@ def find_files(
 ) -> dict[str, Path] | None:
     """Return the path of each file, in the first folder that holds all files. None if no folder holds any of them.
 
-    `spellings` maps each file to the names that it may have.
+    It is an error if folders hold only some of the files. `spellings` maps each file to the names that it may have.
     """
     root = data_directory(data_dir)
     partial = ""
@@ -100,9 +100,9 @@ def read_bytes(path: Path) -> bytes:
 
 
 def check_md5(path: Path, content: bytes, expected: str, known: Mapping[str, str] = {}) -> None:
-    """Complain unless the decompressed content has the published MD5 sum.
+    """Complain unless the decompressed content has the MD5 sum `expected`.
 
-    `known` maps the sums of other files to their names. If the content is one of these files, the error names it.
+    `known` maps MD5 sums to the names of files. If the content is another one of these files, the error names it.
     """
     found = hashlib.md5(content, usedforsecurity=False).hexdigest()
     if found != expected:

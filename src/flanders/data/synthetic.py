@@ -16,9 +16,10 @@ from flanders.data.dataset import Dataset, Images, Loader
 class Synthetic(Loader):
     """Synthetic: one Gaussian cloud of points per class, drawn from `seed`.
 
-    Each cloud has variance 1 in every feature. The distance between two centres is about `separation`. The classes
-    have equal sizes. All values are then scaled such that the training examples have mean 0 and standard deviation
-    1. For many clients, raise `num_samples`. The examples of 10,000 clients, 20 each with 32 features, take 26 MB.
+    Each cloud has variance 1 in every feature. The distance between the centres of two clouds is about
+    `separation`. The classes have equal sizes. Then one number is subtracted from all values, and they are divided
+    by another one, so that the values of the training examples have mean 0 and standard deviation 1. For many
+    clients, raise `num_samples`. With 32 features, the examples of 10,000 clients, 20 for each, take 26 MB.
 
     Examples
     --------
@@ -56,7 +57,7 @@ class Synthetic(Loader):
         return Dataset("synthetic", x_train, y_train, x_test, y_test, self.num_classes)
 
     def draw(self, count: int, centres: Images, rng: np.random.Generator) -> tuple[Images, IntVector]:
-        """Return `count` examples and their classes, in random order. All classes have the same size."""
+        """Return `count` examples and their classes, in random order. Class sizes differ by at most one."""
         y = rng.permutation(np.arange(count, dtype=np.int64) % self.num_classes)
         x = rng.standard_normal((count, self.num_features), dtype=np.float32)
         x += centres[y]

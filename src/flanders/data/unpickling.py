@@ -1,8 +1,8 @@
 """`unpickle`, which reads the pickle files of CIFAR without running code from them.
 
 A pickle file can name any function, and Python's unpickler calls it. Here a pickle may use only the few names that
-an array of bytes needs. Each name is replaced by a harmless class of this module. NumPy's own constructors are not
-called, since a hostile dtype could make them read bytes as pointers to objects.
+an array of bytes needs. Each of these names stands for a harmless class of this module. NumPy's own constructors
+are not called, since a hostile dtype could make them read bytes as pointers to objects.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ PACKAGE = re.compile(r"[A-Za-z0-9._-]{1,60} [A-Za-z0-9.+!_-]{1,40}")
 RUN = re.compile(r"[0-9a-f]{16}")
 """The form of the id of a run; see `flanders.results.run`."""
 MOST_BYTES = 200_000_000
-"""Larger files are refused. The rows of 100 defences take about a tenth of this."""
+"""The most bytes of a file of rows. The rows of 100 defences take about a tenth of this."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class MeasuredRun:
     accuracy: float
     """The share of test examples that the model classifies correctly after the last round."""
     attack_success: float | None
-    """The share of test examples that get the class that the attacker wants. None if the attack has no such aim."""
+    """The share of targeted test examples that get the class that the attacker wants. None if it wants no class."""
     recall: float | None
     """The share of malicious clients that were not kept, over all rounds."""
     honest_dropped: float | None
@@ -85,9 +85,9 @@ class MeasuredRun:
 
     @property
     def score(self) -> float:
-        """The accuracy or, if it is lower, the share of test examples on which the attacker fails.
+        """The accuracy or, if it is lower, the share of targeted test examples on which the attacker fails.
 
-        If `attack_success` is None, the score is the accuracy.
+        The attacker's success is `attack_success`. If this is None, the score is the accuracy.
         """
         return self.accuracy if self.attack_success is None else min(self.accuracy, 1 - self.attack_success)
 
@@ -136,7 +136,7 @@ def _parts(spec: Tree) -> tuple[str, str]:
 
 
 def write_rows(path: Path, rows: Iterable[MeasuredRun]) -> None:
-    """Write rows as a CSV file, sorted by data set, defence, seed and attack."""
+    """Write rows as a CSV file, sorted by data set, defence, seed and case."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)

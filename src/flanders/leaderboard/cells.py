@@ -52,7 +52,8 @@ KEYS: dict[str, Callable[[BoardCell], str]] = {
 SETTINGS = tuple(key for key in KEYS if key not in ("defence", "told"))
 """The keys of `--where` for a table. A table always compares all defences."""
 MOST_NAMED = 60
-"""The most values that an error lists. This is enough for all defences of this package, but not for all cases."""
+"""An error lists the values of a key only if there are at most this many. The defences of this package are fewer,
+the cases are more."""
 
 
 def cells_of(
@@ -72,7 +73,10 @@ def cells_of(
 
 
 def attacks_named(wheres: Sequence[str]) -> bool:
-    """Whether a condition of `--where` names an attack or a case. Then it can be any attack of the protocol."""
+    """Whether a condition of `--where` names an attack or a case.
+
+    If so, it chooses among all attacks of the protocol, otherwise among the core attacks.
+    """
     return any(where.startswith(("attack=", "case=")) for where in wheres)
 
 

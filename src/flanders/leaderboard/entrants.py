@@ -119,7 +119,7 @@ def _entrants(table: Table, place: str) -> list[Entrant]:
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise InputError(
             f"{place}: each defence needs a `name` of up to 40 lower-case letters, digits, dashes, dots and plus "
-            f"signs. Got {name!r} instead."
+            f"signs. It begins with a letter or a digit. Got {name!r} instead."
         )
     where = f"{place}: {name}"
     _check_keys(table, KEYS, where)

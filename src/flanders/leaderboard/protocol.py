@@ -17,7 +17,8 @@ CORE, ALL = "core", "all"
 """The names of two sets of attacks: those that the ranking uses, and all attacks of the protocol."""
 MINORITY, MAJORITY, EVERYONE = "minority", "majority", "all"
 SHARES = (MINORITY, MAJORITY, EVERYONE)
-"""The names of three sets of cases: less than half of the clients are malicious, at least half are, or all."""
+"""The names of three sets of cases: those in which less than half of the clients are malicious, those in which at
+least half are malicious, and all cases."""
 NOBODY = "none"
 """The name of the case without an attack."""
 

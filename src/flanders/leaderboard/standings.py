@@ -22,7 +22,8 @@ PLAIN, ORACLE = "fedavg", "oracle"
 """Two references to compare with: no defence, and the oracle, a filter that is told which clients are malicious."""
 REFERENCES = (PLAIN, ORACLE)
 NEAR = 0.05
-"""A defence holds in a case if its score is at most this much below the oracle's score with the same seed."""
+"""A defence holds in a case if its `MeasuredRun.score` is at most this much below that of the oracle, with the same
+seed."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Standings:
-    """The table of one data set, and a list of defences that have no line since some of their runs are missing."""
+    """The table of one data set, and the defences that have no line in it since some of their runs are missing."""
 
     lines: tuple[Standing, ...]
     """First the references, then the defences, the best first."""
@@ -91,8 +92,9 @@ Scores = dict[int, dict[Case, MeasuredRun]]
 def standings_of(rows: Collection[MeasuredRun], dataset: str, cases: Collection[Case]) -> Standings:
     """Return the standings on a data set, computed from the given cases.
 
-    Only cases and seeds in which plain averaging was run are used. A defence needs a run for each of them.
-    Otherwise it has no line.
+    A seed is used if there is a run of plain averaging with this seed and without an attack. A case is used if
+    there is a run of plain averaging in this case with each of these seeds. A defence needs a run for each of these
+    cases and seeds. Otherwise it has no line.
     """
     found: dict[tuple[str, bool], Scores] = {}
     for row in rows:

@@ -122,7 +122,7 @@ def _check_contract(entrant: Entrant, setting: Setting) -> None:
             "from the `rng` that it gets."
         )
     if not np.array_equal(first, after_two_rounds(rows, clients, seed=1)):
-        return  # the defence draws random numbers, and in another order other clients would get them
+        return  # the defence draws random numbers; in another order, other clients would get these numbers
     if not np.allclose(first, after_two_rounds(rows[order], order.tolist()), rtol=1e-5, atol=1e-6):
         raise InputError(f"{entrant.title} depends on the order of the clients. Use their ids or updates.")
 
@@ -149,4 +149,7 @@ def check_submitted_rows(
                 f"{path} says that the accuracy of {cell.defence} in {cell.case.name}, seed {cell.seed}, is "
                 f"{row.accuracy:.4f}. Here it is {last.accuracy:.4f}. Try it yourself: {row.command}"
             )
-    yield f"{path}: {len(chosen)} of its runs were run again and have the same accuracy."
+    yield (
+        f"{path}: {len(chosen)} of its runs were run again. Each accuracy was within {LARGEST_DIFFERENCE} of the "
+        "one in the file."
+    )

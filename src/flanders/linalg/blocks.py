@@ -13,7 +13,7 @@ import numpy as np
 from flanders.arrays import Array, IntVector, index_like, is_on_host, like, on_host, widest_float
 
 HOST_BLOCK = 500_000
-"""How many numbers a block on the CPU has. In float64 they take 4 MB, so a block fits in the cache."""
+"""About how many numbers a block on the CPU has. In float64 they take 4 MB, so a block fits in the cache."""
 
 WIDE = 1000
 """The smallest number of columns in a block for matrix products. With fewer columns, it takes too long to add up
@@ -46,7 +46,7 @@ def product_blocks(*matrices: Array) -> list[slice]:
 def centred_block(matrix: Array, center: Array | None, columns: slice) -> Array:
     """Return `matrix[:, columns]` minus these columns of `center`, in the widest float type.
 
-    `center` is one vector, `(d,)`, or one vector for each row, `(m, d)`. None means that nothing is subtracted.
+    `center` is one vector, `(d,)`, or has one vector for each row, `(m, d)`. If it is None, nothing is subtracted.
     """
     xp = array_api_compat.array_namespace(matrix)
     block = xp.astype(matrix[:, columns], widest_float(xp), copy=False)
@@ -56,7 +56,7 @@ def centred_block(matrix: Array, center: Array | None, columns: slice) -> Array:
 def centred_blocks(
     pieces: Sequence[Array], center: Array | None, columns: Sequence[slice] | None = None, dtype: object = None
 ) -> Iterator[Array]:
-    """Yield blocks of columns of the matrices `pieces`, stacked on top of each other, minus `center`.
+    """Stack the matrices `pieces`, subtract `center` from each row, and yield the result in blocks of columns.
 
     The blocks are of the type `dtype`; by default of the widest float type. `columns` are the slices to use; by
     default those of `column_blocks`. With NumPy and PyTorch, each block overwrites the block before it.
@@ -82,9 +82,10 @@ def centred_blocks(
 
 
 def sorted_columns(matrix: Array, rows: IntVector | None = None) -> Iterator[Array]:
-    """Yield blocks of columns, each transposed to `(width, m)` and with the values of each column in rising order.
+    """Yield blocks of columns of the matrix. The values of each column are in rising order.
 
-    If `rows` is given, only these rows of the matrix are used.
+    A block is transposed: it is `(width, m)`, with a row for each column of the matrix. If `rows` is given, only
+    these rows of the matrix are used.
     """
     source = on_host(matrix)
     xp = array_api_compat.array_namespace(source)

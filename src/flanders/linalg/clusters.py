@@ -13,10 +13,12 @@ from flanders.linalg.blocks import centred_block, column_blocks
 
 
 def line_clusters(values: FloatVector, most: int) -> list[tuple[float, IntVector]]:
-    """Return, for k = 1 .. most, the smallest sum of squares within k clusters, and each value's cluster.
+    """Return the best division of the values into k clusters, for each k = 1 .. most.
 
-    The best clusters are runs of neighbours in the sorted values. Dynamic programming finds them exactly, in k n^2
-    steps for n values. Clusters are numbered from low to high.
+    For each k the result has the sum of the squared distances of all values from the means of their clusters, and
+    the cluster of each value. The clusters are numbered from low to high. The best clusters have the smallest sum.
+    They are runs of neighbours in the sorted values. Dynamic programming finds them exactly. It takes n^2 steps for
+    each k, where n is the number of values.
 
     Examples
     --------
@@ -53,8 +55,8 @@ def line_clusters(values: FloatVector, most: int) -> list[tuple[float, IntVector
 def num_clusters(values: FloatVector, rng: np.random.Generator, most: int = 6, references: int = 20) -> int:
     """Return the number of clusters by the gap statistic, at most `most`.
 
-    The sums of squares of the values are compared with those of random values between the smallest and the largest
-    one. `references` is the number of random sets.
+    The sums that `line_clusters` returns are compared with those for random sets of as many values, which are drawn
+    uniformly between the smallest and the largest value. `references` is the number of random sets.
 
     References
     ----------
@@ -79,13 +81,13 @@ def num_clusters(values: FloatVector, rng: np.random.Generator, most: int = 6, r
 def minority_counts(updates: Array, center: Array, separation: float) -> tuple[FloatVector, int]:
     """Return in how many telling columns each row is in the smaller cluster, and how many columns are telling.
 
-    Each column of `updates - center` is divided into two clusters. The column is telling if the clusters explain at
-    least the share `separation` of its variance, and do not have the same size.
+    Each column of `updates - center` is divided into its two best clusters. The column is telling if the clusters
+    explain at least the share `separation` of its variance, and do not have the same size.
 
     The two best clusters of a column are its i lowest values and all others, for some i. Let S_i be the sum of the
     i lowest of the m values, and S the sum of all values. Then the clusters explain (m S_i - i S)^2 / (i (m - i) m)
-    of the sum of squares. Each column is first divided by its largest absolute value, so that no square overflows.
-    This does not change the clusters.
+    of the sum of squared distances from the column's mean. The mean is first subtracted from each column, and the
+    column is divided by its largest absolute value, so that no square overflows. This does not change the clusters.
     """
     source, center = on_host(updates), on_host(center)
     xp = array_api_compat.array_namespace(source)

@@ -12,14 +12,15 @@ from flanders.linalg.blocks import centred_block, column_blocks, join, sorted_co
 
 
 def column_means(rows: Array, center: Array) -> Array:
-    """Return the mean of each column of `rows - center`, accumulated in float64."""
+    """Return the mean of each column of `rows - center`, computed in float64 if the library has it."""
     return _statistics(rows, center, "mean")[0]
 
 
 def column_moments(rows: Array, center: Array) -> tuple[Array, Array]:
-    """Return the mean of each column of `rows - center`, and its (population) standard deviation.
+    """Return the mean and the (population) standard deviation of each column of `rows - center`.
 
-    Both are accumulated in float64. If all rows are equal to the center in a column, the mean is exactly zero.
+    Both are computed in float64 if the library has it. If all rows are equal to the center in a column, the mean of
+    this column is exactly zero.
 
     Examples
     --------
@@ -79,12 +80,13 @@ def trimmed_means(matrix: Array, trim: int) -> Array:
 
 
 def means_around_median(matrix: Array, count: int, rows: IntVector | None = None) -> Array:
-    """Return the mean of the `count` values of each column that are nearest to its median.
+    """Return, for each column, the mean of the `count` values that are nearest to the median of the column.
 
-    If `rows` is given, only these rows are used. In a sorted column, the nearest values are `count` neighbours: a
-    run. The search starts with the lowest run and moves it up. A move by one replaces value j by value j + count.
-    It is good if the new value is nearer to the median than the old one. All good moves come before all bad ones,
-    so the moves can be checked independently of each other.
+    If `rows` is given, only these rows are used. The search starts with the `count` lowest values of a sorted
+    column, and then makes moves. Move number j (from 0) exchanges value number j of the sorted column for value
+    number j + `count`. The move is good if the new value is nearer to the median than the old one. With rising j
+    both values rise. So if one move is not good, none of the later moves is. Therefore all moves can be judged at
+    once, and the good ones are made.
     """
     pieces = []
     for values in sorted_columns(matrix, rows):
@@ -93,7 +95,7 @@ def means_around_median(matrix: Array, count: int, rows: IntVector | None = None
         middle = _median_of_sorted(values)[:, None]
         is_good = middle - values[:, :steps] > values[:, count:] - middle
         run = values[:, :count]
-        for first in range(0, steps, count):  # do `count` moves at a time, since they replace different values
+        for first in range(0, steps, count):  # `count` moves at a time: move number j changes run[:, j % count]
             last = min(first + count, steps)
             moved = xp.where(
                 is_good[:, first:last], values[:, first + count : last + count], run[:, : last - first]
@@ -104,12 +106,14 @@ def means_around_median(matrix: Array, count: int, rows: IntVector | None = None
 
 
 def weighted_trimmed_means(matrix: Array, weights: FloatVector, share: float) -> Array:
-    """Return the weighted mean of each column, without `share` of the total weight at the low and at the high end.
+    """Return the weighted mean of each column without its lowest and its highest values.
 
-    If only a part of a value's weight is dropped, the value counts with the rest of its weight. A rest as small as
-    a rounding error does not count. Otherwise a huge value could enter with a weight of 1e-17. With `share=0.5` the
-    result is the weighted median. If exactly half of the weight belongs to values up to some value, the median is
-    the mean of this value and the next one.
+    The dropped low values have the share `share` of the total weight, and so have the dropped high values. If only
+    a part of the weight of a value is dropped, the value counts with the rest of its weight. If this rest is as
+    small as a rounding error, the value does not count, since a huge value matters even with a weight of 1e-17.
+
+    With `share=0.5` the result is the weighted median. If the values up to some value have exactly half of the
+    weight, the median is the mean of this value and the next higher one.
     """
     pieces = []
     for values, carried in _sorted_with_weights(matrix, weights):

@@ -29,8 +29,8 @@ DISTANCES = (*EUCLIDEAN, "l1")
 """All distances that have a name. A number p instead of a name means the L^p distance."""
 
 Pairs = Iterable[tuple[Array, Array]]
-"""Two matrices of the same shape. Each pair has a block of columns of the first and the same block of the
-second."""
+"""Two matrices of the same shape, in pairs of blocks: some columns of one matrix, and the same columns of the
+other one."""
 
 
 def distance_to_sums(
@@ -43,11 +43,11 @@ def distance_to_sums(
     *,
     centred: bool,
 ) -> FloatVector:
-    """Return, for each client c, the distance of `updates[c] - center` from a weighted sum, such as its forecast.
+    """Return, for each client c, the distance between `updates[c] - center` and another vector, such as a forecast.
 
-    The sum is that of all rows of `pieces` with the weights `factors[c]`, minus `shift[c] * center`. If `centred`
-    is true, `center` is subtracted from each row of `pieces` first. If it is false, the rows are models, and a
-    shift of 1 turns a forecast of a model into a displacement from the center.
+    The other vector is a weighted sum of the rows of all `pieces`, with the weights `factors[c]`, minus
+    `shift[c] * center`. If `centred` is true, `center` is first subtracted from each row of `pieces`. If it is
+    false, the weighted sum may be a model. A shift of 1 then turns this model into a difference from the center.
     """
     sent, g, known = on_host(updates), on_host(center), [on_host(piece) for piece in pieces]
     xp = array_api_compat.array_namespace(sent)
@@ -79,7 +79,10 @@ def _euclidean_distances(pairs: Pairs, distance: str) -> FloatVector:
 
 
 def cosine_distances(inner: FloatVector, one: FloatVector, other: FloatVector) -> FloatVector:
-    """Return 1 minus the cosine, from inner products and the two squared lengths; 1 if a length is zero."""
+    """Return 1 minus the cosine of pairs of vectors; 1 if a vector is zero.
+
+    `inner` has the inner product of each pair. `one` and `other` have the squared lengths of the two vectors.
+    """
     sizes = np.sqrt(np.maximum(one, 0.0)) * np.sqrt(np.maximum(other, 0.0))  # the product one * other may overflow
     return np.asarray(1.0 - np.divide(inner, sizes, out=np.zeros_like(inner), where=sizes > 0))
 
@@ -87,9 +90,9 @@ def cosine_distances(inner: FloatVector, one: FloatVector, other: FloatVector) -
 def lp_norms(blocks: Iterable[Array], p: float) -> FloatVector:
     """Return the L^p norms of the rows of a matrix, which is given in blocks of columns.
 
-    Each number is divided by the largest one of its row before it is raised to the power p, so that no sum
-    overflows. If p is small, a norm may still be too large for a float. Then all norms are divided by d^(1/p),
-    where d is the number of columns. Their order and their ratios stay the same.
+    Each number is divided by the largest absolute value of its row before it is raised to the power p, so that no
+    sum overflows. If p is small, a norm may still be too large for a float. Then all norms are divided by d^(1/p),
+    where d is the number of columns. This changes neither their order nor their ratios.
 
     Examples
     --------
@@ -133,12 +136,13 @@ def squares_by_layer(
     expected: Sequence[tuple[FloatVector, Array, IntVector]],
     layers: Mapping[str, int],
 ) -> FloatMatrix:
-    r"""Return the squared distance of some updates from expected vectors, in each layer, `(n, layers)`.
+    r"""Return the squared distance of some updates from expected vectors, in each layer.
 
-    There is a row for each of the n `rows` of `updates`. For the model :math:`x_c` and the global model g, the
-    squared distance is the squared length of :math:`s_c (x_c - g) - \sum_k a_{kc} v_{kc}` in the columns of the
-    layer. The :math:`s_c` are the `scale`. Each entry of `expected` describes one term k of the sum. It has three
-    parts: the factors :math:`a_{kc}`, a matrix, and for each c the row of this matrix that is :math:`v_{kc}`.
+    The result is `(n, layers)`. It has a row for each of the n row numbers in `rows`. Let :math:`x_c` be one of
+    these rows of `updates`, and g the global model. The squared distance is then the squared length of
+    :math:`s_c (x_c - g) - \sum_k a_{kc} v_{kc}` in the columns of the layer. The :math:`s_c` are the `scale`. Each
+    entry of `expected` describes one term k of the sum. It has three parts: the factors :math:`a_{kc}`, a matrix,
+    and for each c the number of the row of this matrix that is :math:`v_{kc}`.
     """
     xp = array_api_compat.array_namespace(updates)
     totals: list[Array] = [0.0] * len(layers)

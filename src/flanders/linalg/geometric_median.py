@@ -6,9 +6,8 @@ the rows, and not the rows themselves.
 The search moves a point z. It stops when an upper bound, the gap, shows that z is good enough. Let the rows be
 :math:`x_i` with weights :math:`w_i` that add up to 1. Let :math:`F(z) = \sum_i w_i \|x_i - z\|` be the sum of
 distances, :math:`d_i = \|x_i - z\|`, and :math:`z^*` the geometric median. The vectors
-:math:`p_i = w_i (x_i - z) / d_i` have the lengths :math:`w_i`. So
-:math:`F(y) \ge \sum_i \langle p_i, x_i - y \rangle` for every point y, and both sides are equal for y = z.
-Therefore
+:math:`p_i = w_i (x_i - z) / d_i` have the lengths :math:`w_i`. So, by the Cauchy-Schwarz inequality,
+:math:`F(y) \ge \sum_i \langle p_i, x_i - y \rangle` for every point y. Both sides are equal for y = z. Therefore
 
 .. math:: F(z) - F(z^*) \le \langle \sum_i p_i, z^* - z \rangle \le L \, \|\sum_i p_i\|
 
@@ -17,8 +16,8 @@ for every L that is at least :math:`\|z - z^*\|`. The right side is the gap. L f
 
 .. math:: \|z - z^*\| \le L = \min_S \, 2 \sum_{i \in S} w_i d_i / (2 W_S - 1).
 
-The code tries several sets S: the n rows nearest to z, for every n. So a minority of far rows does not make L
-large.
+The code tries several sets S: the n rows nearest to z, for every n for which they have more than half of the
+weight. So a minority of far rows does not make L large.
 
 If z is a row :math:`x_k`, then :math:`p_k` may be any vector of length up to :math:`w_k`. If the sum of the other
 :math:`p_i` is not longer than :math:`w_k`, :math:`p_k` can cancel it. The gap is then zero, and the row is the
@@ -39,14 +38,15 @@ from flanders.arrays import Array, FloatMatrix, FloatVector, IntVector
 from flanders.linalg.products import combine, distances_of_gram, rough_squared_norms
 
 NOISE = 64
-"""A squared distance of at most this many rounding errors of its terms counts as zero. Between copies, up to 12
-were measured."""
+"""The squared distance of two rows counts as zero if it is at most this many times the rounding errors of their
+squared lengths. Between copies of a row, up to 12 times was measured."""
 TIE = 1e-12
-"""Shares of the weight that differ by less than this count as equal."""
+"""Two shares of the weight count as equal if their difference is below this. Two sums of distances count as equal
+if their relative difference is below this."""
 TINY = 1e-200
-"""Lengths that are divided by are at least this, so that there is no division by zero."""
+"""A length in a denominator is at least this, so that nothing is divided by zero."""
 SLOW = 1 / 8
-"""If a Weiszfeld step leaves more than this share of the gradient's length, Newton steps are used from then on."""
+"""Once a Weiszfeld step does not shorten the gradient to this share of its length, Newton steps are used, too."""
 PATIENCE = 20
 """After this many steps without a smaller gap the search ends. More steps would only change rounding errors."""
 
@@ -58,7 +58,7 @@ class Optimum:
     coefficients: FloatVector
     """The weights of the average. They add up to 1."""
     gap: float
-    """The sum of distances is above its minimum by at most this."""
+    """The sum of distances from this average is at most this much above the smallest possible sum."""
 
 
 def geometric_median(
@@ -72,8 +72,8 @@ def geometric_median(
 ) -> Optimum:
     r"""Return the geometric median of rows with these inner products and weights.
 
-    If the rows lie on a line, and half of the weight is on either side of an interval, every point of the interval
-    has the smallest sum of distances. The result is then the middle of the interval.
+    If the rows lie on a line, and exactly half of the weight is on each side of an interval, every point of the
+    interval has the smallest sum of distances. The result is then the middle of the interval.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def geometric_median(
         The relative rounding error of `products`. Rows that differ only by rounding errors are replaced by their
         weighted mean.
     tolerance
-        The search stops when the gap is at most this times the median distance.
+        The search stops when the gap is at most this times the median distance of the rows to the point reached.
     iterations
         The largest number of steps.
     smoothing
@@ -115,11 +115,12 @@ def geometric_median(
 
 
 def weiszfeld(matrix: Array, start: Array, weights: FloatVector, steps: int, smoothing: float = 0.0) -> Array:
-    r"""Return the point that Weiszfeld's algorithm reaches from `start` in some steps.
+    r"""Return the point that Weiszfeld's algorithm reaches from `start` after this number of steps.
 
-    Each step moves to a weighted average of the rows of the matrix. In it, row i has a weight proportional to
-    :math:`w_i / \max(\nu, d_i)`, where :math:`w_i` is its entry in `weights`, :math:`d_i` is its distance to the
-    point before the step, and :math:`\nu` is `smoothing` times the median distance.
+    Each step moves to a weighted average of the rows of the matrix. In this average, row i has a weight
+    proportional to :math:`w_i / \max(\nu, d_i)`, where :math:`w_i` is its entry in `weights`, :math:`d_i` is its
+    distance to the point before the step, and :math:`\nu` is `smoothing` times the weighted median of the
+    :math:`d_i`.
     """
     z = start
     for _ in range(steps):
@@ -147,7 +148,7 @@ def coincident(squared: FloatMatrix, noise: FloatVector) -> IntVector:
 
 @dataclass(frozen=True)
 class Place:
-    """A point z of the search: a weighted average of the rows, minus the best row (see `Problem`)."""
+    """A point z of the search: a weighted average of the rows, after the best row was subtracted from each row."""
 
     beta: FloatVector
     """The weights of the average."""
@@ -198,7 +199,7 @@ class Problem:
         return self.descend(start.coefficients, nu) if nu > 0 else start
 
     def place(self, beta: FloatVector) -> Place:
-        """Return the point with the weights `beta`. That of the best row does not matter: this row is zero."""
+        """Return the point with the weights `beta`. The best row is zero, so its weight does not matter."""
         shift = self.products @ beta
         squared = np.maximum(self.norms - 2 * shift + beta @ shift, 0.0)
         return Place(beta, shift, squared)
@@ -210,7 +211,8 @@ class Problem:
     def descend(self, beta: FloatVector, nu: float) -> Optimum:
         """Take Weiszfeld steps from `beta` until the gap is small, and return the best point.
 
-        If they are slow, a Newton step is taken before each of them. `nu` is the limit for smoothing; 0 for none.
+        Once a step is too slow, a Newton step is taken before each further one. `nu` is the limit for smoothing; 0
+        for none.
         """
         at, w, floor = self.place(beta), self.weights, max(nu, TINY)
         found, waited, before, newton = Optimum(beta, np.inf), 0, np.inf, False
@@ -234,7 +236,7 @@ class Problem:
         return found
 
     def spread(self, distances: FloatVector, nu: float) -> tuple[float, float]:
-        """Return the median distance, and L: how far away the geometric median can be at most."""
+        """Return the median of `distances`, and L: how far away the geometric median can be at most."""
         order = distances.argsort()
         w, d = self.weights[order], distances[order]
         below = w.cumsum()
@@ -247,9 +249,9 @@ class Problem:
         r"""Return the point with the smallest sum of distances along the direction of Newton's method.
 
         The Hessian is :math:`\omega I - \sum_i q_i u_i u_i^T`, with unit vectors :math:`u_i` from z towards the
-        rows, :math:`q_i = w_i / d_i`, and :math:`\omega = \sum_i q_i`. Rows closer than nu have no term in the sum.
-        So Newton's equation becomes a system of m equations. Its unknowns are the inner products of the step with
-        all :math:`x_i - z`.
+        rows, :math:`q_i = w_i / d_i`, and :math:`\omega = \sum_i q_i`. Rows closer than `nu` have no term in it.
+        Since the sum has at most m terms, Newton's equation can be written as a system of m equations. Its unknowns
+        are the inner products of the step with all :math:`x_i - z`.
         """
         omega, distances = q.sum(), np.sqrt(at.squared)
         root = np.where(distances > nu, np.sqrt(q / omega) / np.maximum(distances, TINY), 0.0)
@@ -300,9 +302,9 @@ def best_row(products: FloatMatrix, distances: FloatMatrix, weights: FloatVector
     tied = np.flatnonzero(sums <= sums.min() * (1 + TIE))
     if tied.size == 1:
         return int(tied[0])
-    # Some sums are equal up to rounding errors of distances to far rows x. So compare each tied row y with the
-    # first tied row b. After b is subtracted from all rows, |x - y| - |x - b| is
-    # (|y|^2 - 2 <x, y>) / (|x - y| + |x - b|).
+    # Several rows are tied: rounding errors of distances to far rows x hide which sum is smaller. So compare each
+    # tied row y with the first tied row b, by the sum of all |x - y| - |x - b|. After b is subtracted from all
+    # rows, this difference is (|y|^2 - 2 <x, y>) / (|x - y| + |x - b|).
     b = tied[0]
     less = around(products, b)
     more = (np.diagonal(less) - 2 * less) / np.maximum(distances + distances[:, b, None], TINY)
@@ -317,9 +319,9 @@ def around(products: FloatMatrix, k: int) -> FloatMatrix:
 
 
 def places_on_line(products: FloatMatrix, noise: FloatVector) -> FloatVector | None:
-    """Return the position of each row on a line through the rows; None if they do not lie on a line.
+    """Return the position of each row on the line through zero and the longest row; None if a row is not on it.
 
-    They do not if the squared distance of a row from the line is above its `noise`.
+    A row is on the line if its squared distance from the line is at most its `noise`.
     """
     squared = np.diagonal(products)
     far = int(squared.argmax())
@@ -328,9 +330,9 @@ def places_on_line(products: FloatMatrix, noise: FloatVector) -> FloatVector | N
 
 
 def middle(line: FloatVector, weights: FloatVector) -> FloatVector:
-    """Return the weighted median of points on a line, as weights of the points.
+    """Return the weights with which the average of points on a line is their weighted median.
 
-    If it is an interval, return its middle.
+    If all points of an interval are medians, it is the middle of the interval.
     """
     order = line.argsort()
     below = weights[order].cumsum()

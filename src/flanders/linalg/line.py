@@ -1,7 +1,7 @@
 """Distances from fixed rows to a point that moves along a line.
 
-Attacks use them to find the largest strength that a defence does not detect. They need not read the rows again for
-each strength that they try.
+Attacks use them to find the largest strength that a defence does not detect. The rows are read only once, no matter
+how many strengths an attack tries.
 """
 
 from __future__ import annotations
@@ -88,20 +88,25 @@ class Line:
         return distances
 
     def longest_within(self, squared_radius: float) -> float:
-        """Return the largest t >= 0 with x(t) within this squared distance of every row; 0 if there is none."""
+        """Return the largest t >= 0 with x(t) within this squared distance of every row. x(0) must be within it."""
         return min(
             largest_root(self.speed, float(b), float(c) - squared_radius)
             for b, c in zip(self.slope, self.constant, strict=True)
         )
 
     def longest_within_sum(self, squared_radius: float) -> float:
-        """Return the largest t >= 0 at which the squared distances from x(t) to all rows add up to at most this."""
+        """Return the largest t >= 0 at which the squared distances from x(t) to all rows add up to at most this.
+
+        At t = 0 they must add up to at most this, too.
+        """
         n = self.constant.size
         return largest_root(n * self.speed, float(self.slope.sum()), float(self.constant.sum()) - squared_radius)
 
 
 def largest_root(a: float, b: float, c: float) -> float:
-    """Return the largest t >= 0 with a t^2 + 2 b t + c <= 0. Return 0 if a is 0, or if there is no such t.
+    """Return the largest t >= 0 with a t^2 + 2 b t + c <= 0, where a is not negative.
+
+    If there is no such t, return the t >= 0 with the smallest a t^2 + 2 b t + c. If a is 0, return 0.
 
     Examples
     --------

@@ -11,10 +11,10 @@ def majority_heights(distances: FloatMatrix) -> FloatVector:
     """Return the distance at which each row joins the majority in single linkage.
 
     The majority is the first cluster with more than half of the rows. The result is the same for all its rows: the
-    distance at which the cluster was formed. The result for all other rows is larger.
+    distance at which the cluster was formed. For every other row the result is at least as large.
 
-    The majority is the cluster that HDBSCAN finds with these settings: the smallest cluster has more than half of
-    the rows, `min_samples` is 1, and a single cluster is allowed.
+    HDBSCAN finds the same cluster with these settings: `min_cluster_size` is the smallest whole number above half
+    the number of rows, `min_samples` is 1, and a single cluster is allowed.
 
     Examples
     --------

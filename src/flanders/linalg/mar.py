@@ -8,11 +8,11 @@ The coefficients are found by alternating least squares (Appendix C of the paper
 the solution of one least-squares problem. If all A_i are fixed, all B_i are the solution of another one. The two
 problems are solved in turn.
 
-The matrices A_i are too large to be formed. But each solution has the smallest norm or a ridge penalty. So
-:math:`A_i = Q \tilde A_i Q^T`, where the columns of Q are any orthonormal basis of the span of all X_t, and
-:math:`\tilde A_i` is small. Therefore the model is fitted to the coordinates :math:`Q^T X_t`, which gives the same
-forecast. The coordinates have at most as many rows as all X_t together have columns. They are computed from inner
-products (`coordinates`).
+The matrices A_i are too large to be formed. But each solution is the one with the smallest norm, or has a ridge
+penalty. In both cases A_i does not reach outside the span of all X_t: :math:`A_i = Q \tilde A_i Q^T`, where the
+columns of Q are any orthonormal basis of this span, and :math:`\tilde A_i` is small. Therefore the model can be
+fitted to the coordinates :math:`Q^T X_t`, with the same forecast. The coordinates have at most as many rows as all
+X_t together have columns. They are computed from inner products (`coordinates`).
 
 References
 ----------
@@ -40,16 +40,16 @@ RANK_TOLERANCE = 1e-8
 class Fit:
     r"""A fitted model and its forecast.
 
-    The model is fitted to matrices X_0 .. X_t. The columns of the forecast are weighted sums of the columns of
-    these matrices, without the first w: :math:`\hat X_{t+1} = [X_{w} \dots X_{t}]\, M`.
+    The model is fitted to matrices X_0 .. X_t. The columns of the forecast are weighted sums of the columns of all
+    these matrices except the first w: :math:`\hat X_{t+1} = [X_{w} \dots X_{t}]\, M`.
     """
 
     coefficients: FloatMatrix
-    """M. For each of the matrices X_w .. X_t it has h rows. It has h columns."""
+    """M. It has h columns, and h rows for each of the matrices X_w .. X_t."""
     iterations: int
     """How many iterations were made."""
     converged: bool
-    """Whether the iterations stopped because the change was below the tolerance."""
+    """Whether the iterations stopped because the relative change was at most the tolerance."""
     a: tuple[FloatMatrix, ...] = ()
     """A_1 .. A_w; empty if they were not computed."""
     b: tuple[FloatMatrix, ...] = ()
@@ -67,9 +67,10 @@ def fit(
 ) -> Fit:
     """Fit MAR(order) to matrices with a column per client, oldest first, and forecast the next matrix.
 
-    At least `order + 1` matrices are needed. B starts as the identity matrix. The iterations end when the relative
-    change of B is below `tolerance`. If the columns are linearly independent, the first A already fits exactly, and
-    one iteration is enough. `ridge_a` and `ridge_b` are the penalties on the squares of A and B.
+    At least `order + 1` matrices are needed. All B_i start as identity matrices. The iterations end when the
+    relative change of all B_i is at most `tolerance`. If the columns of all matrices together are linearly
+    independent, the first A_i already fit exactly, and one iteration is enough. `ridge_a` and `ridge_b` are the
+    factors of the ridge penalties on the A_i and the B_i.
     """
     if len(matrices) == 2 and order == 1 and ridge_a == ridge_b == 0:
         found = fit_pair(matrices[0], matrices[1], iterations=iterations, tolerance=tolerance)
@@ -128,8 +129,8 @@ def fit_pair(
               C' = (I + E'^T E')^{-1}(I + E'^T E)\, C\, (I + F^T F)(I + F'^T F)^{-1}.
 
     Here :math:`(I + E'^T E')^{-1}(I + E'^T E) = I + E'^T (I + E' E'^T)^{-1} (E - E')`, and there is a similar
-    identity for F. The number of operations in a step is r^2 times the number of the values b. If C has no inverse,
-    the result is None, and `fit_by_als` is needed.
+    identity for F. The number of operations in a step is about r^2 times the number of singular values with the
+    index b. If C has no inverse, the result is None, and `fit_by_als` is needed.
     """
     (u0, s0, v0), (_, s1, v1) = _truncated(first), _truncated(second)
     cross = v1.T @ v0
@@ -167,10 +168,10 @@ def _truncated(matrix: FloatMatrix) -> tuple[FloatMatrix, FloatVector, FloatMatr
 
 
 def forecast(matrices: Sequence[Array], *, order: int = 1, iterations: int = 100) -> Array:
-    """Return the forecast of the next `(h, d)` matrix of models, a row per client, from earlier ones, oldest first.
+    """Forecast the models of the next round from those of earlier rounds, oldest first.
 
-    The matrices may be of any array library, and the forecast is of the same library. If there are not more than
-    `order` matrices, the forecast is the newest matrix.
+    Each matrix is `(h, d)`, with a row per client. The matrices may be of any array library, and the forecast is of
+    the same library. If there are at most `order` matrices, the forecast is the newest matrix.
 
     Examples
     --------
@@ -185,7 +186,7 @@ def forecast(matrices: Sequence[Array], *, order: int = 1, iterations: int = 100
     h, d = newest.shape
     if d <= h * len(matrices):
         columns = [np.asarray(to_numpy(m), dtype=np.float64).T for m in matrices]
-    else:  # one model is subtracted from all others for precision; so a row of zeros is added, to find the origin
+    else:  # for precision, subtract one model from all rows; the row of zeros shows where the origin then is
         gram = inner_products([*matrices, xp.zeros_like(newest[:1, :])], newest[0, :])
         basis = coordinates(gram, rounding_of(newest))
         columns = np.split(basis[:, :-1] - basis[:, -1:], len(matrices), axis=1)
@@ -196,10 +197,10 @@ def forecast(matrices: Sequence[Array], *, order: int = 1, iterations: int = 100
 def coordinates(gram: FloatMatrix, rounding: float = float(np.finfo(np.float64).eps)) -> FloatMatrix:
     """Return a matrix R with `R.T @ R == gram`: the coordinates of vectors in an orthonormal basis of their span.
 
-    `gram` has the inner products of the vectors, and R has a column for each of them. Directions that are as small
-    as rounding errors count as zero. The vectors are first scaled to unit length. So a direction counts as zero
-    only if it is small (about 1e-7) compared with the vectors in which it appears, not compared with the longest
-    vector. `rounding` is the relative rounding error of `gram`.
+    `gram` has the inner products of the vectors, and R has a column for each vector. A direction of the span counts
+    as zero if the parts of all vectors along it are as small as rounding errors. For this decision, the vectors are
+    scaled to unit length. So the part of a vector is compared with the length of this vector, not with that of the
+    longest one; the limit is about 1e-7. `rounding` is the relative rounding error of `gram`.
     """
     lengths = np.sqrt(np.maximum(np.diagonal(gram), 0.0))
     scale = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
@@ -211,11 +212,11 @@ def coordinates(gram: FloatMatrix, rounding: float = float(np.finfo(np.float64).
 
 
 def pseudo_inverse(matrix: FloatMatrix, ridge: float = 0.0) -> FloatMatrix:
-    """Return the matrix P such that `A = Y @ P` solves `A @ matrix = Y`, with the smallest norm or a ridge penalty.
+    """Return the matrix P such that `A = Y @ P` is the least-squares solution of `A @ matrix = Y`, for any Y.
 
-    It is `P = matrix.T (matrix matrix.T + ridge I)^-1`. If the ridge is 0, P is the pseudo-inverse, and singular
-    values below `RANK_TOLERANCE` count as zero. This limit is well above rounding errors, and so low that it does
-    not change a forecast.
+    If the ridge is positive, `P = matrix.T (matrix matrix.T + ridge I)^-1`. If it is 0, P is the pseudo-inverse,
+    and A is the solution with the smallest norm. Singular values below the share `RANK_TOLERANCE` of the largest
+    one then count as zero. This limit is well above rounding errors, and so low that it does not change a forecast.
     """
     u, s, vt = singular_vectors(matrix)
     if ridge > 0:

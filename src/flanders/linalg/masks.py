@@ -1,7 +1,7 @@
-"""Masks that weigh each parameter of each row. They are trained so that the weighted mean has a low loss.
+"""Masks: a trained weight for each parameter of each row.
 
-The filter `SkyMask` uses them. The weight of a parameter is the logistic function of a number that is trained, its
-logit.
+The weights are trained so that the weighted mean of the rows, which is a model, has a low loss. Each weight is the
+logistic function of a number, its logit. The filter `SkyMask` uses masks.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from flanders.arrays import Array, like, on_host, widest_float
 from flanders.linalg.blocks import column_blocks, join, join_columns
 
 START = 1.0
-"""All logits before training. The weight of each parameter of each row is then 0.73."""
+"""The value of every logit before training. The weight is then 0.73."""
 
 
 def masked_mean(rows: Array, logits: Array) -> Array:
     r"""Return the weighted mean of each column, :math:`\sum_i \sigma(l_i) x_i / \sum_i \sigma(l_i)`.
 
-    Here :math:`x_i` are the rows, :math:`l_i` the logits, and :math:`\sigma` is the logistic function.
+    Here :math:`x_i` are the rows, :math:`l_i` are the rows of the logits, and :math:`\sigma` is the logistic
+    function.
     """
     x, l_ = on_host(rows), on_host(logits)
     xp = array_api_compat.array_namespace(x)
@@ -40,7 +41,7 @@ def starting_masks(rows: Array) -> Array:
 
 
 def binary_masks(logits: Array) -> Array:
-    """Return the masks as zeros and ones: 1 for weights above a half."""
+    """Return an array with 1 where the weight is above a half, and 0 elsewhere."""
     xp = array_api_compat.array_namespace(logits)
     return xp.astype(logits > 0, logits.dtype)
 
@@ -48,8 +49,8 @@ def binary_masks(logits: Array) -> Array:
 def descended_masks(rows: Array, logits: Array, mean: Array, slope: Array, rate: float) -> Array:
     r"""Return the logits after a step of gradient descent on the loss of the weighted mean.
 
-    `mean` is the weighted mean :math:`\mu`, `slope` is the gradient of the loss there, and `rate` is the learning
-    rate. The derivative of :math:`\mu` by the logit of row i is
+    `mean` is the weighted mean :math:`\mu`, `slope` is the gradient of the loss at `mean`, and `rate` is the
+    learning rate. The derivative of :math:`\mu` with respect to :math:`l_i`, the logits of row i, is
     :math:`\sigma'(l_i) (x_i - \mu) / \sum_j \sigma(l_j)`. The step changes no logit by more than 1.
     """
     x, l_, mu, s = (on_host(a) for a in (rows, logits, mean, slope))

@@ -8,9 +8,10 @@ from flanders.arrays import FloatMatrix, FloatVector, IntVector
 
 
 def krum_scores(distances: FloatMatrix, num_malicious: int) -> FloatVector:
-    """Return each row's sum of squared distances to the m - b - 2 rows (at least one) nearest to it.
+    """Return, for each row, the sum of the squared distances to the m - b - 2 other rows that are nearest to it.
 
-    m is the number of rows, and b is `num_malicious`.
+    m is the number of rows, and b is `num_malicious`. At least one other row counts. `distances` has the squared
+    distances.
 
     References
     ----------
@@ -30,7 +31,10 @@ def multi_krum_rows(distances: FloatMatrix, num_malicious: int, keep: int) -> In
 
 
 def bulyan_rows(distances: FloatMatrix, num_malicious: int, keep: int) -> IntVector:
-    """Return `keep` rows, selected one by one. Each has the lowest Krum score among the rows not selected before.
+    """Return `keep` rows, selected one by one, as row numbers in rising order.
+
+    Each time, Krum scores are computed from the rows that are not selected yet, and the row with the lowest score
+    is selected.
 
     References
     ----------

@@ -1,4 +1,8 @@
-"""Inner products, distances, norms and weighted sums of the rows of an `(m, d)` array, accumulated in float64."""
+"""Inner products, distances, norms and weighted sums of the rows of an `(m, d)` array.
+
+Inner products, distances and norms are added up in float64 if the library has it. Weighted sums are computed in the
+type of the array, except in `move`.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +35,8 @@ long."""
 def inner_products(pieces: Sequence[Array], center: Array | None = None, *, tail: int = 0) -> FloatMatrix:
     """Return the inner products of rows, after `center` was subtracted from each row.
 
-    The rows of all `pieces`, `(k_i, d)` each, are stacked to one matrix. The result has a column for each of its
-    rows. It has a row for each row of `pieces[tail:]`.
+    The result has a column for each row of all `pieces`, which are `(k_i, d)` each. It has a row for each row of
+    `pieces[tail:]` only.
 
     The center should be near the rows. Small differences between large models would otherwise be lost in rounding
     errors.
@@ -49,7 +53,7 @@ def inner_products(pieces: Sequence[Array], center: Array | None = None, *, tail
 
 
 def projections(matrix: Array, directions: Array, center: Array | None = None) -> FloatMatrix:
-    """Return `(matrix - center) @ directions.T`, `(m, k)`, accumulated in float64."""
+    """Return `(matrix - center) @ directions.T`, `(m, k)`."""
     matrix, directions = on_host(matrix), on_host(directions)
     columns = list(column_blocks(matrix, directions))
     blocks = centred_blocks([matrix], None if center is None else on_host(center), columns)
@@ -106,7 +110,7 @@ def gram(matrix: Array, center: Array | None = None) -> FloatMatrix:
 
 
 def squared_distances(matrix: Array, center: Array | None = None) -> FloatMatrix:
-    """Return the `(m, m)` squared Euclidean distances between rows, in float64.
+    """Return the `(m, m)` squared Euclidean distances between rows.
 
     `center` should be a point near the rows. Default: the first row.
     """
@@ -123,7 +127,7 @@ def distances_of_gram(products: FloatMatrix) -> FloatMatrix:
 
 
 def lengths_of_gram(products: FloatMatrix) -> FloatVector:
-    """Return the lengths of vectors from their inner products. A length of zero becomes 1e-100."""
+    """Return the lengths of vectors from their inner products. They are at least 1e-100, so they are never zero."""
     return np.sqrt(np.maximum(np.diagonal(products), 1e-200))
 
 
@@ -152,9 +156,10 @@ def squared_norms(matrix: Array, center: Array | None = None) -> FloatVector:
 
 
 def rough_squared_norms(matrix: Array, center: Array | None = None) -> FloatVector:
-    """Return `squared_norms` in half the time, with the precision of the matrix. For float32 this is six digits.
+    """Return about the same as `squared_norms` in half the time. The sums are in the type of the matrix.
 
-    If one of the norms is too large or too small for float32, all are computed in float64.
+    In float32 they have about six digits. If one of them is too large or too small for float32, all are computed by
+    `squared_norms`.
     """
     source, at = on_host(matrix), None if center is None else on_host(center)
     xp = array_api_compat.array_namespace(source)
@@ -169,12 +174,12 @@ def rough_squared_norms(matrix: Array, center: Array | None = None) -> FloatVect
 
 
 def usable_rows(matrix: Array) -> NDArray[np.bool_]:
-    """Return which rows are finite, and not so large that squared distances overflow."""
+    """Return, for each row, whether it is finite and not so large that squared distances may overflow."""
     return rough_squared_norms(matrix) < LARGEST_SQUARE  # false for NaN
 
 
 def clip_factors(lengths: FloatVector, radius: float) -> FloatVector:
-    """Return factors from 0 to 1 that shorten each length to at most `radius`."""
+    """Return a factor from 0 to 1 for each length. The length times its factor is at most `radius`."""
     return np.divide(radius, lengths, out=np.ones_like(lengths), where=lengths > radius)
 
 
@@ -223,7 +228,7 @@ def mean(matrix: Array, weights: FloatVector | None = None) -> Array:
 def step_between(center: Array, coefficients: FloatVector, matrix: Array) -> Array:
     """Return the same as `move`, for coefficients that are not negative and add up to at most 1.
 
-    The result is then an average of the center and the rows. So it is precise without float64.
+    The result is then an average of the center and the rows. No large numbers cancel, so float64 is not needed.
     """
     return (1.0 - float(coefficients.sum())) * center + combine(coefficients, matrix)
 
@@ -245,8 +250,8 @@ def clipped_steps(matrix: Array, start: Array, shares: FloatVector, radius: floa
 def move(center: Array, coefficients: FloatVector, matrix: Array) -> Array:
     """Return `center + coefficients @ (matrix - center)`, computed in float64 if the library has it.
 
-    The center is subtracted from the rows first. Otherwise, small displacements and large coefficients would lead
-    to large rounding errors.
+    The center is subtracted from the rows first. Otherwise, if rows are close to the center and coefficients are
+    large, rounding errors would be large.
     """
     at, rows = on_host(center), on_host(matrix)
     xp = array_api_compat.array_namespace(rows)

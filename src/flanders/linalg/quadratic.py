@@ -7,7 +7,8 @@ import numpy as np
 from flanders.arrays import FloatMatrix, FloatVector
 
 BLOCK = 128
-"""How many equations are solved at a time. With more the inverse takes too long, with fewer the products do."""
+"""How many equations are solved at a time. With more equations, inverting their matrix takes too long. With fewer,
+the matrix products take too long."""
 
 
 def inverse_squares(matrix: FloatMatrix, columns: FloatMatrix) -> FloatVector:

@@ -27,8 +27,9 @@ def local_false_discovery_rate(p: FloatVector) -> FloatVector:
 
     pi0 is Storey's estimate of the share of honest clients. f is the decreasing density that fits the p-values best
     (Grenander's estimator). It is the slope of the smallest concave function above their distribution function.
-    Before the fit, as many evenly spread p-values are added as there are p-values. Otherwise a few small p-values
-    would always look like attackers.
+
+    First, m evenly spread p-values are added to the m given ones, and count as those of honest clients. Without
+    them, the few smallest p-values would always look like those of attackers.
 
     Examples
     --------

@@ -11,12 +11,12 @@ from flanders.arrays import Array, BoolVector, IntVector, index_like, like
 
 
 def take_rows(matrix: Array, rows: IntVector) -> Array:
-    """Return some rows of a matrix, in this order."""
+    """Return the rows of a matrix with the numbers `rows`, in this order."""
     return array_api_compat.array_namespace(matrix).take(matrix, index_like(rows, matrix), axis=0)
 
 
 def take_columns(matrix: Array, columns: IntVector) -> Array:
-    """Return some columns of a matrix, in this order."""
+    """Return the columns of a matrix with the numbers `columns`, in this order."""
     return array_api_compat.array_namespace(matrix).take(matrix, index_like(columns, matrix), axis=1)
 
 
@@ -28,7 +28,7 @@ def replace_rows(matrix: Array, rows: IntVector, vectors: Sequence[Array]) -> Ar
 
 
 def replace_columns(matrix: Array, columns: IntVector, values: Array, rows: BoolVector) -> Array:
-    """Return a copy of a matrix in which these columns are replaced by `values`, only where `rows` is true.
+    """Return a copy of a matrix in which these columns are replaced by `values`, in the rows where `rows` is true.
 
     Examples
     --------
@@ -47,9 +47,9 @@ def replace_columns(matrix: Array, columns: IntVector, values: Array, rows: Bool
 
 
 def largest_entries(vector: Array, count: int) -> Array:
-    """Return a mask of the `count` entries of a vector that have the largest absolute values.
+    """Return a boolean vector that is true for the `count` entries with the largest absolute values.
 
-    Entries that are as large as the smallest one of these are included, too. Zeros are never included.
+    If several entries are as large as the last of these, it is true for all of them. It is never true for zeros.
 
     Examples
     --------

@@ -5,8 +5,8 @@ bucket: the sum of the parameters in this bucket, with their signs. The inner pr
 vectors plus an error with mean zero. The relative size of the error is about 1 / sqrt(width), where the width is
 the number of buckets.
 
-There are two ways to draw signs and buckets. `CountSketch` draws all of them at once. `StreamedSketch` draws them
-again for each piece of a model, from a secret seed, so that they need no memory.
+There are two ways to draw signs and buckets. `CountSketch` draws all of them at once, and stores them.
+`StreamedSketch` draws them from a secret seed each time that a piece of a model arrives, and does not store them.
 
 References
 ----------
@@ -76,7 +76,7 @@ class StreamedSketch:
     """Sketches models that arrive in pieces.
 
     Signs and buckets follow from the secret and from the position of a piece in the model. So they are the same in
-    every round of a run.
+    every round, if every round cuts the models into the same pieces.
     """
 
     width: int

@@ -13,10 +13,10 @@ from flanders.linalg.blocks import centred_block, column_blocks, join
 
 
 def row_limits(matrix: Array, center: Array, dropped: int) -> FloatVector:
-    """Return limits such that in each row of `matrix - center` about `dropped` parameters are not above the limit.
+    """Return, for each row of `matrix - center`, its `dropped`-th smallest absolute value, called its limit.
 
-    The limit of a row is its `dropped`-th smallest absolute value. If `dropped` is 0, it is -1. One row is sorted
-    at a time, so that no copy of the matrix is needed.
+    So at least `dropped` absolute values of the row are not above its limit. If `dropped` is 0, the limit is -1.
+    One row is sorted at a time, so that no copy of the matrix is needed.
 
     Examples
     --------
@@ -33,8 +33,8 @@ def row_limits(matrix: Array, center: Array, dropped: int) -> FloatVector:
 def sparse_statistics(matrix: Array, center: Array, limits: FloatVector) -> tuple[FloatVector, FloatVector]:
     """Return the length of each row of `matrix - center`, and the share of positive numbers among its nonzero ones.
 
-    Parameters whose absolute value is at most the limit of their row count as zero. A row of zeros has a share of a
-    half.
+    A number whose absolute value is at most the limit of its row counts as zero. If all numbers of a row count as
+    zero, the share is a half.
 
     Examples
     --------

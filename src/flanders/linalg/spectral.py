@@ -44,7 +44,7 @@ class DivideAndConquer:
         principal direction. It drops the rows with the largest squared projections. The cut lies halfway between
         the largest squared projection that is kept and the smallest one that is dropped. The score in the iteration
         is the squared projection, divided by the cut. If projections are equal, the row with the lower client id is
-        kept.
+        kept. If `sample` is None or at least d, all parameters are used, and one iteration is enough.
         """
         m, d = round_.updates.shape
         num_dropped = self._num_dropped(m)
@@ -62,9 +62,8 @@ class DivideAndConquer:
             # These are the inner products of the rows after the mean was subtracted from them.
             centred = products - products.mean(axis=0) - products.mean(axis=1)[:, None] + products.mean()
             values, vectors = np.linalg.eigh(centred)
-            share = np.round(
-                vectors[order, -1] ** 2, 12
-            )  # so that equal projections do not differ by rounding errors
+            # Round, so that equal projections do not differ by rounding errors.
+            share = np.round(vectors[order, -1] ** 2, 12)
             relative = relative_to_cut(np.maximum(values[-1], 0.0) * share, num_dropped)
             worst[order] = np.maximum(worst[order], relative)
         return worst
@@ -86,9 +85,8 @@ def relative_to_cut(scores: FloatVector, num_dropped: int) -> FloatVector:
     """
     order = np.argsort(scores, kind="stable")
     kept = scores.size - num_dropped
-    ranked = np.concatenate(
-        [[0.0], scores[order], [scores.max()]]
-    )  # there is a cut even if all or none are dropped
+    # The first and the last number make sure that there is a cut even if all or none are dropped.
+    ranked = np.concatenate([[0.0], scores[order], [scores.max()]])
     cut = max((ranked[kept] + ranked[kept + 1]) / 2, 1e-300 * ranked[-1]) or 1.0
     relative = scores / cut
     relative[order[kept:]] = np.maximum(relative[order[kept:]], np.nextafter(1.0, 2.0))

@@ -1,6 +1,6 @@
-"""The best subset of rows of a given size: the one with the smallest diameter, or with the smallest spread.
+"""The best subset of a given number of rows: the one with the smallest diameter, or with the smallest spread.
 
-The aggregators in `flanders.aggregators.subsets` use them.
+The aggregators in `flanders.aggregators.subsets` use these functions.
 """
 
 from __future__ import annotations
@@ -14,18 +14,21 @@ from flanders.arrays import FloatMatrix, IntVector
 from flanders.checks import InputError
 
 MOST_BRANCHES = 100_000
-"""The largest number of branches in the search for a subset. They take a few seconds."""
+"""`smallest_diameter` tries at most this many branches, and `smallest_spread` this many subsets. It takes a few
+seconds."""
 BATCH = 4096
 """The number of subsets whose spread is computed at a time."""
 
 
 def smallest_diameter(distances: FloatMatrix, size: int) -> IntVector:
-    """Return the `size` rows whose largest distance from each other is smallest. Of equal subsets, take the first.
+    """Return the `size` rows with the smallest diameter, which is the largest distance between two of them.
+
+    If several subsets have the smallest diameter, return the first of them.
 
     The search tries diameters by bisection. For a diameter D, call two rows a long pair if they are farther apart
     than D. A subset has a diameter of at most D if every long pair has a row outside the subset. So the search
-    looks for a cover: a set of at most m - `size` rows, of all m rows, that has a row of every long pair. It
-    branches at a row: either this row is in the cover, or all rows that form a long pair with it are.
+    looks for a cover: a set of at most m - `size` of the m rows that contains a row of every long pair. It branches
+    at a row: either this row is in the cover, or all rows that form a long pair with it are.
 
     Examples
     --------
@@ -47,10 +50,10 @@ def smallest_diameter(distances: FloatMatrix, size: int) -> IntVector:
 
 
 def smallest_spread(products: FloatMatrix, size: int) -> IntVector:
-    """Return the `size` rows with the smallest spread. Of equal subsets, take the first.
+    """Return the `size` rows with the smallest spread: the largest eigenvalue of their covariance matrix.
 
-    The spread is the largest eigenvalue of their covariance matrix. All subsets are tried. `products` are the inner
-    products of all rows.
+    If several subsets have the smallest spread, return the first of them. All subsets are tried. `products` has the
+    inner products of all rows.
 
     Examples
     --------
@@ -80,9 +83,9 @@ def smallest_spread(products: FloatMatrix, size: int) -> IntVector:
 
 
 def _covers(apart: np.ndarray, most: int, *, first: bool) -> list[frozenset[int]]:
-    """Return the covers: sets of at most `most` rows that have a row of every pair marked in `apart`.
+    """Return the covers: sets of at most `most` rows that contain a row of every pair marked in `apart`.
 
-    If `first` is true, return only one of them.
+    If `first` is true, return only one cover. If there is none, the list is empty.
     """
     found: set[frozenset[int]] = set()
     branches = 0

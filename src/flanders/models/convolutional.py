@@ -19,7 +19,7 @@ class Cnn6(ModelSpec):
     """
 
     def make(self, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
-        """Return the module. A convolution makes each side of the image 4 pixels shorter, and pooling halves it."""
+        """Return the module. A convolution makes the image's sides 4 pixels shorter, and pooling halves them."""
         channels, height, width = check_images("cnn6", input_shape, 16, "'small-cnn' or 'mlp2'")
         height, width = (((side - 4) // 2 - 4) // 2 for side in (height, width))
         return nn.Sequential(

@@ -63,7 +63,7 @@ def perceptron(
 ) -> nn.Sequential:
     """Return linear layers. `hidden` has the number of units of each hidden layer.
 
-    ReLU follows each hidden layer. If `dropout` is above 0, dropout follows, too.
+    ReLU follows each hidden layer. If `dropout` is above 0, dropout follows each ReLU.
     """
     layers: list[nn.Module] = [nn.Flatten()]
     before = math.prod(input_shape)

@@ -10,7 +10,7 @@ from torch.nn import functional
 from flanders.models.model_spec import ModelSpec, check_images
 
 BLOCKS = ((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(512, 1)] * 5, (1024, 2), (1024, 1))
-"""Channels and stride of each depthwise separable convolution."""
+"""The number of output channels and the stride of each depthwise separable convolution."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class BatchNorm2d(nn.BatchNorm2d):
     """Batch normalisation that stores its running statistics in new tensors.
 
     PyTorch's own layer changes the running statistics in place. `vmap` refuses that if clients share the buffers,
-    and under `grad` the new values are lost. With new tensors, `functional_call` writes them into the dict of
-    parameters and buffers that it was given.
+    and under `grad` the new values are lost. This layer assigns new tensors instead. `functional_call` then writes
+    these into the dict of parameters and buffers that it was given.
     """
 
     num_batches_tracked: Tensor | None

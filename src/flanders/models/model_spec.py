@@ -10,7 +10,7 @@ from flanders.checks import InputError, check_number
 
 
 class ModelSpec(ABC):
-    """A kind of model and its parameters, from which `build` makes a PyTorch module.
+    """A kind of model and its options, such as the number of hidden units. `build` makes a PyTorch module of it.
 
     A new model is a frozen dataclass with `make`, and one line in `MODELS`. `torch.func.vmap` runs the module for
     all clients at once. So the module must not branch on the values of tensors or change tensors in place. Its
@@ -36,7 +36,7 @@ class ModelSpec(ABC):
 def check_images(name: str, input_shape: tuple[int, ...], smallest: int, instead: str) -> tuple[int, int, int]:
     """Return channels, height and width. Complain unless examples are images with sides of at least `smallest`.
 
-    `instead` names models that take smaller examples.
+    The error then advises to use `instead`: models that take smaller examples.
     """
     if len(input_shape) != 3 or min(input_shape[1:]) < smallest:
         raise InputError(

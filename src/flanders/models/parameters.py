@@ -16,8 +16,8 @@ from flanders.checks import InputError
 class Layout:
     """The order of a module's tensors in a flat vector: parameters as in `named_parameters`, then buffers.
 
-    Additional axes in front are kept. So the same layout works for a single model `(d,)` and for the models of all
-    clients `(m, d)`.
+    Tensors and vectors may have additional axes in front, which are kept. So the same layout works for a single
+    model `(d,)` and for the models of all clients `(m, d)`.
 
     Examples
     --------

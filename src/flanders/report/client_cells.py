@@ -1,4 +1,4 @@
-"""Encodes what happened to the clients of a run for the HTML page, in a compact form that fits into JSON.
+"""Encodes what happened to the clients of a run, as compact JSON for the HTML page.
 
 The script `cells.js` of the page decodes it.
 """
@@ -18,12 +18,12 @@ from flanders.report.run_reading import FIELDS, choose_rows
 from flanders.round import ClientId
 
 ENCODINGS = {"float64": "number", "int64": "number", "bool": "answer", "string": "text"}
-"""How a field of `ClientRecord` is encoded for the page, by the type of its column.
+"""The encoding of a field of `ClientRecord` for the page, by the type of its column in the results file.
 
 An answer is yes, no or unknown.
 """
 SCORE_REASON = re.compile(r"score [-+.\dainfe]+")
-"""A reason that only repeats the score. The page knows the score anyway, so it gets only the word `score`."""
+"""The pattern of reasons that only repeat the score. The page has the score anyway, so the number is left out."""
 
 PageData = dict[str, Any]
 """A part of the page's data, ready for JSON."""
@@ -32,9 +32,9 @@ PageData = dict[str, Any]
 def encode_clients(run: RunData, rows: int, characters: int, since: int = 0, until: int | None = None) -> PageData:
     """Return all fields of `ClientRecord` for at most `rows` clients of a run, from column `since` to `until - 1`.
 
-    A column is a round. The texts have at most `characters` characters in all. If the run has more clients than
-    `rows`, half of the rows are spread evenly over all clients. The other half are the clients that were most often
-    not kept.
+    A column is a round. The different texts of a field have at most `characters` characters together. If the run
+    has more clients than `rows`, half of the shown clients are spread evenly over all clients. The other half are
+    the clients that were most often not kept.
     """
     total = run.totals.clients
     if rows == 0 or run.rounds.size == 0:
@@ -88,7 +88,7 @@ def _number_field(values: FloatMatrix) -> PageData | None:
 
 
 def _text_field(texts: TextMatrix, chosen: IntVector, columns: slice, characters: int) -> tuple[PageData, bool]:
-    """Return the texts for the page, and whether some were left out. If not all fit, the most frequent are kept."""
+    """Return the texts for the page, and whether some were left out. If not all fit, the rarest are left out."""
     cells = texts.codes[chosen, columns]
     codes, places, counts = np.unique(cells, return_inverse=True, return_counts=True)
     plain = ["score" if SCORE_REASON.fullmatch(texts.words[code]) else texts.words[code] for code in codes]

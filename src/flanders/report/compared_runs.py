@@ -26,7 +26,7 @@ from flanders.results.spec_keys import (
 
 
 def is_attack_free(run: RunData) -> bool:
-    """Whether a run has no attack: its spec asks for none, and no client was malicious."""
+    """Whether it is known that a run has no attack: its spec asks for none, and no client was malicious."""
     return run.truth and not run.totals.attacked and not is_attacked(run.spec)
 
 
@@ -94,18 +94,24 @@ class ComparedRuns:
         return f"{names or 'attack'} {flat[FRACTION]:.0%}" if FRACTION in flat else names or "attack"
 
     def setting(self, i: int) -> str:
-        """Return the values in which runs differ, except attack, defence and seed, as text, e.g. `alpha 0.5`."""
+        """Return as text the values of run `i` in which runs differ, e.g. `alpha 0.5`.
+
+        Attack, defence and seed are left out.
+        """
         return " · ".join(self._detail(key, value) for key, value in self.other_details(i) if key != SEED)
 
     def siblings(self, i: int, most: int | None = None) -> list[int]:
-        """Return run `i` and the runs that differ from it only in their defence, at most `most` runs, in order."""
+        """Return run `i` and the runs that differ from it only in their defence, in order.
+
+        If `most` is given, return at most this many runs, among them run `i`.
+        """
         others = [j for j in self._same_setting[self._without(i, DEFENCE)] if j != i]
         return sorted([i, *(others if most is None else others[: most - 1])])
 
     def settings(self) -> list[list[int]]:
         """Return groups of runs. The runs of a group differ only in their defence and seed.
 
-        Groups of attack-free runs that are the `twin` of another run are left out.
+        A group is left out if one of its runs is the `twin` of a run with an attack, unless no group would be left.
         """
         groups: dict[str, list[int]] = defaultdict(list)
         for i, flat in enumerate(self.flat):
@@ -116,7 +122,7 @@ class ComparedRuns:
         return chosen or list(groups.values())
 
     def twin(self, i: int) -> int | None:
-        """Return the attack-free run with the same data and model that is most similar to run `i`.
+        """Return the attack-free run that is most similar to run `i`, among those with the same dataset and model.
 
         None if there is none.
         """
@@ -127,7 +133,7 @@ class ComparedRuns:
         return self._twins[key]
 
     def other_details(self, i: int) -> list[tuple[str, object]]:
-        """Return the keys in which runs differ, other than attack and defence, and the values of run `i`."""
+        """Return the keys in which runs differ, except those of attack and defence, with the values of run `i`."""
         keys = [k for k in self.varying if k not in ATTACK_KEYS and section_of(k) not in DEFENCE]
         return [(key, self.flat[i][key]) for key in keys if key in self.flat[i]]
 

@@ -37,7 +37,7 @@ from flanders.results.summary import RunSummary, read_summaries
 from flanders.results.tree import Table
 
 Cells = dict[tuple[str, ...], dict[str, list[float]]]
-"""The values of all seeds, by the row of the table and by the defence."""
+"""For each row of the table and each defence, the values of all seeds."""
 
 
 @dataclass(frozen=True)
@@ -91,10 +91,10 @@ class TableStyle:
 def crosstable(
     results: Path, format_: str, style: TableStyle | None = None, wheres: Sequence[str] = (), width: int = 80
 ) -> str:
-    """Return a table of the runs of a results file that are done, as `text`, `markdown`, `latex` or `csv`.
+    """Return a table of all runs of a results file that are done.
 
-    `wheres` are conditions on the runs; see `flanders.report.where`. With `text`, lines have at most `width`
-    characters, unless a single column needs more.
+    `format_` is `text`, `markdown`, `latex` or `csv`. `wheres` are conditions on the runs; see
+    `flanders.report.where`. With `text`, lines have at most `width` characters, unless a single column needs more.
     """
     style = style or TableStyle()
     metric = METRICS[style.metric]
@@ -107,7 +107,7 @@ def crosstable(
     done = [s for s in done if getattr(s, metric.field) is not None]
     if not done:
         raise InputError(
-            f"{results} has no value of {style.metric} for these runs, so it was not measured. "
+            f"{results} has no value of {style.metric} for these runs: it was not measured. "
             f"Choose another --metric: {', '.join(METRICS)}."
         )
     header, cells = _cells(done, metric)
@@ -139,17 +139,17 @@ class Grid:
     """The mean of a measure for each attack and defence."""
 
     rows: list[str]
-    """The names of the attacks, with the other settings in which runs differ."""
+    """The name of the attack of each row, with the other settings in which runs differ."""
     columns: list[str]
-    """The names of the defences."""
+    """The name of the defence of each column."""
     means: list[list[float]]
-    """The means over seeds, with a row for each attack and a column for each defence. NaN if no run is done."""
+    """The means over seeds, as a list of rows. A cell without a run that is done has NaN."""
     words: str
     """What the measure is, in words."""
 
 
 def grid_means(results: Path, wheres: Sequence[str] = (), metric: str = "accuracy") -> Grid | None:
-    """Return the means of all runs that are done. None if no run is done, or nothing was measured."""
+    """Return the means over all runs that are done. None if no run is done, or `metric` was not measured."""
     measured = METRICS[metric]
     done = [s for s in read_summaries(results) if s.status == "done"]
     done = [done[i] for i in selected([s.spec for s in done], wheres)] if done else []
@@ -167,7 +167,7 @@ def grid_means(results: Path, wheres: Sequence[str] = (), metric: str = "accurac
 
 
 def _cells(done: Sequence[RunSummary], metric: Metric) -> tuple[list[str], Cells]:
-    """Return the headings of the columns that describe a row, and the values by row and defence."""
+    """Return the headings of the columns that describe a row, and the values for each row and defence."""
     flats = relative_counts([flat_spec(s.spec) for s in done])
     inner = (*ATTACK_KEYS, SEED, "live")
     setting_keys = [k for k in varying(flats) if k not in inner and section_of(k) not in DEFENCE]
@@ -204,7 +204,7 @@ def _worded(key: str, value: str) -> str:
 
 
 def _without_shared_aggregator(defences: Sequence[str]) -> tuple[list[str], str]:
-    """Remove the aggregator from the names of defences if all have the same.
+    """Remove the aggregator from the names of defences if all of them have the same one.
 
     Return the names, and a sentence that names the removed aggregator.
     """
@@ -217,7 +217,7 @@ def _without_shared_aggregator(defences: Sequence[str]) -> tuple[list[str], str]
 
 
 def without_shared_part(defences: Sequence[str]) -> list[str]:
-    """Return the names of defences without the aggregator, if all of them have the same.
+    """Remove the aggregator from the names of defences if all of them have the same one, and return the names.
 
     Examples
     --------
@@ -233,7 +233,7 @@ def without_shared_part(defences: Sequence[str]) -> list[str]:
 
 
 def _defence_details(rows: Sequence[tuple[str, ...]], flats: Sequence[Table]) -> list[str]:
-    """Return the keys of parameters in which defences differ although their names, rows and seeds are the same."""
+    """Return the keys of defences, except names, in which runs of the same row and seed differ."""
     groups: dict[tuple[object, ...], list[Table]] = defaultdict(list)
     for row, flat in zip(rows, flats, strict=True):
         groups[row, flat.get(SEED)].append(flat)
@@ -251,7 +251,7 @@ def _cell(values: Sequence[float], spread: str, digits: int) -> str:
 
 
 def _best(cells: Cells, defences: Sequence[str], metric: Metric, first: int) -> set[tuple[int, int]]:
-    """Return the row and column of the best values of each row. Values that round to the same are equally good."""
+    """Return the positions of the cells with the best value of their row. Equal rounded values are equally good."""
     best = set()
     for i, found in enumerate(cells.values()):
         means = {name: round(fmean(found[name]), metric.digits) for name in defences if name in found}

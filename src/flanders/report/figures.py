@@ -24,22 +24,24 @@ FIGURE_NAMES = (
     "precision_recall",
     "time_by_phase",
 )
-"""The names of all figures. `grid` shows all settings together. Each other figure shows one setting."""
+"""The names of all figures. `grid` shows all runs together. The other figures are drawn for each setting."""
 
 
 def write_figures(
     results: Path, folder: Path, format: str = "pdf", only: Sequence[str] = (), wheres: Sequence[str] = ()
 ) -> list[Path]:
-    """Draw a results file as figures for papers, one column wide.
+    """Draw a results file as figures for papers.
 
-    The fonts are embedded, and the colour-blind can tell the colours apart.
+    A figure is as wide as one column of a two-column page. Only `grid` may need both columns. The fonts are
+    embedded, and the colour-blind can tell the colours apart.
 
     `grid` is a heat map of the final accuracies, with a row for each attack and a column for each defence.
     `accuracy`, `precision_recall` and `time_by_phase` compare the defences of one setting, averaged over its seeds.
     `scores_heatmap` and `score_distributions` show one run of each defence that scores clients.
 
     A setting is everything except the defence and the seed: the attack, the data and so on. If the results have
-    several settings, only `grid` is drawn by default. If `only` names other figures, each setting gets a folder.
+    several settings, only `grid` is drawn by default. If `only` names other figures, they are drawn for each
+    setting, in a folder of its own.
 
     Parameters
     ----------

@@ -15,15 +15,15 @@ PAGE = 7.0
 LETTER = 0.062
 """About the width of a letter of a tick label, in inches."""
 CELL = 0.34
-"""The least width of a cell in which a number can be read, in inches."""
+"""The smallest width of a cell in which a number can be read, in inches."""
 MOST = 40
-"""The most rows, and the most columns. More would not fit on a page."""
+"""The largest number of rows, and also of columns. More would not fit on a page."""
 
 
 def draw_grid(grid: Grid | None) -> Figure:
     """Draw the means of a grid, with a number in each cell.
 
-    If one column of text is too narrow, the figure takes two.
+    If the figure does not fit into one column of a two-column page, it takes both.
     """
     if grid is None:
         return new_figure(1.5, _say_nothing)

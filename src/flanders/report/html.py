@@ -41,7 +41,7 @@ def write_html(results: Path, html: Path) -> None:
     Parameters
     ----------
     results
-        The results file of `flanders run`. If runs are not done, the page shows the rounds that are.
+        The results file of `flanders run`. If a run is not done, the page shows its finished rounds.
     html
         The file to write the page to. Its folder must exist. An old page is replaced when the new page is complete.
         A results file is never replaced.
@@ -55,8 +55,8 @@ def write_html(results: Path, html: Path) -> None:
 def render_page(payload: PageData, source: str) -> str:
     """Return the page with its data, its style and its scripts.
 
-    By its content security policy, the page accepts only this style and this script, which it knows by their
-    hashes.
+    The content security policy of the page has the hashes of this style and this script. So a browser accepts no
+    other style and no other script.
     """
     style, script = "\n" + stylesheet(), "\n" + scripts("static.js")
     policy = (

@@ -29,11 +29,11 @@ from flanders.results.spec_keys import (
 )
 
 CELLS = 1_500_000
-"""The most cells in one page, about 15 MB. A cell is one client in one round."""
+"""The most cells in one page. A cell is one client in one round. They take about 15 MB."""
 CHARACTERS = 6_000_000
-"""The most characters of text about clients, such as reasons, in one page: about 6 MB."""
+"""One page has at most this many characters of each text field about clients, such as the reason: about 6 MB."""
 FEWEST = 8
-"""The fewest clients to show of a run. If fewer fit into the page, the run is shown without clients."""
+"""If a run has more clients than fit into the page, and fewer than this would fit, none of them are shown."""
 
 _COLUMNS = (
     (DATASET, "Data"),
@@ -82,10 +82,10 @@ def build_summary(compared: ComparedRuns) -> PageData:
 
 
 def share_cells(runs: Sequence[RunData], cells: int) -> list[int]:
-    """Return how many clients of each run are shown, if all runs together may have this many cells.
+    """Return how many clients of each run are shown, if all runs together may have `cells` cells.
 
-    A cell is one client in one round. All runs get the same number of cells. Cells that small runs do not need go
-    to the other runs.
+    A cell is one client in one round. All runs get the same number of cells, except that cells that small runs do
+    not need go to the other runs.
     """
     want = [len(run.clients) * run.rounds.size for run in runs]
     rows, left = [0] * len(runs), cells
@@ -194,7 +194,10 @@ def _alarm(alarm: Alarm) -> PageData:
 
 
 def _table_columns(compared: ComparedRuns, described: Sequence[PageData]) -> list[dict[str, str]]:
-    """Return the columns of the table of runs: the results, then the keys in which runs differ."""
+    """Return the columns of the table of runs: the results, then the keys of the spec in which runs differ.
+
+    Add the values of these keys to the cells of the runs in `described`.
+    """
     columns = [
         {"key": key, "title": title, "kind": kind}
         for key, title, kind in _RESULTS
@@ -227,8 +230,9 @@ def _left_out(runs: Sequence[RunData], clients: Sequence[PageData]) -> str:
         where = (
             f" for {len(some)} runs" if len(runs) > 1 and len(some) > 1 else " for 1 run" if len(runs) > 1 else ""
         )
-        least, total = min((entry["shown"], entry["total"]) for entry in some)
-        parts.append(f"shows {least:,} of {total:,} clients one by one{where}")
+        amounts = {f"{entry['shown']:,} of {entry['total']:,} clients" for entry in some}
+        amount = amounts.pop() if len(amounts) == 1 else "only some of the clients"
+        parts.append(f"shows {amount} one by one{where}")
     if none:
         parts.append(f"leaves out the clients of {_span([none], 'run')}")
     if cut:

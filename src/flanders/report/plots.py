@@ -35,13 +35,13 @@ BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, INDIGO, GREY = (
     *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#332288", "#777777"),
 )
 LONGEST_LINE = 22
-"""The most characters in a line beside a bar. Longer lines would leave too little space for the bars."""
+"""The most characters in a line of a label beside a bar. Longer lines would leave too little space for the bars."""
 DRAWABLE = 1e30
-"""Scores are clipped to this size, since matplotlib cannot scale larger ones.
+"""Scores are clipped to this absolute value, since matplotlib cannot draw larger ones.
 
-A logarithmic scale has no values below one over this."""
+A logarithmic scale has no values below one divided by this."""
 MISSED, WRONGED = "#FF5A36", "#FF9DE1"
-"""The colours of the frames around wrong decisions. They are unlike all colours of the scale of scores."""
+"""The colours of the frames around wrong decisions in a heat map. They do not occur in its scale of scores."""
 Style = dict[str, Any]
 """Keyword arguments of matplotlib."""
 SERIES = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, INDIGO)
@@ -87,7 +87,7 @@ FIGURES = ("accuracy", "scores_heatmap", "score_distributions", "precision_recal
 def draw_figures(
     compared: ComparedRuns, group: Sequence[int], only: Sequence[str] = FIGURES
 ) -> Iterator[tuple[str, Figure]]:
-    """Yield the name and the figure of each of these figures of one setting.
+    """Draw the figures of one setting whose names are in `only`, and yield the name and the figure of each.
 
     `group` has the numbers of the runs with this setting.
     """
@@ -119,7 +119,7 @@ def draw_figures(
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure in the format of its file name. The same figure gives the same bytes."""
+    """Write a figure in the format that the ending of `path` names. The same figure gives the same bytes."""
     check_target(path)
     dates: dict[str, Style] = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
     with mpl.rc_context(STYLE), atomic(path) as file:
@@ -238,7 +238,7 @@ def _legend(ax: Axes, place: Any, **style: Any) -> None:
 
 
 def _spaced(values: Sequence[int]) -> list[int]:
-    """Return the positions of about six values that are multiples of a round number."""
+    """Return the positions of at most about six values, for tick labels. They are multiples of a round number."""
     step = next(s for k in range(12) for s in (10**k, 2 * 10**k, 5 * 10**k) if len(values) <= 6 * s)
     return [i for i, value in enumerate(values) if value % step == 0] or [0]
 
@@ -340,7 +340,7 @@ def _per_round(runs: Sequence[RunData]) -> dict[str, float]:
 
 
 def score_norm(scores: FloatVector) -> Normalize:
-    """Return the scale for scores. As on the HTML page, it is logarithmic if they are positive and vary widely."""
+    """Return the scale for scores: logarithmic if none is negative and they vary widely, as on the HTML page."""
     scores = scores.clip(-DRAWABLE, DRAWABLE)
     positive = scores[scores > 1 / DRAWABLE]
     low, high = float(scores.min()), float(scores.max())

@@ -19,7 +19,7 @@ from flanders.round import ClientId
 
 BoolMatrix = NDArray[np.bool_]
 NO, YES, UNKNOWN = 0, 1, 2
-"""The values of a matrix of answers, e.g. whether each client is malicious."""
+"""The values of a matrix of answers. It may, for example, answer for each cell whether the client is malicious."""
 MEASURES = tuple(column.name for column in ROUND_COLUMNS if column.kind == "float64")
 """The names of the numbers that are measured in each round: accuracy, loss, the seconds of each phase and so on."""
 
@@ -51,7 +51,7 @@ class Totals:
     fates: Mapping[Fate, IntVector] = field(default_factory=dict)
     """For each fate, how many clients had it in each round. Fates that did not occur are left out."""
     detection: Confusion = field(default_factory=Confusion)
-    """The counts of malicious and honest clients that were kept or not, over all rounds. Zeros without `truth`."""
+    """The counts of malicious and honest clients that were kept or not, over all rounds. Zeros if not `truth`."""
     truth: bool = True
     """Whether it is known which clients are malicious. It is not known in a live federation."""
     attacked: bool = False
@@ -64,11 +64,12 @@ class Totals:
 
 @dataclass(frozen=True, eq=False)
 class RunData:
-    """One run: its T finished rounds, and what happened to each of C clients in each of them.
+    """One run: its T finished rounds, and what happened to each of C clients in each round.
 
     Vectors have one value for each round. Matrices are `(C, T)`: a row for each client, a column for each round. If
-    a client did not take part in a round, `present` is false there, and the other matrices have empty values. If a
-    run has very many clients, only some of them have a row. `totals` counts all clients.
+    a client has no record in a round, `present` is false in this cell. The other matrices have no value there: NaN,
+    `UNKNOWN` or an empty text. If a run has very many clients, only some of them have a row. `totals` counts all
+    clients.
     """
 
     id: str
@@ -85,12 +86,15 @@ class RunData:
     texts: Mapping[str, TextMatrix]
     """The fields of `ClientRecord` that are texts, by name."""
     notes: Mapping[int, str] = field(default_factory=dict)
-    """Anything unusual that happened, by the number of the round."""
+    """Anything unusual that happened in a round, by the number of the round."""
     message: str = ""
     """Why the run failed, or why it could not be read."""
     totals: Totals = field(default_factory=Totals)
     spread: BoolVector | None = None
-    """Which rows belong to clients that were chosen evenly among all clients. None if every client has a row."""
+    """If only some clients have a row: which rows belong to clients that are spread evenly over all clients.
+
+    The other rows belong to the clients that were most often not kept. None if every client has a row.
+    """
 
     @property
     def accuracy(self) -> FloatVector:
@@ -124,7 +128,7 @@ class RunData:
 
     @property
     def probability(self) -> FloatMatrix:
-        """Each client's probability of being malicious. NaN if the filter cannot tell."""
+        """Each client's probability of being malicious. NaN if the filter does not estimate it."""
         return self.numbers["probability"]
 
     @cached_property
@@ -135,7 +139,7 @@ class RunData:
 
     @cached_property
     def malicious(self) -> BoolMatrix:
-        """Whether a client is known to be malicious."""
+        """Whether a client has a record in a round, and is known to be malicious."""
         found: BoolMatrix = self.answers["malicious"] == YES
         return found
 

@@ -49,7 +49,7 @@ class ClientDetails:
     fates: dict[str, int]
     """The number of rounds with each fate other than `kept`."""
     reason: str
-    """The most frequent reason. If only the numbers in it vary, this is the reason of the last such round."""
+    """The most frequent reason. Reasons that differ only in their numbers count as one. This is the latest one."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def _clients(connection: sqlite3.Connection, id_: str) -> list[ClientDetails]:
 
 
 def _typical(reasons: list[str]) -> str:
-    """Return the most frequent reason. Reasons that differ only in numbers count as one, and the last is returned.
+    """Return the most frequent reason. Reasons that differ only in their numbers count as one: return the last one.
 
     Examples
     --------

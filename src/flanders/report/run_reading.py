@@ -28,11 +28,12 @@ from flanders.round import ClientId
 MOST_ROWS = 1_000
 """The most clients of a run that get a row in the arrays. A screen cannot show more rows."""
 FEWEST_ROWS = 8
-"""The fewest clients of a run that get a row, however many rounds there are."""
+"""At least this many clients of a run get a row, no matter how many rounds there are."""
 MOST_CELLS = 2_000_000
-"""The most clients times rounds of one run. The arrays of the run then take about 100 MB."""
+"""An array of a run has at most this many cells: its rows times its rounds. All arrays of the run then take about
+100 MB together."""
 MOST_ALARMS = 500
-"""How many alarms of a run are remembered, the last ones."""
+"""How many alarms of a run are remembered. Older alarms are forgotten."""
 FIELDS = tuple(column for column in CLIENT_COLUMNS if column.name != "client")
 """The columns of the table `client` except the client's id."""
 
@@ -55,9 +56,9 @@ class GrowingRun:
     Parameters
     ----------
     chosen
-        The clients that get a row. Default: all clients, or the first `most_rows`.
+        The clients that get a row. Default: all clients.
     most_rows
-        The most clients that get a row. Default: no limit.
+        The most clients that get a row. The clients that appear first get the rows. Default: no limit.
     """
 
     def __init__(self, chosen: ChosenClients | None = None, most_rows: int | None = None) -> None:
@@ -188,9 +189,9 @@ def by_id(client: ClientId) -> tuple[bool, ClientId]:
 def read_results(path: Path, most_rows: int | None = None) -> list[RunData]:
     """Read all runs of a results file, in the order in which they were added.
 
-    Other processes may write to the file at the same time. What is read is the state of the file at one moment.
-    With `most_rows`, no run has more clients than this in its matrices. A run that cannot be read has a message and
-    no rounds.
+    Other processes may write to the file at the same time. What is read is the state of the file at one moment. If
+    `most_rows` is given, the matrices of a run have at most this many rows (or `FEWEST_ROWS`, if this is more). A
+    run that cannot be read has a message and no rounds.
     """
     path = Path(path)
     if path.is_dir():
@@ -236,7 +237,7 @@ def choose_clients(connection: sqlite3.Connection, id_: str, most: int) -> Chose
 
 
 def choose_rows(not_kept: NDArray[Any], most: int) -> tuple[IntVector, BoolVector]:
-    """Choose `most` of all clients: half spread evenly over all, and half that were most often not kept.
+    """Choose `most` of all clients. Half are spread evenly over all clients, half were most often not kept.
 
     `not_kept` has the number of rounds in which each client was not kept. Return the positions of the chosen
     clients, and for every client whether it is one of the evenly spread ones.

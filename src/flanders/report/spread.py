@@ -1,4 +1,4 @@
-"""Shows how much the values of several seeds differ: by their range, standard deviation, or confidence interval."""
+"""Shows how much values of several seeds differ: by their range, standard deviation, or a confidence interval."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def half_width(values: Sequence[float], spread: str) -> float:
 def student_quantile(freedom: int, level: float = 0.95) -> float:
     """Return half the width of a two-sided confidence interval of a mean, in standard errors.
 
-    It is a quantile of Student's t distribution with `freedom` degrees of freedom. Python's standard library does
-    not have this function. So the area under the density is computed by Simpson's rule, and the quantile by
-    bisection.
+    `level` is the probability of the interval. The result is a quantile of Student's t distribution with `freedom`
+    degrees of freedom. Python's standard library does not have this quantile. So the area under the density is
+    computed by Simpson's rule, and the quantile by bisection.
 
     Examples
     --------

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 
 Rows = Sequence[Sequence[str]]
 Places = Collection[tuple[int, int]]
-"""Cells by their row and column, counted from 0."""
+"""The row and the column of each of some cells, counted from 0."""
 
 
 def markdown(title: str, header: Sequence[str], rows: Rows, legend: str, *, bold: Places = ()) -> str:

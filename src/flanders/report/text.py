@@ -28,7 +28,7 @@ from flanders.results.spec_keys import (
 from flanders.results.summary import RunSummary, read_summaries
 
 CLIENTS_SHOWN = 20
-"""The most clients in the table of clients that were not kept. About as many lines fit on a screen."""
+"""The most clients in the table of clients that were not kept. About this many lines fit on a screen."""
 
 
 def print_results(path: Path, *, as_json: bool = False) -> None:
@@ -162,7 +162,7 @@ def print_table(rows: Sequence[Sequence[str]], columns: Sequence[str], title: st
 
 
 def terminal_width(default: int = 116) -> int:
-    """Return the width of the terminal in characters, or a default if the output does not go to a terminal."""
+    """Return the width of the terminal in characters, but at least 60. Without a terminal, it is `default`."""
     return max(60, shutil.get_terminal_size((default, 24)).columns)
 
 

@@ -24,7 +24,9 @@ WORDS: dict[str, Callable[[Tree], object]] = {
     "aggregator": aggregator_name,
     "dataset": dataset_name,
 }
-"""Short names for the values that are asked for most often. A condition may also name any key of a spec."""
+"""Short names for the values that are asked for most often, with the function that reads the value from a spec.
+
+A condition may also name any key of a spec."""
 
 
 def selected(specs: Sequence[Table], wheres: Sequence[str]) -> list[int]:

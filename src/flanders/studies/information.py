@@ -18,15 +18,17 @@ from scipy.stats import rankdata
 Floats = NDArray[np.float64]
 
 NEIGHBOURS = 3
-"""The k of `kraskov`: which neighbour sets the distance."""
+"""The k of `kraskov`, which uses the distance of each point to its k-th nearest neighbour."""
 FEW = 500
-"""Up to this number of pairs, neighbours are found by comparing all pairs with each other, else with a tree."""
+"""Up to this number of points, neighbours are found by comparing all points with each other, else with a tree."""
 BLOCK = 2_000_000
-"""How many comparisons are computed at once. This limits the memory."""
+"""At most about this many comparisons of two points are made at once, to limit the memory."""
 
 
 def gaussian_copula(x: ArrayLike, y: ArrayLike) -> Floats:
-    r"""Estimate by the correlation of the normal scores. This is exact for a Gaussian copula, else a lower bound.
+    r"""Estimate the information from the correlation of the normal scores.
+
+    For a Gaussian copula the formula is exact. For other copulas it is a lower bound.
 
     .. math:: I = -\tfrac12 \log(1 - \rho^2)
               - \tfrac12 \left[\psi\left(\tfrac{n-1}{2}\right) - \psi\left(\tfrac{n-2}{2}\right)\right]
@@ -53,15 +55,15 @@ def gaussian_copula(x: ArrayLike, y: ArrayLike) -> Floats:
 
 
 def kraskov(x: ArrayLike, y: ArrayLike) -> Floats:
-    r"""Estimate by the distances to the k-th nearest neighbour, k = 3 (the first algorithm of the paper below).
+    r"""Estimate the information from distances to nearest neighbours (the first algorithm of the paper below).
 
     .. math:: I = \psi(k) + \psi(n) - \langle \psi(n_x + 1) + \psi(n_y + 1) \rangle
 
-    Each of the n pairs (x, y) is a point. Distances are in the maximum norm, and :math:`\psi` is the digamma
-    function. For each point, :math:`n_x` counts the other points whose distance in x alone is smaller than the
-    distance to the k-th neighbour. :math:`n_y` is the same for y. The brackets are the mean over all points. Equal
-    values would make the counts wrong. So a little noise is added, far below the scale of the data, as the authors
-    advise.
+    Each of the n pairs (x, y) is a point, and k is `NEIGHBOURS`. Distances are in the maximum norm, and
+    :math:`\psi` is the digamma function. For each point, :math:`n_x` counts the other points whose distance in x
+    alone is smaller than the distance to the k-th neighbour. :math:`n_y` is the same for y. The brackets are the
+    mean over all points. Equal values would make the counts wrong. So a little noise is added, far below the scale
+    of the data, as the authors advise.
 
     References
     ----------
@@ -82,7 +84,7 @@ def kraskov(x: ArrayLike, y: ArrayLike) -> Floats:
 
 
 def histogram(x: ArrayLike, y: ArrayLike, bins: int | None = None) -> Floats:
-    r"""Estimate from counts in bins of equal frequency.
+    r"""Estimate the information from counts in bins of equal frequency.
 
     The estimate is the entropy of x, plus the entropy of y, minus the entropy of the pairs. Each entropy has the
     Miller-Madow correction for its bias.
@@ -92,8 +94,8 @@ def histogram(x: ArrayLike, y: ArrayLike, bins: int | None = None) -> Floats:
     x, y
         The series.
     bins
-        The number of bins for x and for y. The default is 64, or fewer for short series. Then a combination of two
-        bins has five pairs on average.
+        The number of bins for x, and also for y. By default it is chosen such that each combination of a bin of x
+        and a bin of y has about five pairs on average. But it is at least 2 and at most 64.
 
     References
     ----------
@@ -119,7 +121,7 @@ ESTIMATORS: dict[str, Callable[[ArrayLike, ArrayLike], Floats]] = {
 
 
 def _entropy(counts: NDArray[np.int64]) -> float:
-    """Return the entropy of n counted values, plus the correction (non-zero counts - 1) / 2n."""
+    """Return the entropy of n counted values, plus the correction (number of non-zero counts - 1) / 2n."""
     seen = counts[counts > 0]
     share = seen / seen.sum()
     return float(-np.sum(share * np.log(share)) + (seen.size - 1) / (2 * seen.sum()))

@@ -26,9 +26,9 @@ GRID = 256
 def along_axis(study: GridStudy, rows: Sequence[Row]) -> Figure:
     """Draw detection and accuracy for each value of the varied key, with a column for each attack.
 
-    Each share of malicious clients has its own colour. If every value has only one share, each filter has its own
-    colour instead. A control filter that does not depend on the varied key is a horizontal line. Bars reach from
-    the lowest to the highest seed.
+    Each share of malicious clients has its own colour. If every value was run with one share only, each filter has
+    its own colour instead. A control filter that does not depend on the varied key is a horizontal line. Vertical
+    bars reach from the lowest to the highest result of the seeds.
     """
     detection = "auc" if study.name == "fldetector" else "recall"
     attacks = list(dict.fromkeys(row.attack for row in rows))
@@ -124,7 +124,10 @@ def _long(points: Sequence[str]) -> bool:
 
 
 def densities(series: Mapping[str, Series], key: tuple[str, str, str]) -> Figure:
-    """Draw the densities of the values of an honest and a malicious client, with a panel for each attack."""
+    """Draw the densities of the values of an honest and a malicious client, with a panel for each attack.
+
+    `series` has the values for each attack. `key` is the way of measuring; see `flanders.studies.predictability`.
+    """
     columns = min(4, len(series))
     lines = -(-len(series) // columns)
     with mpl.rc_context(STYLE):

@@ -2,15 +2,15 @@ r"""The predictability study: are honest clients more predictable than malicious
 
 Section 4.2 of the FLANDERS paper asks this question. It measures predictability by the mutual information between
 the values of a parameter in rounds t and t + 1, averaged over all parameters. But a parameter has only one value in
-each round, and an estimate needs many. The paper does not say which values it puts together. This module does it in
-two ways, with T rounds:
+each round, and an estimate needs many. The paper does not say which values it puts together. This module tries two
+ways. With T rounds they are:
 
 * `"parameters"`: one estimate for each pair of rounds (t, t + 1), from the values of all parameters. This gives
   T - 1 estimates per client. The paper's figure and t-test may have been made from them.
 * `"time"`: one estimate for each parameter, from its T - 1 pairs of consecutive values.
 
-Both are computed for the models, as in the paper, and for the displacements (a model minus the global model of its
-round). Displacements do not contain what all models share.
+Both are computed for the models, as in the paper, and for the displacements (a model minus the global model from
+which the client has started). Displacements do not contain what all models of a round share.
 
 In addition, this module measures how well each model can be forecast; see `forecast_errors`.
 """
@@ -36,11 +36,11 @@ from flanders.studies.significance import compare_means
 from flanders.studies.trajectories import Trajectories, follow
 
 PUBLISHED = {"gauss": 5.67e-38, "lie": 8.33e-5, "opt": 6.70e-18, "agr-min-max": 4.20e-12}
-"""The paper's p-values (its table tab:t-test, MNIST)."""
+"""The paper's p-value for each attack (its table tab:t-test, MNIST)."""
 COORDINATES = 10_000
 """How many parameters are drawn at random for the slow estimates, which are those of `kraskov` and of `"time"`."""
 ROUNDS = 4
-"""The fewest rounds for an estimate, since the estimators compare a pair of rounds with other pairs."""
+"""The fewest rounds of a run. They have three pairs of consecutive rounds, and an estimate needs at least three."""
 FORECAST = "forecast-error"
 Key = tuple[str, str, str]
 """A way of measuring: the vectors ("models" or "displacements"), the values that are put together ("parameters" or
@@ -78,7 +78,7 @@ class Finding:
     high: float
     """The upper end of this interval."""
     published_p: float | None
-    """The p-value in the paper, if it has one."""
+    """The p-value in the paper, if it has one for this attack and this way of measuring."""
 
 
 def measure(found: Trajectories, *, seed: int = 0, coordinates: int = COORDINATES) -> Series:
@@ -102,11 +102,12 @@ def measure(found: Trajectories, *, seed: int = 0, coordinates: int = COORDINATE
 
 
 def forecast_errors(models: FloatMatrix) -> FloatVector:
-    """Return the mean squared error of each forecast, divided by the variance of the model that is forecast.
+    """Return the error of the forecast of each model, from the third round on.
 
     First a straight line is fitted by least squares. It maps the parameters of round t - 1 to the parameters of
-    round t. The same line then maps the parameters of round t to a forecast of round t + 1. A perfect forecast has
-    the error 0. If the forecast of all parameters were their mean, the error would be 1.
+    round t. The same line then maps the parameters of round t to a forecast of round t + 1. The error is the mean
+    squared error of all parameters, divided by their variance. A perfect forecast has the error 0. If the forecast
+    of all parameters were their mean, the error would be 1.
     """
     before, last, now = models[:-2], models[1:-1], models[2:]
     centred = before - before.mean(axis=1, keepdims=True)

@@ -23,9 +23,9 @@ from flanders.studies.grids import CONTROLS
 class Row:
     """The results of one filter at one point of a study, under one attack.
 
-    Values are means over the seeds. The lowest and the highest value of any seed are given, too. The accuracy is
-    the accuracy after the last round. Precision and recall of the filter's decisions, and the AUC of its scores,
-    are computed from the first round with an attack on.
+    Values are means over the seeds. A field that ends in `_low` or `_high` has the lowest or the highest value of
+    any seed. The accuracy is the accuracy after the last round. All other values use only the rounds from the first
+    attack on: precision and recall of the filter's decisions, the AUC of its scores, and its time.
     """
 
     dataset: str

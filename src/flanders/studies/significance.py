@@ -65,7 +65,7 @@ def welch(first: FloatVector, second: FloatVector) -> float:
 
 
 def block_means(values: FloatVector, block: int, resamples: int, rng: np.random.Generator) -> FloatVector:
-    """Return the means of `resamples` new series. Each is made of random blocks of `values`, and is as long."""
+    """Return the means of `resamples` new series, which consist of random blocks of `values` and are as long."""
     n = values.size
     sums = np.concatenate([[0.0], np.cumsum(np.concatenate([values, values[:block]]))])
     whole, rest = divmod(n, block)

@@ -27,7 +27,7 @@ class Trajectories:
     global_models: FloatMatrix
 
     def displacements(self) -> Trajectories:
-        """Return both trajectories as displacements from the global models."""
+        """Return both trajectories minus the global models of their rounds."""
         g = self.global_models
         return Trajectories(self.honest - g, self.malicious - g, g)
 

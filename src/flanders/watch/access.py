@@ -26,10 +26,10 @@ SHORTEST_TOKEN = 16
 LONGEST_FORM = 4096
 """The most bytes that are read of the form with the token."""
 WRONG_TOKEN_PAUSE = 1.0
-"""Seconds before a wrong token is answered. Wrong tokens are answered one after the other, so that nobody can try
-many."""
+"""Seconds before a request with a wrong token is answered. Such requests are answered one after the other, so that
+nobody can try many tokens."""
 MOST_WAITING = 8
-"""The most wrong tokens that wait for an answer. If there are more, they get an error at once."""
+"""The most requests with a wrong token that wait for an answer. Further ones get an error at once."""
 COOKIE = "flanders-watch"
 """The name of the cookie of a visitor who has entered the token."""
 HEADERS = {
@@ -85,8 +85,8 @@ def read_token(host: str, file: Path | None) -> str | None:
             return None
         raise InputError(
             f"Other machines can reach {host}, so a token is needed. Write at least {SHORTEST_TOKEN} characters to "
-            f"a file and name it with --token-file, or put them into the variable {TOKEN_VARIABLE}. Without a "
-            "token, only 127.0.0.1 is possible."
+            f"a file and name it with --token-file, or put them into the variable {TOKEN_VARIABLE}. Or choose "
+            "127.0.0.1, which needs no token."
         )
     if len(token) < SHORTEST_TOKEN:
         raise InputError(
@@ -136,7 +136,7 @@ class AccessCheck:
         """Return the answer to a request that is not passed on to the app; None if it is passed on."""
         name = request.headers.get("host", "").rpartition(":")[0] or request.headers.get("host", "")
         if self._names is not None and name not in self._names:  # DNS rebinding: another site's name points here
-            return PlainTextResponse("Open this page as http://127.0.0.1.", status_code=421)
+            return PlainTextResponse("Open this page with 127.0.0.1 in place of this name.", status_code=421)
         if self._token is None or request.url.path == "/page.css":
             return None
         if request.url.path == "/enter" and request.method == "POST":

@@ -1,6 +1,7 @@
 """The class `Feed`: reads a results file again and again while it is written, and returns what the live page needs.
 
-Only new rounds are read. A results file is a SQLite database with the rounds of one or more runs.
+A results file is a SQLite database with the rounds of one or more runs. What happened to the clients of a round is
+read only once, when the round is new.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from flanders.results.rounds import read_rounds
 from flanders.results.schema import ResultsError, reading
 
 LOOKED_AT = 4
-"""The number of runs whose clients are kept in memory: the last runs that a visitor has opened."""
+"""The number of runs whose clients are held in memory: the last runs that any visitor has opened."""
 RECHECK = 5.0
 """Seconds after which the file is read again even if it seems unchanged. Its modification time may be too coarse to
 show every change."""
@@ -40,7 +41,7 @@ class FollowedRun:
     id_
         The id of the run.
     most_rows
-        The most clients that get a row on the page. With 0, only a summary of the run is read.
+        The most clients that get a row on the page. With 0, no client has a row, and only totals are counted.
     """
 
     def __init__(self, id_: str, most_rows: int) -> None:
@@ -90,7 +91,8 @@ class FollowedRun:
     ) -> tuple[list[tuple[object, ...]], list[list[float]]]:
         """Return two lists with an entry for each round: the values that never change, and the measures.
 
-        If the values of a round have changed all the same, the run was started again, and is read from the start.
+        If the first list has changed for an old round, the run was started again. `catch_up` then reads it from the
+        start.
         """
         names = [column.name for column in ROUND_COLUMNS]
         query = f"SELECT {', '.join(names)} FROM round WHERE run = ? ORDER BY number"
@@ -125,10 +127,10 @@ class Feed:
         self._lock = threading.Lock()
 
     def results(self, version: str = "") -> PageData:
-        """Return the runs that have changed since a version, and the order of all runs.
+        """Return the runs that have changed since the answer with this version, and the order of all runs.
 
-        Each answer has a version, which the page sends with its next request. With an unknown version, all runs are
-        returned.
+        Each answer has a version, which the page sends with its next request. If the version is unknown, all runs
+        are returned.
         """
         with self._lock:
             self._refresh()
@@ -147,10 +149,10 @@ class Feed:
             }
 
     def cells(self, id_: str, since: int, until: int, epoch: str) -> PageData | None:
-        """Return the clients of a run in the rounds from position `since` to `until`; None if there is no such run.
+        """Return the clients of a run, in the rounds from position `since` to `until - 1`.
 
-        If `epoch` is not the current epoch of the run, the rounds that the page has are out of date. Then all
-        rounds up to `until` are returned.
+        The result is None if there is no such run. If `epoch` is not the current epoch of the run, the rounds that
+        the page has are out of date. Then all rounds up to position `until - 1` are returned.
         """
         with self._lock:
             self._refresh()
@@ -215,7 +217,7 @@ class Feed:
 
 
 def _signature(path: Path) -> tuple[object, ...]:
-    """Return the sizes and times of a results file and of its log. They change when the file is written."""
+    """Return the sizes and times of a results file and of SQLite's log beside it. They change with each write."""
     found: list[object] = []
     for file in (path, path.with_name(f"{path.name}-wal")):
         try:

@@ -27,11 +27,12 @@ from flanders.results.store import read_run_spec
 PAUSE = 0.5
 """Seconds between two reads of the file."""
 PATIENCE = 2.0
-"""The seconds for which a round without an accuracy is held back. A Flower server measures it after the round."""
+"""Seconds for which a round without an accuracy is held back. A Flower server measures the accuracy after the round
+was written."""
 EARLIER = 5
-"""When the log begins, it shows this many of the rounds that a run already has: the last ones."""
+"""When the log begins, a run may have rounds already. The log shows this many of them: the last ones."""
 MOST_REASONS = 4
-"""The most different reasons that are shown for one round."""
+"""For one round, at most this many different reasons are shown."""
 WIDTH = 80
 """The width of the lines in characters, if the width of the terminal is unknown."""
 HEADER = "round  accuracy    kept  dropped  refused  banned  silent"
@@ -72,7 +73,7 @@ class Log:
     def news(self, *, hold: bool = True) -> list[str]:
         """Return the lines about what is new since the last call.
 
-        With `hold`, a last round without an accuracy is held back for `PATIENCE` seconds.
+        With `hold`, the last round of a running run is held back for `PATIENCE` seconds if it has no accuracy.
         """
         try:
             with reading(self._path) as connection:
@@ -117,7 +118,7 @@ class Log:
     ) -> tuple[Sequence[tuple[RoundRecord, tuple[Alarm, ...]]], int]:
         """Return the new rounds with their alarms, and the number of new rounds that are left out.
 
-        Without `all_`, only the last few rounds are returned.
+        Without `all_`, all but the last `EARLIER` rounds are left out.
         """
         lookout = self._lookouts.setdefault(id_, Lookout())
         told: deque[tuple[RoundRecord, tuple[Alarm, ...]]] = deque(maxlen=None if all_ else EARLIER)
@@ -166,7 +167,10 @@ def round_lines(record: RoundRecord, alarms: Sequence[Alarm]) -> Iterator[str]:
 
 
 def wrapped(text: str, margin: str = "") -> list[str]:
-    """Return a text as lines that fit into the terminal. Each line begins with the margin."""
+    """Return a text as lines that fit into the terminal. The first line begins with the margin.
+
+    The other lines are indented by two more characters.
+    """
     width = max(40, shutil.get_terminal_size((WIDTH, 24)).columns)
     rest = margin.replace("!", " ")
     return textwrap.wrap(text, width, initial_indent=margin, subsequent_indent=f"{rest}  ") or [margin]

@@ -50,7 +50,7 @@ def make_app(results: Path, host: str = "127.0.0.1", token: str | None = None) -
         query = request.query_params
         numbers = [query.get(key, "0") for key in ("since", "until")]
         if not all(number.isascii() and number.isdigit() and len(number) < 10 for number in numbers):
-            return PlainTextResponse("`since` and `until` are numbers of rounds", status_code=400)
+            return PlainTextResponse("`since` and `until` must be whole numbers below 10^9", status_code=400)
         since, until = map(int, numbers)
         try:
             cells = feed.cells(request.path_params["run"], since, until, query.get("epoch", ""))
