@@ -1,4 +1,4 @@
-"""The command-line options that all commands with runs have in common."""
+"""The options that all commands have that carry out runs."""
 
 from __future__ import annotations
 
