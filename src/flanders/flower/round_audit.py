@@ -73,7 +73,7 @@ class RoundAudit:
             log(
                 WARNING,
                 "flanders: the audit trail %s holds %s rounds that the saved memory does not know of. "
-                "The memory was replaced by an older one, and the trail shows it.",
+                "The memory may have been replaced by an older one.",
                 self.trail.path,
                 len(later),
             )
