@@ -1,4 +1,4 @@
-"""The options that all commands have that carry out runs."""
+"""The options that are common to all commands that carry out runs."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class Bookkeeping:
         self.done_before = self.memory.rounds
 
     def ask(self, messages: Iterable[Message], grid: Grid, identify: Identify, number: int) -> list[Message]:
-        """Return the messages to clients that are known and not banned. Remember who is asked and who is banned."""
+        """Return the messages to clients that have a name and no ban. Remember who is asked and who is banned."""
         self.open_audit()
         messages, self.asked, self.banned = list(messages), [], []
         sent = []
@@ -122,7 +122,7 @@ class Bookkeeping:
         return "" if model is None else model.excess(record)
 
     def raise_if_never_worked(self, part: str, error: Exception, name: str, found: SortedReplies) -> None:
-        """Raise the error of the user's filter or strategy if clients cannot have caused it. Otherwise do nothing.
+        """Raise the error of the user's filter or strategy if clients probably did not cause it. Else do nothing.
 
         If the filter or strategy has never worked, and no reply of this round is missing or refused, it is probably
         wrong itself. In all other cases clients may have caused the error, and they must not be able to end the

@@ -37,8 +37,8 @@ class WeightLimits:
         default, if nine of ten clients have equal weights, the tenth has at most a quarter of the total.
     newcomers
         The largest share of the weight for all newcomers together: clients that are new, or whose last reply was
-        not kept. It is for filters with a memory: an attacker can come back under new names, of which the filter
-        remembers nothing. The limit holds only if at least three clients, and a fifth of the round, are known.
+        not kept. The limit is for filters with a memory: an attacker can come back under new names, of which the
+        filter remembers nothing. It holds only if at least three clients, and a fifth of the round, are known.
         None: no limit.
     max_examples
         Refuse replies that claim more examples than this. None: no limit.
