@@ -77,7 +77,7 @@ def test_a_broken_entry_of_another_package_is_skipped_named_and_stops_no_command
     assert [*choices.registry("attacks")] == [*ATTACKS, "fine"]
     assert main(["list", "attacks"]) == 0
     out = capsys.readouterr().out
-    assert "Of other packages, and skipped:" in out
+    assert "Skipped entries of other packages:" in out
     assert problem in out
     assert parse_spec({"threat": {"attack": "fine", "fraction": 0.2}})
 

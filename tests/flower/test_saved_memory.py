@@ -195,7 +195,7 @@ def test_the_state_of_another_filter_or_sketch_is_a_clear_error(tmp_path) -> Non
         )
         with pytest.raises(InputError, match=rf"{made_by}\. .*To start afresh, name another `state_dir`\."):
             FilteredStrategy(fedavg(), other, state_dir=tmp_path)
-    with pytest.raises(InputError, match="was saved with sketch=None, but now there is sketch=64"):
+    with pytest.raises(InputError, match="was saved with sketch=None, but this strategy has sketch=64"):
         FilteredStrategy(fedavg(), Flanders(keep=0.7), state_dir=tmp_path, sketch=64)
 
 

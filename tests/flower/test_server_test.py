@@ -63,7 +63,7 @@ def test_a_test_that_fails_on_a_model_finds_it_infinitely_bad() -> None:
 
 def test_fltrust_needs_a_step_of_the_server() -> None:
     with pytest.raises(
-        InputError, match=r"FLTrust\(\) needs a step that the server trains itself. Pass `train_fn`"
+        InputError, match=r"FLTrust\(\) needs a model that the server trains itself. Pass `train_fn`"
     ):
         AggregatorStrategy(FLTrust())
     with pytest.raises(InputError, match="`train_fn` parameter of AggregatorStrategy must be a function"):

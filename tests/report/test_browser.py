@@ -74,7 +74,7 @@ def test_the_way_leads_from_the_overview_to_a_cell_to_a_client_to_the_reason(rep
     row = page.locator("#clients tbody tr").first
     assert row.locator("th").inner_text() == str(worst)
     assert f"dropped in {run.not_kept[worst]} of 6 rounds" in row.inner_text()
-    assert "the largest that was kept" in row.locator(".why").inner_text()
+    assert "the largest score of a kept client" in row.locator(".why").inner_text()
     row.locator("a").click()
     assert page.locator("#heading").inner_text() == f"Client {worst}"
     assert page.title() == f"Client {worst} · results.sqlite – flanders report"
@@ -318,7 +318,7 @@ def test_a_round_can_be_picked_for_the_distributions(report, open_page):
     page.keyboard.press("Home")
     assert "Nobody was scored in round 1" in page.locator("#scores").inner_text()
     page.keyboard.press("ArrowRight")
-    assert "largest score that was kept" in page.locator("#scores-lede").inner_text()
+    assert "largest score of a kept client" in page.locator("#scores-lede").inner_text()
     page.locator("#all-rounds").click()
     assert page.locator("#round-name").inner_text() == ""
     assert not problems

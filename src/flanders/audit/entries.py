@@ -1,7 +1,7 @@
 """The entries of an audit trail: each is a line of JSON that ends with its hash.
 
 The last field of a line is the SHA-256 of the rest of the line. The field `previous` is the hash of the line
-before. So a person who changes a line has to change all later lines, too.
+before. So a person who changes a line must also change all later lines, or the change is noticed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from flanders.checks import InputError
 
 NOTHING = "0" * 64
-"""The field `previous` of the first entry, before which there is none."""
+"""The field `previous` of the first entry, since there is no entry before it."""
 BEGINNING = b'{"entry":'
 """Every line begins with this."""
 SEALED = re.compile(rb'(\{"entry":.*),"hash":"([0-9a-f]{64})"\}\n?', re.DOTALL)
@@ -28,7 +28,8 @@ SEALED = re.compile(rb'(\{"entry":.*),"hash":"([0-9a-f]{64})"\}\n?', re.DOTALL)
 class Head:
     """The number and the hash of an entry.
 
-    With the head of the last entry, kept in another place, one can check later that no entry up to it was changed.
+    If the head of an entry is also stored in another place, one can check later that neither this entry nor an
+    earlier one was changed.
     """
 
     entry: int = 0
@@ -56,7 +57,7 @@ class Head:
 
 
 class BadEntry(Exception):
-    """A line that was changed, or that is no entry of a trail. The message says which."""
+    """A line that was changed, or that is no entry of a trail. The message says what is wrong with it."""
 
 
 @dataclass(frozen=True)

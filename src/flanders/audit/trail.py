@@ -28,8 +28,8 @@ class AuditTrail:
     """An append-only file in which each entry holds the hash of the entry before it.
 
     Each entry is on the disk before `add` returns. When the file has become large, it is renamed to `PATH.1`, the
-    next one to `PATH.2` and so on, and the trail continues in a new file. The oldest files are removed. An entry in
-    the new file says which entries are left.
+    next one to `PATH.2` and so on, and the trail continues in a new file. If there are too many files, the oldest
+    are removed. The first entry of the new file says which is the oldest entry that is left.
 
     Parameters
     ----------
@@ -70,8 +70,9 @@ class AuditTrail:
     def open(self, fields: Mapping[str, object], known: Head | None = None) -> list[TrailEntry]:
         """Begin or continue the trail with an entry of the kind `start`, which holds `fields`.
 
-        `known` is the head of the last entry that the caller has remembered. Return the entries after it. Raise an
-        `InputError` if the trail does not hold the entry `known`, or if another process writes to the trail.
+        `known` is the head of the last entry that the caller remembers. Return the entries after it; none if
+        `known` is None. Raise an `InputError` if the trail has entries but not the entry `known`, or if another
+        process writes to the trail.
         """
         if self._file is not None:
             return []
@@ -170,7 +171,7 @@ class AuditTrail:
         return size - whole
 
     def _after(self, known: Head | None) -> list[TrailEntry]:
-        """Set `head` to the last entry in the files, and return the entries after the entry `known`."""
+        """Set `self.head` to the head of the last entry, and return the entries after the entry `known`."""
         later: list[TrailEntry] = []
         last: TrailEntry | None = None
         seen = known is None or known == Head()

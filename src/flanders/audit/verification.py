@@ -17,7 +17,7 @@ IN_A_LOG = re.compile(r"audit head (\d{1,15}:[0-9a-f]{64})")
 MOST_BREACHES = 1000
 """The most breaches, and the most notes, that are listed. A file that is no trail may have one in each line."""
 LONGEST_WORDS = 300
-"""The most characters of a breach or a note. There is a limit, since they may quote a file that may be forged."""
+"""The most characters of a breach or a note. They may quote the file, and a forged file may hold long texts."""
 MOST_SHOWN = 20
 """The most numbers of rounds that a note lists."""
 
@@ -44,7 +44,7 @@ class TrailCheck:
     more_breaches: int = 0
     """The number of further breaches that are not in the list."""
     notes: list[str] = field(default_factory=list)
-    """What is unusual but no breach, such as old files that were removed because there were too many."""
+    """Unusual things that are no breaches, such as old files that were removed because there were too many."""
     entries: int = 0
     """The number of entries in the trail."""
     rounds: int = 0
@@ -108,7 +108,7 @@ class _Reading:
                 self.place = file, number
                 if not line.endswith(b"\n"):
                     self.breach(
-                        "the last line is not complete: the server was stopped while it wrote, or it was cut"
+                        "the last line is not complete: the server was stopped while it wrote, or the line was cut"
                     )
                     continue
                 try:
@@ -157,7 +157,7 @@ class _Reading:
             elif entry.kind == "round":
                 self.follow_round(entry)
         except (KeyError, TypeError, ValueError, OverflowError):
-            self.breach(f"entry {number} does not hold what an entry of the kind {entry.kind!r} holds")
+            self.breach(f"entry {number}, of the kind {entry.kind!r}, lacks a field or has a wrong value in it")
 
     def start(self, entry: TrailEntry) -> None:
         """Check that a server that was started again has continued after the last round in the trail."""
@@ -172,8 +172,8 @@ class _Reading:
             return
         if after < run.last - 1:
             self.breach(
-                f"the server went back from round {run.last} to round {after}: its saved memory was replaced by an "
-                "older one"
+                f"the server went back from round {run.last} to round {after}: its saved memory was older "
+                "than the trail"
             )
         elif after == run.last - 1:
             self.note(

@@ -1,7 +1,8 @@
 """Prints the check of an audit trail, for the command `flanders audit verify`.
 
 An audit trail is a file of decisions. Each entry contains a hash of the entry before it. A *head* is the number and
-the hash of an entry. The server also logs the heads, so that a later change to the file can be found.
+the hash of an entry. The server also writes the heads to its log. If the file is changed later, its heads differ
+from those in the log.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from flanders.audit.verification import heads_in_log
 from flanders.checks import InputError
 
 BREACHES_SHOWN = 20
-"""The most breaches that are printed.
+"""The most breaches that are printed, so that they fit on a screen.
 
-A breach is a place where the trail was changed. More do not fit on a screen.
+A breach is a place where the trail was changed.
 """
 
 

@@ -160,5 +160,5 @@ def _defences(parser: argparse.ArgumentParser) -> None:
 
 
 def _attacks(parser: argparse.ArgumentParser) -> None:
-    text = "the attacks that the ranking uses, or all of the protocol; --where can name any (default: %(default)s)"
+    text = "core: the attacks of the ranking; all: every attack; --where can name any (default: %(default)s)"
     parser.add_argument("--attacks", choices=(CORE, ALL), default=CORE, help=text)

@@ -14,7 +14,7 @@ from flanders.choices import registry
 from flanders.registry import REQUIRED, Entry
 
 OUTPUT_WIDTH, NARROWEST = 116, 60
-"""The width of the output if it does not go to a terminal, and the least width in a terminal, in characters."""
+"""The width of the output in characters if it does not go to a terminal, and the least width if it does."""
 
 
 def print_listing(kinds: Sequence[str], *, as_json: bool = False) -> None:
@@ -46,7 +46,7 @@ def print_listing(kinds: Sequence[str], *, as_json: bool = False) -> None:
                 print(f"\n{family}:")
             _print_entry(entry, width, parameters=len(kinds) == 1)
     if broken:
-        print("\nOf other packages, and skipped:")
+        print("\nSkipped entries of other packages:")
         print("\n".join(f"  {words}" for words in broken))
     if len(kinds) > 1:
         print(f"\n`flanders list {kinds[0]}` and so on show the parameters.")

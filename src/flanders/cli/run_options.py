@@ -1,4 +1,4 @@
-"""The command-line options that all commands with runs have in common."""
+"""The options that are common to all commands that carry out runs."""
 
 from __future__ import annotations
 

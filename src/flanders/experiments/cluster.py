@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 WAIT = 1.0
 """Seconds between two checks for a request to stop."""
 AHEAD = 2
-"""How many runs are given to Ray for each run that the cluster can carry out at once.
+"""Ray gets this many times as many runs as the cluster can carry out at once.
 
-With two, the next run is already there when one ends."""
+So the next run is already there when one ends."""
 MOST_LOSSES = 5
 """A run whose machine or process was lost this many times is marked as failed.
 
-The run itself may be the cause, e.g. if it needs too much memory."""
+The run itself may have caused the losses, e.g. if it needs too much memory."""
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
-"""Environment variables that stop Ray from sending usage statistics, and from warning about later versions."""
+"""Environment variables that stop Ray from sending usage statistics, and silence one of its warnings."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def resource(name: str) -> float:
 
 @contextlib.contextmanager
 def connected(gpus_per_run: float | None = None) -> Iterator[Cluster]:
-    """Connect to the Ray cluster that runs on this machine or that RAY_ADDRESS names."""
+    """Connect to the Ray cluster on this machine, or to the one that RAY_ADDRESS names, until the block ends."""
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     with needing("cluster"):
@@ -116,7 +116,7 @@ def connected(gpus_per_run: float | None = None) -> Iterator[Cluster]:
 
 
 class ClusterGrid:
-    """The runs of a grid that Ray is carrying out.
+    """The runs that Ray is carrying out, or will carry out next.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ class ClusterGrid:
         self._running[self.cluster.submit(claimed, state)] = claimed
 
     def collect(self) -> None:
-        """Wait a moment for rounds of the runs, and write those that have arrived to the results file."""
+        """Wait a moment for finished rounds, and write those that have arrived to the results file."""
         import ray
 
         ready, _ = ray.wait(list(self._running), timeout=WAIT, fetch_local=False)

@@ -33,7 +33,7 @@ class StartedRun(Protocol):
         """Carry out the remaining rounds. Yield the record of each."""
 
     def state_dict(self) -> dict[str, object]:
-        """Return all that is needed to continue."""
+        """Return the state from which the run can continue."""
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from a state that `state_dict` returned."""
@@ -54,7 +54,7 @@ class Datasets:
 
 
 def start(experiment: Experiment, datasets: Datasets) -> StartedRun:
-    """Return a run on its engine, before its first round."""
+    """Return a run on its engine, ready for its first round."""
     data = datasets.of(experiment)
     if experiment.engine == FLOWER:
         return _flower()(experiment.setting, data)

@@ -39,7 +39,8 @@ class RunEnded:
 
     run: str
     status: str
-    """`done`, `failed`, `stopped` on request, or `lost` to another process or with its machine."""
+    """`done`, `failed`, `stopped` (somebody has asked for it), or `lost` (another process has taken over the run,
+    or its machine or process was lost)."""
     error: str = ""
 
 

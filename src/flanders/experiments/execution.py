@@ -26,13 +26,13 @@ from flanders.results.store import Store
 from flanders.results.summary import read_summaries
 
 SHOWN = 4
-"""How many runs are named at most if several failed with the same error."""
+"""If several runs failed with the same error, at most this many of them are named."""
 REFUSED = InputError.__name__
-"""The first word of the stored error of a run whose spec is wrong. Such a run would fail again."""
+"""The first word of the stored error if a run failed because of wrong input, e.g. in its spec."""
 
 
 class OptionChanges(TypedDict, total=False):
-    """Options that the command line sets for all runs. They replace the options in the specs."""
+    """Options that the command line sets for all runs. They replace the same options in the specs."""
 
     device: str
     data_dir: Path
@@ -47,7 +47,7 @@ class Workforce:
     on_ray: bool = False
     """Whether the machines of a Ray cluster carry out the runs."""
     gpus_per_run: float | None = None
-    """On a cluster, the share of a GPU that each run gets. None for a whole GPU."""
+    """On a cluster, the number of GPUs that each run gets, e.g. 0.25. None for one, if the cluster has GPUs."""
 
     def __post_init__(self) -> None:
         if self.jobs < 1:
@@ -146,7 +146,7 @@ def _carry_on(
 def _startable(
     experiments: Sequence[Experiment], changes: OptionChanges, workforce: Workforce, datasets: Datasets
 ) -> tuple[list[Experiment], dict[str, str]]:
-    """Return the runs that can start, and the errors of all other runs by id. Raise an error if none can start."""
+    """Return the runs that can start, and the errors of the others by id. If all have errors, raise the first."""
     left, refused = [], dict[str, str]()
     for each in experiments:
         try:
@@ -161,9 +161,9 @@ def _startable(
 
 
 def _as_checked_here(experiment: Experiment, workforce: Workforce) -> Experiment:
-    """Return a run with a device that this machine has, so that the run can be checked here.
+    """Return the run to check on this machine. If a cluster carries it out, it gets the device `cpu` for the check.
 
-    On a cluster, the run itself may use a device that is missing on this machine.
+    The machines of a cluster may have a device that is missing on this machine.
     """
     if not workforce.on_ray:
         return experiment
@@ -171,7 +171,7 @@ def _as_checked_here(experiment: Experiment, workforce: Workforce) -> Experiment
 
 
 def _absolute(options: Options) -> Options:
-    """Return options with an absolute path, so that the run can be resumed from another folder."""
+    """Return options with an absolute `data_dir`, so that the run can be resumed in another working folder."""
     return options if options.data_dir is None else replace(options, data_dir=options.data_dir.absolute())
 
 

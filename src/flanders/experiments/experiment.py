@@ -11,7 +11,8 @@ from flanders.results.tree import Table
 from flanders.simulation.setting import Setting, Threat
 
 ENGINE, OPTIONS = "engine", "run"
-"""Two keys of a stored spec: the engine is stored beside the setting, and the options are left out of it."""
+"""`engine` is a key that a stored spec has besides the fields of the setting. The field `run` of the setting, which
+holds the options, is not part of a stored spec."""
 
 
 @dataclass(frozen=True)

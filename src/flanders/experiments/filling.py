@@ -31,17 +31,17 @@ _WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: 
 
 @dataclass(frozen=True)
 class Filler:
-    """Builds dataclasses from tables. Every error names the key that is wrong."""
+    """Builds dataclasses from tables of a spec. Every error names the key that is wrong."""
 
     counts: Mapping[str, int] = field(default_factory=dict)
-    """The words that stand for a number of clients, "b" and "m-b", and these numbers."""
+    """The numbers of clients for which the words "b" and "m-b" stand, by word; empty if these are not known yet."""
 
     def fill(self, cls: type[T], table: Mapping[str, object], where: str) -> T:
         """Build a dataclass from a table of its fields. `where` is the name of the table in error messages."""
         fields, hints = {f.name: f for f in fields_of(cls)}, hints_of(cls)
         for key in table:
             if key not in fields:
-                known = f"Known: {', '.join(fields)}." if fields else "There are none to set."
+                known = f"Known: {', '.join(fields)}." if fields else "There are no parameters."
                 guess = did_you_mean(key, fields)
                 raise InputError(f"{below(where, key)}: there is no such parameter.{guess} {known}")
         missing = [name for name, field in fields.items() if name not in table and is_required(field)]
@@ -146,7 +146,7 @@ class Filler:
 
 
 def one_table(value: object, where: str) -> Table:
-    """Return a choice as one table with the key `name`.
+    """Return one table with the name and the parameters of an entry, e.g. of an attack.
 
     `value` may be a name, a table with the key `name`, or a table whose `name` is itself such a table.
     """
@@ -170,7 +170,7 @@ def as_table(value: object, where: str) -> Table:
 def tree_of(instance: object, where: str = "") -> Table:
     """Return all fields of a dataclass as a table of JSON values.
 
-    `Filler.fill` turns it into the dataclass again.
+    `Filler.fill` turns the table into the dataclass again.
     """
     hints = hints_of(type(instance))
     return {key: written(getattr(instance, key), hint, below(where, key)) for key, hint in hints.items()}

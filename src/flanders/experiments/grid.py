@@ -18,9 +18,9 @@ from flanders.results.tree import Table
 
 TOO_MUCH = "its tables or lists are nested too deeply, or a number has too many digits"
 LARGEST = 100_000
-"""The most runs that one spec may have. A spec with more is assumed to be a mistake."""
+"""The most runs that one spec may have. If it has more, that is probably a mistake."""
 DEEPEST = 20
-"""The most parts that a dotted key may have. The tables of a spec are only a few levels deep."""
+"""The most parts that a dotted key of `--set` may have. The tables of a spec are only a few levels deep."""
 
 
 def read_toml(path: Path) -> Table:
@@ -94,7 +94,7 @@ def _values(value: object) -> Iterator[object]:
 
 
 def parse_override(text: str) -> tuple[list[str], object]:
-    """Return the parts of the key and the value of `key.path=value`, an argument of `--set`.
+    """Split `key.path=value`, an argument of `--set`. Return a list of the parts of the key, and the value.
 
     The value is TOML. A word without quotes is a string.
 
@@ -125,7 +125,7 @@ def parse_override(text: str) -> tuple[list[str], object]:
 
 
 def override(tree: Table, path: list[str], value: object) -> Table:
-    """Return the spec with one key set. If the key leads through a list of tables, it is set in each table."""
+    """Return the spec with one key set. If the key leads through a list of tables, it is set in each of them."""
     head, *rest = path
     if not rest:
         return {**tree, head: value}

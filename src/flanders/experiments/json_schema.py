@@ -1,7 +1,7 @@
-"""Makes a JSON Schema of spec files. With it, a text editor can check and complete them.
+"""Makes a JSON Schema of spec files. With it, a text editor can check a spec, and suggest keys and values.
 
 The schema is made from the fields of `Setting`, from the registries (the tables of attacks, filters and so on), and
-from the docstrings. Except in the table `run`, any value may be a list. A list is an axis of the grid.
+from the docstrings. Except in the table `run`, any value may be a list. Such a list is an axis of the grid of runs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def spec_schema() -> Schema:
 
 
 def _record(cls: type[object], *, axes: bool = True) -> Schema:
-    """Return the schema of a table with the fields of a dataclass. `axes`: whether its values may be lists."""
+    """Return the schema of a table with the fields of a dataclass. With `axes`, values may be axes of the grid."""
     told, hints = parameter_texts(cls), hints_of(cls)
     properties = {
         field.name: {**_value(hints[field.name], axes=axes and field.name != "run"), **_about(field, told)}
@@ -90,7 +90,7 @@ def _choice(entries: AnyRegistry, kind: str) -> Schema:
     tables = [{"$ref": f"#/$defs/{kind}.{name}"} if kind else _entry(name, entries, kind) for name in names]
     shared: Schema = {name: {} for name in _parameters(entries)} | _in_front(kind)
     several: Schema = {
-        "description": "Several names are an axis. A name may be a table of the name and its own parameters.",
+        "description": "A list of names is an axis. A name may be replaced by a table of it and its parameters.",
         "anyOf": [
             {"type": "array", "items": {"anyOf": [one_name, *tables, {"const": NONE}]}, "minItems": 1},
             *tables,
@@ -127,7 +127,9 @@ def _in_front(kind: str) -> Schema:
         return {}
     link = {"anyOf": [{"$ref": "#/$defs/preaggregators"}, {"const": NONE}]}
     chain = {"type": "array", "items": {"$ref": "#/$defs/preaggregators"}}
-    text = "What prepares the updates for the aggregator. A list is an axis; a chain is a list inside a list."
+    text = (
+        "What prepares the updates for the aggregator. A list is an axis of the grid; a chain is a list in a list."
+    )
     axis = {"type": "array", "items": {"anyOf": [link, chain]}, "minItems": 1}
     return {PREAGGREGATORS: {"description": text, "anyOf": [link, axis]}}
 

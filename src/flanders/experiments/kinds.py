@@ -1,6 +1,6 @@
 """Finds out which values a type annotation allows: plain values, a dataclass, or an entry chosen by its name.
 
-`filling` checks specs with it, and `json_schema` describes them with it.
+`filling` uses it to check specs, and `json_schema` uses it to describe them.
 """
 
 from __future__ import annotations
@@ -135,6 +135,6 @@ def _kind(member: Hint) -> str | None:
 
 
 def _union(records: Sequence[type[DataclassInstance]]) -> AnyRegistry:
-    """Return a registry of dataclasses by their class names, in lower case and with dashes."""
+    """Return a registry of dataclasses. Their names are the class names, in lower case and with dashes."""
     named = {re.sub(r"(?<!^)(?=[A-Z])", "-", cls.__name__).lower(): cls for cls in records}
     return Registry("form", dict(named))

@@ -22,8 +22,9 @@ def watching(
 ) -> Iterator[Notify]:
     """Show the progress of `total` runs, of which `done` are done already.
 
-    Yield the function that receives the events of the runs. `names` has the labels of runs by their ids. For a run
-    without a name, the label in its first event is shown. `stream` is where to show it (default: standard error).
+    Yield the function that receives the events of the runs. `names` has a short label for each run, by its id. For
+    a run that is not in `names`, the label in its first event is shown. The progress is written to `stream`, by
+    default standard error.
     """
     names = names or {}
     stream = stream or sys.stderr
@@ -46,7 +47,7 @@ class TimeLeft:
         self._rounds: dict[str, tuple[int, int]] = {}  # rounds to do and rounds done, for each run that has started
 
     def note(self, event: Event) -> None:
-        """Count the rounds of an event."""
+        """Update the counts of rounds with an event."""
         if isinstance(event, RunStarted):
             self._rounds[event.run] = event.rounds - event.after, 0
         elif isinstance(event, RoundEnded):
@@ -100,7 +101,7 @@ def shortened(name: str, longest: int = LONGEST_NAME) -> str:
 
 
 class Lines:
-    """Prints one line when a run ends. It is used if the output is not a terminal, e.g. a log file."""
+    """Prints a line when a run ends or is resumed. It is used if the output is no terminal but e.g. a log file."""
 
     def __init__(self, total: int, done: int, names: Mapping[str, str], stream: TextIO) -> None:
         self.total, self.ended, self.stream = total, done, stream
@@ -109,7 +110,7 @@ class Lines:
         self._left = TimeLeft(total - done)
 
     def __call__(self, event: Event) -> None:
-        """Record an event. Print a line if a run has ended or is resumed."""
+        """Take note of an event. Print a line if a run has ended or is resumed."""
         self._left.note(event)
         if isinstance(event, RunStarted):
             self._names.setdefault(event.run, event.label)

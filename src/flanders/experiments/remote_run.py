@@ -1,7 +1,7 @@
 """Carries out one run on another machine of a cluster.
 
-It sends its rounds in batches to the process that started the grid (see `cluster`). It does not write the results
-file itself.
+The rounds of the run are sent in batches to the process that started the grid (see `cluster`). That process writes
+the results file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Batch:
 
     records: tuple[RoundRecord, ...]
     state: bytes | None = None
-    """The checkpoint after these rounds. None if there is no checkpoint here."""
+    """The checkpoint after these rounds. None if there is no checkpoint after them."""
     last: bool = False
     """Whether the run is done."""
 
@@ -91,5 +91,5 @@ def check_versions(expected: Mapping[str, str]) -> None:
 
 @cache
 def datasets_here() -> Datasets:
-    """Return the datasets that this process has loaded. The next run in this process uses them again."""
+    """Return the datasets that this process has loaded. All runs in this process share them."""
     return Datasets()

@@ -28,11 +28,12 @@ from flanders.results.spec_keys import flat_spec
 from flanders.results.tree import Tree
 
 Make = Callable[[RunInfo], Callback]
-"""A function that makes the callback of one run."""
+"""A function that makes the callback of one run. The functions below return one. They get the VALUE of
+`--callback NAME=VALUE`."""
 
 
 def tensorboard(value: str) -> Make:
-    """Write each run to a folder of its own. The value is the folder that contains these folders."""
+    """Write each run for TensorBoard to a folder of its own. The value is the parent folder of these folders."""
     folder = Path(value or "tensorboard")
     TensorBoard(folder)  # raises an error now if the package is missing
     return lambda run: TensorBoard(folder / f"{file_name(run.name)}-{run.id[:6]}")
@@ -74,7 +75,7 @@ def webhook(value: str) -> Make:
 
 
 def command(value: str) -> Make:
-    """Run a command at the alarms of each run. The value is the command as it is typed in a shell."""
+    """Run a command if a round has alarms. The value is the command as it is typed in a shell."""
     try:
         words = shlex.split(value)
     except ValueError as error:

@@ -29,11 +29,11 @@ Stop = Callable[[], bool]
 CHECKPOINT_SHARE = 0.1
 """The largest share of a run's time that checkpoints may take, unless `checkpoint_every` is set."""
 CHECKPOINT_GAP = 2.0
-"""The fewest seconds between two checkpoints. After a crash, about this much work is repeated."""
+"""The fewest seconds between two checkpoints, unless `checkpoint_every` is set."""
 WRITE_GAP = 0.5
-"""Rounds that end within this many seconds are written together.
+"""The fewest seconds between two writes of rounds. Rounds that end in between are written together.
 
-Fewer writes are better, since only one process can write at a time."""
+Fewer writes are better, since only one process can write to the file at a time."""
 
 
 def work(path: Path, ids: Sequence[str], datasets: Datasets, notify: Notify, stop: Stop) -> None:
@@ -122,7 +122,7 @@ class Pace:
 
     @contextlib.contextmanager
     def timed(self) -> Iterator[None]:
-        """Measure how long the block takes to write a checkpoint."""
+        """Measure the time of a block that writes a checkpoint."""
         begun = time.monotonic()
         yield
         self._checkpoint = self._rounds = time.monotonic()

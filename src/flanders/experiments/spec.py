@@ -117,8 +117,8 @@ def _threat(table: Table, federation: Federation, where: str) -> Threat:
         raise InputError(f"{where}.fraction is needed: the share of malicious clients, e.g. 0.2.")
     if threat.fraction > 0 and threat.start > federation.rounds:
         raise InputError(
-            f"{where}.start is {threat.start}, but federation.rounds is {federation.rounds}: no attack. "
-            "Lower `start`, or raise `rounds`."
+            f"{where}.start is {threat.start}, but federation.rounds is {federation.rounds}: the attack would "
+            "never start. Lower `start`, or raise `rounds`."
         )
     return replace(threat, attack=None) if threat.fraction == 0 else threat
 
@@ -126,7 +126,7 @@ def _threat(table: Table, federation: Federation, where: str) -> Threat:
 def _data(table: Table, where: str) -> Table:
     """Return the tables of the dataset and the partition.
 
-    Parameters in the table `data` are moved into one of the two.
+    Parameters may be written directly in the table `data`. They are moved into the table to which they belong.
     """
     parts = {part: one_table(table.get(part, default), f"{where}.{part}") for part, default in DEFAULT_DATA.items()}
     for key, value in table.items():
@@ -149,7 +149,7 @@ def _data(table: Table, where: str) -> Table:
 
 
 def _parameters(kind: str, name: object) -> set[str]:
-    """Return the names of an entry's parameters. An unknown entry has none. A later check reports it."""
+    """Return the names of an entry's parameters; none if there is no such entry, which a later check reports."""
     entries = registry(kind)
     return set(entries.describe(name).parameters) if isinstance(name, str) and name in entries else set()
 

@@ -1,6 +1,6 @@
-"""Several processes that carry out a grid of runs together, and the class that stops them.
+"""Carries out a grid of runs in several processes, and stops it on request.
 
-A stopped grid keeps all rounds that are saved.
+Rounds that were saved before a stop stay in the results file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from flanders.results.schema import ResultsError
 THREADS = "OMP_NUM_THREADS"
 """The environment variable that limits the threads of NumPy and PyTorch."""
 GRACE = 10.0
-"""Seconds that a worker process may take to exit after its work. Then it is killed. Some libraries hang at exit."""
+"""A worker process is killed if it has not exited this many seconds after its work. Some libraries hang at exit."""
 WAIT = 0.2
 """Seconds between two checks of the workers."""
 
@@ -148,7 +148,7 @@ class Workers:
                 self._processes[worker].kill()
 
     def end(self) -> None:
-        """Kill all workers. Rounds that are not saved yet are lost, but no round is saved in part."""
+        """Kill all workers. Rounds that they have not saved are lost, but no round is saved in part."""
         for process in self._processes:
             if process.is_alive():
                 process.kill()
@@ -161,7 +161,7 @@ class Workers:
 
 
 def _reports(reports: Queue[Report], *, wait: bool = True) -> Iterator[Report]:
-    """Yield the reports in the queue. With `wait`, wait up to `WAIT` seconds for each."""
+    """Yield reports until the queue is empty. With `wait`, wait up to `WAIT` seconds for each report."""
     with contextlib.suppress(queue.Empty):
         while True:
             yield reports.get(timeout=WAIT) if wait else reports.get_nowait()

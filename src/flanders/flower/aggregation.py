@@ -1,6 +1,7 @@
 """The class `StrategyAggregation`: lets the wrapped strategy aggregate the kept replies of a round.
 
-`FilteredStrategy` passes it to `Defense.step`, which expects a function from kept rows to the new model.
+`Defense.step` needs a function that takes the kept rows and returns the new model. `FilteredStrategy` passes the
+method `StrategyAggregation.by` for this.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ STAYS = "the global model stays"
 
 
 class StrategyAggregation:
-    """Lets a strategy aggregate the replies that belong to rows of a round.
+    """Lets a strategy aggregate those replies of a round that the filter has kept.
 
-    If the strategy fails, no error is raised. Then `arrays` stays None, and `note` says why.
+    If the strategy fails, its error is not raised. It is in `error`, `arrays` stays None, and `note` says why.
 
     Parameters
     ----------
@@ -39,7 +40,7 @@ class StrategyAggregation:
     before
         What the filter sees of the global model that the round started from: the whole model or its sketch.
     weights
-        How much each reply counts.
+        The replies of the round, and how much each of them counts.
     """
 
     def __init__(
@@ -63,8 +64,8 @@ class StrategyAggregation:
     def by(self, strategy: Strategy, kept: IntVector, known: Collection[ClientId] | None = None) -> Vector:
         """Let a strategy aggregate the replies of the kept rows, and return what the filter sees of the new model.
 
-        `known` are the clients whose last replies were kept. All others are newcomers, whose weight is limited. If
-        `known` is None, there is no such limit.
+        If there is no usable new model, return `before`. `known` are the clients whose last replies were kept. All
+        other clients are newcomers, and their weight is limited. If `known` is None, it is not limited.
         """
         start, self.used = time.perf_counter(), strategy
         if known is not None and not self.weights.limit_newcomers(kept, known):
@@ -88,7 +89,7 @@ class StrategyAggregation:
         own = self.model.in_own_types(arrays)
         row = None if own is None else self.matrix.row_of(own)
         if row is None or not np.isfinite(row).all():
-            return self._stay("the aggregate was not finite")
+            return self._stay("the aggregate has numbers that are not finite or out of range")
         self.arrays = own
         return row
 

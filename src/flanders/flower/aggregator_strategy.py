@@ -28,9 +28,9 @@ class AggregatorStrategy(FedAvg):
     """Aggregate the replies of a round with an aggregator of `flanders.aggregators`.
 
     Clients are chosen and metrics are averaged as in Flower's `FedAvg`. The weight of a client is its number of
-    examples. The aggregator gets all float arrays of a model as one vector. Integer arrays, and the arrays that
-    `unscored` selects, are averaged. An aggregator that remembers earlier rounds starts with an empty memory after
-    a restart.
+    examples. The aggregator gets the float arrays of a model as one vector. Integer arrays and the arrays that
+    `unscored` selects are not part of this vector: they are averaged. If the ServerApp is started again, an
+    aggregator that remembers earlier rounds has forgotten them.
 
     Parameters
     ----------
@@ -42,8 +42,8 @@ class AggregatorStrategy(FedAvg):
     seed
         Makes the randomness of the aggregator repeatable. It may also be a generator.
     unscored
-        A function that takes the name of a float array and returns True if the array is averaged instead. Default:
-        the buffers of batch normalisation.
+        A function that takes the name of a float array and returns True if this array is to be averaged and not
+        passed to the aggregator. Default: it selects the buffers of batch normalisation.
     fraction_train, fraction_evaluate, min_train_nodes, min_evaluate_nodes, min_available_nodes, weighted_by_key
         As in `flwr.serverapp.strategy.FedAvg`.
 
@@ -73,7 +73,7 @@ class AggregatorStrategy(FedAvg):
         if train_fn is not None:
             check_function(ME, "train_fn", train_fn)
         elif aggregator.needs_root and type(self) is AggregatorStrategy:
-            raise InputError(f"{aggregator} needs a step that the server trains itself. Pass `train_fn`.")
+            raise InputError(f"{aggregator} needs a model that the server trains itself. Pass `train_fn`.")
         super().__init__(
             fraction_train,
             fraction_evaluate,
@@ -102,7 +102,7 @@ class AggregatorStrategy(FedAvg):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Aggregate the models of the replies with the aggregator, and their metrics by weight.
+        """Aggregate the models of the replies with the aggregator, and average their metrics by weight.
 
         A reply that cannot be used is left out.
         """
@@ -147,7 +147,7 @@ class AggregatorStrategy(FedAvg):
     ) -> tuple[list[Message], list[dict[str, Numbers]]]:
         """Return the replies that can be used, and the numbers of their arrays by name."""
         usable, numbers = [], []
-        # Flower samples nodes in random order. The rounding of sums depends on the order, so it is sorted.
+        # Flower samples nodes in random order. The rounding of sums depends on the order, so sort it.
         for message in sorted(received, key=lambda message: message.metadata.src_node_id):
             try:
                 check_metrics(message, (self.weighted_by_key,), None)
@@ -169,11 +169,11 @@ class AggregatorStrategy(FedAvg):
         return step
 
     def aggregate_round(self, round_: Round) -> Vector:
-        """Return the new global model as a flat vector. The client ids of the round are the node ids."""
+        """Return the new global model as a flat vector. The clients in `round_` are named by their node ids."""
         vector: Vector
         vector, self.memory = self.aggregator.step(self.memory, round_, self.rng)
         return vector
 
     def average(self, before: Numbers, several: Sequence[Numbers], weights: FloatVector) -> Numbers:
-        """Return the weighted average of an array of several clients. `before` is the array of the global model."""
+        """Return the weighted average of one array of several clients. `before` is that of the global model."""
         return average(before, several, weights)

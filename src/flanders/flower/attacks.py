@@ -1,7 +1,8 @@
 """The function `poisoned`: makes a Flower mod that turns a ClientApp malicious, to try a defence on a deployment.
 
-The mod sees only the honest model of its own client and the global model. An attack that needs the models of other
-clients can only run in the simulator, where one attacker controls many clients.
+In Flower, a mod is a function that is called around a ClientApp. This mod sees only the honest model of its own
+client and the global model. An attack that needs the models of other clients can only run in the simulator, where
+one attacker controls many clients.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from flanders.state import state_from_bytes, state_to_bytes
 MEMORY = "flanders-attack"
 """The name of the record, in the state of a node, that holds the memory of the attack from round to round."""
 ME = 0
-"""The client id that the attack sees. Any number would do, since there is only one client."""
+"""The client id that the attack sees. Any number would do, since the attack sees only one client."""
 
 
 def poisoned(
@@ -49,9 +50,10 @@ def poisoned(
         A function that takes the context of a node and returns whether the node is malicious. It can use e.g.
         `context.node_config["partition-id"]`. Default: the node is malicious.
     start
-        The number of the first poisoned round. In earlier rounds the client is honest, and the attack can observe.
+        The number of the first poisoned round. In earlier rounds the client sends its honest model, but the attack
+        may already remember what it sees.
     num_clients
-        The number of clients in a round that the attacker assumes.
+        How many clients the attacker assumes to take part in a round.
     seed
         Makes the randomness of the attack repeatable.
     **parameters
@@ -109,7 +111,7 @@ def check_works_alone(attack: Attack) -> None:
     """Raise an `InputError` if an attack has no effect when the attacker knows only the model of one client.
 
     The attack is tried on three small rounds. An attack that needs the models of other clients raises an error, or
-    returns the honest model.
+    returns the honest model in all three.
     """
     rng, memory, why = np.random.default_rng(0), None, "without them it sends the honest model"
     g = rng.normal(size=16).astype(np.float32)

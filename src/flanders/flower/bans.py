@@ -1,4 +1,4 @@
-"""Bans: for some rounds, the server does not send training messages to clients that were dropped too often."""
+"""Bans: for some rounds, the server does not ask clients that were dropped or refused too often."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from flanders.round import ClientId
 from flanders.state import saveable
 
 FORGIVEN = 100
-"""The offences of a client are forgotten after this many rounds without another one. The rounds of a ban do not
-count."""
+"""A client's offences are forgotten this many rounds, plus the length of a ban, after its latest offence."""
 MOST_REMEMBERED = 100_000
 """The most clients whose offences or bans are remembered. Without a limit, attackers with ever new clients could
 fill the memory."""
@@ -23,8 +22,8 @@ class Ban:
 
     It is an offence if the filter drops the client while it keeps others, or if the client's reply cannot be used.
     A missing reply or an error message is no offence. Each round in which the client is kept removes one offence.
-    After a ban, `after - 1` offences remain, so a single one bans the client again. All offences are forgotten
-    after a hundred rounds without a new one.
+    After a ban, `after - 1` offences remain, so one more offence leads to the next ban. All offences of a client
+    are forgotten after `100 + rounds` rounds without a new one.
 
     Parameters
     ----------
@@ -50,7 +49,7 @@ class BanList:
     offences: dict[ClientId, int] = field(default_factory=dict)
     """The number of offences of each client that has any."""
     until: dict[ClientId, int] = field(default_factory=dict)
-    """The last round of each client's ban."""
+    """For each banned client: the last round of its ban."""
     latest: dict[ClientId, int] = field(default_factory=dict)
     """The round of the latest offence of each client that has any."""
 
@@ -61,7 +60,7 @@ class BanList:
     def after_round(
         self, ban: Ban, number: int, offenders: Iterable[ClientId], kept: Iterable[ClientId]
     ) -> BanList:
-        """Return the list after a round with this number, these offenders and these kept clients.
+        """Return the list as it is after a round with this number, these offenders and these kept clients.
 
         Examples
         --------

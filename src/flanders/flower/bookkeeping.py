@@ -34,7 +34,7 @@ TOO_LONG = 3
 
 @dataclass
 class Bookkeeping:
-    """What `FilteredStrategy` remembers besides its filter, and the work that depends on it."""
+    """The state of a `FilteredStrategy`, except for its filter, and the methods that save and report it."""
 
     memory: SavedMemory
     """What is saved after each round."""
@@ -54,7 +54,7 @@ class Bookkeeping:
     """The number of rounds in a row, up to the last one, in which nobody was kept."""
 
     def catch_up(self, defense: Defense) -> None:
-        """Continue from the rounds that another ServerApp has saved in the folder since this one was made."""
+        """If another ServerApp has saved rounds in the folder meanwhile, continue after these rounds."""
         if self.folder.has_changed:
             found = self.folder.recall(self.memory, defense)
             self.arrays, self.memory = found.record, replace(found, model={})
@@ -62,7 +62,7 @@ class Bookkeeping:
         self.done_before = self.memory.rounds
 
     def ask(self, messages: Iterable[Message], grid: Grid, identify: Identify, number: int) -> list[Message]:
-        """Return the messages to clients that are not banned, and remember which clients these are."""
+        """Return the messages to clients that have a name and no ban. Remember who is asked and who is banned."""
         self.open_audit()
         messages, self.asked, self.banned = list(messages), [], []
         sent = []
@@ -96,14 +96,14 @@ class Bookkeeping:
         return {one.client: one for one in [*self.asked, *self.banned]}
 
     def label(self, client: ClientId) -> str:
-        """Return what the log calls a client of the round."""
+        """Return the name of a client of this round that the log shows."""
         return self.nodes[client].label
 
     def model_arrays(self, arrays: ArrayRecord, unscored: Callable[[str], bool]) -> ModelArrays:
-        """Return the description of the model's arrays that was made in the first round.
+        """Return the description of the model's arrays.
 
-        Strategies may change the types of the arrays later. If the names or shapes of `arrays` are others than in
-        the first round, an `InputError` is raised.
+        It is made in the first round and stays the same, since strategies may later change the types of the arrays.
+        Raise an `InputError` if `arrays` have other names or shapes than in the first round.
         """
         model = self.memory.model_arrays
         if model is None:
@@ -122,12 +122,12 @@ class Bookkeeping:
         return "" if model is None else model.excess(record)
 
     def raise_if_never_worked(self, part: str, error: Exception, name: str, found: SortedReplies) -> None:
-        """Raise the error of the user's filter or strategy if it has never worked before. Otherwise do nothing.
+        """Raise the error of the user's filter or strategy if clients probably did not cause it. Else do nothing.
 
-        A filter or strategy that has never worked is probably wrong itself. But if it has worked before, or if some
-        replies of this round are missing or refused, clients may have caused the error. They must not be able to
-        end the run. `part` says what has failed: `strategy`, `fallback`, `evaluation` or `filter`. `name` is the
-        name of its class.
+        If the filter or strategy has never worked, and no reply of this round is missing or refused, it is probably
+        wrong itself. In all other cases clients may have caused the error, and they must not be able to end the
+        run. `part` says what has failed: `strategy`, `fallback`, `evaluation` or `filter`. `name` is the name of
+        its class.
         """
         if part in self.memory.worked or found.failed:
             return
@@ -190,10 +190,10 @@ class Bookkeeping:
         return MetricRecord(metrics_of(record, nodes, stayed=stayed))
 
     def completed(self, result: Result, arrays: ArrayRecord) -> Result:
-        """Return a result with the round numbers of the whole federation, and the numbers of each client added.
+        """Return a result with the round numbers of the whole federation, and with the details of each client.
 
-        Flower counts rounds from 1 in each call of `start`. The numbers of each client are known for the last
-        rounds only. If the result has no model, since no round has made a new one, it gets `arrays`.
+        Flower counts rounds from 1 in each call of `start`. The details (node, fate, score, probability) are added
+        to the latest rounds only. If no round has made a new model, the result gets the model `arrays`.
         """
         if not isinstance(result, Result):  # the user's strategy may override `start` and return anything
             return result

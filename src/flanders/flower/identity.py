@@ -1,4 +1,4 @@
-"""Functions that find out which client is on each node that a message is sent to, and give it a name.
+"""Functions that find out the name of the client on each node that the server sends a message to.
 
 The server identifies a client by the node that it sends the message to, never by anything that a reply claims.
 """
@@ -45,7 +45,7 @@ Identify = Callable[[Node], ClientId]
 
 
 def by_key(node: Node) -> ClientId:
-    """Return a name that follows from the public key of a node if it has one, else from the node id.
+    """Return a name that is made from the public key of a node, or from the node id if there is no key.
 
     With node authentication, a node has the same key after a restart of its SuperNode or of the SuperLink. Without
     node authentication, a SuperNode gets a new key and a new node id whenever it starts.
@@ -57,7 +57,7 @@ def by_key(node: Node) -> ClientId:
 
 @dataclass(frozen=True)
 class AskedClient:
-    """A client that the server sends a message to in a round."""
+    """A client that the strategy has chosen for a message. A banned client does not get the message."""
 
     client: ClientId
     """The name of the client."""
@@ -84,9 +84,9 @@ def asked_clients(
 ) -> list[AskedClient | None]:
     """Return the client that each message goes to; None if the client on the node is unknown.
 
-    `remembered` has the clients on the nodes that were asked before. If a node leaves the grid for a moment, it is
-    still the same client, so it does not get rid of a ban. If several nodes claim to be the same client, only the
-    first of them is asked.
+    `remembered` has the client on each node that was asked in earlier rounds. A node that has left the grid keeps
+    this client, so a client cannot end its ban by leaving for a moment. If `identify` gives several nodes the same
+    name, only the first of them is asked.
     """
     listed = {node.node_id: node for node in grid.get_nodes()}
     ids = [message.metadata.dst_node_id for message in messages]
@@ -112,7 +112,7 @@ def _name_listed(nodes: Sequence[Node], identify: Identify) -> tuple[dict[Client
     """Return the node of each client, and for each node without a client the error that says why.
 
     `identify` is the user's own function. If at most one of several nodes gets a name, `identify` is probably
-    wrong, and its first error is raised. If only a few nodes get no name, they may be attackers, and are left out.
+    wrong, and its first error is raised. Otherwise the nodes without a name may be attackers, and are left out.
     """
     names: dict[ClientId, int] = {}
     why: dict[int, Exception] = {}

@@ -43,10 +43,10 @@ Evaluation = tuple[ClientProxy, EvaluateRes]
 class FilteredLegacyStrategy(Strategy):
     """Let a filter drop suspicious results before a legacy strategy aggregates the rest.
 
-    It checks and filters results, and logs what it drops. Only `FilteredStrategy` has saved states, bans, results
-    files and sketches. Clients are identified by Flower's `cid`. The filter looks at all arrays that are floats in
-    the first global model. These include the buffers of batch normalisation: arrays have no names in the older
-    interface, so buffers cannot be recognised.
+    It checks and filters results, and logs what it drops. It cannot save its state, ban clients, write a results
+    file or use sketches: only `FilteredStrategy` can. Clients are identified by Flower's `cid`. The filter looks at
+    all arrays that are floats in the first global model. These include the buffers of batch normalisation: arrays
+    have no names in the older interface, so buffers cannot be recognised.
 
     Parameters
     ----------
@@ -142,9 +142,10 @@ class FilteredLegacyStrategy(Strategy):
     def _aggregated(
         self, model: ModelArrays, number: int, chosen: list[Fit], failures: list[Fit | BaseException]
     ) -> tuple[Parameters | None, dict[str, Scalar]]:
-        """Return the model that the strategy makes of results, in the types of the global model, and the metrics.
+        """Let the strategy aggregate results. Return its model, in the types of the global model, and its metrics.
 
-        The model is None if the strategy fails, or if its model cannot be used.
+        The model is None if the strategy fails, or if its model cannot be used. If the strategy has never worked
+        before, its error is raised.
         """
         try:
             found, metrics = self.strategy.aggregate_fit(number, chosen, failures)
@@ -160,7 +161,8 @@ class FilteredLegacyStrategy(Strategy):
         difference = model.difference(arrays)
         own = None if difference else model.in_own_types(arrays)
         if own is None or not np.isfinite(model.flatten(own)).all():
-            why = f"has other arrays ({difference})" if difference else "is not finite"
+            numbers = "has numbers that are not finite or out of range"
+            why = f"has other arrays ({difference})" if difference else numbers
             log(WARNING, "flanders: round %s: the aggregate %s: %s", number, why, STAYS)
             return None, metrics
         return Parameters([array.data for array in own.values()], found.tensor_type), metrics
@@ -178,9 +180,9 @@ class FilteredLegacyStrategy(Strategy):
     def aggregate_evaluate(
         self, server_round: int, results: list[Evaluation], failures: list[Evaluation | BaseException]
     ) -> tuple[float | None, dict[str, Scalar]]:
-        """Let the strategy aggregate the results of clients that were kept in training.
+        """Let the strategy aggregate the evaluations of clients that were kept in training.
 
-        The numbers of examples that clients claim are limited.
+        The limits on the numbers of examples that clients claim hold here as well.
         """
         usable = [
             (proxy, result)
@@ -191,7 +193,7 @@ class FilteredLegacyStrategy(Strategy):
         ]
         if len(usable) < len(results):
             left = len(results) - len(usable)
-            log(INFO, "flanders: %s evaluations do not count: not kept in training, or not usable", left)
+            log(INFO, "flanders: %s evaluations do not count: not usable, or of clients that were not kept", left)
         weights = self.limits.capped([float(result.num_examples) for _, result in usable])
         capped = [
             (proxy, replace(result, num_examples=max(1, int(weight))))
@@ -210,7 +212,7 @@ def read_result(model: ModelArrays, result: FitRes, max_examples: float | None) 
     Raise `BadReply` if the result cannot be used.
     """
     if not 0 < result.num_examples <= (max_examples or MOST_EXAMPLES):
-        raise BadReply(f"{result.num_examples} examples")
+        raise BadReply(f"it claims {result.num_examples} examples")
     arrays = named(result.parameters)
     if len(arrays) != len(model.arrays):
         raise BadReply(f"{len(arrays)} arrays instead of {len(model.arrays)}")

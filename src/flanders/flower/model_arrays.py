@@ -1,7 +1,7 @@
-"""The arrays of the global model as Flower sends them, and the functions that decode the arrays of replies.
+"""Descriptions of the arrays of the global model in Flower: name, shape and type.
 
-`FilteredStrategy` compares each reply with these descriptions of the server's arrays. An array is *scored* if the
-filter looks at it. Buffers and integers are not scored.
+`FilteredStrategy` uses them to check and decode the arrays of each reply. An array is *scored* if the filter looks
+at it. Buffers and integers are not scored.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class ModelArray(HostArray):
     def decode(self, array: Array) -> Numbers:
         """Return the numbers of a client's array in the type of the model. Raise `BadReply` if they cannot be used.
 
-        `array.dtype` and `array.shape` are what the client declares. They are set to what its bytes really hold.
-        Numbers of another precision are converted, if they fit.
+        A client may declare a wrong `array.dtype` or `array.shape`. They are corrected to what its bytes really
+        hold. Numbers of another precision are converted if they fit into the type of the model.
         """
         if stored_bytes(array) > self.most_bytes:
             raise BadReply(f"array {self.name!r} is too large: {stored_bytes(array):,} bytes")
@@ -75,10 +75,9 @@ class ModelArray(HostArray):
         return numbers
 
     def _plain(self, array: Array) -> Numbers | None:
-        """Return the numbers of an array that has exactly the type and shape of the model's; None if it has not.
+        """Return the numbers of an array that has exactly the type and shape of the model's; None for other arrays.
 
-        This is a fast way to read most arrays. The header is compared with the expected one instead of parsed, and
-        the numbers follow it.
+        This is a fast way to read most arrays: it compares the header with the expected one instead of parsing it.
         """
         if type(array) is not Array or array.stype != NUMPY:
             return None
@@ -90,7 +89,7 @@ class ModelArray(HostArray):
         return np.frombuffer(array.data, self.dtype, offset=len(header)).reshape(self.shape)
 
     def in_own_type(self, array: Array, numbers: Numbers) -> Array:
-        """Return the array that a strategy gets: `array` itself, or one with its numbers in the model's type."""
+        """Return `array` itself if it has the model's type, else an array with its numbers in the model's type."""
         if array.dtype == self.dtype:
             return array
         return array.read_as(self.dtype) if isinstance(array, FileArray) else Array(numbers)
@@ -137,7 +136,10 @@ class ModelArrays(HostArrays):
             try:
                 array.decode(record[array.name])
             except BadReply as why:
-                raise InputError(f"`initial_arrays` cannot be used: {why}. Start from another model.") from why
+                raise InputError(
+                    f"`initial_arrays` cannot be used as a starting point for training: {why}. "
+                    "Start from another model."
+                ) from why
 
     def in_own_types(self, record: Mapping[str, Array]) -> ArrayRecord | None:
         """Return the model that a strategy has made, in the types of the first global model.
@@ -168,5 +170,5 @@ def _header(dtype: str, shape: tuple[int, ...]) -> bytes:
 
 
 def stored_bytes(array: Array) -> int:
-    """Return the number of bytes of an array as it was sent. An array on disk is not read for this."""
+    """Return how many bytes an array has as it was sent. If the array is on disk, it is not read for this."""
     return array.length if isinstance(array, FileArray) else len(array.data)

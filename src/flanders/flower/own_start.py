@@ -13,12 +13,12 @@ REPLACED = ("configure_train", "aggregate_train", "configure_evaluate", "aggrega
 
 
 def start_of(wrapper: Strategy, strategy: Strategy) -> Callable[..., Result]:
-    """Return the function that carries out the rounds: the strategy's own `start`, or Flower's if it has none.
+    """Return the function that carries out the rounds: Flower's `start`, or the strategy's own if it overrides it.
 
-    Flower's guides show how to override `start`, for example to log to Weights & Biases. Such a `start` calls
-    `self.aggregate_train` and other methods, and may read and set attributes of the strategy. So it is called on a
-    third object, of a subclass of the strategy's class. This object shares all attributes with the strategy, but
-    its `aggregate_train` and the other methods in `REPLACED` call those of the wrapper, which filter the replies.
+    Flower's guides show how to override `start`, for example to log to Weights & Biases. Such a `start` may read
+    and set attributes of `self`, which must be those of the strategy. It also calls `self.aggregate_train`, which
+    must be the wrapper's method, since that one filters the replies. So `start` is called on a third object: it
+    shares all attributes with the strategy, but the methods in `REPLACED` are those of the wrapper.
     """
     kind = type(strategy)
     if kind.start is Strategy.start:

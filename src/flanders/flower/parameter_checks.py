@@ -22,7 +22,7 @@ EXAMPLES = {
     "identify": "lambda node: str(node.node_id)",
     "initial_arrays": "ArrayRecord(model.state_dict())",
 }
-"""An example of a value for each parameter, for the messages."""
+"""An example of a value for each parameter. Error messages show it."""
 
 
 def check_part(

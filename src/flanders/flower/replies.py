@@ -1,4 +1,4 @@
-"""Functions that match the replies of a round with the clients that were asked, and check them one by one.
+"""Functions that match the replies of a round with the clients that were asked, and check each reply.
 
 A client whose reply cannot be used is left out of the round.
 """
@@ -28,7 +28,7 @@ MOST_IGNORED = 5
 
 @dataclass(frozen=True)
 class Answer:
-    """A reply, and the client that was asked for it."""
+    """A reply, and the client that has sent it."""
 
     asked: AskedClient
     message: Message
@@ -54,7 +54,7 @@ class SortedReplies:
     alarms: list[str] = field(default_factory=list)
     """What the user should look at, in words."""
     ignored: int = 0
-    """The number of replies that answer no message of this round, or come from another node than was asked."""
+    """The number of replies that answer no message of this round, or that answer a message to another node."""
 
     @property
     def answers(self) -> list[Answer]:
@@ -67,19 +67,22 @@ class SortedReplies:
         self.usable.pop(client, None)
 
     def reject(self, client: ClientId, why: BadReply) -> None:
-        """Record that a client's reply cannot be used. A `LostReply` counts as no reply."""
+        """Record that a client's reply cannot be used. If the server has lost it, the client counts as silent."""
         self.refuse(client, str(why))
         if isinstance(why, LostReply):
             self.miss(client, str(why))
 
     def only(self, clients: Collection[ClientId]) -> int:
-        """Leave out the replies of all clients that are not in `clients`, and return how many there were."""
+        """Leave out the replies of all clients that are not in `clients`. Return how many were left out."""
         before = len(self.usable)
         self.usable = {client: answer for client, answer in self.usable.items() if client in clients}
         return before - len(self.usable)
 
     def ignore(self, which: str) -> None:
-        """Count a reply that belongs to no client that was asked. Only the first few are described."""
+        """Count a reply that belongs to no client that was asked, and note it if it is one of the first few.
+
+        `which` describes the reply in words.
+        """
         self.ignored += 1
         if self.ignored <= MOST_IGNORED:
             self.notes.append(f"ignored a reply {which}")
@@ -109,8 +112,8 @@ def checked_replies(
 def sort_replies(replies: Iterable[Message], asked: Sequence[AskedClient]) -> SortedReplies:
     """Match replies with the messages that they answer.
 
-    A reply names the message that it answers. Flower adds the id of the node that the reply comes from. If the
-    message was sent to another node, the reply is ignored, and the client that was asked can still reply.
+    A reply names the message that it answers. Flower adds the id of the node that the reply comes from. If that is
+    not the node to which the message was sent, the reply is ignored, as if it had not arrived.
     """
     found = SortedReplies()
     sent = {one.message_id: one for one in asked if one.message_id}
@@ -121,7 +124,7 @@ def sort_replies(replies: Iterable[Message], asked: Sequence[AskedClient]) -> So
         if to is None:
             found.ignore(f"from node {source} that answers no message of this round")
             continue
-        by_link = reply.has_error() and source == SUPERLINK_NODE_ID  # it replies for nodes that have died
+        by_link = reply.has_error() and source == SUPERLINK_NODE_ID  # the SuperLink replies for dead nodes
         if source != to.node and not by_link:
             found.ignore(f"from node {source} that answers a message for node {to.node}")
             continue
@@ -147,7 +150,7 @@ def sort_replies(replies: Iterable[Message], asked: Sequence[AskedClient]) -> So
 def read_arrays(
     found: SortedReplies, model: ModelArrays, matrix: RoundMatrix, before: Mapping[str, Array]
 ) -> list[Answer]:
-    """Copy the arrays of the replies into the rows of a matrix, and return the reply of each row.
+    """Enter the scored arrays of the replies into the rows of a matrix, and return the reply of each row.
 
     Replies whose arrays cannot be used are refused. `before` is the global model that the round started from.
 
@@ -177,7 +180,7 @@ def read_arrays(
 
 
 def check_unscored(found: SortedReplies, model: ModelArrays, before: Mapping[str, Array]) -> None:
-    """Refuse replies whose unscored arrays cannot be used, or are far from those of the global model.
+    """Refuse replies whose unscored arrays cannot be used, or have changed much more than is usual in the round.
 
     The filter does not look at unscored arrays, so they are checked here.
     """
@@ -201,7 +204,7 @@ def check_unscored(found: SortedReplies, model: ModelArrays, before: Mapping[str
 
 
 def array_record(message: Message, model: ModelArrays) -> ArrayRecord:
-    """Return the arrays of a reply. Raise `BadReply` if their names are not those of the model's arrays."""
+    """Return the arrays of a reply. Raise `BadReply` if they are lost, or if their names are not the model's."""
     records = [record for record in message.content.values() if isinstance(record, ArrayRecord)]
     if len(records) != 1:
         raise BadReply(f"{len(records)} ArrayRecords instead of one")
@@ -214,7 +217,7 @@ def array_record(message: Message, model: ModelArrays) -> ArrayRecord:
 
 
 def discard_arrays(replies: Iterable[Message]) -> None:
-    """Take all arrays out of replies, to free memory. Flower holds the replies until the next ones arrive."""
+    """Remove all arrays from replies, to free memory. Flower holds the replies until those of the next round."""
     for reply in replies:
         if reply.has_content():
             for record in reply.content.array_records.values():

@@ -28,19 +28,20 @@ PREFIX = "replies-"
 
 
 class RepliesOnDisk(Grid):
-    """A grid that moves the arrays of all replies into files. All other calls go to the grid that it wraps.
+    """A grid that wraps another grid and moves the arrays of all replies into files.
+
+    Use it in a `with` block. The files of a round are removed when the next round begins or the block ends. Files
+    that a killed process has left in `folder` are removed when the block begins.
 
     Parameters
     ----------
     grid
         The grid that Flower gave to the ServerApp.
     folder
-        The folder for the files; None for the system's temporary folder. Use the grid in a `with` block. The files
-        of a round are removed when the next round begins or the block ends. If an earlier process was killed, its
-        files in `folder` are removed when the block begins.
+        The folder for the files; None for the system's temporary folder.
     excess
-        A function that returns in words which arrays of a reply are too large, or an empty text. A reply that is
-        too large is not stored.
+        A function that returns in words which arrays of a reply are too large, or an empty text if none is. A reply
+        that is too large is not stored.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class RepliesOnDisk(Grid):
         try:
             self._files = Path(tempfile.mkdtemp(prefix=PREFIX, dir=self.folder))
         except OSError as error:  # the disk may be full
-            log(ERROR, "flanders: there is no place for replies: %s", error)
+            log(ERROR, "flanders: the server cannot make a folder for replies: %s", error)
         waiting = [id_ for id_ in self.grid.push_messages(messages) if id_]
         del messages
         end = None if timeout is None else time.monotonic() + timeout

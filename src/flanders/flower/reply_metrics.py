@@ -1,9 +1,9 @@
 """Functions that check the metrics of replies, and give all replies of a round the same metrics.
 
-A *claim* is a metric from which the strategy computes the weight of a reply, such as the number of examples. Each
-reply must have the claims. Flower's strategies also fail if clients send different metrics. An attacker must not be
-able to use that to have honest replies refused. So all other metrics may be missing: a metric that few replies have
-is left out, and any other is filled in where it is missing.
+A *claim* is a metric from which the strategy computes the weight of a reply, such as the number of examples. A
+reply without a claim is refused. Any other metric may be missing. But Flower's strategies fail if not all replies
+have the same metrics. So a metric that few replies have is left out of these, and any other is filled in where it
+is missing.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from flanders.hosts.claims import MOST_EXAMPLES
 MOST_NUMBERS = 10_000
 """The most numbers in the metrics of one reply. More would make the server slow."""
 COMMON = 0.1
-"""A metric is left out if less than this share of the replies have it."""
+"""A metric is left out if less than this share of the replies, or only one of several replies, have it."""
 USUAL_NAMES: dict[type, str] = {ArrayRecord: "arrays", MetricRecord: "metrics"}
-"""The names that records of arrays and records of metrics have in Flower's own examples."""
+"""The names that the record of arrays and the record of metrics have in Flower's own examples."""
 
 Metric = int | float | list[int] | list[float]
 """What Flower's `MetricRecord` can hold."""
@@ -59,7 +59,7 @@ def check_metrics(message: Message, claims: Sequence[str], max_examples: float |
             if amount > MOST_NUMBERS:
                 raise BadReply(f"more than {MOST_NUMBERS:,} numbers in its metrics")
             if not all(map(_is_finite, numbers)):
-                raise BadReply(f"metric {key[:LONGEST_NAME]!r} is not finite")
+                raise BadReply(f"metric {key[:LONGEST_NAME]!r} is not finite or too large")
     for place, key in enumerate(claims):
         found = records[0].get(key)
         if found is None:
@@ -92,10 +92,10 @@ def set_claim(message: Message, key: str, value: float) -> None:
 
 
 def align_records(messages: Sequence[Message]) -> list[str]:
-    """Give checked replies the same metrics and the same names of records. Return in words what was changed.
+    """Give checked replies the same metrics, in records of the same names. Return in words what was changed.
 
     A metric that few replies have is left out. If a reply lacks any other metric, it gets the median of the replies
-    that have it. So the average of the metric hardly changes.
+    that have it.
     """
     several = [_metric_records(message) for message in messages]
     if not several or any(len(records) != 1 for records in several):
@@ -110,7 +110,8 @@ def align_records(messages: Sequence[Message]) -> list[str]:
     chosen = {}
     for (key, length), count in sorted(counts.items(), key=lambda item: (item[0][1] < 0, item[1], item[0])):
         if count >= fewest:
-            # A later length overrides an earlier one. The order prefers a single number, then the commonest length.
+            # A metric may have several lengths. The last one in this order is chosen: a single number if it is
+            # among them, else the commonest length.
             chosen[key] = length
     pairs = list(zip(metrics, forms, strict=True))
     fills = {key: _median(m[key] for m, form in pairs if form.get(key) == chosen[key]) for key in sorted(chosen)}
@@ -123,7 +124,7 @@ def align_records(messages: Sequence[Message]) -> list[str]:
 
 
 def _align_names(messages: Sequence[Message]) -> list[str]:
-    """Give the records of all replies the same names, since strategies look records up by name.
+    """Give the records of all replies the same names, since strategies find records by their names.
 
     Records of a kind (arrays or metrics) are renamed only if every reply has exactly one record of this kind.
     """

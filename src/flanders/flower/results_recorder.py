@@ -33,8 +33,9 @@ from flanders.results.tree import Table
 from flanders.round import ClientId
 
 ROUNDS_IN_DETAIL = 100
-"""The number of last rounds for which Flower's `Result` has the numbers of each client. With all rounds, the memory
-would grow for as long as the federation runs. The results file and the audit trail have all rounds."""
+"""Flower's `Result` has the node, fate, score and probability of each client for this many of the latest rounds.
+With all rounds, the memory would grow for as long as the federation runs. The results file and the audit trail have
+all rounds."""
 
 
 def live_spec(
@@ -65,7 +66,7 @@ def live_spec(
 
 
 class Recorder:
-    """Records rounds as they end.
+    """Logs each round when it ends, writes it to the results file, and passes it to the callbacks.
 
     Parameters
     ----------
@@ -74,7 +75,7 @@ class Recorder:
     spec
         The description of the federation. Its hash is the id of the run in the results file.
     callbacks
-        Get the record of each round.
+        The callbacks. They get the record of each round.
     """
 
     def __init__(self, results: Path | None, spec: Table, callbacks: Callbacks) -> None:
@@ -82,7 +83,7 @@ class Recorder:
         self.last: RoundRecord | None = None
         """The record of the last round."""
         self.details: dict[int, Details] = {}
-        """The numbers of each client, by the number of the round, for the last rounds of this `start`."""
+        """For each of the latest rounds of this `start`, by its number: the details of each client."""
         self._store: Store | None = None
         self._known: dict[ClientId, int] = {}
         self._untold = False
@@ -125,7 +126,7 @@ class Recorder:
             self.close(done=finished)
 
     def introduce(self, everyone: Iterable[AskedClient]) -> None:
-        """Log the node and the name of each new client whose name is not just the node id."""
+        """Log which client is on a node, if this is new and the name of the client is not just the node id."""
         for asked in everyone:
             if self._known.get(asked.client) != asked.node and str(asked.client) != str(asked.node):
                 log(INFO, "flanders: node %s is client %s", asked.label, printable(asked.client, LONGEST_NAME))
@@ -133,7 +134,10 @@ class Recorder:
         self._known = newest_entries(self._known, {})
 
     def tell(self, record: RoundRecord, nodes: Nodes, *, alarm: bool) -> None:
-        """Log a round and write it to the results file. With `alarm`, the log entry is a warning."""
+        """Log a round and write it to the results file.
+
+        The log entry is a warning if `alarm` is set, or if a client was dropped, refused or silent.
+        """
         self.settle()
         self.last, self.details[record.number], self._untold = record, details_of(record, nodes), True
         self.details.pop(record.number - ROUNDS_IN_DETAIL, None)
@@ -159,7 +163,7 @@ class Recorder:
     def settle(self) -> None:
         """Pass the last round to the callbacks, if that was not done before.
 
-        This is done when the next round begins: until then, an evaluation may add accuracy and loss to the record.
+        It is called when the next round begins: until then, an evaluation may add accuracy and loss to the record.
         """
         if self._untold and self.last is not None:
             self._untold = False

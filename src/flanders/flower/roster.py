@@ -34,9 +34,9 @@ class Roster:
         return {client for client, kept in self.kept.items() if kept}
 
     def evaluators(self, clients: Iterable[ClientId]) -> set[ClientId]:
-        """Return the clients whose evaluations count: those whose last training reply was kept.
+        """Return those of `clients` whose evaluations count: those whose last training reply was kept.
 
-        If there are none of them among `clients`, the clients that have never been judged count.
+        If there are none, return those whose training replies have never been judged.
         """
         clients = set(clients)
         return clients & self.known or clients - self.kept.keys()
@@ -46,7 +46,10 @@ class Roster:
         return Roster(newest_entries(self.nodes, dict(pairs)), self.kept)
 
     def after_round(self, record: RoundRecord) -> Roster:
-        """Return the roster after a round. If nobody was kept, dropped clients do not count as judged.
+        """Return the roster after a round, with a new entry for each client that was judged.
+
+        If nobody was kept, being dropped says nothing about a single client, and dropped clients do not count as
+        judged.
 
         Examples
         --------

@@ -1,7 +1,8 @@
 """The class `RoundAudit`: writes the rounds of a Flower federation to an audit trail.
 
-An audit trail is a file of decisions in which a later change is detected. The entry of a round has digests of what
-the server received, its decision about each client, and digests of the global model before and after.
+An audit trail is a file of decisions, in which later changes can be detected. The entry of a round has digests of
+what the server received, its decision about each client, and digests of the global model before and after the
+round.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from flanders.results.tree import Table
 from flanders.round import ClientId
 
 LONGEST_NOTE = 2000
-"""The most characters of a round's note that an entry holds. Without a limit, clients could make notes too long."""
+"""The most characters of a round's note that an entry holds. The rest is cut off, so that entries stay short."""
 AuditPlace = str | os.PathLike[str] | AuditTrail | None
 """The value of the parameter `audit`: the path of a file, an `AuditTrail` with settings of its own, or None."""
 UNREADABLE = "unreadable"
@@ -39,7 +40,7 @@ class RoundAudit:
     Parameters
     ----------
     caller
-        The name of the class that error messages mention.
+        The name of the class that has the parameter `audit`, for error messages.
     audit
         The trail or its file. With None, all methods do nothing.
     settings
@@ -57,10 +58,10 @@ class RoundAudit:
         self._unwritten: list[int] = []
 
     def open(self, run: str, rounds: int, known: Head | None) -> None:
-        """Begin the trail of a run, or continue it after this many rounds.
+        """Begin the trail of a run, or continue it. `rounds` is the number of rounds that are done.
 
-        `known` is the last entry of the trail at the time when the federation was last saved; None if there is
-        none.
+        `known` identifies the last entry that the trail had when the federation was last saved; None if nothing was
+        saved.
         """
         if self.trail is None or self.trail.is_open:
             return
@@ -72,13 +73,13 @@ class RoundAudit:
             log(
                 WARNING,
                 "flanders: the audit trail %s holds %s rounds that the saved memory does not know of. "
-                "The memory was replaced by an older one, and the trail shows it.",
+                "The memory may have been replaced by an older one.",
                 self.trail.path,
                 len(later),
             )
 
     def receive(self, replies: Iterable[Message], asked: Sequence[AskedClient]) -> None:
-        """Remember the digests of the replies of each client. Call it before anything changes the replies."""
+        """Remember digests of the replies of each client. Call this before any other code changes the replies."""
         self._received = {}
         if self.trail is None:
             return
@@ -91,9 +92,10 @@ class RoundAudit:
     def write(
         self, record: RoundRecord, nodes: Nodes, before: Mapping[str, Array], after: Mapping[str, Array]
     ) -> Head | None:
-        """Add a round to the trail. Return the new head, which identifies the last entry.
+        """Add a round to the trail. Return the head of the trail, which identifies its last entry.
 
-        `before` and `after` are the global models before and after the round.
+        `before` and `after` are the global models before and after the round. If the entry cannot be written, the
+        federation goes on, and the entry of the next round names the rounds that have no entry.
         """
         if self.trail is None:
             return None

@@ -1,8 +1,8 @@
 """The matrix that the filter sees in a round. Its rows are the models of the replies, or secret sketches of them.
 
-A model here means its *scored* arrays, those that the filter looks at. A sketch is a short vector from which the
-filter can tell lengths and angles. Rows are filled array by array, so that there is never a second copy of a whole
-model in memory.
+A model here means its *scored* arrays, those that the filter looks at. A sketch is a short vector. The lengths of
+sketches, and the angles between them, are about the same as those of the models. Rows are filled array by array, so
+that there is never a second copy of a whole model in memory.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class RoundMatrix(ABC):
 
 
 class ReusedMemory:
-    """Memory for the matrix of each round, reused in the next round if it is small and nothing refers to it.
+    """Memory for the matrix of a round. The next round uses it again if it is small and nothing else refers to it.
 
     With models of ordinary size, the system takes longer to provide new memory than `FilteredStrategy` takes for
     all its other work.
@@ -75,12 +75,12 @@ class ReusedMemory:
 class WholeMatrix(RoundMatrix):
     """A matrix of whole models in float32, `(m, d)`.
 
-    The numbers of float32 arrays are stored only here. The arrays that `put` returns read them from the matrix.
+    The numbers of float32 arrays are stored only in the matrix. The arrays that `put` returns read them from there.
     """
 
     LARGE = 2**20
-    """The number of columns from which on freed memory is returned to the system before each reply. For smaller
-    models, that would take too long."""
+    """If a matrix has at least this many columns, freed memory is returned to the system before each reply is read.
+    With small models, this would take long compared with the reading."""
 
     def __init__(self, model: ModelArrays, rows: int, memory: ReusedMemory | None = None) -> None:
         self.model = model
@@ -111,7 +111,8 @@ class WholeMatrix(RoundMatrix):
 class SketchedMatrix(RoundMatrix):
     """A matrix of CountSketches, `(m, width)`. The sketch is secret, and the same in every round of a run.
 
-    Each number of a model is added, with a random sign, to one of `width` buckets. `secret` is the seed.
+    Each number of a model is added, with a random sign, to a random one of `width` buckets. `secret` is the seed of
+    this randomness.
     """
 
     def __init__(self, model: ModelArrays, rows: int, width: int, secret: int) -> None:

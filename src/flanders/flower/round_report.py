@@ -1,4 +1,4 @@
-"""Functions that turn the record of a round into metrics for Flower's `Result`, and a filter into a line of log."""
+"""Functions that turn the record of a round into metrics for Flower's `Result`, and a filter into one line."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ PREFIX = "flanders-"
 FATE_NUMBERS = {Fate.KEPT: 0, Fate.DROPPED: 1, Fate.REFUSED: 2, Fate.SILENT: 3, Fate.BANNED: 4}
 """The number that stands for each fate, since metrics can only be numbers."""
 NAMES = {str(name): f"{PREFIX}{name}" for name in (*FATE_NUMBERS, "stayed", "threshold", "unused-nodes")}
-"""The names of the metrics. Flower keeps the metrics of every round. With this table, all rounds share the same
-strings."""
+"""The names of the metrics. Flower holds the metrics of every round in memory. With this table, all rounds share
+the same strings."""
 
 Details = dict[str, "array[int] | array[float]"]
-"""The numbers of each client of a round, by the name of the metric."""
+"""The nodes, fates, scores and probabilities of the clients of a round, by the name of the metric."""
 Metric = int | float | list[int] | list[float]
 """A value in Flower's `MetricRecord`."""
 Nodes = Mapping[ClientId, AskedClient]
@@ -68,10 +68,9 @@ def metrics_of(record: RoundRecord, nodes: Nodes, *, stayed: bool) -> dict[str, 
 
 
 def details_of(record: RoundRecord, nodes: Nodes) -> Details:
-    """Return the node, the fate, the score and the probability of each client, as arrays with a number per client.
+    """Return the details of each client: its node, its fate, its score, and the probability that it is malicious.
 
-    The probability is that of being malicious. Arrays are used since they take a fifth of the memory of lists, and
-    the details of many rounds are kept.
+    They are arrays with a number per client, since arrays take a fifth of the memory of lists.
     """
     return {
         f"{PREFIX}nodes": array("Q", [nodes[client.client].node for client in record.clients]),

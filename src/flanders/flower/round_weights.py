@@ -16,9 +16,9 @@ from flanders.flower.weight_limits import WeightLimits, largest_share
 from flanders.round import ClientId
 
 TOO_MUCH = 0.5
-"""There is an alarm if one reply has more than this share of the weight, since it outweighs all others together."""
+"""If one reply has more than this share of the weight, it outweighs all others together, and there is an alarm."""
 FEWEST = 3
-"""With fewer replies than this, there is no such alarm, since one of them always has about half of the weight."""
+"""With fewer replies there is no such alarm: one of two replies always has at least half of the weight."""
 
 
 class RoundWeights:
@@ -35,7 +35,7 @@ class RoundWeights:
     limits
         The limits on the weights.
     found
-        Its notes and alarms say what was changed.
+        Gets notes and alarms that say what was changed.
     """
 
     def __init__(
@@ -53,10 +53,10 @@ class RoundWeights:
         self.values = np.array(capped[0][0]) if capped else np.ones(len(answers))
 
     def limit_newcomers(self, kept: IntVector, known: Collection[ClientId]) -> bool:
-        """Lower the weights of kept newcomers. Return whether the kept replies may be aggregated.
+        """Lower the weights of kept newcomers if they are too large. Return whether kept replies may be aggregated.
 
         Newcomers are the clients that are not in `known`. The kept replies may not be aggregated if all of them
-        come from newcomers although enough known clients have replied.
+        come from newcomers, although enough known clients have sent replies.
         """
         is_known = np.array([answer.client in known for answer in self.answers])
         is_kept = np.isin(np.arange(len(self.answers)), kept)

@@ -29,7 +29,7 @@ from flanders.state import load_state, save_state, saveable
 FILE = "flanders.npz"
 """The name of the file in the `state_dir`."""
 FORMAT = 3
-"""The version of the file. A file of another version is refused."""
+"""The version of the file's format. A file of another version is refused."""
 ELSEWHERE = "To start afresh, name another `state_dir`."
 
 
@@ -53,7 +53,7 @@ class SavedMemory:
     arrays: tuple[tuple[str, tuple[int, ...], int, str], ...] = ()
     """The fields of each `ModelArray` of the global model; empty before the first round."""
     model: dict[str, NDArray[np.generic]] = field(default_factory=dict)
-    """The global model after the last round. It is empty except in a file."""
+    """The global model after the last round. Only the saved file holds it. In memory this is empty."""
     worked: tuple[str, ...] = ()
     """Which of `strategy`, `fallback`, `evaluation` and `filter` have worked at least once."""
     audit_head: str = ""
@@ -129,7 +129,7 @@ class StateFolder:
         return self.path is not None and self._stamp() not in (None, self._seen)
 
     def _stamp(self) -> tuple[int, ...] | None:
-        """Return numbers of the file that change when it is replaced, e.g. its time; None if there is no file."""
+        """Return the inode, size and time of the file; None if there is no file. They change if it is replaced."""
         try:
             found = os.stat(self.path or "")
         except OSError:
@@ -146,8 +146,8 @@ class StateFolder:
             raise InputError(f"{path} was not saved by this version of FilteredStrategy. {ELSEWHERE}")
         if found.sketch != sketch:
             raise InputError(
-                f"{path} was saved with sketch={found.sketch}, but now there is sketch={sketch}. "
-                f"Go on with the sketch that it was saved with. {ELSEWHERE}"
+                f"{path} was saved with sketch={found.sketch}, but this strategy has sketch={sketch}. "
+                f"Pass sketch={found.sketch} to continue. {ELSEWHERE}"
             )
         return found
 
@@ -184,7 +184,7 @@ class StateFolder:
 
 
 def saved_audit_head(folder: Path) -> Head:
-    """Return the head of the audit trail that is saved in a `state_dir`. It identifies an entry of the trail."""
+    """Return the head that is saved in a `state_dir`. It identifies an entry of the audit trail."""
     found = load_state(folder / FILE)
     if not isinstance(found, SavedMemory) or not found.audit_head:
         raise InputError(f"{folder} holds no memory of an audit trail. Name the `state_dir` of the federation.")

@@ -1,4 +1,4 @@
-"""The class `ServerTest`: lets a filter use the user's `evaluate_fn` to compute the losses of any model.
+"""The class `ServerTest`: lets a filter compute the losses of any model with the user's `evaluate_fn`.
 
 Flower users pass `evaluate_fn` to `Strategy.start`. It tests the global model on data that the server holds.
 """
@@ -25,14 +25,15 @@ class ServerTest:
     """Calls the `evaluate_fn` of a federation, for Flower and for the filter.
 
     A filter uses it to find out which of two groups of clients improves the model. That works if `evaluate_fn`
-    returns a metric whose name contains `loss`. If this metric is a list, it has one loss for each example.
+    returns a metric whose name contains `loss`. This metric is one number, or a list with one loss for each
+    example.
 
     Parameters
     ----------
     evaluate_fn
         The user's function; None if there is none.
     done
-        The number of rounds in earlier calls of `start`.
+        The number of rounds that were done in earlier calls of `start`.
     tell
         A function that is called with the metrics of the global model after each round.
     """
@@ -57,10 +58,11 @@ class ServerTest:
         return metrics
 
     def of_models(self, number: int, model: ModelArrays, arrays: ArrayRecord) -> Evaluate | None:
-        """Return a function that takes a flat model and returns its losses; None if no loss was found so far.
+        """Return a function that takes a flat model and returns its losses.
 
-        `arrays` is the global model. A flat model has no buffers, so they are taken from the global model. If
-        `evaluate_fn` fails on a model, the loss is infinite. So no client can end the run by what it sends.
+        Return None if the last test of the global model gave no loss. `arrays` is the global model. A flat model
+        has no buffers, so they are taken from the global model. If `evaluate_fn` fails on a model, its loss is
+        infinite. So no client can end the run with a model on which `evaluate_fn` fails.
         """
         evaluate_fn = self._evaluate_fn
         if evaluate_fn is None or not self._has_losses:
@@ -77,7 +79,7 @@ class ServerTest:
         return evaluate
 
     def step(self, number: int, model: ModelArrays, arrays: ArrayRecord) -> Vector | None:
-        """Return the server's own step, `root` in `Round`. It is None here, since a test trains no model."""
+        """Return None: this server does not train. A subclass may return a step of its own, `root` in `Round`."""
         return None
 
 

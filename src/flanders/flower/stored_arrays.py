@@ -1,7 +1,7 @@
 """Subclasses of Flower's `Array` whose numbers are stored elsewhere: in the matrix of the round, or in a file.
 
-They take the place of the arrays in replies, so that each model is in memory only once or not at all. Strategies
-use them like any other `Array`.
+They take the place of the arrays in replies. So each model is in memory only once, or not at all. Strategies use
+them like any other `Array`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 NUMPY = "numpy.ndarray"
 """Flower's name for arrays in NumPy's own file format."""
 LOST = "lost"
-"""If the arrays of a reply were not stored, it has a single array with this name: a `LostArray`."""
+"""If the arrays of a reply were not stored, the reply has a single array with this name: a `LostArray`."""
 
 
 class RowArray(Array):
@@ -38,7 +38,7 @@ class RowArray(Array):
 
     @property
     def data(self) -> bytes:  # type: ignore[override]
-        """The array as Flower would send it."""
+        """The bytes of the array, as Flower would send them."""
         buffer = BytesIO()
         np.save(buffer, self.numpy(), allow_pickle=False)
         return buffer.getvalue()
@@ -98,12 +98,12 @@ class LostArray(Array):
 
     @property
     def too_large(self) -> bool:
-        """Whether the client sent too much. If not, the server could not store the arrays, e.g. on a full disk."""
+        """Whether the client sent too much. If not, the server could not store the reply, e.g. on a full disk."""
         return bool(self.__dict__["_too_large"])
 
 
 def in_memory(array: Array) -> Array:
-    """Return an array that no longer depends on the matrix or the file: if necessary, a copy."""
+    """Return an array that does not depend on the matrix or the file. If necessary, it is a copy."""
     return Array(array.numpy()) if isinstance(array, RowArray | FileArray) else array
 
 

@@ -64,11 +64,11 @@ class FilteredStrategy(Strategy):
     ----------
     strategy
         The strategy to wrap. If you use a wrapper for differential privacy, pass it here, and do not wrap it around
-        this object. It clips replies, and in clipped replies the filter could not see which are abnormal. If the
+        this object: such a wrapper clips replies, and the filter must see them before they are clipped. If the
         strategy overrides `start`, its own `start` carries out the rounds.
     filter
         Decides which clients to keep. Default: `Guard()`, which need not be told the number of attackers. If a
-        filter has a parameter `keep`, give it a fraction, not a number of clients, since some may not reply.
+        filter has a parameter `keep`, set it to a fraction, not to a number of clients: some may not reply.
     state_dir
         A folder in which the filter's memory, the bans and the global model are saved after each round. A ServerApp
         that starts with the folder of an earlier one continues after its last round. Default: nothing is saved.
@@ -85,8 +85,8 @@ class FilteredStrategy(Strategy):
         called. Default: `strategy`.
     sketch
         Show the filter a secret sketch of each model, a vector of this many numbers, instead of the whole model.
-        The replies are kept on disk until they are aggregated. Use it if memory holds only a few of your models.
-        Default: whole models.
+        The replies are stored on disk until they are aggregated. Use it if only a few of your models fit into
+        memory. Default: whole models.
     unscored
         A function that takes the name of a float array and returns True if the filter should not look at the array.
         Such arrays are aggregated all the same. Default: the buffers of batch normalisation. The filter never looks
@@ -95,7 +95,7 @@ class FilteredStrategy(Strategy):
         A function that takes the `NodeInfo` of a node and returns the name of the client on it. No two clients may
         have the same name. Default: the name follows from the node's public key, or without a key from its id.
     limits
-        Limits on the weight of a client, whatever number of examples it claims, and on the weight of newcomers.
+        Limits on the weight of each client, however many examples it claims, and on the weight of newcomers.
     seed
         Makes the randomness of the filter and of the sketch repeatable. Leave it out in production, since an
         attacker who can predict the randomness can evade the filter.
@@ -156,7 +156,7 @@ class FilteredStrategy(Strategy):
         self.server_test = ServerTest()
         """The server's own test of models. Filters can use it."""
         self.strict = False
-        """Whether an error of the filter or of the strategy ends the run. If not, the global model stays."""
+        """Whether every error of the filter or the strategy ends the run, even if clients may have caused it."""
         self._sent_at = 0.0
         self._matrix_memory = ReusedMemory()
 
@@ -261,7 +261,7 @@ class FilteredStrategy(Strategy):
         return self._books.ask(chosen, grid, self.identify, number)
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """Let the strategy aggregate the evaluations of clients that were kept in training, if they can be used."""
+        """Let the strategy aggregate the usable evaluations of clients that were kept in training."""
         books, claims = self._books, self._claims[:1]
         number = server_round + books.done_before
         found = checked_replies(replies, books.asked, claims, self.limits.max_examples)
@@ -272,7 +272,7 @@ class FilteredStrategy(Strategy):
         if odd := [*unused_of(failed, books.label), *found.notes, *found.alarms]:
             log(WARNING, "flanders: evaluation of round %s: %s", number, "; ".join(odd))
         if silenced:
-            log(INFO, "flanders: %s evaluations do not count, since training has not kept these clients", silenced)
+            log(INFO, "flanders: %s evaluations do not count: their clients were not kept in training", silenced)
         try:
             metrics = self.strategy.aggregate_evaluate(number, [answer.message for answer in found.answers])
         except Exception as error:  # a strategy is the user's own code and may raise anything

@@ -28,18 +28,18 @@ not decide alone.
 
 @dataclass(frozen=True)
 class WeightLimits:
-    """Limits on the weight of clients, which state their numbers of examples themselves.
+    """Limits on the weights of clients.
 
     Parameters
     ----------
     times_median
         The largest weight of a client, as a multiple of the median weight of the round. None: no limit. With the
-        default, one of ten clients has at most a quarter of the weight.
+        default, if nine of ten clients have equal weights, the tenth has at most a quarter of the total.
     newcomers
         The largest share of the weight for all newcomers together: clients that are new, or whose last reply was
-        not kept. An attacker can come back under new names, and a filter with a memory knows no past of these
-        names. The limit holds only for filters with a memory, and only if at least a fifth of the clients are
-        known. None: no limit.
+        not kept. The limit is for filters with a memory: an attacker can come back under new names, of which the
+        filter remembers nothing. It holds only if at least three clients, and a fifth of the round, are known.
+        None: no limit.
     max_examples
         Refuse replies that claim more examples than this. None: no limit.
 
@@ -65,7 +65,7 @@ class WeightLimits:
         return capped_at_median(claims, self.times_median)
 
     def cap_claims(self, messages: Sequence[Message], key: str) -> tuple[list[float], list[int]]:
-        """Lower too large claims in the replies. Return all claims, and the positions of the lowered ones.
+        """Lower claims that are too large in the replies. Return all claims, and the positions of the lowered ones.
 
         `key` is the name of the metric with the claim.
         """
@@ -79,7 +79,7 @@ class WeightLimits:
     def factor_for_newcomers(self, weights: FloatVector, known: BoolVector, kept: BoolVector) -> float:
         """Return the factor by which the weights of kept newcomers are multiplied.
 
-        It is 1 if the weights need not be lowered, and 0 if the filter kept only newcomers.
+        It is 1 if the weights need not be lowered, and 0 if the limit holds and the filter kept only newcomers.
         """
         share = self.newcomers
         if share is None or known.all() or known.sum() < max(FEWEST_KNOWN, LEAST_KNOWN * known.size):

@@ -1,7 +1,7 @@
 """Claims on runs: which process carries out a run, and whether this process is still alive.
 
-Several processes may share a results file. Each claims a run before it carries it out, and reports regularly that
-it is alive (its heartbeat). The run of a dead process can be claimed by another one.
+Several processes may share a results file. A process claims a run before it carries it out, and reports regularly
+that it is alive (its heartbeat). If it dies, another process can claim the run.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ LEASE = 60.0
 HEARTBEAT = 10.0
 """Seconds between two heartbeats. Six of them fit into the lease, so a process may miss a few on a slow disk."""
 LARGEST_PROCESS = 2**31
-"""Process ids are below this number on all systems."""
+"""Process ids are below this number on all systems that we know."""
 
 
 @cache
 def this_machine() -> str:
     """Return a text that identifies this machine, its boot and its container.
 
-    Process ids are unique only among processes for which this text is the same.
+    Two running processes for which this text is the same have different process ids.
     """
     parts = [socket.gethostname()]
     try:

@@ -19,7 +19,7 @@ from flanders.results.tree import flatten
 BATCH = 100_000
 """How many rows are in memory at a time. This many take about 100 MB."""
 RUN = ("id", "status", "created", "finished", "error", "versions")
-"""The columns of `run` that are exported besides the spec."""
+"""The columns of the table `run` that are exported besides the spec."""
 ROUND = {"run": "string", **{column.name: column.kind for column in ROUND_COLUMNS}}
 CLIENT = {"run": "string", "round": "int64", **{column.name: column.kind for column in CLIENT_COLUMNS}}
 ORDER = {"round": "t.number", "client": "t.round, t.client"}

@@ -22,14 +22,16 @@ from flanders.results.spec_keys import (
 from flanders.results.tree import Table
 
 COUNT_WORDS = {"keep": "m-b", "num_malicious": "b"}
-"""Parameters that are often set from the numbers of clients, and the word that stands for the number in a spec."""
+"""Two parameters that are numbers of clients, and the words that may be written for these numbers in a spec: `m-b`
+means the clients of a round that are not malicious, and `b` those that are."""
 
 
 def varying(flats: Sequence[Mapping[str, object]]) -> list[str]:
     """Return the keys in which runs differ.
 
-    A parameter is compared only between runs that chose the same entry. So the `keep` of two filters is compared if
-    both filters are `dnc`, but not if one of them is `krum`.
+    A parameter of a filter is compared only between runs with the same filter. So the `keep` of two runs is
+    compared if both have the filter `dnc`, but not if one of them has `krum`. The same holds for attacks and all
+    other entries that are chosen by name.
 
     Examples
     --------
@@ -51,7 +53,7 @@ def varying(flats: Sequence[Mapping[str, object]]) -> list[str]:
 
 
 def differences(specs: Sequence[Table]) -> list[Table]:
-    """Return for each run the values by which it differs from runs that have the same label."""
+    """Return for each run the values in which it differs from other runs that have the same `label`."""
     flats = [flat_spec(spec) for spec in specs]
     alike: dict[str, list[Table]] = defaultdict(list)
     for flat in flats:
@@ -92,7 +94,7 @@ def short_labels(specs: Sequence[Table]) -> list[str]:
 
 
 def labels(specs: Sequence[Table]) -> list[str]:
-    """Return a long label for each run, with the values in which it differs from runs with the same label."""
+    """Return a long label for each run: its `label`, and what `differences` returns for it."""
     found = []
     for spec, apart in zip(specs, differences(specs), strict=True):
         words = [f"{key}={value}" for key, value in apart.items() if value is not None]
@@ -103,8 +105,9 @@ def labels(specs: Sequence[Table]) -> list[str]:
 def relative_counts(flats: Sequence[Table]) -> list[Table]:
     """Return flat specs with the words `m-b` and `b` in place of numbers of clients.
 
-    A number is replaced only if it is equal to m - b, or to b, in all runs that have it. Here m is the number of
-    clients in a round, and b the number of malicious clients among them.
+    Let m be the number of clients in a round, and b the number of malicious clients among them. A value of `keep`
+    is replaced only if it is m - b in all runs with this value. A value of `num_malicious` is replaced only if it
+    is b in all runs with this value.
     """
 
     def follows(key: str, flat: Table) -> bool:

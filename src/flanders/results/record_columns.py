@@ -57,10 +57,7 @@ def _client_columns() -> tuple[Column, ...]:
 def _round_columns() -> tuple[Column, ...]:
     types = get_type_hints(RoundRecord)
     plain = [field.name for field in dataclasses.fields(RoundRecord) if field.name not in ("clients", "seconds")]
-    numbers = (
-        "threshold",
-        *PHASES,
-    )  # a property of the record, and the keys of `seconds`
+    numbers = ("threshold", *PHASES)  # a property of the record, and the keys of `seconds`
     return tuple([_column(name, types[name]) for name in plain] + [_column(name, float) for name in numbers])
 
 
@@ -69,7 +66,7 @@ CLIENT_COLUMNS = _client_columns()
 ROUND_COLUMNS = _round_columns()
 """The columns of `round` after `run`: the fields of `RoundRecord`, its threshold, and the seconds of each phase.
 
-The field `clients` is stored in the table `client`."""
+The field `clients` is stored in the table `client` instead."""
 
 
 def client_values(record: ClientRecord) -> tuple[Value, ...]:

@@ -1,4 +1,4 @@
-"""Reads rounds from a results file, as the records that were written."""
+"""Reads rounds from a results file. They are returned as the records that were written to it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ ROUND_FIELDS = [column for column in ROUND_COLUMNS if column.name not in ("thres
 def read_rounds(connection: sqlite3.Connection, run: str, after: int = 0) -> Iterator[RoundRecord]:
     """Yield the rounds of a run after round `after`, in order.
 
-    Only one round is in memory at a time. Call this inside a transaction. Otherwise a process that writes could
-    change the clients after the rounds were read.
+    Only one round is in memory at a time. Call this inside a transaction. Otherwise another process could write
+    between the reading of the rounds and of their clients.
     """
     names = ", ".join([*(column.name for column in ROUND_FIELDS), *PHASES])
     query = f"SELECT {names} FROM round WHERE run = ? AND number > ? ORDER BY number"

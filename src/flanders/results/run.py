@@ -32,7 +32,8 @@ class Options:
     data_dir
         The folder with the datasets. Default: the environment variable `FLANDERS_DATA`.
     checkpoint_every
-        The number of rounds from one checkpoint to the next. Default: checkpoints take at most a tenth of the time.
+        The number of rounds from one checkpoint to the next. Default: as many as are needed so that
+        checkpoints take at most a tenth of the time.
     threads
         The number of threads to compute with. Default: as many as the process has when the run starts. A resumed
         run keeps its number of threads, since rounding errors depend on it.
@@ -88,6 +89,6 @@ class RunSpec:
         return spec_keys.engine(self.canonical)
 
     def on(self, engine: str) -> RunSpec:
-        """Return the same run on another engine. It has another id, since the engine `flower` is part of the id."""
+        """Return the same run on another engine. Its id is different, since the spec names the engine `flower`."""
         rest = {key: value for key, value in self.canonical.items() if key != "engine"}
         return RunSpec(rest if engine == SIMULATOR else {**rest, "engine": engine}, self.options)

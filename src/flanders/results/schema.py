@@ -24,7 +24,7 @@ APPLICATION = 0x464C4452
 BUSY = 30.0
 """How many seconds to wait for another process that is writing."""
 LOG = 64 * 2**20
-"""The most bytes that SQLite's write-ahead log keeps on the disk after its content was copied into the file."""
+"""The most bytes that SQLite's write-ahead log may occupy after its content was copied into the results file."""
 
 
 def _declared(columns: Iterable[Column]) -> str:
@@ -73,7 +73,7 @@ NAMES = ("run", "round", "client", "checkpoint")
 
 
 class ResultsError(InputError):
-    """The results file cannot be used. Everything that was saved in it is still there."""
+    """The results file is missing, or it cannot be read or written."""
 
 
 def connect(path: Path, *, create: bool) -> sqlite3.Connection:
@@ -132,7 +132,9 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # `Store.compact` can then free old checkpoints
     connection.execute(f"PRAGMA journal_size_limit={LOG}")
     if connection.execute("PRAGMA journal_mode=WAL").fetchone()[0] != "wal":
-        raise ResultsError(f"{path} is on a file system without shared memory. Put the results on a local disk.")
+        raise ResultsError(
+            f"{path} is on a file system that SQLite cannot use safely. Put the results on a local disk."
+        )
     with transaction(connection):
         empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
         if empty:
@@ -210,7 +212,7 @@ def explained(path: Path) -> Iterator[None]:
 
 
 def _explain(path: Path, message: str) -> str:
-    safe = "Every round that was reported is saved. `flanders resume` continues from there."
+    safe = "Every round that was reported is saved. `flanders resume` continues the runs."
     if "full" in message:
         return f"The disk is full: {path} could not be written. Make room. {safe}"
     if "locked" in message or "busy" in message:

@@ -1,7 +1,7 @@
 """Hides unsound rows of a results file: rows that this package cannot have written.
 
 A results file may come from somebody else. Readers see only its sound rows, so that one row with a wrong value does
-not make the other runs unreadable. In its texts, characters that control a terminal are replaced.
+not make the other runs unreadable. In all texts of the file, characters that control a terminal are replaced.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def readable_text(text: bytes) -> str:
 
 
 def is_sound(spec: object) -> bool:
-    """Whether the spec of a run is sound: all functions that read it must work."""
+    """Whether the spec of a run is sound: whether all functions that read specs work with it."""
     if not isinstance(spec, str) or len(spec) > LONGEST_SPEC:
         return False
     try:

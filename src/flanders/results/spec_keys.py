@@ -17,7 +17,7 @@ MODEL = "model.name"
 SEED = "federation.seed"
 FRACTION = "threat.fraction"
 ATTACK_NAMES = ("threat.attack.name", "threat.data_poison.name")
-"""The keys with the name of the attack, which crafts models, and of the data poison, which changes data."""
+"""The keys of the names of the attack, which changes what clients send, and the data poison, which changes data."""
 ATTACK_KEYS = (*ATTACK_NAMES, FRACTION)
 DEFENCE_KEYS = ("filter.name", "aggregator.name", "aggregator.preaggregators")
 LABEL_KEYS = (DATASET, *ATTACK_KEYS, *DEFENCE_KEYS, SEED, "engine")
@@ -51,7 +51,7 @@ def last_part(key: str) -> str:
 
 
 def owners_of(key: str) -> tuple[str, ...]:
-    """Return the keys of the entries that a parameter belongs to: `name` in each table around it.
+    """Return the keys that decide whether a parameter exists: the key `name` of each table that contains it.
 
     Examples
     --------

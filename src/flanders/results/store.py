@@ -78,7 +78,7 @@ class Store:
         self.close()
 
     def add(self, specs: Iterable[RunSpec], versions: dict[str, str]) -> list[str]:
-        """Add runs and return their ids. If a run is in the file already and not done, only its options change."""
+        """Add runs and return their ids. A run that is in the file already, and not done, only gets new options."""
         ids = []
         with explained(self.path), transaction(self._connection):
             last = self._connection.execute("SELECT coalesce(max(position), 0) FROM run").fetchone()[0]
@@ -99,9 +99,9 @@ class Store:
         return ids
 
     def retry(self, ids: Sequence[str], changes: Mapping[str, Any]) -> None:
-        """Mark failed runs as pending, so that they can be claimed again.
+        """Mark the failed ones of these runs as pending, so that they can be claimed again.
 
-        Change the options of all runs that are not done.
+        Also change the options of all of these runs that are not done.
         """
         with explained(self.path), transaction(self._connection):
             for id_ in ids:
@@ -121,9 +121,9 @@ class Store:
             )
 
     def unfinished(self, ids: Sequence[str] | None = None) -> list[tuple[RunSpec, str]]:
-        """Return the runs that are not done, with their status, in the order of the file.
+        """Return the runs that are not done, with their status, in the order in which they were added.
 
-        Live federations are left out.
+        With `ids`, return only these runs. Live federations are left out.
         """
         with explained(self.path):
             rows = self._connection.execute(

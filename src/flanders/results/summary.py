@@ -55,7 +55,7 @@ class RunSummary:
     rounds: int
     """How many rounds are saved."""
     best: float | None
-    """The highest accuracy of all rounds from `first_round` on."""
+    """The highest accuracy of all rounds from `first_round` on (see `read_summaries`)."""
     final: float | None
     """The accuracy after the last round."""
     seconds: float
@@ -69,9 +69,9 @@ class RunSummary:
     false_positive_rate: float | None
     """The share of honest clients that were not kept."""
     attack_success: float | None
-    """The attack success after the last round."""
+    """The attack success after the last round; see `RoundRecord.attack_success`."""
     source_accuracy: float | None
-    """The accuracy after the last round on the examples that the attack wants in a wrong class."""
+    """The accuracy after the last round on the examples that the attack targets."""
     unusable: int
     """How many replies were refused or did not arrive."""
 
@@ -79,8 +79,8 @@ class RunSummary:
 def read_summaries(path: Path, ids: Sequence[str] | None = None, first_round: int = 1) -> list[RunSummary]:
     """Return the summaries of all runs of a results file, or of the runs with these ids.
 
-    `best` and the counts of clients and replies cover the rounds from `first_round` on. All other values cover all
-    rounds.
+    `best`, `unusable`, `precision`, `recall` and `false_positive_rate` are computed from the rounds from
+    `first_round` on. All other values are computed from all rounds.
     """
     with reading(Path(path)) as connection:
         rows = connection.execute(_QUERY, {"first": first_round}).fetchall()

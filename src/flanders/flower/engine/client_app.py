@@ -16,7 +16,7 @@ ARRAYS, CONFIG, METRICS = "arrays", "config", "metrics"
 SEED, POISONED = "seed", "poisoned"
 """The keys in the configuration of a training message: the seed, and whether to train on poisoned data."""
 PARTITION = "partition-id"
-"""The key in a node's configuration. Its value is the number of the client on this node."""
+"""A key in the configuration of a node. Its value is the number of the client on this node."""
 
 
 def make_client_app(setting: Setting) -> ClientApp:
@@ -44,7 +44,7 @@ def make_client_app(setting: Setting) -> ClientApp:
 
 
 class Workplace:
-    """The data of all clients and the simulator's trainer, in a process that trains clients.
+    """What a process needs to train clients: the data of all clients, and the simulator's trainer.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ from flanders.simulation.poisoning import Poisoner
 
 
 class NodeTrainer:
-    """Trains clients like `flanders.simulation.Trainer`, but on Flower's nodes: it sends them the global model.
+    """Trains clients like `flanders.simulation.Trainer`, but sends the global model to Flower's nodes for this.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class NodeTrainer:
             for reply in grid.pull_messages(list(waiting)):
                 place = waiting.pop(reply.metadata.reply_to_message_id)
                 if reply.has_error():
-                    # A round without this client would be another experiment than the one asked for.
+                    # Without this client, the round would not be the one that the setting describes.
                     node = messages[place].metadata.dst_node_id
                     raise RuntimeError(f"Flower node {node} failed: {reply.error.reason}")
                 yield place, reply

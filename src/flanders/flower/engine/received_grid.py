@@ -1,6 +1,7 @@
 """The class `ReceivedGrid`: a Flower grid from which `FilteredStrategy` gets the models of a simulated round.
 
-The clients have trained before, and the attacker has replaced the models of the malicious ones.
+When the grid is made, the clients have trained already, and the attacker has replaced the models of malicious
+clients.
 """
 
 from __future__ import annotations

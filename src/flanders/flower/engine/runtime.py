@@ -26,9 +26,9 @@ SWITCHES = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
-"""Environment variables that switch off what Flower and Ray send to their makers, and checks for updates.
+"""Environment variables that stop Flower and Ray from sending usage reports and from looking for updates.
 
-The last variable silences a warning of Ray about later versions.
+The last one silences a warning of Ray about a change in its later versions.
 """
 
 
@@ -52,7 +52,8 @@ def ray_runtime(app: ClientApp, num_nodes: int, gpus: float = 0.0) -> Iterator[L
     """Run a ClientApp on Ray during the block, with one CPU core for each client that trains.
 
     In Flower the ServerApp normally carries out the rounds. The ServerApp here only passes its grid to the caller,
-    and waits in a thread until the block ends. So the caller can save, stop and resume the run after each round.
+    and waits in a thread until the block ends. So the caller carries out the rounds, and can stop after any of
+    them.
     """
     need_ray()
     stop_reports()

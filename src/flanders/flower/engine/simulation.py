@@ -111,7 +111,7 @@ class FlowerSimulation:
 
     @property
     def defense(self) -> Defense:
-        """The filter of the strategy, with its memory."""
+        """The defense of the strategy: the filter and the aggregator, with their memories."""
         return self.strategy.defense
 
     @property
@@ -155,9 +155,9 @@ class FlowerSimulation:
         return self._record(received, tested, clock.seconds)
 
     def _tell_the_truth(self, received: Received) -> None:
-        """Tell `Oracle` and an informed aggregator which clients are malicious. No other part is told.
+        """Tell `Oracle` which clients are malicious, and tell an informed aggregator how many of the kept are.
 
-        `Oracle` is the perfect filter that others are compared with.
+        `Oracle` is the perfect filter that other filters are compared with.
         """
         for strategy in (self._aggregation, self._fallback):
             if strategy is not None:

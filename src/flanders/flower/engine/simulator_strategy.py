@@ -23,14 +23,14 @@ from flanders.simulation.simulation import averaged, informed
 
 
 class SimulatorStrategy(AggregatorStrategy):
-    """Aggregate with PyTorch, with the clients in the order of the simulator. So sums are the same, bit for bit.
+    """Aggregate with PyTorch, with the clients in the simulator's order. So all sums equal the simulator's exactly.
 
     Parameters
     ----------
     aggregator
         The aggregator.
     world
-        The parts of the simulation that are made from its setting. The device and the random numbers come from it.
+        The parts of the simulation that are made from its setting, such as the device and the random numbers.
     informed
         Whether to tell the aggregator how many of the kept clients are malicious. No real server knows this.
     """

@@ -40,7 +40,7 @@ class WorldTest(ServerTest):
     Parameters
     ----------
     world
-        The parts of the simulation that are made from its setting. The server and its examples are among them.
+        The parts of the simulation that are made from its setting, such as the server and its examples.
     """
 
     def __init__(self, world: World) -> None:

@@ -46,7 +46,7 @@ function reasonText(run, c, word, k) {
   if (word !== "score") return clean(word || "");
   const value = c.score ? c.score[k] : NaN, limit = run.threshold[k % c.T];
   if (!Number.isFinite(value)) return "its score";
-  return known(limit) && value > limit ? `score ${figure(value)}, above ${figure(limit)}, the largest that was kept` : `score ${figure(value)}`;
+  return known(limit) && value > limit ? `score ${figure(value)}, above ${figure(limit)}, the largest score of a kept client` : `score ${figure(value)}`;
 }
 
 // Statistics of each client over all rounds: how often it had each fate, and its most frequent reason. Reasons that
@@ -130,7 +130,7 @@ function factsOf(run, c, k, row, t) {
     if (text) facts.push([FIELD_NAMES[key] || key.replaceAll("_", " "), text]);
   }
   const told = c.fields.reason.words[c.fields.reason.values[k]] === "score"; // such a reason names the largest score
-  if (!told && known(run.threshold[t]) && c.score && Number.isFinite(c.score[k])) facts.push(["largest score kept", figure(run.threshold[t])]);
+  if (!told && known(run.threshold[t]) && c.score && Number.isFinite(c.score[k])) facts.push(["largest score of a kept client", figure(run.threshold[t])]);
   return facts;
 }
 

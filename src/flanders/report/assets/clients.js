@@ -81,7 +81,7 @@ function sparkline(run, c, row) {
   return drawn;
 }
 
-// The view of one client: all its rounds, its score beside the largest kept score, and the reasons.
+// The view of one client: all its rounds, its score beside the largest score of a kept client, and the reasons.
 const historyTable = { most: 30 };
 
 function drawClient() {
@@ -149,7 +149,7 @@ function drawClientScores(run, c, row) {
   const item = (shade, text) => el("li", { class: "item" }, swatch(shade), el("span", { text }));
   const fates = inOrder(own.map(([, , fate]) => fate));
   $("client-scores-legend").replaceChildren(...fates.map((fate) => item(fate === KEPT ? "var(--honest)" : FATE_SHADES[fate], fate)),
-    el("li", { class: "item" }, svg("svg", { width: 26, height: 8, "aria-hidden": "true" }, svg("line", { class: "limit-key", x1: 1, x2: 25, y1: 4, y2: 4 })), el("span", { text: "the largest score that was kept in the round" })));
+    el("li", { class: "item" }, svg("svg", { width: 26, height: 8, "aria-hidden": "true" }, svg("line", { class: "limit-key", x1: 1, x2: 25, y1: 4, y2: 4 })), el("span", { text: "the largest score of a kept client in the round" })));
 }
 
 function drawHistory(run, c, row) {

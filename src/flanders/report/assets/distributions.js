@@ -44,8 +44,8 @@ function drawScores() {
 function scoreWords(one, cuts, sampled) {
   const parts = [one ? "Share of each group in this round." : "Share of each group, all rounds together."];
   if (!cuts.length) parts.push(one ? "No client with a score was kept." : "No client with a score was kept in any round.");
-  else if (one) parts.push(`The line is the threshold, the largest score that was kept: ${figure(cuts[0])}.`);
-  else parts.push("The threshold of a round is the largest score that was kept. The line is the median threshold, the band its range.");
+  else if (one) parts.push(`The line is the threshold, the largest score of a kept client: ${figure(cuts[0])}.`);
+  else parts.push("The threshold of a round is the largest score of a kept client. The line is the median threshold, the band its range.");
   if (sampled) parts.push("From a sample of the clients, spread evenly over all.");
   return parts.join(" ");
 }
