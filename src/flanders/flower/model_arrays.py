@@ -136,10 +136,7 @@ class ModelArrays(HostArrays):
             try:
                 array.decode(record[array.name])
             except BadReply as why:
-                raise InputError(
-                    f"`initial_arrays` cannot be used as a starting point for training: {why}. "
-                    "Start from another model."
-                ) from why
+                raise InputError(f"`initial_arrays` cannot be used: {why}. Start from another model.") from why
 
     def in_own_types(self, record: Mapping[str, Array]) -> ArrayRecord | None:
         """Return the model that a strategy has made, in the types of the first global model.

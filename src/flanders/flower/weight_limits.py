@@ -55,7 +55,8 @@ class WeightLimits:
     max_examples: float | None = None
 
     def __post_init__(self) -> None:
-        ranges = {"times_median": (1, math.inf), "newcomers": (0, 1), "max_examples": (0, MOST_EXAMPLES)}
+        # With a share of zero, no new client would ever have a weight.
+        ranges = {"times_median": (1, math.inf), "newcomers": (0.01, 1), "max_examples": (1, MOST_EXAMPLES)}
         for name, (low, high) in ranges.items():
             if getattr(self, name) is not None:
                 check_number("WeightLimits", name, getattr(self, name), low, high)
