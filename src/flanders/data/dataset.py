@@ -78,10 +78,11 @@ class Dataset:
 
 
 class Loader(ABC):
-    """The base class of all datasets. A loader finds the data and returns them as a `Dataset`.
+    """The base class of all loaders, e.g. `Mnist`. A loader finds the data and returns them as a `Dataset`.
 
-    A new dataset is a frozen dataclass with `load`, and one line in `DATASETS`. Every loader has the parameter
-    `normalise_test`. It says whether the test examples are normalised like the training examples. With `False`,
+    To add a dataset, write a loader: a frozen dataclass that derives from `Loader` and has the method `load`. Then
+    add one line to `DATASETS`. Every loader has the parameter `normalise_test`. It says whether the test examples
+    are normalised like the training examples. With `False`,
     they are not, and the pixels of test images are from 0 to 1. The code published with the FLANDERS paper tests on
     such images.
     """
@@ -208,8 +209,9 @@ def check_owners(owners: IntVector, count: int) -> None:
     missing = np.setdiff1d(np.arange(owners.max() + 1), owners)
     if missing.size:
         raise InputError(
-            f"Every client needs a training example, but {missing.size} have none, e.g. client {missing[0]}. Leave "
-            "these clients out, or pass the test examples yourself, so that none are taken from the clients."
+            f"Every client needs a training example, but {missing.size} have none, e.g. client {missing[0]}. If "
+            "you passed no test examples, all examples of these clients were drawn for the test. Then pass test "
+            "examples, or leave these clients out. Otherwise, number the owners from 0 without gaps."
         )
 
 
@@ -264,7 +266,10 @@ def rows_by_class(y: IntVector) -> list[IntVector]:
 
 
 def as_images(pieces: Sequence[NDArray[np.uint8]]) -> Images:
-    """Return byte images as one float32 array with values from 0 to 1, without a second copy in memory."""
+    """Return all byte images as one float32 array with values from 0 to 1.
+
+    It is filled piece by piece, so no other array of this size is made.
+    """
     images = np.empty((sum(map(len, pieces)), *pieces[0].shape[1:]), dtype=np.float32)
     start = 0
     for piece in pieces:

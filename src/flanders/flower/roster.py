@@ -1,4 +1,7 @@
-"""The class `Roster`: the node of each client, and whether the client's last reply was kept."""
+"""The class `Roster`: which client is on each Flower node, and whether the client's last reply was kept.
+
+Node ids may change. The name of a client stays the same if its node is authenticated.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +24,12 @@ V = TypeVar("V")
 @saveable
 @dataclass(frozen=True)
 class Roster:
-    """The clients that have been asked so far."""
+    """The clients that the strategy has chosen so far, for training or for evaluation."""
 
     nodes: dict[int, ClientId] = field(default_factory=dict)
-    """The client on each node that was asked. It is remembered even if the node leaves the grid."""
+    """The client on each node that was chosen. It is remembered even if the node leaves the grid."""
     kept: dict[ClientId, bool] = field(default_factory=dict)
-    """For each client that has replied: whether its last reply was kept."""
+    """For each client that has an entry: whether its last training reply was kept. `after_round` makes entries."""
 
     @property
     def known(self) -> set[ClientId]:
@@ -36,7 +39,7 @@ class Roster:
     def evaluators(self, clients: Iterable[ClientId]) -> set[ClientId]:
         """Return those of `clients` whose evaluations count: those whose last training reply was kept.
 
-        If there are none, return those whose training replies have never been judged.
+        If there are none, return those of `clients` that have no entry in `kept`.
         """
         clients = set(clients)
         return clients & self.known or clients - self.kept.keys()
@@ -46,10 +49,10 @@ class Roster:
         return Roster(newest_entries(self.nodes, dict(pairs)), self.kept)
 
     def after_round(self, record: RoundRecord) -> Roster:
-        """Return the roster after a round, with a new entry for each client that was judged.
+        """Return the roster after a round, with a new entry for each client that was kept, dropped or refused.
 
-        If nobody was kept, being dropped says nothing about a single client, and dropped clients do not count as
-        judged.
+        If a round keeps nobody, e.g. because the filter failed, its dropped clients get no new entry. That they
+        were dropped says nothing about any one of them.
 
         Examples
         --------

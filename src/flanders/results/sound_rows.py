@@ -39,7 +39,10 @@ LONGEST_SPEC = 2**20
 
 
 def hide_unsound_rows(connection: sqlite3.Connection, path: Path) -> None:
-    """Create temporary views with the names of the tables. They show only sound rows, and all queries use them."""
+    """For each table, create a temporary view of the same name that shows only the sound rows.
+
+    SQLite looks for temporary names first. So a query that names a table reads the view.
+    """
     connection.execute("CREATE TEMP TABLE unsound (number)")
     rows = connection.execute("SELECT rowid, spec FROM main.run")
     unsound = [(number,) for number, spec in rows if not is_sound(spec)]
@@ -78,7 +81,7 @@ def readable_text(text: bytes) -> str:
 
 
 def is_sound(spec: object) -> bool:
-    """Whether the spec of a run is sound: whether all functions that read specs work with it."""
+    """Whether the spec of a run is sound: it is not too long, and all functions that read specs work with it."""
     if not isinstance(spec, str) or len(spec) > LONGEST_SPEC:
         return False
     try:

@@ -24,11 +24,12 @@ GRID = 256
 
 
 def along_axis(study: GridStudy, rows: Sequence[Row]) -> Figure:
-    """Draw detection and accuracy for each value of the varied key, with a column for each attack.
+    """Draw how well the filters detect, and the final accuracy, with a column for each attack.
 
-    Each share of malicious clients has its own colour. If every value was run with one share only, each filter has
-    its own colour instead. A control filter that does not depend on the varied key is a horizontal line. Vertical
-    bars reach from the lowest to the highest result of the seeds.
+    A study varies one or two keys of the spec. The values of these keys are the points on the x axis. Each share of
+    malicious clients has its own colour. If no point was run with more than one share, each filter has its own
+    colour instead. A simple filter that `flanders` is compared with (`CONTROLS`) is a horizontal line if the varied
+    keys do not concern it. Vertical bars reach from the lowest to the highest result of the seeds.
     """
     detection = "auc" if study.name == "fldetector" else "recall"
     attacks = list(dict.fromkeys(row.attack for row in rows))
@@ -44,6 +45,7 @@ def along_axis(study: GridStudy, rows: Sequence[Row]) -> Figure:
                 _lines(ax, mine, points, metric, styles)
             axes[0, column].set_title(attack)
             axes[1, column].set_xticks(range(len(points)), points, rotation=90 if _long(points) else 0)
+        # In these studies a filter drops as many clients as are malicious. So recall equals precision.
         axes[0, 0].set_ylabel("AUC of the scores" if detection == "auc" else "Recall (= precision)")
         axes[1, 0].set_ylabel("Final accuracy")
         figure.supxlabel(study.label, fontsize=8)
@@ -114,7 +116,7 @@ def _lines(
 
 
 def _is_scale(points: Sequence[str]) -> bool:
-    """Whether all points are numbers or "all". Only then does a line between the points make sense."""
+    """Whether all points are numbers, or "all" for all parameters. Only then a line between them makes sense."""
     return all(point == "all" or point.replace(".", "", 1).isdigit() for point in points)
 
 
@@ -124,9 +126,10 @@ def _long(points: Sequence[str]) -> bool:
 
 
 def densities(series: Mapping[str, Series], key: tuple[str, str, str]) -> Figure:
-    """Draw the densities of the values of an honest and a malicious client, with a panel for each attack.
+    """Draw how the mutual information between consecutive rounds is distributed, with a panel for each attack.
 
-    `series` has the values for each attack. `key` is the way of measuring; see `flanders.studies.predictability`.
+    Each panel has a curve for an honest client and one for a malicious client. `series` has the estimates for each
+    attack. `key` says which estimates to draw; see `Key` in `flanders.studies.predictability`.
     """
     columns = min(4, len(series))
     lines = -(-len(series) // columns)
