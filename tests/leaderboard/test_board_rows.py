@@ -48,7 +48,7 @@ def test_the_command_of_another_packages_defence_names_its_file(tmp_path):
         ("digits,krum", "digit,krum", "no data set 'digit'"),
         ("digits,krum", "digits,=krum", "cannot be the name of a defence"),
         ("digits,krum", "digits,<b>", "cannot be the name of a defence"),
-        ("backdoor,0.2", "backdoor,0.3", "no case 'backdoor' with these values"),
+        ("backdoor,0.2", "backdoor,0.3", "no case 'backdoor' with this fraction, start and rotating"),
         (",yes,41", ",perhaps,41", "'perhaps' is neither yes nor no"),
         (",41,", ",7,", "no seed 7"),
         ("0.9123", "1.9123", "'1.9123' is not a share from 0 to 1"),

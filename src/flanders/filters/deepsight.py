@@ -5,7 +5,6 @@ It looks at the last layer of the model, and at the outputs of the model on rand
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,10 +51,10 @@ class DeepSight(Stateless):
     The energies show little if clients train with Adam, since Adam takes steps of about the same length for all
     classes.
 
-    A round without `outputs` is clustered in the first two ways only. If the layers are not known, or if the size
-    of the tensor before the last one is not a multiple of the size of the last one, the last tensor counts as
-    biases without weights. The paper also clips the kept updates. Put `norm-clipping` in front of the aggregator
-    for this. The filter needs scikit-learn.
+    A round without `outputs` is clustered in the first two ways only. The last tensor counts as the biases, and the
+    tensor before it as the weights. If the size of the latter is not a multiple of the number of biases, no weights
+    are used. If the layers are not known, the whole model counts as biases. The paper also clips the kept updates.
+    Put `norm-clipping` in front of the aggregator for this. The filter needs scikit-learn.
 
     Parameters
     ----------
@@ -129,10 +128,8 @@ class DeepSight(Stateless):
         with needing("sim"):
             from sklearn.cluster import HDBSCAN
         metric = "precomputed" if precomputed else "euclidean"
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the default of `copy` will change
-            fit = HDBSCAN(min_cluster_size=self.smallest, min_samples=self.smallest, metric=metric, copy=True)
-            return np.asarray(fit.fit(points).labels_, dtype=np.int64)
+        fit = HDBSCAN(min_cluster_size=self.smallest, min_samples=self.smallest, metric=metric, copy=True)
+        return np.asarray(fit.fit(points).labels_, dtype=np.int64)
 
 
 def last_layer_steps(round_: Round, order: IntVector) -> tuple[FloatMatrix, FloatMatrix]:

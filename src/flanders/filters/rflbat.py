@@ -22,7 +22,7 @@ MOST_CLUSTERS, REFERENCES = 9, 5
 
 @dataclass(frozen=True)
 class Rflbat(Stateless):
-    r"""Keep the cluster of updates that are least alike, without its outliers (RFLBAT).
+    r"""Cluster the updates, keep the cluster whose updates are least alike, and drop its outliers (RFLBAT).
 
     .. math:: \text{drop } c \text{ if } \sum_i \|p_c - p_i\| \ge \text{far} \cdot
               \operatorname{median}_k \sum_i \|p_k - p_i\|
@@ -30,9 +30,10 @@ class Rflbat(Stateless):
     Here :math:`p_c` are the first two principal components of client c's update. There are three steps:
 
     1. Outliers by the formula above are dropped.
-    2. The other clients are clustered by k-means. The gap statistic gives the number of clusters. In each cluster,
-       every client has a mean cosine with the clients of the cluster. The cluster with the lowest median of these
-       means is kept, since colluding clients are more alike than honest ones. A cluster of one client is not kept.
+    2. The other clients are clustered by k-means. The gap statistic gives the number of clusters. For each
+       client, the cosines of its update with those of all clients of its cluster are averaged. The cluster with the
+       lowest median of these averages is kept, since colluding clients are more alike than honest ones. Clusters of
+       one client do not count.
     3. Outliers in the kept cluster are dropped, by the same formula with `near` instead of `far`.
 
     The score is 2 for a client that step 1 drops, 1 for a client that a later step drops, and 0 for a client that
@@ -105,7 +106,11 @@ def least_uniform(points: FloatMatrix, cosines: FloatMatrix) -> IntVector:
 
 
 def clusters_of(points: FloatMatrix) -> IntVector:
-    """Return the label of each point's cluster. There are as few clusters as the gap statistic allows."""
+    """Return the label of each point's cluster. The gap statistic gives the number of clusters.
+
+    It is the smallest k whose gap is at least the gap of k + 1 minus the standard error of the latter. If there is
+    no such k, it is the largest k that is tried.
+    """
     distinct = len(np.unique(points, axis=0))
     if distinct < 3:
         return np.unique(points, axis=0, return_inverse=True)[1].ravel().astype(np.int64)

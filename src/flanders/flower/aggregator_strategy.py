@@ -175,5 +175,8 @@ class AggregatorStrategy(FedAvg):
         return vector
 
     def average(self, before: Numbers, several: Sequence[Numbers], weights: FloatVector) -> Numbers:
-        """Return the weighted average of one array of several clients. `before` is that of the global model."""
+        """Return the weighted average of several clients' versions of one array of the model.
+
+        `before` is this array in the global model.
+        """
         return average(before, several, weights)

@@ -54,7 +54,11 @@ MOST_BYTES = 200_000_000
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """A row: what was measured in one finished run. A share is None if there was nothing to measure."""
+    """A row: what was measured in one finished run.
+
+    `attack_success`, `recall` and `honest_dropped` are None if there was nothing to measure, e.g. the recall if
+    nobody was malicious.
+    """
 
     cell: BoardCell
     accuracy: float
@@ -85,9 +89,10 @@ class MeasuredRun:
 
     @property
     def score(self) -> float:
-        """The accuracy or, if it is lower, the share of targeted test examples on which the attacker fails.
+        """The lower one of two numbers: `accuracy`, and `1 - attack_success`.
 
-        The attacker's success is `attack_success`. If this is None, the score is the accuracy.
+        The second number is the share of targeted test examples on which the attacker fails. If `attack_success` is
+        None, the score is the accuracy.
         """
         return self.accuracy if self.attack_success is None else min(self.accuracy, 1 - self.attack_success)
 
@@ -106,7 +111,7 @@ def measured_runs(results: Path, entrants: Sequence[Entrant], packages: Mapping[
         seed, dataset = spec_keys.seed(s.spec), spec_keys.dataset_name(s.spec)
         if s.status != "done" or s.final is None or case is None or seed not in protocol.seeds:
             continue
-        for entrant in entrants:  # one run may belong to two defences, e.g. if both assume 20% malicious clients
+        for entrant in entrants:  # two defences may have the same settings in one case, and share the run
             if dataset not in protocol.datasets or parts[entrant] != _parts(s.spec):
                 continue
             if entrant.experiment(protocol, dataset, case, seed).id == s.id:
@@ -202,7 +207,7 @@ def _row(values: list[str], cases: Mapping[str, Case], protocol: BoardProtocol) 
     attack, kind = at["attack"], "rotating" if _truth(at["rotating"]) else "fixed"
     case = cases.get(NOBODY if attack == NOBODY else f"{attack}/{at['fraction']}/{at['start']}/{kind}")
     if case is None:
-        raise InputError(f"the protocol has no case {attack[:40]!r} with these values")
+        raise InputError(f"the protocol has no case {attack[:40]!r} with this fraction, start and rotating")
     seed = int(at["seed"])
     if seed not in protocol.seeds:
         raise InputError(f"the protocol has no seed {seed}")

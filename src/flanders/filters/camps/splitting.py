@@ -1,4 +1,4 @@
-r"""Tests whether the numbers of n clients form two groups, called camps, or only one.
+r"""Tests whether n numbers, one for each of n clients, form two groups or only one. The groups are called camps.
 
 `Guard` and `Camps` use this test for each trait, that is, for each way in which they measure the clients. The test
 compares two explanations:
@@ -22,8 +22,8 @@ variance within the halves is only 36% of the whole.
 
 If a trait has several numbers for each client, the clients are points, and the points are cut in two. The variances
 become covariance matrices S and W, and :math:`\log (s^2 / w^2)` becomes :math:`\log (\det S / \det W)`. Two camps
-may overlap in each single number and still be apart as points. For example, an honest client with a high cosine in
-one layer usually has a high cosine in the other layers. An attacker may not.
+may overlap in each single number and still be apart as points. For example, an honest client whose update points
+in the others' direction in one layer usually does so in the other layers. An attacker may not.
 """
 
 from __future__ import annotations
@@ -36,29 +36,30 @@ import numpy as np
 from flanders.arrays import BoolVector, FloatMatrix, FloatVector
 
 PER_CLIENT = 0.35
-"""The evidence that is needed for each client, in nats.
+"""Each client of a round raises the evidence that is needed for two camps by this many nats; see `evidence_needed`.
 
 The numbers of honest clients are not exactly normally distributed, so they give some evidence, too. In 64 settings
 of Fashion-MNIST without attackers, rounds of 37 and 100 clients reached up to 0.29 nats for each client with one
 seed. With another seed one setting reached more than 0.3.
 """
 PER_CLIENT_OF_NATURE = 0.1
-"""This is used instead of `PER_CLIENT` for traits that have a limit, and call the camp beyond the limit wrong.
+"""This is used instead of `PER_CLIENT` for traits that tell by themselves which camp is wrong.
 
-It is lower, since a camp of honest clients is rarely beyond such a limit.
+It is lower, since such a trait drops a camp only beyond a limit, which camps of honest clients rarely reach.
 """
 PER_ROUND = 2.4
-"""In addition to the evidence for each client, a round needs this many times log(1 / rate) nats.
+"""To find two camps, a round needs `PER_ROUND * log(1 / rate)` nats on top of the nats for each client.
 
 The rate is the share of honest clients that may be dropped. With the default rate of 0.01, 11 nats are added. The
 value was chosen in 1,984 rounds of 8 to 100 clients without attackers, in 64 settings of Fashion-MNIST. With it,
 fewer than 2% of the clients were dropped in each setting.
 """
 LEAST_SPREAD = 1e-3
-"""The smallest standard deviation of a camp when points are first cut by a single coordinate, as a share of the
-standard deviation of this coordinate."""
+"""The smallest standard deviation of a camp in the first cuts of `split_jointly`. These cut the points by one
+number at a time, after the numbers were scaled to standard deviation 1."""
 REFINEMENTS = 5
-"""How many times a cut of points is improved. More times would hardly change it."""
+"""How many cuts are tried from each first cut on, each better than the one before. More would hardly change the
+result."""
 FEWEST = 4
 """Fewer numbers are not cut in two: their spread is not known well enough."""
 
@@ -145,7 +146,7 @@ def split_jointly(values: FloatMatrix, floor: float, fewest: int = 1) -> Split |
     if n < max(FEWEST, 2 * fewest):
         return None
     x = values - np.median(values, axis=0)
-    # Up to scale, each column is a coordinate less its linear prediction from the other coordinates.
+    # Column j is proportional to coordinate j minus the linear prediction of it from the other coordinates.
     x_given_others = x @ np.linalg.inv(covariance(x, floor))
     best: Split | None = None
     for start in (*x.T, *x_given_others.T):
@@ -203,8 +204,8 @@ def nearer_camp(x: FloatMatrix, low: BoolVector, floor: float) -> BoolVector:
 def evidence_needed(n: int, rate: float, per_client: float = PER_CLIENT) -> float:
     """Return the evidence, in nats, that is needed to say that n clients form two camps.
 
-    `rate` is the share of honest clients that may be dropped. `per_client` is the evidence that is needed for each
-    client: `PER_CLIENT` or `PER_CLIENT_OF_NATURE`.
+    `rate` is the share of honest clients that may be dropped. `per_client` is by how much each client raises
+    the evidence that is needed: `PER_CLIENT` or `PER_CLIENT_OF_NATURE`.
 
     Examples
     --------
