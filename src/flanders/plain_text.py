@@ -5,6 +5,8 @@ from __future__ import annotations
 import unicodedata
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+LINE_ENDS = "\N{LINE SEPARATOR}\N{PARAGRAPH SEPARATOR}"
+"""Characters that end a line, though Unicode does not count them as control characters."""
 
 
 def printable(text: object, longest: int | None = None) -> str:
@@ -18,10 +20,12 @@ def printable(text: object, longest: int | None = None) -> str:
     --------
     >>> printable("e\x1b[2Jve\n")
     'e�[2Jve�'
+    >>> printable("one\N{LINE SEPARATOR}line")
+    'one�line'
     >>> printable("abcdefghij", 5)
     'ab…ij'
     """
-    safe = "".join(REPLACEMENT if unicodedata.category(c)[0] == "C" else c for c in str(text))
+    safe = "".join(REPLACEMENT if unicodedata.category(c)[0] == "C" or c in LINE_ENDS else c for c in str(text))
     if longest is None or len(safe) <= longest:
         return safe
     ending = (longest - 1) // 2

@@ -25,19 +25,23 @@ class ZenoPlusPlus(Aggregator):
 
     The accepted updates of a round are averaged. If no update is accepted, the global model stays as it is.
 
-    In the paper clients send gradients at any time, and each accepted gradient is applied at once. There v is a
-    gradient on the server's examples that may be some steps old. The length in the formula is taken after scaling,
-    as in the paper. The authors' code takes it before scaling.
+    In the paper clients send gradients at any time, and each accepted gradient is applied at once. There v is the
+    gradient of the loss on the server's examples. It may be some steps old, since it is not computed at each step.
+
+    The penalty uses the squared length of the scaled update, as in the paper. The authors' code uses the length
+    before scaling.
 
     Parameters
     ----------
     gamma
-        The learning rate :math:`\gamma` of the paper. Only the ratio rho / gamma and `epsilon` matter.
+        The learning rate :math:`\gamma` of the paper. Which updates are accepted depends only on
+        `epsilon` and on the ratio rho / gamma.
     rho
         The penalty :math:`\rho` on the squared length. With the defaults, which are those of the authors' scripts,
         a client is accepted if the cosine of its update with v is at least rho / gamma = 0.01.
     epsilon
-        How far the inner product may fall short, :math:`\varepsilon`.
+        :math:`\varepsilon`: an update is still accepted if its inner product with v is below the limit
+        (rho / gamma) :math:`\|v\|^2` by at most this much.
 
     Examples
     --------

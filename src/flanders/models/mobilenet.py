@@ -26,7 +26,7 @@ class MobileNet(ModelSpec):
     """
 
     def make(self, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
-        """Return the module. Images need at least 17 x 17 pixels, which four strides of 2 turn into 2 x 2."""
+        """Return the module. Images need at least 17 x 17 pixels: four strides of 2 leave 2 x 2 of them."""
         channels, _, _ = check_images("mobilenet", input_shape, 17, "'small-cnn' or 'mlp2'")
         layers: list[nn.Module] = [nn.Conv2d(channels, 32, 3, padding=1, bias=False), BatchNorm2d(32), nn.ReLU()]
         before = 32
@@ -44,8 +44,9 @@ class MobileNet(ModelSpec):
 class BatchNorm2d(nn.BatchNorm2d):
     """Batch normalisation that stores its running statistics in new tensors.
 
-    PyTorch's own layer changes the running statistics in place. `vmap` refuses that if clients share the buffers,
-    and under `grad` the new values are lost. This layer assigns new tensors instead. `functional_call` then writes
+    PyTorch's own layer changes the running statistics in place. `torch.func.vmap` refuses that if all clients are
+    given the same buffers instead of a copy each. Inside `torch.func.grad`, the changed values are lost. This layer
+    assigns new tensors instead. `functional_call` then writes
     these into the dict of parameters and buffers that it was given.
     """
 

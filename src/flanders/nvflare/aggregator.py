@@ -58,9 +58,10 @@ class FilteredAggregator(ModelAggregator):
     Replies are checked one by one. A client whose reply cannot be used is left out of the round. A
     `flanders.Defense` filters and aggregates the other replies.
 
-    NVFLARE writes the parameters into the configuration of the job, and builds the object again on the server. So
-    each parameter must be a plain value, or an object of an importable class. Such an object must have its own
-    parameters as attributes of the same names. All filters and aggregators of this package have them.
+    NVFLARE writes the arguments of this class into the configuration of the job, and builds the aggregator from
+    them again on the server. So each argument must be a plain value, or an object of an importable class. NVFLARE
+    builds such an object again, too. So its class must store each of its arguments in an attribute of the same
+    name. All filters and aggregators of this package do so.
 
     Parameters
     ----------
@@ -123,7 +124,7 @@ class FilteredAggregator(ModelAggregator):
         self.filter, self.aggregator, self.fallback, self.evaluate = filter, aggregator, fallback, evaluate
         self.state_dir, self.max_steps, self.times_median, self.seed = state_dir, max_steps, times_median, seed
         self.rounds = 0
-        """The number of rounds that are done. Rounds of earlier jobs with the same `state_dir` count."""
+        """The number of rounds that are done, including those of earlier jobs with the same `state_dir`."""
         self.last_round: RoundRecord | None = None
         """The record of the last round; None before the first round."""
         self._open = contextlib.ExitStack()  # holds the lock of the `state_dir`
@@ -147,7 +148,11 @@ class FilteredAggregator(ModelAggregator):
             self._start, self._replies = None, ReceivedReplies()
 
     def accept(self, shareable: Shareable, fl_ctx: FLContext) -> bool:
-        """Check the reply of a client, and return whether it can be used. Workflows with Shareables call this."""
+        """Check the reply of a client, and return whether it can be used.
+
+        Workflows that pass a reply as a `Shareable`, such as `ScatterAndGather`, call this method. `FedAvg` calls
+        `accept_model`.
+        """
         self.fl_ctx = fl_ctx
         # NVFLARE has authenticated this name. A name in the reply itself could be false.
         client = client_of(shareable.get_peer_prop(ReservedKey.IDENTITY_NAME, NO_NAME))
@@ -273,7 +278,11 @@ class FilteredAggregator(ModelAggregator):
 
 
 def new_params(outcome: Outcome, start: StartModel, replies: Sequence[UsableReply]) -> dict[str, Array]:
-    """Return the new global model as arrays by name. Arrays that the filter does not look at are averaged."""
+    """Return the new global model as arrays by name.
+
+    The filter does not look at integers and at the buffers of batch normalisation. These arrays are averaged over
+    the kept clients.
+    """
     kept = [replies[row] for row in outcome.kept]
     weights = np.array([reply.weight for reply in kept])
     unscored = {
@@ -294,6 +303,6 @@ def _params_in(shareable: object) -> Mapping[str, Array] | None:
 
 
 def _global_model(fl_ctx: FLContext | None) -> Mapping[str, Array] | None:
-    """Return the global model in the context of the workflow; None if there is none."""
+    """Return the global model that NVFLARE has stored in its `FLContext`; None if it has stored none."""
     learnable = None if fl_ctx is None else fl_ctx.get_prop(AppConstants.GLOBAL_MODEL)
     return None if learnable is None else learnable.get(ModelLearnableKey.WEIGHTS)

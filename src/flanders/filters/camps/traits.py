@@ -282,8 +282,8 @@ def own_traits(
         Trait("own length", values[:, LENGTH], LEAST_SPREAD_OF_LENGTHS, CHANGED, words, 1, MANY_TIMES),
     ]
     for name, change in list(zip(names, changes, strict=False))[:2]:
-        than = f"in the mean direction of the clients accepted last than its earlier updates did, in {name}"
-        words = f"its update points less {than}", f"its update points more {than}"
+        usual = "than usual with the clients kept in the round before"
+        words = f"over {name}, its update agrees less {usual}", f"over {name}, its update agrees more {usual}"
         traits.append(
             Trait(f"own course in {name}", change, LEAST_SPREAD_OF_COSINES, CHANGED, words, 1, TURNED_FAR)
         )
