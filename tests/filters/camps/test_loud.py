@@ -47,3 +47,31 @@ def test_if_all_updates_become_longer_nobody_is_called_loud():
 def test_clients_that_send_nothing_are_not_compared():
     outcome = protected(8, 1, lambda sent: np.vstack([0 * sent[:5], sent[5:]]))
     assert outcome.dropped == ()
+
+
+@pytest.mark.parametrize(("clients", "long"), [(5, 1), (10, 4), (20, 8), (100, 30)])
+@pytest.mark.parametrize("rounds", [1, 4])
+def test_a_minority_that_sends_more_than_three_times_the_length_of_the_others_is_dropped(clients, long, rounds):
+    outcome = protected(clients, rounds, lambda sent: np.vstack([5 * sent[:long], sent[long:]]))
+    assert outcome.dropped == tuple(range(long))
+
+
+def test_twice_the_length_of_the_others_is_allowed():
+    assert protected(20, 1, lambda sent: np.vstack([2 * sent[:4], sent[4:]])).dropped == ()
+
+
+def test_where_lengths_differ_much_a_long_update_is_nothing_special():
+    spread = np.exp(np.random.default_rng(1).normal(size=(20, 1)))
+    assert protected(20, 1, lambda sent: spread * sent).dropped == ()
+
+
+def test_short_updates_of_a_majority_do_not_make_the_others_look_long():
+    assert set(protected(20, 4, lambda sent: np.vstack([sent[:8], 0.1 * sent[8:]])).dropped).isdisjoint(range(8))
+
+
+def test_long_updates_without_which_the_losses_rise_are_kept():
+    sent = np.vstack([5 * updates(20, 1)[:4], updates(20, 1)[4:]])
+    kept_by = {"needed": lambda model: -float(model @ sent[:4].mean(axis=0)), "not needed": lambda model: 1.0}
+    for name, evaluate in kept_by.items():
+        dropped = Defense(Guard(), evaluate=evaluate)(sent, global_model=np.zeros(D)).dropped
+        assert dropped == (() if name == "needed" else (0, 1, 2, 3))

@@ -100,7 +100,7 @@ def test_lengths_are_logarithms():
 def test_a_client_without_a_past_has_no_own_traits():
     round_ = Round(honest(12, 1), layers=LAYERS)
     unknown = np.full(12, np.nan)
-    found = own_traits(ask_questions(Signatures(), round_, 1), (unknown,) * 3, unknown, parts(LAYERS).names)
+    found = own_traits(ask_questions(Signatures(), round_, 1), 0.0, (unknown,) * 3, unknown, parts(LAYERS).names)
     names = [
         "fingerprint",
         "novelty",

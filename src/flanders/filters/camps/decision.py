@@ -8,6 +8,7 @@ evidence is dropped. Then the clients that are left are measured again, until no
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from flanders.arrays import BoolVector, FloatMatrix, FloatVector
 from flanders.filters.camps.judging import LIKE_SIZE, WORSE, Examples, Past, wrong_camp
+from flanders.filters.camps.loud import LONGER
 from flanders.filters.camps.opposing import Opposing
 from flanders.filters.camps.splitting import FEWEST, evidence_needed, split_jointly
 from flanders.filters.camps.traits import CHANGED, LOW, UNKNOWN, Trait
@@ -143,14 +145,26 @@ def drop_wrong_camp(decision: Decision, camps: TwoCamps) -> bool:
     return True
 
 
-def drop_opposing(decision: Decision, found: Opposing) -> None:
-    """Drop the clients that point against the others.
+def are_needed(decision: Decision, rows: BoolVector) -> bool:
+    """Whether the losses on the server's examples clearly rise without these clients."""
+    return decision.examples is not None and decision.examples.hurts(decision.kept, decision.kept & ~rows)
 
-    If the losses on the server's examples clearly rise without them, they are kept.
+
+def drop_long(decision: Decision, rows: BoolVector, longer: FloatVector) -> None:
+    """Drop clients whose updates are much longer than the others, unless they are needed.
+
+    `longer` has log(length / median length) of each client; see `longer_than_others`.
     """
-    if not found.rows.any():
+    if not rows.any() or are_needed(decision, rows):
         return
-    if decision.examples is not None and decision.examples.hurts(decision.kept, decision.kept & ~found.rows):
+    for row in np.flatnonzero(rows):
+        why = f"{math.exp(min(float(longer[row]), 700.0)):.2g} times as long as the others"
+        decision.drop(np.arange(len(rows)) == row, float(longer[row]) / LONGER, why)
+
+
+def drop_opposing(decision: Decision, found: Opposing) -> None:
+    """Drop the clients that point against the others, unless they are needed."""
+    if not found.rows.any() or are_needed(decision, found.rows):
         return
     for row in np.flatnonzero(found.rows):
         average, limit = float(found.averages[row]), float(found.limits[row])

@@ -11,7 +11,14 @@ import numpy as np
 from flanders.arrays import Array, BoolVector, FloatMatrix, FloatVector, IntVector
 from flanders.checks import check_choice, check_number
 from flanders.filters.camps.crafted import crafted_rows
-from flanders.filters.camps.decision import Decision, drop_camps, drop_opposing, scores_of, start_decision
+from flanders.filters.camps.decision import (
+    Decision,
+    drop_camps,
+    drop_long,
+    drop_opposing,
+    scores_of,
+    start_decision,
+)
 from flanders.filters.camps.directions import (
     Directions,
     all_cosines_with_middle,
@@ -20,7 +27,7 @@ from flanders.filters.camps.directions import (
     weights_of_round,
 )
 from flanders.filters.camps.judging import LIKE_SIZE, Past
-from flanders.filters.camps.loud import LOUDEST, loud_rows
+from flanders.filters.camps.loud import LOUDEST, longer_than_others, loud_rows
 from flanders.filters.camps.opposing import Opposition, opposing_rows
 from flanders.filters.camps.splitting import split_in_two
 from flanders.filters.camps.traits import (
@@ -245,13 +252,14 @@ class Guard(Filter[GuardState]):
             only = np.arange(len(loud)) == row
             times = math.exp(min(float(longer[row]), 700.0))
             decision.drop(only, float(longer[row]) / LOUDEST, f"{times:.2g} times as long as expected")
-        own = own_traits(answers, tuple(changes), novelty, parts.names)
+        own = own_traits(answers, state.signatures.typical[0], tuple(changes), novelty, parts.names)
 
         def traits_of(rows: BoolVector) -> list[Trait]:
             directions = direction_traits(*found.looked_at, round_.clients, state.directions, rows, found.rooted)
             return [*own, *directions, length_trait(lengths)]
 
         drop_camps(decision, traits_of)
+        drop_long(decision, *longer_than_others(state.signatures, answers, decision.kept))
         if found.in_first_layers is not None:
             with_each_other, server = found.in_first_layers
             clients, known = round_.clients, state.opposition

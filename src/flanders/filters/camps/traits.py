@@ -244,7 +244,7 @@ def length_trait(lengths: FloatVector) -> Trait:
 
 
 def own_traits(
-    answers: Answers, changes: tuple[FloatVector, ...], novelty: FloatVector, names: tuple[str, ...]
+    answers: Answers, level: float, changes: tuple[FloatVector, ...], novelty: FloatVector, names: tuple[str, ...]
 ) -> list[Trait]:
     """Return the traits that compare each client with its own past.
 
@@ -255,6 +255,9 @@ def own_traits(
     ----------
     answers
         What `ask_questions` has measured in this round.
+    level
+        The typical log length of an update in the last round. A client's length has not changed if it differs from
+        this level as it usually does.
     changes
         For each part of the model: by how much each client's cosine with the common direction is above its usual
         value.
@@ -279,7 +282,7 @@ def own_traits(
     traits = [
         marks,
         new,
-        Trait("own length", values[:, LENGTH], LEAST_SPREAD_OF_LENGTHS, CHANGED, words, 1, MANY_TIMES),
+        Trait("own length", values[:, LENGTH] - level, LEAST_SPREAD_OF_LENGTHS, CHANGED, words, 1, MANY_TIMES),
     ]
     for name, change in list(zip(names, changes, strict=False))[:2]:
         usual = "than usual with the clients kept in the round before"
