@@ -21,6 +21,8 @@ from style import BLUE, GREY, RED, STYLE, save
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "leaderboard.md"
 START, END = "<!-- tables: python docs/figures/leaderboard.py -->", "<!-- end of tables -->"
+NUMBERED = 12
+"""How many places have a number in the picture. More numbers would lie on top of each other."""
 NAMES = {"digits": "Digits", "mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}
 
 
@@ -57,12 +59,14 @@ def draw(table: Standings) -> Figure:
 
 
 def _points(axes: Axes, table: Standings, measure: str) -> None:
-    """Draw a point with its place for each defence. Places of defences at the same point share one label."""
+    """Draw a point for each defence, with its place for the first ones. Places at the same point share one label."""
     labels: dict[tuple[float, float], list[str]] = {}
     points: dict[str, tuple[float, float]] = {}
     for place, line in enumerate(line for line in table.lines if line.rank is not None):
         x, y = line.cost.value, getattr(line, measure).value
-        axes.plot(x, y, "o", color=BLUE, markersize=6, alpha=0.7)
+        axes.plot(x, y, "o", color=BLUE if place < NUMBERED else GREY, markersize=6, alpha=0.7)
+        if place >= NUMBERED:
+            continue
         near = next((at for at in labels if abs(at[0] - x) < 0.012 and abs(at[1] - y) < 0.03), (x, y))
         labels.setdefault(near, []).append(str(place + 1))
         points[str(place + 1)] = (x, y)

@@ -144,7 +144,7 @@ class Guard(Filter[GuardState]):
     It need not be told the number of attackers, and it works from the first round on. In each round it looks for:
 
     - updates that no training makes: copies of another update, copies with added noise, pure noise, and updates
-      that are more than fifty times as long as expected;
+      that are more than fifty times as long as expected, or clearly more than three times as long as the others;
     - clients whose updates are unlike those that they sent before;
     - two camps: two groups of clients that differ clearly in the direction or length of their updates. The server's
       examples (`Defense(evaluate=...)`), the trusted clients, the past or the majority tell which camp is wrong;
