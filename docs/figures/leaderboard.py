@@ -59,7 +59,7 @@ def draw(table: Standings) -> Figure:
 
 
 def _points(axes: Axes, table: Standings, measure: str) -> None:
-    """Draw a point for each defence, with its place for the first ones. Places at the same point share one label."""
+    """Draw a point for each defence, the first ones with their places. Places at the same point share a label."""
     labels: dict[tuple[float, float], list[str]] = {}
     points: dict[str, tuple[float, float]] = {}
     for place, line in enumerate(line for line in table.lines if line.rank is not None):
