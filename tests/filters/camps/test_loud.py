@@ -56,6 +56,13 @@ def test_a_minority_that_sends_more_than_three_times_the_length_of_the_others_is
     assert outcome.dropped == tuple(range(long))
 
 
+@pytest.mark.parametrize(("examples", "dropped"), [(10, (0, 1, 2, 3)), (100, ())])
+def test_a_client_with_more_examples_may_send_a_longer_update(examples, dropped):
+    sent, weights = updates(20, 1), np.where(np.arange(20) < 4, examples, 10)
+    outcome = Defense(Guard())(np.vstack([8 * sent[:4], sent[4:]]), weights=weights, global_model=np.zeros(D))
+    assert outcome.dropped == dropped
+
+
 def test_twice_the_length_of_the_others_is_allowed():
     assert protected(20, 1, lambda sent: np.vstack([2 * sent[:4], sent[4:]])).dropped == ()
 

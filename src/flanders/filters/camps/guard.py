@@ -259,7 +259,7 @@ class Guard(Filter[GuardState]):
             return [*own, *directions, length_trait(lengths)]
 
         drop_camps(decision, traits_of)
-        drop_long(decision, *longer_than_others(state.signatures, answers, decision.kept))
+        drop_long(decision, *longer_than_others(state.signatures, answers, decision.kept, round_.weights))
         if found.in_first_layers is not None:
             with_each_other, server = found.in_first_layers
             clients, known = round_.clients, state.opposition

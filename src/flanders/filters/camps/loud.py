@@ -45,11 +45,16 @@ def loud_rows(known: Signatures, answers: Answers) -> tuple[BoolVector, FloatVec
     return (loud if not loud[moved].all() else np.zeros_like(loud)), longer
 
 
-def longer_than_others(known: Signatures, answers: Answers, rows: BoolVector) -> tuple[BoolVector, FloatVector]:
+def longer_than_others(
+    known: Signatures, answers: Answers, rows: BoolVector, weights: FloatVector
+) -> tuple[BoolVector, FloatVector]:
     """Return which of these rows are much longer than the others, and log(length / median length) of all rows.
 
     The median is that of `rows`. If the typical length of the last round was larger, it is used instead. So
     attackers cannot make honest updates look long by sending short ones.
+
+    A client with more examples than others takes more steps. So the limit grows with its weight, if the weight is
+    above the median.
     """
     lengths, rows = answers.values[:, ANY_LENGTH], rows & answers.moved
     if rows.sum() < FEWEST:
@@ -57,4 +62,5 @@ def longer_than_others(known: Signatures, answers: Answers, rows: BoolVector) ->
     median = float(np.median(lengths[rows]))
     limit = max(LONGER, SPREADS * robust_spread(lengths[rows]))
     longer = lengths - (median if known.marks is None else max(median, known.typical[0]))
-    return rows & (longer > limit), longer
+    more = np.log(np.maximum(weights, 1e-300)) - math.log(max(float(np.median(weights[rows])), 1e-300))
+    return rows & (longer > limit + np.maximum(more, 0.0)), longer
