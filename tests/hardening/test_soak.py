@@ -27,7 +27,7 @@ def test_a_soak_fails_if_anything_is_lost_or_differs():
         {"decisions_that_differ": 1},
         {"same_model": False},
         {"trail_intact": False},
-        {"kib_a_round": 1.5},
+        {"kib_a_round": 4.5},
     ):
         assert not dataclasses.replace(fine, **change).passed
 
