@@ -62,7 +62,10 @@ class Bookkeeping:
         self.done_before = self.memory.rounds
 
     def ask(self, messages: Iterable[Message], grid: Grid, identify: Identify, number: int) -> list[Message]:
-        """Return the messages to clients that have a name and no ban. Remember who is asked and who is banned."""
+        """Return the messages to clients that have a name and no ban.
+
+        Remember the clients that get a message, and the banned clients.
+        """
         self.open_audit()
         messages, self.asked, self.banned = list(messages), [], []
         sent = []

@@ -19,7 +19,8 @@ from flanders.leaderboard.protocol import NOBODY, Case
 from flanders.report.spread import CI, half_width
 
 PLAIN, ORACLE = "fedavg", "oracle"
-"""Two references to compare with: no defence, and the oracle, a filter that is told which clients are malicious."""
+"""All defences are compared with two references. One is no defence. The other is the oracle, a filter that knows
+the malicious clients."""
 REFERENCES = (PLAIN, ORACLE)
 NEAR = 0.05
 """A defence holds in a case if its `MeasuredRun.score` is at most this much below that of the oracle, with the same

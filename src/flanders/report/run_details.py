@@ -25,9 +25,9 @@ class RoundDetails:
     fates: dict[str, int]
     """The number of clients with each fate. Fates that did not occur are left out."""
     caught: int | None
-    """The number of malicious clients that were not kept. None if it is not known who is malicious."""
+    """The number of malicious clients that were not kept. None if the malicious clients are not known."""
     missed: int | None
-    """The number of malicious clients that were kept. None if it is not known who is malicious."""
+    """The number of malicious clients that were kept. None if the malicious clients are not known."""
     note: str
 
     def as_json(self) -> dict[str, object]:

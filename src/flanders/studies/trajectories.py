@@ -34,7 +34,7 @@ class Trajectories:
 
 @dataclass(frozen=True)
 class Listener(Filter[tuple[FloatMatrix, ...]]):
-    """A filter that is told who is malicious. It drops these clients, and records what two clients send."""
+    """A filter that knows the malicious clients. It drops them, and records the updates of two clients."""
 
     malicious: frozenset[int]
     watched: tuple[int, int]

@@ -8,7 +8,6 @@ evidence is dropped. Then the clients that are left are measured again, until no
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -21,6 +20,7 @@ from flanders.filters.camps.opposing import Opposing
 from flanders.filters.camps.splitting import FEWEST, evidence_needed, split_jointly
 from flanders.filters.camps.traits import CHANGED, LOW, UNKNOWN, Trait
 from flanders.filters.filter import Scores
+from flanders.filters.fingerprint.explanation import times_as_long
 from flanders.round import Round
 
 log = logging.getLogger("flanders")
@@ -91,6 +91,11 @@ class Decision:
             self.strengths[row] = max(self.strengths[row], strength)
         self.kept &= ~camp
 
+    def drop_each(self, rows: BoolVector, strengths: FloatVector, why: Callable[[int], str]) -> None:
+        """Drop clients, each with a strength and a reason of its own."""
+        for row in np.flatnonzero(rows).tolist():
+            self.drop(np.arange(len(rows)) == row, float(strengths[row]), why(row))
+
 
 def start_decision(round_: Round, rate: float, past: Past, rooted: FloatMatrix | None = None) -> Decision:
     """Return the decision at its start: all clients are kept. The arguments are explained in `Decision`."""
@@ -157,19 +162,20 @@ def drop_long(decision: Decision, rows: BoolVector, longer: FloatVector) -> None
     """
     if not rows.any() or are_needed(decision, rows):
         return
-    for row in np.flatnonzero(rows):
-        why = f"{math.exp(min(float(longer[row]), 700.0)):.2g} times as long as the others"
-        decision.drop(np.arange(len(rows)) == row, float(longer[row]) / LONGER, why)
+    decision.drop_each(rows, longer / LONGER, lambda row: f"{times_as_long(longer[row])} as long as the others")
 
 
 def drop_opposing(decision: Decision, found: Opposing) -> None:
     """Drop the clients that point against the others, unless they are needed."""
     if not found.rows.any() or are_needed(decision, found.rows):
         return
-    for row in np.flatnonzero(found.rows):
-        average, limit = float(found.averages[row]), float(found.limits[row])
-        why = f"against the others in the first layers (mean cosine {average:.2f}, limit {limit:.2f})"
-        decision.drop(np.arange(len(found.rows)) == row, average / limit, why)
+    average, limit = found.averages, found.limits
+    strengths = np.divide(average, limit, out=np.zeros_like(average), where=found.rows)
+
+    def why(row: int) -> str:
+        return f"against the others in the first layers (mean cosine {average[row]:.2f}, limit {limit[row]:.2f})"
+
+    decision.drop_each(found.rows, strengths, why)
 
 
 def where_apart(camps: TwoCamps) -> str:

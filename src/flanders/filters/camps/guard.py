@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -41,6 +40,7 @@ from flanders.filters.camps.traits import (
     parts_of,
 )
 from flanders.filters.filter import Filter, Scores, check_state
+from flanders.filters.fingerprint.explanation import times_as_long
 from flanders.filters.fingerprint.learning import learn_round
 from flanders.filters.fingerprint.memory import Signatures
 from flanders.filters.fingerprint.questions import FINGERPRINT, NOVELTY, Answers, ask_questions
@@ -248,10 +248,7 @@ class Guard(Filter[GuardState]):
         crafted = crafted_rows(answers.products, d, answers.values[:, FINGERPRINT])
         decision.drop(crafted & answers.moved, COPY_STRENGTH, COPY)
         loud, longer = loud_rows(state.signatures, answers)
-        for row in np.flatnonzero(loud):
-            only = np.arange(len(loud)) == row
-            times = math.exp(min(float(longer[row]), 700.0))
-            decision.drop(only, float(longer[row]) / LOUDEST, f"{times:.2g} times as long as expected")
+        decision.drop_each(loud, longer / LOUDEST, lambda row: f"{times_as_long(longer[row])} as long as expected")
         own = own_traits(answers, state.signatures.typical[0], tuple(changes), novelty, parts.names)
 
         def traits_of(rows: BoolVector) -> list[Trait]:

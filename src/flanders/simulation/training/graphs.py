@@ -14,7 +14,7 @@ import torch
 WARM_UP = 2
 """How often a step runs normally before it is recorded. Libraries initialise themselves in the first runs."""
 MOST = 128
-"""The most recordings to keep. Once there are so many, steps without a recording run normally."""
+"""The largest number of recordings. After that, a step that has no recording runs as usual, and is not recorded."""
 
 log = logging.getLogger("flanders")
 
