@@ -48,6 +48,7 @@ from flanders.data import Dataset, Digits, Dirichlet, FashionMnist, Loader, Mnis
 from flanders.filters import Fingerprint, Guard
 from flanders.filters.camps import guard
 from flanders.filters.camps.crafted import crafted_rows
+from flanders.filters.camps.inputs import input_traits
 from flanders.filters.camps.loud import loud_rows
 from flanders.filters.camps.opposing import Opposing, opposing_rows
 from flanders.filters.camps.traits import Trait, direction_traits, length_trait, own_traits
@@ -73,6 +74,7 @@ TRAITS = (
     "direction with the server's",
     "main direction",
     "length",
+    "inputs",
 )
 """The traits of `Guard`. A trait of a part of the model counts by its name without that part."""
 SEARCHES = ("copies", "long updates", "opposing")
@@ -259,6 +261,7 @@ def replacements(filter_: str, part: str) -> Iterator[tuple[ModuleType, str, Cal
     else:
         yield guard, "own_traits", without_trait(own_traits, part)
         yield guard, "direction_traits", without_trait(direction_traits, part)
+        yield guard, "input_traits", without_trait(input_traits, part)
 
 
 def nothing_is_long(*arguments: Any) -> tuple[BoolVector, FloatVector]:

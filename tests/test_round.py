@@ -14,7 +14,7 @@ from flanders.aggregators import FedAvg
 from flanders.arrays import to_numpy
 from flanders.checks import InputError, check_choice, check_number, resolve_count
 from flanders.defense import Defense
-from flanders.round import Round, last_layer_of, sizes_of_layers
+from flanders.round import Round, last_layer_of, sizes_of_layers, weighted_layers_of
 
 ROWS = np.arange(6.0).reshape(3, 2)
 
@@ -254,3 +254,23 @@ def test_layers_must_name_all_parameters():
 
 def test_a_part_of_a_round_has_its_layers():
     assert Round(np.ones((2, 4)), layers={"w": 4}).take([1]).layers == {"w": 4}
+
+
+@pytest.mark.parametrize(
+    "tensors",
+    [
+        {},
+        {"all": 40},
+        {"w": 32, "b": 4},  # no owners
+        {"fc.weight": 33, "fc.bias": 4},  # not a whole number of inputs
+        {"fc.weight": 4, "fc.bias": 4},  # a scale and a shift
+        {"fc.weight": 32, "other.bias": 4},
+    ],
+)
+def test_tensors_that_are_no_layer_of_weights_and_bias_are_skipped(tensors):
+    assert weighted_layers_of(tensors) == []
+
+
+def test_a_layer_of_weights_may_come_after_other_tensors():
+    (found,) = weighted_layers_of({"norm.weight": 8, "norm.bias": 8, "fc.weight": 32, "fc.bias": 4})
+    assert (found.name, found.start, found.outputs, found.inputs) == ("fc.weight", 16, 4, 8)

@@ -188,6 +188,38 @@ def last_layer_of(tensors: Mapping[str, int], *, without_owner: int = 1) -> slic
     return slice(d - size, d)
 
 
+@dataclass(frozen=True)
+class WeightedLayer:
+    """Where the weights of a layer are in a row of updates. It is fully connected, or a convolution."""
+
+    name: str
+    """The name of the tensor that holds the weights."""
+    start: int
+    """The column of the first weight."""
+    outputs: int
+    inputs: int
+
+
+def weighted_layers_of(tensors: Mapping[str, int]) -> list[WeightedLayer]:
+    """Return the layers with weights and biases, as far as the names and sizes of the tensors tell.
+
+    They tell if a bias follows the weights and has the same owner, e.g. `fc.weight` and `fc.bias`. The bias has a
+    number for each output. As in PyTorch, the weights of an output are neighbours in the row.
+
+    Examples
+    --------
+    >>> weighted_layers_of({"norm": 8, "fc.weight": 32, "fc.bias": 4})
+    [WeightedLayer(name='fc.weight', start=8, outputs=4, inputs=8)]
+    """
+    column, found = 0, []
+    for (name, size), (next_name, next_size) in itertools.pairwise(tensors.items()):
+        owner, next_owner = name.rpartition(".")[0], next_name.rpartition(".")[0]
+        if owner and owner == next_owner and 0 < next_size < size and size % next_size == 0:
+            found.append(WeightedLayer(name, column, next_size, size // next_size))
+        column += size
+    return found
+
+
 def by_name(clients: Sequence[ClientId]) -> IntVector:
     """Return the positions of the clients, sorted by their ids. Ints come before strings."""
     key = [(type(client).__name__, client) for client in clients]

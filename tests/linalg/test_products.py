@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flanders.arrays import on_host, to_numpy
-from flanders.linalg import blocks
+from flanders.linalg import blocks, products
 from flanders.linalg.blocks import column_blocks, sorted_columns
 from flanders.linalg.products import (
     clip_factors,
@@ -23,6 +23,7 @@ from flanders.linalg.products import (
     rough_squared_norms,
     squared_distances,
     squared_norms,
+    squares_by_input,
     step_between,
     usable_rows,
 )
@@ -36,6 +37,7 @@ def _small_blocks(monkeypatch):
     """Blocks of the least width, 65 columns, so that small matrices are cut as large ones are."""
     monkeypatch.setattr(blocks, "HOST_BLOCK", 64)
     monkeypatch.setattr(blocks, "WIDE", 64)
+    monkeypatch.setattr(products, "HOST_BLOCK", 64)
     monkeypatch.setattr(blocks, "DEVICE_BLOCK", (64, 64))
 
 
@@ -51,6 +53,15 @@ def test_blocks_cover_every_column_once_and_are_never_a_power_of_two_wide(m, d, 
     for block in blocks[:-1]:
         width = block.stop - block.start
         assert width & (width - 1)
+
+
+@pytest.mark.parametrize(("start", "outputs", "inputs"), [(0, 1, 5), (3, 4, 7), (2, 30, 3), (0, 3, 500)])
+def test_squares_are_added_up_for_each_input_of_a_layer(start, outputs, inputs, convert):
+    d = start + outputs * inputs + 4
+    rows, center = random_rows(6, d), random_rows(1, d, seed=1)[0]
+    layer = (rows - center)[:, start : start + outputs * inputs].reshape(6, outputs, inputs)
+    found = squares_by_input(convert(rows), convert(center), start, outputs, inputs)
+    np.testing.assert_allclose(found, (layer**2).sum(axis=1), rtol=1e-10)
 
 
 @pytest.mark.parametrize("d", WIDTHS)

@@ -23,7 +23,7 @@ from flanders.arrays import (
     to_numpy,
     widest_float,
 )
-from flanders.linalg.blocks import centred_blocks, column_blocks, join, join_columns, product_blocks
+from flanders.linalg.blocks import HOST_BLOCK, centred_blocks, column_blocks, join, join_columns, product_blocks
 
 LEAST_SINGLE = 1e-20
 """A squared norm below this may be wrong in float32, since float32 rounds very small squares to zero."""
@@ -152,6 +152,23 @@ def squared_norms(matrix: Array, center: Array | None = None) -> FloatVector:
     total: Array = 0.0
     for block in centred_blocks([matrix], None if center is None else on_host(center)):
         total = total + xp.vecdot(block, block)
+    return np.asarray(to_numpy(total), dtype=np.float64)
+
+
+def squares_by_input(matrix: Array, center: Array | None, start: int, outputs: int, inputs: int) -> FloatMatrix:
+    """Return, for each row and each input of a layer, the sum of the squared weights of this input, `(m, inputs)`.
+
+    The layer is in the columns from `start` on. Each of its outputs has a weight for each input, and the weights of
+    an output are neighbours. `center` is subtracted from each row first.
+    """
+    layer = slice(start, start + outputs * inputs)
+    matrix, center = on_host(matrix[:, layer]), None if center is None else on_host(center[layer])
+    xp, m = array_api_compat.array_namespace(matrix), matrix.shape[0]
+    width = inputs * max(1, HOST_BLOCK // (m * inputs))
+    columns = [slice(first, min(first + width, outputs * inputs)) for first in range(0, outputs * inputs, width)]
+    total: Array = 0.0
+    for block in centred_blocks([matrix], center, columns):
+        total = total + xp.sum(xp.reshape(block * block, (m, -1, inputs)), axis=1)
     return np.asarray(to_numpy(total), dtype=np.float64)
 
 

@@ -37,4 +37,5 @@ class Camps(Guard):
         found = self.evidence_of(state, round_, scores)
         opposition = found.opposition_after(state.opposition, round_.clients, kept)
         directions = found.directions_after(state.directions, round_.clients, kept)
-        return GuardState(state.round_number + 1, opposition=opposition, directions=directions)
+        inputs = found.inputs_after(state.inputs, kept)
+        return GuardState(state.round_number + 1, opposition=opposition, directions=directions, inputs=inputs)

@@ -18,7 +18,7 @@ from flanders.filters.camps.judging import LIKE_SIZE, WORSE, Examples, Past, wro
 from flanders.filters.camps.loud import LONGER
 from flanders.filters.camps.opposing import Opposing
 from flanders.filters.camps.splitting import FEWEST, evidence_needed, split_jointly
-from flanders.filters.camps.traits import CHANGED, LOW, UNKNOWN, Trait
+from flanders.filters.camps.traits import CHANGED, HIGH_MINORITY, LOW, MINORITY, UNKNOWN, Trait
 from flanders.filters.filter import Scores
 from flanders.filters.fingerprint.explanation import times_as_long
 from flanders.round import Round
@@ -83,6 +83,15 @@ class Decision:
     """Whether two camps were found and nothing tells which one is wrong."""
     notes: list[str] = field(default_factory=list)
     """What the user should know about the whole round, in words."""
+
+    def note(self, words: str) -> None:
+        """Note and log what the user should know about the whole round, and what helps."""
+        self.notes.append(words)
+        log.warning(
+            "%s. Give the server some examples (Defense(evaluate=...)), or name clients that you trust "
+            "(Guard(trusted=...)).",
+            words,
+        )
 
     def drop(self, camp: BoolVector, strength: float, why: str) -> None:
         """Drop the clients of a camp. `strength` goes into `strengths`, and `why` into `reasons`."""
@@ -252,11 +261,14 @@ def wrong_by_nature(camps: TwoCamps, past: Past) -> BoolVector | None:
     """
     trait, low, high = camps.trait, camps.low, camps.high
     wrong = None
+    medians = [float(np.median(trait.values[camp])) for camp in (low, high)]
+    farther = low if abs(medians[0]) > abs(medians[1]) else high
     if trait.wrong == LOW:
-        wrong = low if float(np.median(trait.values[low])) < trait.limit else None
+        wrong = low if medians[0] < trait.limit else None
+    elif trait.wrong == HIGH_MINORITY:
+        wrong = high if farther is high and high.sum() <= MINORITY * (low | high).sum() else None
     elif trait.wrong == CHANGED:
-        sides = [abs(float(np.median(trait.values[camp]))) for camp in (low, high)]
-        wrong = None if max(sides) < trait.limit else low if sides[0] > sides[1] else high
+        wrong = None if max(map(abs, medians)) < trait.limit else farther
     if wrong is None or wrong.sum() > NEARLY_ALL * (low | high).sum():
         return None
     return wrong if past.may_outweigh(high if wrong is low else low, wrong) else None
@@ -267,13 +279,7 @@ def note_doubt(decision: Decision, trait: Trait) -> None:
     if decision.doubt:
         return
     decision.doubt = True
-    note = f"{LIKE_SIZE} (by {trait.name}), and nothing tells which one is wrong"
-    decision.notes.append(note)
-    log.warning(
-        "%s. Give the server some examples (Defense(evaluate=...)), or name clients that you trust "
-        "(Guard(trusted=...)).",
-        note,
-    )
+    decision.note(f"{LIKE_SIZE} (by {trait.name}), and nothing tells which one is wrong")
 
 
 def scores_of(decision: Decision, evidence: object) -> Scores:

@@ -9,6 +9,7 @@ import numpy as np
 
 from flanders.arrays import Array, BoolVector, FloatMatrix, FloatVector, IntVector
 from flanders.checks import check_choice, check_number
+from flanders.filters.camps.classes import have_one_class_each
 from flanders.filters.camps.crafted import crafted_rows
 from flanders.filters.camps.decision import (
     Decision,
@@ -25,6 +26,7 @@ from flanders.filters.camps.directions import (
     mean_cosine_within,
     weights_of_round,
 )
+from flanders.filters.camps.inputs import InputShares, input_shares, input_traits
 from flanders.filters.camps.judging import LIKE_SIZE, Past
 from flanders.filters.camps.loud import LOUDEST, longer_than_others, loud_rows
 from flanders.filters.camps.opposing import Opposition, opposing_rows
@@ -48,6 +50,7 @@ from flanders.linalg.products import cosines_of_gram, lengths_of_gram
 from flanders.round import ClientId, Round
 from flanders.state import saveable
 
+ONE_CLASS_EACH = "clients have mostly one class each, so their directions do not tell who is malicious"
 COPY = "a copy of another client's update, or random noise"
 COPY_STRENGTH = 10.0
 """The score of a copy. Clients with a score of at least 1 are dropped. Honest clients send no copies, so this score
@@ -80,6 +83,9 @@ class GuardState:
     directions: Directions = field(default_factory=Directions)
     """For each client: its average cosine with the geometric median of the clients' unit updates, in each part of
     the model. It also has the clients that were dropped the last time they took part."""
+    inputs: FloatVector | None = None
+    """For each input of the first layer: the usual logarithm of its share in an update; see `inputs`. None if it is
+    not known."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +98,8 @@ class GuardEvidence:
     """The inner products of the updates, for each part of the model."""
     cosines: tuple[FloatMatrix, ...]
     """The cosines of the updates with each other, for each part of the model."""
+    inputs: InputShares | None = None
+    """How much each client learns from each input of the first layer; None if this is not known."""
 
     @property
     def looked_at(self) -> tuple[tuple[str, ...], tuple[FloatMatrix, ...]]:
@@ -127,6 +135,10 @@ class GuardEvidence:
             return known
         return known.after(*self.in_first_layers, clients, rows_of(kept, len(clients)))
 
+    def inputs_after(self, known: FloatVector | None, kept: IntVector) -> FloatVector | None:
+        """Return the usual shares of the inputs after this round."""
+        return known if self.inputs is None or kept.size == 0 else self.inputs.usual(kept)
+
     def directions_after(self, known: Directions, clients: tuple[ClientId, ...], kept: IntVector) -> Directions:
         """Return what is remembered of the clients' directions, with this round added."""
         rows = rows_of(kept, len(clients))
@@ -148,6 +160,8 @@ class Guard(Filter[GuardState]):
     - clients whose updates are unlike those that they sent before;
     - two camps: two groups of clients that differ clearly in the direction or length of their updates. The server's
       examples (`Defense(evaluate=...)`), the trusted clients, the past or the majority tell which camp is wrong;
+    - clients that learn much more than the others from some input of the first layer, as from the trigger of a
+      backdoor;
     - clients whose updates point against those of the others, round after round.
 
     If the server has examples, the filter also finds attackers that are the majority from the first round on.
@@ -224,7 +238,8 @@ class Guard(Filter[GuardState]):
             common = tuple(np.minimum(least, common).tolist()) if len(common) == len(least) else tuple(least)
         opposition = found.opposition_after(state.opposition, round_.clients, kept)
         directions = found.directions_after(state.directions, round_.clients, kept)
-        return GuardState(number, learnt, courses, common, opposition, directions)
+        inputs = found.inputs_after(state.inputs, kept)
+        return GuardState(number, learnt, courses, common, opposition, directions, inputs)
 
     def evidence_of(self, state: GuardState, round_: Round, scores: Scores | None) -> GuardEvidence:
         """Return what `score` measured. If `scores` does not have it, measure it again."""
@@ -242,22 +257,30 @@ class Guard(Filter[GuardState]):
         cosines = tuple(cosines_of_gram(products) for products in parts.products)
         dropped = state.directions.dropped_rows(round_.clients)
         past = Past(tuple(changes), cosines, state.common, self._trusted_rows(round_), dropped)
-        found = GuardEvidence(answers, parts, cosines)
+        found = GuardEvidence(answers, parts, cosines, input_shares(round_))
         decision = start_decision(round_, self.max_false_positive_rate, past, found.rooted)
-        lengths, d = lengths_of_gram(answers.products), round_.updates.shape[1]
-        crafted = crafted_rows(answers.products, d, answers.values[:, FINGERPRINT])
+        lengths = lengths_of_gram(answers.products)
+        crafted = crafted_rows(round_, answers.products, answers.values[:, FINGERPRINT])
         decision.drop(crafted & answers.moved, COPY_STRENGTH, COPY)
         loud, longer = loud_rows(state.signatures, answers)
         decision.drop_each(loud, longer / LOUDEST, lambda row: f"{times_as_long(longer[row])} as long as expected")
-        own = own_traits(answers, state.signatures.typical[0], tuple(changes), novelty, parts.names)
+        judges = round_.evaluate is not None or bool(self.trusted)
+        directions_tell = judges or not have_one_class_each(round_)
+        if not directions_tell and state.round_number == 0:
+            decision.note(ONE_CLASS_EACH)
+        courses = tuple(changes) if directions_tell else ()
+        own = own_traits(answers, state.signatures.typical[0], courses, novelty, parts.names)
 
         def traits_of(rows: BoolVector) -> list[Trait]:
+            others = [*own, length_trait(lengths), *input_traits(found.inputs, state.inputs, rows)]
+            if not directions_tell:
+                return others
             directions = direction_traits(*found.looked_at, round_.clients, state.directions, rows, found.rooted)
-            return [*own, *directions, length_trait(lengths)]
+            return [*directions, *others]
 
         drop_camps(decision, traits_of)
         drop_long(decision, *longer_than_others(state.signatures, answers, decision.kept, round_.weights))
-        if found.in_first_layers is not None:
+        if found.in_first_layers is not None and directions_tell:
             with_each_other, server = found.in_first_layers
             clients, known = round_.clients, state.opposition
             drop_opposing(decision, opposing_rows(with_each_other, decision.kept, clients, known, server))

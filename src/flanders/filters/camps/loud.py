@@ -32,15 +32,16 @@ FEWEST = 5
 def loud_rows(known: Signatures, answers: Answers) -> tuple[BoolVector, FloatVector]:
     """Return which updates are too long, and for each update log(length / expected length).
 
-    The expected length is the client's usual length. For a client without a past it is the typical length of the
-    last round. In the first round it is the median length of the round. If all updates are too long, no update is
-    returned: something has then changed for all clients.
+    The expected length is the typical length of the last round, or the client's usual length if that is longer. A
+    client whose updates are usually short may send one of typical length, for example if the global model has
+    unlearnt its data. In the first round the expected length is the median length of the round. If all updates are
+    too long, no update is returned: something has then changed for all clients.
     """
     own, any_ = answers.values[:, LENGTH], answers.values[:, ANY_LENGTH]
     moved = answers.moved
     of_round = float(np.median(any_[moved])) if moved.any() else 0.0
     level = of_round if known.marks is None else known.typical[0]
-    longer = np.where(np.isnan(own), any_, own) - level
+    longer = np.fmin(own, any_) - level
     loud = (longer > LOUDEST) & moved
     return (loud if not loud[moved].all() else np.zeros_like(loud)), longer
 

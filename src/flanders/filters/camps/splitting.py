@@ -33,7 +33,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flanders.arrays import BoolVector, FloatMatrix, FloatVector
+from flanders.arrays import BoolVector, FloatMatrix, FloatVector, IntVector
 
 PER_CLIENT = 0.35
 """Each client of a round raises the evidence that is needed for two camps by this many nats; see `evidence_needed`.
@@ -99,20 +99,32 @@ def split_in_two(values: FloatVector, floor: float, fewest: int = 1) -> Split | 
     n = len(values)
     if n < max(FEWEST, 2 * fewest):
         return None
-    order = np.sort(values - np.median(values))
-    k = np.arange(fewest, n - fewest + 1)
-    sums, squares = np.cumsum(order)[k - 1], np.cumsum(order**2)[k - 1]
-    total, total_square = order.sum(), (order**2).sum()
+    sizes, evidence = cut_columns(values[:, None], floor, fewest)
+    low = np.zeros(n, dtype=bool)
+    low[np.argsort(values, kind="stable")[: sizes[0]]] = True
+    return Split(low, float(evidence[0]))
+
+
+def cut_columns(values: FloatMatrix, floor: float, fewest: int = 1) -> tuple[IntVector, FloatVector]:
+    """Cut each column of an `(n, c)` matrix in two where the evidence for two camps is largest.
+
+    Return the sizes of the lower camps and the evidence, `(c,)` each. `floor` and `fewest` are those of
+    `split_in_two`. There must be at least `2 * fewest` rows.
+    """
+    n = len(values)
+    order = np.sort(values - np.median(values, axis=0), axis=0)
+    sizes = np.arange(fewest, n - fewest + 1)
+    sums, squares = np.cumsum(order, axis=0)[sizes - 1], np.cumsum(order**2, axis=0)[sizes - 1]
+    total, total_square = order.sum(axis=0), (order**2).sum(axis=0)
+    k = sizes[:, None]
     within = squares - sums**2 / k + (total_square - squares) - (total - sums) ** 2 / (n - k)
     least = n * floor**2
     p = k / n
     entropy = -(p * np.log(p) + (1 - p) * np.log(1 - p))
     gain = np.log((total_square - total**2 / n + least) / (np.maximum(within, 0.0) + least))
     evidence = n * (gain / 2 - entropy)
-    best = int(np.argmax(evidence))
-    low = np.zeros(n, dtype=bool)
-    low[np.argsort(values, kind="stable")[: k[best]]] = True
-    return Split(low, float(evidence[best]))
+    best = np.argmax(evidence, axis=0)
+    return sizes[best], np.take_along_axis(evidence, best[None, :], axis=0)[0]
 
 
 def split_jointly(values: FloatMatrix, floor: float, fewest: int = 1) -> Split | None:

@@ -29,12 +29,20 @@ from flanders.filters.fingerprint.questions import FINGERPRINT, LENGTH, Answers
 from flanders.linalg.products import gram, lengths_of_gram, projections
 from flanders.round import ClientId, Round, last_layer_of
 
-LOW, CHANGED, UNKNOWN = "low", "changed", "unknown"
+LOW, HIGH_MINORITY, CHANGED, UNKNOWN = "low", "high minority", "changed", "unknown"
 """Which camp of a trait is wrong.
 
 - `LOW`: the camp with the lower numbers.
+- `HIGH_MINORITY`: the camp with the higher numbers, if it has at most `MINORITY` of the clients, and if it is
+  farther from zero than the other camp. Zero is the usual number.
 - `CHANGED`: the camp whose numbers are farther from zero. Zero means that a client has not changed.
 - `UNKNOWN`: the trait does not tell. The rules in `judging` decide.
+"""
+MINORITY = 1 / 3
+"""For traits with `HIGH_MINORITY`, a camp with more than this share of the clients is not wrong.
+
+If clients have few classes each, two large camps of honest clients may have different classes. In rounds without
+attackers, such camps of two fifths to one half of the clients gave much evidence.
 """
 STRANGE = 2.0
 """A camp is wrong if its median fingerprint is below this.
@@ -91,7 +99,7 @@ class Trait:
     floor: float
     """The smallest standard deviation that is assumed for a camp; see `split_in_two`."""
     wrong: str
-    """Which camp is wrong: `LOW`, `CHANGED` or `UNKNOWN`."""
+    """Which camp is wrong: `LOW`, `HIGH_MINORITY`, `CHANGED` or `UNKNOWN`."""
     words: tuple[str, str]
     """The reason if a client of the lower camp is dropped, and the reason if one of the upper camp is dropped."""
     fewest: int = 1
@@ -111,7 +119,7 @@ class Trait:
     @property
     def per_client(self) -> float:
         """The evidence for two camps that is needed for each client, in nats; see `splitting`."""
-        return PER_CLIENT if self.wrong == UNKNOWN else PER_CLIENT_OF_NATURE
+        return PER_CLIENT_OF_NATURE if self.wrong in (LOW, CHANGED) else PER_CLIENT
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,19 +230,15 @@ def direction_traits(
     }
     if server is not None:
         found["direction with the server's"] = np.hstack([found["direction"], server])
-    traits = [
-        Trait(
-            name, np.where(rows[:, None], values, np.nan), LEAST_SPREAD_OF_COSINES, UNKNOWN, words, parts=names * 2
-        )
-        for name, values in found.items()
-    ]
-    values = np.full(len(rows), np.nan)
-    values[rows] = along_main_direction(cosines[-1][np.ix_(rows, rows)])
+    floor, traits = LEAST_SPREAD_OF_COSINES, []
+    for name, values in found.items():
+        own = np.where(rows[:, None], values, np.nan)
+        traits.append(Trait(name, own, floor, UNKNOWN, words, parts=names * 2))
+    along = np.full(len(rows), np.nan)
+    along[rows] = along_main_direction(cosines[-1][np.ix_(rows, rows)])
     against = (f"against the others in {names[-1]}",) * 2
-    return [
-        *traits,
-        Trait("main direction", values, LEAST_SPREAD_OF_COSINES, UNKNOWN, against, FEWEST_AGAINST, AGAINST),
-    ]
+    traits.append(Trait("main direction", along, floor, UNKNOWN, against, FEWEST_AGAINST, AGAINST))
+    return traits
 
 
 def length_trait(lengths: FloatVector) -> Trait:
@@ -244,7 +248,11 @@ def length_trait(lengths: FloatVector) -> Trait:
 
 
 def own_traits(
-    answers: Answers, level: float, changes: tuple[FloatVector, ...], novelty: FloatVector, names: tuple[str, ...]
+    answers: Answers,
+    level: float,
+    changes: tuple[FloatVector, ...],
+    novelty: FloatVector,
+    names: tuple[str, ...],
 ) -> list[Trait]:
     """Return the traits that compare each client with its own past.
 
@@ -285,8 +293,8 @@ def own_traits(
         Trait("own length", values[:, LENGTH] - level, LEAST_SPREAD_OF_LENGTHS, CHANGED, words, 1, MANY_TIMES),
     ]
     for name, change in list(zip(names, changes, strict=False))[:2]:
-        usual = "than usual with the clients kept in the round before"
-        words = f"over {name}, its update agrees less {usual}", f"over {name}, its update agrees more {usual}"
+        usual = "than usual in the direction of the updates kept in the round before"
+        words = f"in {name}, its update points less {usual}", f"in {name}, its update points more {usual}"
         traits.append(
             Trait(f"own course in {name}", change, LEAST_SPREAD_OF_COSINES, CHANGED, words, 1, TURNED_FAR)
         )

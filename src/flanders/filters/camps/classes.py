@@ -1,0 +1,45 @@
+r"""Tells whether most clients have examples of hardly more than one class.
+
+If there are few classes, and each client has mostly one of them, the updates of honest clients point against each
+other. A client of one class then looks like an attacker that sends the opposite of what it has learnt. So `Guard`
+does not compare directions there, unless the server has examples or the user trusts some clients.
+
+The classes of a client show in the biases of the last layer. There is one bias for each class. Training raises the
+biases of the classes that the client has, and lowers the others. The share of the largest rise in the sum of all
+rises is about 1 if the client has one class. A minority of attackers cannot make it seem that clients have one
+class each, since this must hold for most clients.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from flanders.arrays import to_numpy
+from flanders.round import Round, weighted_layers_of
+
+MOST_CLASSES = 6
+"""With more classes, the last layers of clients with different classes hardly point against each other. With C
+classes of one size, the cosine between two clients of one class each is about -1 / (C - 1)."""
+ONE_CLASS = 0.8
+"""A client has mostly one class if the largest rise of a bias has at least this share of all rises."""
+MOST_CLIENTS = 0.7
+"""Clients have mostly one class each if this holds for at least this share of the round."""
+
+
+def have_one_class_each(round_: Round) -> bool:
+    """Whether most clients of a round have mostly one class, and there are few classes.
+
+    The result is false if the names of the tensors do not tell where the biases of the last layer are. It is always
+    true for two classes, since there each client raises only one of the two biases.
+    """
+    layers = weighted_layers_of(round_.layers or {})
+    if not layers or not 2 <= layers[-1].outputs <= MOST_CLASSES:
+        return False
+    last = layers[-1]
+    start = last.start + last.outputs * last.inputs
+    biases = slice(start, start + last.outputs)
+    now, before = to_numpy(round_.updates[:, biases]), to_numpy(round_.global_model[biases])
+    change = now.astype(np.float64) - before.astype(np.float64)
+    rises = np.maximum(change, 0.0)
+    one_class = rises.max(axis=1) >= ONE_CLASS * rises.sum(axis=1)
+    return bool(one_class.mean() >= MOST_CLIENTS)

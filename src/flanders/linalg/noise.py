@@ -1,0 +1,56 @@
+r"""Tells random noise from what training changes.
+
+Random noise changes all parameters of a model alike. Training does not: it changes the weights of some inputs and
+outputs much more than others, and mostly the same ones for all clients. So if the difference between two updates
+comes from training, it is larger in the parameters that other clients change more, too, or it is smaller there. If
+the difference is noise, it has nothing to do with what other clients change.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from flanders.arrays import Array, FloatVector, IntVector, to_numpy
+
+MOST_NUMBERS = 4_000_000
+"""At most about this many numbers are looked at, so that the test takes little time and memory. If the rows have
+more numbers together, some columns at equal distances are used."""
+LEAST_COLUMNS = 1000
+"""At least this many columns are used, if there are so many. Fewer columns would show too little."""
+TINY = 1e-12
+"""This part of an average square is added to each square before the logarithm, since a square may be zero."""
+
+
+def standard_errors_from_noise(matrix: Array, center: Array, first: IntVector, second: IntVector) -> FloatVector:
+    r"""Return how far the differences between pairs of rows are from random noise, in standard errors.
+
+    `center`, `(d,)`, is subtracted from each row of the matrix, `(m, d)`. Each row is then scaled to length 1. The
+    result has one number for each pair. For row i and row j it is
+
+    .. math:: \sqrt{n}\ \mathrm{corr}_x \Bigl( \log (v_{ix} - v_{jx})^2,\ \log \sum_{k \ne i, j} v_{kx}^2 \Bigr),
+
+    with the scaled rows v and the n columns x that are used. If the difference is noise that is independent of the
+    column, the result is normally distributed, with mean 0 and standard deviation 1.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> scales = np.exp(rng.normal(size=5000))             # some parameters change more than others
+    >>> rows = scales * rng.normal(size=(10, 5000))
+    >>> rows[8:] = rows[7] + rng.normal(size=(2, 5000))    # noise changes all of them alike
+    >>> standard_errors_from_noise(rows, np.zeros(5000), np.array([0, 8]), np.array([1, 9])).round()
+    array([41.,  1.])
+    """
+    m, d = matrix.shape
+    step = -(-d // max(LEAST_COLUMNS, MOST_NUMBERS // m))
+    rows = to_numpy(matrix[:, ::step]).astype(np.float64) - to_numpy(center[::step]).astype(np.float64)
+    rows /= np.maximum(np.abs(rows).max(axis=1, keepdims=True), 1e-300)
+    rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)
+    n, squares = rows.shape[1], rows**2
+    others = np.maximum(squares.sum(axis=0) - squares[first] - squares[second], 0.0)
+    change = np.log((rows[first] - rows[second]) ** 2 + TINY / n)
+    usual = np.log(others + TINY / n)
+    change -= change.mean(axis=1, keepdims=True)
+    usual -= usual.mean(axis=1, keepdims=True)
+    scale = np.sqrt((change**2).sum(axis=1) * (usual**2).sum(axis=1))
+    return np.asarray(np.sqrt(n) * (change * usual).sum(axis=1) / np.maximum(scale, 1e-300))

@@ -1,0 +1,69 @@
+"""Where clients have one class each, their directions do not tell who is malicious."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from flanders import Defense, Guard
+from flanders.filters.camps.classes import have_one_class_each
+from flanders.round import Round
+
+INPUTS = 20
+
+
+def layers(classes):
+    return {"1.weight": 600, "1.bias": 30, "2.weight": INPUTS * classes, "2.bias": classes}
+
+
+def federation(m, classes, own=1, seed=0):
+    """Honest updates of clients that have `own` classes each: they raise these classes and lower the others."""
+    rng = np.random.default_rng(seed)
+    features = np.abs(rng.normal(size=(classes, INPUTS)))
+    has = np.zeros((m, classes))
+    for client in range(m):
+        has[client, (client + np.arange(own)) % classes] = 1 / own
+    raised = has - 1 / classes
+    seen = has @ features
+    last = np.concatenate([(raised[:, :, None] * seen[:, None, :]).reshape(m, -1), raised], axis=1)
+    first = (raised @ rng.normal(size=(classes, 630))) + 0.3 * rng.normal(size=(m, 630))
+    return np.hstack([first, last + 0.02 * rng.normal(size=last.shape)])
+
+
+@pytest.mark.parametrize("classes", [2, 3, 6])
+def test_clients_with_one_class_each_are_recognised(classes):
+    assert have_one_class_each(Round(federation(24, classes), layers=layers(classes)))
+
+
+def test_they_are_not_looked_for_where_there_are_many_classes_or_no_names():
+    assert not have_one_class_each(Round(federation(24, 10), layers=layers(10)))
+    assert not have_one_class_each(Round(federation(24, 3)))
+    assert not have_one_class_each(Round(federation(24, 3), layers={"all": 693}))
+
+
+def test_clients_with_several_classes_are_not_taken_for_those():
+    assert not have_one_class_each(Round(federation(24, 6, own=3), layers=layers(6)))
+
+
+def test_a_minority_cannot_make_it_seem_so():
+    updates = federation(24, 6, own=3)
+    updates[:9] = federation(9, 6)
+    assert not have_one_class_each(Round(updates, layers=layers(6)))
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_clients_of_a_rare_class_are_kept(classes, caplog):
+    updates = federation(48, classes)[[*range(0, 48, classes), 1, 1 + classes, 1 + 2 * classes, 1 + 3 * classes]]
+    updates += 0.02 * np.random.default_rng(1).normal(size=updates.shape)
+    defense = Defense(Guard())
+    for _ in range(3):
+        outcome = defense(updates, global_model=np.zeros(updates.shape[1]), layers=layers(classes))
+        assert outcome.dropped == ()
+    assert caplog.text.count("mostly one class each") == 1  # it is said once, in the first round
+
+
+def test_trusted_clients_still_tell():
+    updates = federation(48, 2)[[*range(0, 48, 2), 1, 3, 5, 7]]
+    updates += 0.02 * np.random.default_rng(1).normal(size=updates.shape)
+    outcome = Defense(Guard(trusted=(0, 1)))(updates, global_model=np.zeros(updates.shape[1]), layers=layers(2))
+    assert outcome.dropped == (24, 25, 26, 27)
