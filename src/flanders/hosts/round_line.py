@@ -10,7 +10,8 @@ from flanders.record import ClientRecord, Fate, RoundRecord
 from flanders.round import ClientId
 
 MOST_NAMED = 20
-"""The most clients with the same fate, e.g. dropped, that a line names."""
+"""The most clients that a line names for each fate, so that lines stay short. A fate is what happened to a client,
+e.g. that it was dropped."""
 
 Label = Callable[[ClientId], str]
 """A function that returns the name of a client for the log."""
@@ -25,10 +26,10 @@ def line_of(record: RoundRecord, label: Label = printable) -> str:
 
 
 def unused_of(record: RoundRecord, label: Label = printable) -> list[str]:
-    """Return a text for each fate except "kept": the clients with this fate, and why."""
+    """Return a text for each fate except "kept". It names the clients with this fate, and says why."""
     unused = (Fate.DROPPED, Fate.REFUSED, Fate.SILENT, Fate.BANNED)
     by_fate = {fate: record.having(fate) for fate in unused}
-    return [f"{fate} {_several(some, label)}" for fate, some in by_fate.items() if some]
+    return [f"{fate} {_several(clients, label)}" for fate, clients in by_fate.items() if clients]
 
 
 def _several(clients: Sequence[ClientRecord], label: Label) -> str:
