@@ -1,7 +1,7 @@
 """Alarms: short messages to the person who runs a federation. An alarm says what to look at after a round.
 
 `Lookout` finds the alarms of each round. A client is *dropped* if the filter leaves out its model. It is *refused*
-if its reply cannot be used at all, e.g. because it holds NaN.
+if its reply cannot be used at all, e.g. because the reply holds NaN.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ IN_A_ROW = 3
 once or twice by chance."""
 MOST_OF_THE_WEIGHT = 0.5
 """A kept reply causes an alarm if it has more than this share of the total weight of all kept replies. The weight
-says how much a reply counts in the average. With more than half of it, one reply outweighs all the others
-together."""
+says how much a reply counts in the average. With more than half of the total weight, one reply outweighs all the
+others together."""
 MOST_REMEMBERED = 100_000
 """The most clients in `Streaks`. There is a limit, since attackers may invent new client ids in every round. If
 there are more clients, those that were dropped or refused longest ago are forgotten."""
@@ -101,8 +101,8 @@ def streaks_after(record: RoundRecord, streaks: Streaks) -> Streaks:
     """Return how many times in a row each client has been dropped or refused, this round included.
 
     `streaks` is the result for the round before. If a client did not reply, or was not asked to, its count stays
-    the same. If nobody was kept in a round, being dropped says nothing about a single client. It then does not
-    count.
+    the same. If nobody was kept in a round, being dropped says nothing about a single client. A drop then does
+    not count.
     """
     counts, offences = dict(streaks), _offences(record)
     for client in record.clients:
@@ -140,8 +140,8 @@ def _offences(record: RoundRecord) -> set[Fate]:
 def _stayed(record: RoundRecord) -> Alarm | None:
     if record.clients and not _any_kept(record):
         clients = "the only client" if len(record.clients) == 1 else f"none of the {len(record.clients)} clients"
-        was = "was not kept" if len(record.clients) == 1 else "was kept"
-        return Alarm(AlarmKind.KEPT_NOBODY, record.number, f"{clients} {was}: the global model stays")
+        verb = "was not kept" if len(record.clients) == 1 else "was kept"
+        return Alarm(AlarmKind.KEPT_NOBODY, record.number, f"{clients} {verb}: the global model stays")
     if record.stayed:
         why = f": {printable(record.note)}" if record.note else ""
         return Alarm(AlarmKind.MODEL_STAYED, record.number, f"the global model stayed as it was{why}")

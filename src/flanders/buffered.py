@@ -4,6 +4,8 @@ The server gives a client the newest global model whenever the client is ready. 
 and a round ends when the buffer is full. This method is called FedBuff. The replies of one round may come from
 clients that were given different global models. The age of a reply is the number of rounds that ended while the
 client trained.
+
+All models are flat: vectors of their d parameters.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def most_remembered(m: int, before: int) -> int:
 
 
 def newest_clients(old: Mapping[ClientId, V], new: Mapping[ClientId, V], m: int) -> dict[ClientId, V]:
-    """Return what is remembered of each client after a round: `old`, with the entries of `new` added or replaced.
+    """Return what is remembered of each client after a round: `old`, updated with the entries of `new`.
 
     `m` is the number of clients in the round. If there are more clients than `most_remembered` allows, those that
     took part longest ago are left out.

@@ -53,8 +53,8 @@ def defend(
     filter: Filter[S],
     state: S,
     round_: Round,
-    aggregate: Callable[[IntVector], Array],
-    fallback: Callable[[IntVector], Array] | None = None,
+    aggregate: Aggregate,
+    fallback: Aggregate | None = None,
 ) -> Outcome:
     """Protect one round: score the clients, select which to keep, aggregate their models, remember the round.
 
@@ -68,7 +68,7 @@ def defend(
     if usable.size == 0:
         note = "no client sent a usable model: the global model stays"
         return _outcome(round_, copied(round_.global_model), usable, usable, None, state, note)
-    seen = round_.take(usable)
+    seen = round_.take(usable)  # what the filter sees
     scores, reasons, note = None, {}, ""
     try:
         scores = checked_scores(filter, filter.score(state, seen), seen)
@@ -130,7 +130,7 @@ def _outcome(
     note: str,
     reasons: Mapping[int, str] | None = None,
 ) -> Outcome:
-    """Return the outcome. Without `scores`, `reasons` says why a row was dropped; `note` says it for other rows."""
+    """Return the outcome. If there are no scores, the reason of a dropped row is in `reasons`, or it is `note`."""
     if kept.size == 0:
         log.warning("%s", note)
     why = dict.fromkeys(range(len(round_.clients)), note) | dict(reasons or {})
@@ -213,8 +213,8 @@ class Defense:
         check_instance("Defense", "filter", self.filter, Filter, "Flanders(keep=0.8)")
         check_instance("Defense", "aggregator", self.aggregator, Aggregator, "Median()")
         check_instance("Defense", "fallback", fallback, Aggregator, "Median()", optional=True)
-        for_filter, self._rng = np.random.default_rng(seed).spawn(2) if streams is None else streams
-        self.state: Any = self.filter.init(for_filter)
+        filter_rng, self._rng = np.random.default_rng(seed).spawn(2) if streams is None else streams
+        self.state: Any = self.filter.init(filter_rng)
         self._name = described(self.filter)
         self._model: Array = None
         self._rounds, self._callbacks = 0, Callbacks("Defense", callbacks)
@@ -253,8 +253,8 @@ class Defense:
         object are then not used.
         """
         if aggregate is None:
-            aggregate = self._by(self.aggregator, round_)
-            fallback = None if self.fallback is None else self._by(self.fallback, round_)
+            aggregate = self._aggregate_with(self.aggregator, round_)
+            fallback = None if self.fallback is None else self._aggregate_with(self.fallback, round_)
         try:
             outcome = defend(self.filter, self.state, round_, aggregate, fallback)
         except Exception as error:
@@ -301,14 +301,14 @@ class Defense:
         memory = self._aggregation.get("+".join(names_of_parts(self.aggregator)))
         return self.aggregator.step(memory, seen.take(kept), rng)[0]
 
-    def _by(self, aggregator: Aggregator, round_: Round) -> Aggregate:
+    def _aggregate_with(self, aggregator: Aggregator, round_: Round) -> Aggregate:
         return lambda rows: self.aggregate(aggregator, round_, rows)
 
     @property
     def memory(self) -> DefenseState:
         """Everything that this object remembers, in a form that can be saved."""
-        position = dict(self._rng.bit_generator.state)
-        return DefenseState(self._name, self.state, self._model, position, self._aggregation, self._rounds)
+        generator = dict(self._rng.bit_generator.state)
+        return DefenseState(self._name, self.state, self._model, generator, self._aggregation, self._rounds)
 
     @memory.setter
     def memory(self, saved: DefenseState) -> None:

@@ -28,7 +28,7 @@ class DefenseState:
     """The state of the random generator that the aggregators use."""
     aggregation: dict[str, object] = dataclasses.field(default_factory=dict)
     """The memory of each aggregator that has a memory. The key is the name of the aggregator's class. If there are
-    pre-aggregators in front of it, the key is all names, e.g. "Nnm+FoolsGold"."""
+    pre-aggregators in front of the aggregator, the key also has their names, e.g. "Nnm+FoolsGold"."""
     rounds: int = 0
     """The number of rounds that were protected."""
 

@@ -117,7 +117,9 @@ def writing(folder: Path, named: str = "") -> Iterator[None]:
 
 
 def file_name(text: str) -> str:
-    """Return a text as a file name without spaces and special characters, or "run" if nothing else is left.
+    """Return a text as a file name. Everything except letters, digits, dots and underscores becomes a hyphen.
+
+    If nothing is left, the name is "run".
 
     Examples
     --------

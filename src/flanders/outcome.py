@@ -13,7 +13,7 @@ from flanders.round import ClientId
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Outcome:
-    """The result of a round in which a filter dropped suspicious clients.
+    """The result of a protected round: a filter has dropped suspicious clients, and the rest was aggregated.
 
     The models of a round are an array with a row for each client.
     """

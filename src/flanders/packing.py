@@ -78,9 +78,9 @@ def unpack(vector: Array, like: Model) -> dict[str, Array] | list[Array]:
     pattern = named_arrays(like)
     sizes = layers_of(like)
     if getattr(vector, "shape", None) != (sum(sizes.values()),):
-        found = tuple(getattr(vector, "shape", ())) or type(vector).__name__
+        given = tuple(getattr(vector, "shape", ())) or type(vector).__name__
         raise InputError(
-            f"unpack needs a vector of {sum(sizes.values())} numbers, as many as `like` has. Got {found} instead."
+            f"unpack needs a vector of {sum(sizes.values())} numbers, as many as `like` has. Got {given} instead."
         )
     xp = array_api_compat.array_namespace(vector)
     arrays, start = {}, 0

@@ -1,6 +1,7 @@
 """The class `Registry`: a table of classes by name, e.g. of all aggregators.
 
-The command line and specs, TOML files that describe experiments, name a class. The registry makes an object of it.
+A command or a spec (a TOML file that describes experiments) names a class. The registry makes an object of this
+class.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ OTHERS = "From other packages"
 class UnknownNameError(InputError, KeyError):
     """A registry has no entry with this name. It is a KeyError, since a registry is a mapping."""
 
-    __str__ = Exception.__str__  # a KeyError shows its message in quotes
+    __str__ = Exception.__str__  # that of a KeyError would put the message into quotes
 
 
 class Registry(Generic[T], Mapping[str, type[T]]):
@@ -77,7 +78,7 @@ class Registry(Generic[T], Mapping[str, type[T]]):
         return cls(kind, entries, {name: heading for heading, family in families.items() for name in family})
 
     def joined(self, more: Mapping[str, type[T]], broken: Mapping[str, str] | None = None) -> Registry[T]:
-        """Return this registry with entries of other packages. The class explains `broken`."""
+        """Return this registry with the entries `more` of other packages added. `Registry` explains `broken`."""
         if not more and not broken:
             return self
         headings = self._families and {**self._families, **dict.fromkeys(more, OTHERS)}

@@ -196,7 +196,7 @@ def by_name(clients: Sequence[ClientId]) -> IntVector:
 
 
 def check_matrix(updates: Array) -> tuple[ModuleType, object]:
-    """Return the array namespace and the device of `updates`.
+    """Return the array namespace of `updates` (the module with the functions of their library) and their device.
 
     Raise an `InputError` unless `updates` are floats of shape `(m, d)`.
     """
@@ -223,7 +223,7 @@ def check_matrix(updates: Array) -> tuple[ModuleType, object]:
 
 
 def check_vector(vector: Array, name: str, updates: Array) -> Array:
-    """Return `vector` in the dtype of `updates`. `name` is what the message of an error calls it.
+    """Return `vector` in the dtype of `updates`. `name` is what error messages call `vector`.
 
     Raise an `InputError` unless `vector` has shape `(d,)`, is finite, and is of the library and device of
     `updates`.
@@ -243,7 +243,7 @@ def check_vector(vector: Array, name: str, updates: Array) -> Array:
 
 
 def check_same_kind(array: Array, name: str, updates: Array) -> Array:
-    """Return `array` in the dtype of `updates`. `name` is what the message of an error calls it.
+    """Return `array` in the dtype of `updates`. `name` is what error messages call `array`.
 
     Raise an `InputError` unless `array` and `updates` are of the same library and on the same device.
     """

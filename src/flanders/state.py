@@ -130,7 +130,7 @@ def digest_of(encoded: object, checksums: Iterable[int]) -> str:
 
 
 def _check_size(file: BinaryIO) -> None:
-    """Raise an `InputError` if an archive is smaller than its content, so it is compressed.
+    """Raise an `InputError` if an archive is smaller than its content, which means that it is compressed.
 
     `save_state` never compresses. A small compressed file of an attacker could unpack to more than the memory
     holds.
@@ -150,7 +150,10 @@ def _unreadable(name: str, error: Exception) -> InputError:
 
 
 def _encode(value: object, arrays: list[NDArray[Any]]) -> object:
-    """Return a value in a form that JSON can hold. A large array is appended to `arrays`, and JSON has its name."""
+    """Return a value in a form that JSON can hold. In place of a large array, this form has only its name.
+
+    Large arrays are appended to `arrays`.
+    """
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, bool | int | float | str):

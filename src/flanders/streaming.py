@@ -112,9 +112,9 @@ class StreamedDefense:
     """A `Defense` for models that are too large for memory.
 
     The filter sees a sketch of each model: a vector of `width` sums. Each parameter gets a random sign, and is
-    added to one of the sums, which is also drawn at random. Signs and sums are secret. From the sketches, the
-    filter can estimate the lengths of models and the angles between them. Each model is read in pieces: once for
-    its sketch, and once more if it is aggregated. So the memory that is needed does not grow with the size of the
+    added to a random one of the sums. The server keeps these random choices secret. From the sketches, the filter
+    can estimate the lengths of models and the angles between them. Each model is read in pieces: once for its
+    sketch, and once more if it is aggregated. So the memory that is needed does not grow with the size of the
     model.
 
     Parameters
@@ -125,7 +125,8 @@ class StreamedDefense:
         Turns the kept models into one model: `FedAvg()`, `Median()`, `TrimmedMean(...)` or `MeanAroundMedian(...)`.
         Other aggregators cannot work on pieces of models. Default: `FedAvg()`.
     width
-        The number of sums in a sketch. The error of an estimated angle is about 1 / sqrt(width), in radians.
+        The number of sums in a sketch. The error of an estimated angle is about 1 / sqrt(width), in radians. With
+        the default, it is about one degree.
     seed
         Makes the sketch and the randomness of the filter repeatable. Leave it out in production, since an attacker
         who can predict the randomness can evade the filter.
@@ -170,7 +171,7 @@ class StreamedDefense:
         *,
         global_model: ModelPieces,
     ) -> Outcome:
-        """Protect one round, and write the new global model to `out`.
+        """Let the filter drop suspicious clients, and write the aggregate of the other models to `out`.
 
         `updates` are the models of the clients. `Round` explains `clients` and `weights`. The `model` of the
         outcome is only the sketch of the new global model. `out` may be `global_model` itself. But then the old
@@ -220,15 +221,15 @@ class StreamedDefense:
         """Write the aggregate of the kept models to `out`. Return the sketch of the global model's change."""
         change = np.zeros(self.sketch.width)
         # The signs of the sketch depend on where a piece starts, so pieces always start at multiples of STREAMED.
-        for whole in pieces_of(global_model.shape[0], STREAMED):
-            start = np.array(global_model[whole])  # a copy, since `out` may be the same model
+        for piece in pieces_of(global_model.shape[0], STREAMED):
+            start = np.array(global_model[piece])  # a copy, since `out` may be the same model
             new = np.empty(start.size, dtype=np.float64)
             for part in pieces_of(start.size, max(1, PIECE // len(kept))):
-                columns = slice(whole.start + part.start, whole.start + part.stop)
+                columns = slice(piece.start + part.start, piece.start + part.stop)
                 block = np.stack([np.asarray(model[columns]) for model in kept]).astype(start.dtype, copy=False)
                 new[part] = self.defense.aggregator(block, weights, global_model=start[part])
-            out[whole] = new.astype(start.dtype, copy=False)
-            add_to_buckets(change, new - start, *self.sketch.draw(whole.start, start.size))
+            out[piece] = new.astype(start.dtype, copy=False)
+            add_to_buckets(change, new - start, *self.sketch.draw(piece.start, start.size))
         return change
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -241,7 +242,7 @@ class StreamedDefense:
         if not isinstance(saved, StreamedState) or saved.width != self.sketch.width:
             raise InputError(
                 f"{path} does not hold the memory of a StreamedDefense(width={self.sketch.width}). Load a file "
-                "that its `save` wrote, with the same width."
+                "that `StreamedDefense.save` wrote, with the same width."
             )
         try:
             sketch = StreamedSketch(saved.width, saved.secret)

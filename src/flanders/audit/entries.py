@@ -29,7 +29,7 @@ SEALED = re.compile(rb'(\{"entry":.*),"hash":"([0-9a-f]{64})"\}\n?', re.DOTALL)
 class Head:
     """The number and the hash of an entry.
 
-    Store the head of an entry in another place, too, e.g. in a log. It then shows later whether this entry or an
+    If the head of an entry is also stored in another place, e.g. in a log, it shows later whether this entry or an
     earlier one was changed.
     """
 
@@ -58,7 +58,7 @@ class Head:
 
 
 class BadEntry(Exception):
-    """A line that was changed, or that is no entry of a trail. The message says what is wrong with it."""
+    """A line was changed, or is no entry of a trail. The message is the end of a sentence: "the line ..."."""
 
 
 @dataclass(frozen=True)

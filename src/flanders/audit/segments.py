@@ -13,7 +13,8 @@ from pathlib import Path
 from flanders.audit.entries import BadEntry, unseal
 
 LONGEST_LINE = 256 * 2**20
-"""The most bytes that are read as one line. A round of a million clients fits into it."""
+"""The most bytes that are read as one line. A round of a million clients fits into them. A file that is no trail
+may be a single line, too long for the memory."""
 
 
 def segments(path: Path) -> list[Path]:
@@ -29,7 +30,7 @@ def segment_number(file: Path, path: Path) -> int:
 
 
 def lines_of(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a file. A missing file has no lines. A line above `LONGEST_LINE` is yielded in pieces."""
+    """Yield the lines of a file; none if it is missing. A line longer than `LONGEST_LINE` is yielded in pieces."""
     try:
         with open(path, "rb") as file:
             while line := file.readline(LONGEST_LINE):

@@ -99,7 +99,7 @@ class AuditTrail:
         return later
 
     def add(self, kind: str, fields: Mapping[str, object]) -> Head:
-        """Add an entry, and return its head. If an `OSError` is raised, no entry was added."""
+        """Add an entry, and return its head. If an `OSError` is raised, this entry was not added."""
         if self._file is None:
             raise InputError("This audit trail is not open. Call `open` first.")
         if self._size >= self.max_bytes:
@@ -184,7 +184,8 @@ class AuditTrail:
         later: list[TrailEntry] = []
         last: TrailEntry | None = None
         after_known = known is None or known == Head()
-        for path in [*segments(self.path)[-1:], self.path]:  # `known` is always in one of the last two files
+        # Callers remember the head after each round, so `known` is in one of the last two files.
+        for path in [*segments(self.path)[-1:], self.path]:
             for line in lines_of(path):
                 try:
                     if path == self.path and is_half_line(line):

@@ -103,7 +103,9 @@ class _Reading:
         self.check = TrailCheck()
         self.expected = {head for head in heads if head.entry}
         """The heads that were not found in the trail yet."""
-        self.oldest, self.runs = 1, dict[str, _Run]()
+        self.oldest = 1
+        """The number of the oldest entry that should be there. Older entries were removed with old files."""
+        self.runs: dict[str, _Run] = {}
         self.place = (Path(), 0)
         """The file and the line that is being read."""
 
@@ -142,13 +144,12 @@ class _Reading:
         if not check.first:
             check.first = number
             if number == 1 and entry.previous != Head().hash:
-                self.breach("entry 1 does not begin a trail")
+                self.breach("entry 1 holds the hash of an earlier entry, but there can be none")
         elif number != check.head.entry + 1:
             last = check.head.entry
-            gap = f"{last + 1}" if number == last + 2 else f"{last + 1} to {number - 1}"
-            self.breach(
-                f"entry {number} follows entry {last}: " + (f"{gap} missing" if number > last else "out of order")
-            )
+            single = number == last + 2
+            gap = f"entry {last + 1} is missing" if single else f"entries {last + 1} to {number - 1} are missing"
+            self.breach(f"entry {number} follows entry {last}: " + (gap if number > last else "out of order"))
         elif entry.previous != check.head.hash:
             self.breach(f"entry {number} was not written after this entry {number - 1}: one of them was changed")
         check.head = entry.head

@@ -34,10 +34,10 @@ def check_weight(name: str, weight: Any, most: float | None = None) -> float:
     600.0
     """
     most = MOST_EXAMPLES if most is None else most
-    number = isinstance(weight, int | float) and not isinstance(weight, bool)
-    if number and not is_finite_number(weight):
+    is_number = isinstance(weight, int | float) and not isinstance(weight, bool)
+    if is_number and not is_finite_number(weight):
         raise BadReply(f"{name} is not finite as a float")
-    if not number or weight <= 0:
+    if not is_number or weight <= 0:
         raise BadReply(f"{name} is {short(repr(weight), LONGEST_VALUE)} instead of a positive number")
     if weight > most:
         raise BadReply(f"{name} is {weight:g}, more than the {most:g} allowed")

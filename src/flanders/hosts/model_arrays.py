@@ -1,8 +1,8 @@
 """The arrays of the global model: their names, shapes and types, and where their numbers are in a flat vector.
 
 A filter sees a model as one flat vector. The vector consists of the *scored* arrays, one after the other. Integers
-and buffers are not scored: they are aggregated, but the filter does not look at them. A buffer is an array that is
-stored with a model but not trained, here one of batch normalisation.
+and buffers are not scored: they are aggregated, but the filter does not look at them. Buffers are arrays that a
+model stores but does not train. Only those of batch normalisation are known here.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class HostArray:
         return slice(self.start, self.start + self.size)
 
     def check(self, value: object) -> Numbers:
-        """Return the numbers of a client's array in the type of the model. Raise `BadReply` if they cannot be used.
+        """Return the numbers of a client's array in the type `dtype`. Raise `BadReply` if they cannot be used.
 
         Numbers of another precision are converted, if they fit.
         """
@@ -124,7 +124,7 @@ class HostArrays:
     array([4., 5.], dtype=float32)
     """
 
-    kind: ClassVar[type[HostArray]] = HostArray
+    kind: ClassVar[type[HostArray]] = HostArray  # the class of the `arrays`; a subclass can replace it
     arrays: tuple[HostArray, ...]
 
     @classmethod
@@ -172,7 +172,7 @@ class HostArrays:
         return vector
 
     def cut(self, vector: Vector, record: Mapping[str, Array]) -> dict[str, Numbers]:
-        """Return the scored arrays of a flat vector by name, in the types that they have in `record`."""
+        """Return the scored arrays that make up a flat vector, by name. Their types are those in `record`."""
         return {
             array.name: vector[array.columns].reshape(array.shape).astype(np.dtype(record[array.name].dtype))
             for array in self.arrays

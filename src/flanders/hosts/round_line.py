@@ -18,7 +18,7 @@ Label = Callable[[ClientId], str]
 
 
 def line_of(record: RoundRecord, label: Label = printable) -> str:
-    """Return a round in one line: how many clients were kept, which were not, and why."""
+    """Describe a round in one line: how many clients were kept, which were not, and why."""
     kept = len(record.having(Fate.KEPT))
     replied = len(record.having(Fate.KEPT, Fate.DROPPED, Fate.REFUSED))
     parts = [f"round {record.number}: kept {kept} of {replied} replies", *unused_of(record, label), record.note]
@@ -38,7 +38,7 @@ def _several(clients: Sequence[ClientRecord], label: Label) -> str:
 
 
 def why(client: ClientRecord) -> str:
-    """Return why a client was not kept. If a dropped client has a score, the text begins with it."""
+    """Return why a client was not kept. If a dropped client has a score, the text begins with the score."""
     if client.fate is not Fate.DROPPED or math.isnan(client.score):
         return client.reason
     chance = "" if math.isnan(client.probability) else f", probability of malice {client.probability:.2f}"

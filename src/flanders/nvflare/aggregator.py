@@ -84,7 +84,7 @@ class FilteredAggregator(ModelAggregator):
         not represent all integers.
     times_median
         The largest weight of a client, as a multiple of the median weight of the round. Larger weights are lowered
-        to this limit. If it is None, there is no limit.
+        to this limit. If `times_median` is None, there is no limit.
     seed
         Makes the randomness of the filter repeatable. Leave it out in production, since an attacker who can predict
         the randomness can evade the filter.
@@ -108,17 +108,17 @@ class FilteredAggregator(ModelAggregator):
         seed: int | None = None,
     ) -> None:
         super().__init__()
-        me = type(self).__name__
+        name = type(self).__name__
         if max_steps is not None:
-            check_number(me, "max_steps", max_steps, 0, MOST_EXAMPLES)
+            check_number(name, "max_steps", max_steps, 0, MOST_EXAMPLES)
         if times_median is not None:
-            check_number(me, "times_median", times_median, 1)
+            check_number(name, "times_median", times_median, 1)
         if seed is not None:
-            check_number(me, "seed", seed, 0, whole=True)
+            check_number(name, "seed", seed, 0, whole=True)
         if state_dir is not None and not (isinstance(state_dir, str) and state_dir):
-            raise InputError(f"The `state_dir` parameter of {me} must be a path as a string. Got {state_dir!r}.")
+            raise InputError(f"The `state_dir` parameter of {name} must be a path as a string. Got {state_dir!r}.")
         if evaluate is not None and not callable(evaluate):
-            raise InputError(f"The `evaluate` parameter of {me} must be a function. Got {evaluate!r} instead.")
+            raise InputError(f"The `evaluate` parameter of {name} must be a function. Got {evaluate!r} instead.")
         self.defense = Defense(filter, aggregator, fallback=fallback, seed=seed)
         """The filter and the aggregator, with their memory."""
         # NVFLARE reads the parameters back from attributes with these names.
@@ -144,7 +144,7 @@ class FilteredAggregator(ModelAggregator):
             self._open.close()
 
     def reset_stats(self) -> None:
-        """Forget the replies of the last round. NVFLARE calls it before a round."""
+        """Forget the replies of the last round. NVFLARE calls this method before each round."""
         with self._lock:
             self._start, self._replies = None, ReceivedReplies()
 

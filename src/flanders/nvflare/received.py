@@ -51,6 +51,7 @@ class StartModel:
     def __init__(self, params: Mapping[str, Array]) -> None:
         self.params = params
         self.numbers = {name: numbers_of(name, value) for name, value in params.items()}
+        """The same arrays, as arrays of NumPy."""
         self.arrays = HostArrays.of(self.numbers, is_buffer)
         self.float_type = self.arrays.float_type(self.numbers)
         self.row = self.arrays.flatten(self.numbers, self.float_type)
@@ -173,7 +174,7 @@ def client_of(name: object) -> ClientId:
 
 
 def as_given(numbers: Numbers, value: Array) -> Array:
-    """Return an array of NumPy as an array like `value`. If that is a tensor, type and device are the same, too."""
+    """Return an array of NumPy as an array of the library of `value`. A tensor also gets its type and device."""
     if array_api_compat.is_torch_array(value):
         xp = array_api_compat.array_namespace(value)
         return xp.asarray(np.ascontiguousarray(numbers)).to(dtype=value.dtype, device=value.device)
