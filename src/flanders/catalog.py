@@ -216,4 +216,4 @@ PREAGGREGATORS: Registry[PreAggregator] = Registry(
     "pre-aggregator", {"nnm": Nnm, "bucketing": Bucketing, "norm-clipping": NormClipping, "arc": Arc}
 )
 LOOKS: Registry[Look] = Registry("look", {"everything": Everything, "sample": Sample, "sketch": Sketch})
-"""The classes for the field `look` of the filter `Flanders`. A look says which numbers of an update it compares."""
+"""The classes for the field `look` of `Flanders`. A look says which numbers of the updates this filter compares."""

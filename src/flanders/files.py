@@ -117,7 +117,7 @@ def writing(folder: Path, named: str = "") -> Iterator[None]:
 
 
 def file_name(text: str) -> str:
-    """Return a text as a file name. Everything except letters, digits, dots and underscores becomes a hyphen.
+    """Return a text as a file name. Letters, digits, dots and underscores stay; a hyphen replaces what is between.
 
     If nothing is left, the name is "run".
 

@@ -14,8 +14,7 @@ def average(before: Numbers, several: Sequence[Numbers], weights: FloatVector) -
     """Return the weighted average of arrays, in the type of `before`. Integers are rounded.
 
     `before` is an array of the global model, and `several` are the arrays of this name in the clients' models. The
-    function averages the differences from `before`. So a number that no client has changed stays the same, bit for
-    bit.
+    function averages the differences from `before`. So a float that no client has changed keeps its exact value.
 
     Examples
     --------

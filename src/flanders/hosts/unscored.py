@@ -16,7 +16,8 @@ from flanders.round import ClientId
 
 FARTHEST = 50.0
 """A reply is refused if one of these arrays changes more than this many times as much as usual. `far_clients` says
-what is usual. The default filter has the same limit for the lengths of updates: honest updates differ by less."""
+what is usual. The default filter drops updates that are this many times as long as expected: honest updates differ
+by less."""
 
 
 def far_clients(

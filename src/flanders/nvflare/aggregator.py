@@ -160,7 +160,7 @@ class FilteredAggregator(ModelAggregator):
         try:
             reply = FLModelUtils.from_shareable(shareable, fl_ctx)
         except Exception as error:  # a client may send anything, which may cause any error
-            reply = FLModel(params=type(error).__name__)  # is refused, since a name is not a model
+            reply = FLModel(params=type(error).__name__)  # refused below, since its params are a text
         return self._accept(client, reply)
 
     def accept_model(self, model: FLModel) -> None:
@@ -188,7 +188,7 @@ class FilteredAggregator(ModelAggregator):
                 new, judged, note = None, (), f"no reply can be used: {STAYS}"
             kept = [received.usable[record.client] for record in judged if record.kept]
             clients = sorted((*judged, *received.refused.values()), key=lambda record: str(record.client))
-            self._finish(RoundRecord(self.rounds + 1, tuple(clients), note), start)
+            self._finish(RoundRecord(self.rounds + 1, tuple(clients), note, stayed=new is None), start)
             params = start.params if new is None else new
             self._aggregated = self._aggregated or new is not None
             return FLModel(params_type=ParamsType.FULL, params=dict(params), metrics=mean_metrics(kept))
@@ -251,14 +251,14 @@ class FilteredAggregator(ModelAggregator):
         If `evaluate` fails on a model, the function returns an infinite loss. So no client can end the job by
         sending a model on which `evaluate` fails.
         """
-        test = self.evaluate
-        if test is None:
+        users_evaluate = self.evaluate
+        if users_evaluate is None:
             return None
 
         def evaluate(vector: Array) -> FloatVector | float:
             try:
-                losses = np.asarray(test(start.params_of(np.asarray(vector), {})), dtype=np.float64)
-            except Exception as error:  # the test is the user's own code and may raise anything
+                losses = np.asarray(users_evaluate(start.params_of(np.asarray(vector), {})), dtype=np.float64)
+            except Exception as error:  # `evaluate` is the user's own code and may raise anything
                 self.warning(f"flanders: `evaluate` failed on a model ({error})")
                 return math.inf
             return np.atleast_1d(losses)
@@ -268,8 +268,8 @@ class FilteredAggregator(ModelAggregator):
     def _finish(self, record: RoundRecord, start: StartModel) -> None:
         """Log a round, and save the memory."""
         self.rounds, self.last_round = record.number, record
-        odd = record.having(Fate.REFUSED) or not record.having(Fate.KEPT)
-        (self.warning if odd else self.info)(f"flanders: {line_of(record)}")
+        unusual = record.having(Fate.REFUSED) or not record.having(Fate.KEPT)
+        (self.warning if unusual else self.info)(f"flanders: {line_of(record)}")
         if self.state_dir is None:
             return
         try:

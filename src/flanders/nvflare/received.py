@@ -159,7 +159,7 @@ def numbers_of(name: str, value: Array) -> Numbers:
     if isinstance(value, np.generic):
         return np.asarray(value)
     if not isinstance(value, np.ndarray):
-        raise BadReply(f"array {name!r} is a {type(value).__name__}")
+        raise BadReply(f"array {name!r} is a {type(value).__name__} instead of an array")
     return np.asarray(value)  # a masked array becomes a plain one, in which no number is hidden
 
 
@@ -174,7 +174,10 @@ def client_of(name: object) -> ClientId:
 
 
 def as_given(numbers: Numbers, value: Array) -> Array:
-    """Return an array of NumPy as an array of the library of `value`. A tensor also gets its type and device."""
+    """Return an array of NumPy as an array of the library of `value`.
+
+    If `value` is a tensor of PyTorch, the result has its type and is on its device.
+    """
     if array_api_compat.is_torch_array(value):
         xp = array_api_compat.array_namespace(value)
         return xp.asarray(np.ascontiguousarray(numbers)).to(dtype=value.dtype, device=value.device)

@@ -38,7 +38,7 @@ def save_defense(folder: Path, defense: Defense, rounds: int, arrays: HostArrays
 
 
 def recall_defense(folder: Path, defense: Defense, arrays: HostArrays) -> int:
-    """Restore a defense from the memory in a folder. Return the number of rounds that it remembers.
+    """Restore a defense from the memory in a folder. Return the number of rounds in this memory.
 
     If the folder has no memory, return 0. `arrays` describes the global model. A memory of another model is an
     error.
