@@ -176,10 +176,10 @@ def test_by_client_is_the_same_order_whoever_came_first(ids) -> None:
 @pytest.mark.parametrize(
     ("layers", "says"),
     [
-        ({"a": -1, "b": 3}, "`layers` must be a number of parameters for each layer"),
-        ({"a": 0.5, "b": 1.5}, "`layers` must be a number of parameters for each layer"),
-        ([1, 1], "`layers` must be a number of parameters for each layer"),
-        ({"a": 1}, "`layers` must name all 2 parameters of a row, but their sizes add up to 1"),
+        ({"a": -1, "b": 3}, "`layers` must map each layer's name to its number of parameters"),
+        ({"a": 0.5, "b": 1.5}, "`layers` must map each layer's name to its number of parameters"),
+        ([1, 1], "`layers` must map each layer's name to its number of parameters"),
+        ({"a": 1}, "`layers` must cover all 2 parameters of a row, but the sizes in it add up to 1"),
     ],
     ids=str,
 )
@@ -246,7 +246,7 @@ def test_tensors_of_one_owner_make_one_layer():
 
 
 def test_layers_must_name_all_parameters():
-    with pytest.raises(InputError, match="all 4 parameters of a row, but their sizes add up to 3"):
+    with pytest.raises(InputError, match="all 4 parameters of a row, but the sizes in it add up to 3"):
         Round(np.ones((2, 4)), layers={"w": 2, "b": 1})
     with pytest.raises(InputError, match="all 4 parameters"):
         Defense()(np.ones((2, 4)), layers={"w": 2, "b": 1})

@@ -1,6 +1,7 @@
-"""Alarms: short messages about what a person who runs a federation should look at after a round.
+"""Alarms: short messages to the person who runs a federation. An alarm says what to look at after a round.
 
-`Lookout` finds the alarms of each round. The live page, the callbacks and the report all use it.
+`Lookout` finds the alarms of each round. A client is *dropped* if the filter leaves out its model. It is *refused*
+if its reply cannot be used at all, e.g. because the reply holds NaN.
 """
 
 from __future__ import annotations
@@ -14,21 +15,24 @@ from flanders.plain_text import printable
 from flanders.record import Fate, RoundRecord
 from flanders.round import ClientId
 
+Streaks = Mapping[ClientId, int]
+"""How many times in a row each client has been dropped or refused. A client has no entry if it was kept the last
+time."""
+
 IN_A_ROW = 3
-"""A client that is dropped or refused this many times in a row causes an alarm. A single time may be bad luck."""
+"""A client that is dropped or refused this many times in a row causes an alarm. An honest client may be dropped
+once or twice by chance."""
 MOST_OF_THE_WEIGHT = 0.5
-"""A kept reply causes an alarm if it has more than this share of the total weight of all kept replies. Such a reply
-outweighs all the others together."""
+"""A kept reply causes an alarm if it has more than this share of the total weight of all kept replies. The weight
+says how much a reply counts in the average. With more than half of the total weight, one reply outweighs all the
+others together."""
 MOST_REMEMBERED = 100_000
-"""The most clients whose streak (see `Streaks`) is remembered. There is a limit, since attackers may invent new
-client ids in every round. If there are more clients, those that were dropped longest ago are forgotten."""
+"""The most clients in `Streaks`. There is a limit, since attackers may invent new client ids in every round. If
+there are more clients, those that were dropped or refused longest ago are forgotten."""
 MOST_NAMED = 5
-"""The most clients that the text of an alarm names. `Alarm.clients` has all of them."""
+"""The most clients that the text of an alarm names, so that it stays short. `Alarm.clients` has all of them."""
 LONGEST_NAME = 40
 """The most characters of a client's id in a text. Clients choose their ids, and may choose very long ones."""
-
-Streaks = Mapping[ClientId, int]
-"""For each client that was dropped or refused in its last round: how many times in a row this has happened."""
 
 
 class AlarmKind(StrEnum):
@@ -41,8 +45,8 @@ class AlarmKind(StrEnum):
     HEAVY_REPLY = "heavy-reply"
     """One reply has more than half of the weight of all kept replies."""
     LIMITS_WIDENED = "limits-widened"
-    """The filter kept nobody in the last rounds. So that it does not stop the training, it now accepts clients that
-    it would usually drop. Attackers pass more easily, too."""
+    """The filter kept nobody in the last rounds. Now it accepts clients that it would usually drop, so that the
+    training goes on. This makes it easier for attackers to be kept, too."""
     DROPPED_IN_A_ROW = "dropped-in-a-row"
     """A client was dropped or refused three times in a row."""
 
@@ -57,11 +61,11 @@ class Alarm:
     text: str
     """What happened, in words. Names of clients in it are short and hold no control characters."""
     clients: tuple[ClientId, ...] = ()
-    """The ids of the clients that the alarm is about, if it is about clients."""
+    """The ids of the clients that the alarm is about. Empty if it is about the round as a whole."""
 
 
 class Lookout:
-    """Finds the alarms of one round after the other. It remembers how often each client was dropped in a row.
+    """Finds the alarms of one round after the other. It remembers the `Streaks` of the clients.
 
     Examples
     --------
@@ -78,7 +82,7 @@ class Lookout:
         self._streaks: Streaks = {}
 
     def look(self, record: RoundRecord) -> tuple[Alarm, ...]:
-        """Return the alarms of a round. Call it for each round, in their order."""
+        """Return the alarms of a round. Call this method for each round, in the order of the rounds."""
         self._streaks = streaks_after(record, self._streaks)
         return alarms_of(record, self._streaks)
 
@@ -86,22 +90,25 @@ class Lookout:
 def alarms_of(record: RoundRecord, streaks: Streaks) -> tuple[Alarm, ...]:
     """Return the alarms of a round. `streaks` is what `streaks_after` returned for this round.
 
-    If a client goes on being dropped after its alarm, there is no second alarm until it has been kept once.
+    A client that is dropped again after its alarm causes no second alarm. Once it has been kept, its count starts
+    again at zero.
     """
-    found = [_stayed(record), _heavy_reply(record), _widened(record), _dropped_in_a_row(record, streaks)]
-    return tuple(alarm for alarm in found if alarm is not None)
+    alarms = [_stayed(record), _heavy_reply(record), _widened(record), _dropped_in_a_row(record, streaks)]
+    return tuple(alarm for alarm in alarms if alarm is not None)
 
 
 def streaks_after(record: RoundRecord, streaks: Streaks) -> Streaks:
     """Return how many times in a row each client has been dropped or refused, this round included.
 
-    `streaks` is the result for the round before. A round in which a client was silent or banned does not change its
-    count. If the filter kept nobody, being dropped says nothing about a single client, so it does not count.
+    `streaks` is the result for the round before. If a client did not reply, or was not asked to, its count stays
+    the same. If nobody was kept in a round, being dropped says nothing about a single client. A drop then does
+    not count.
     """
-    counts, bad = dict(streaks), _offences(record)
+    counts, offences = dict(streaks), _offences(record)
     for client in record.clients:
-        if client.fate in bad:
-            counts[client.client] = counts.pop(client.client, 0) + 1  # moves the client to the end
+        if client.fate in offences:
+            # The client moves to the end of the table, so the first clients are those dropped longest ago.
+            counts[client.client] = counts.pop(client.client, 0) + 1
         elif client.fate is Fate.KEPT:
             counts.pop(client.client, None)
     for forgotten in list(counts)[: max(0, len(counts) - MOST_REMEMBERED)]:
@@ -126,15 +133,15 @@ def _any_kept(record: RoundRecord) -> bool:
 
 
 def _offences(record: RoundRecord) -> set[Fate]:
-    """Return the fates of this round that count against a client."""
+    """Return what counts against a client in this round: being refused and, if somebody was kept, being dropped."""
     return {Fate.REFUSED, Fate.DROPPED} if _any_kept(record) else {Fate.REFUSED}
 
 
 def _stayed(record: RoundRecord) -> Alarm | None:
     if record.clients and not _any_kept(record):
         clients = "the only client" if len(record.clients) == 1 else f"none of the {len(record.clients)} clients"
-        was = "was not kept" if len(record.clients) == 1 else "was kept"
-        return Alarm(AlarmKind.KEPT_NOBODY, record.number, f"{clients} {was}: the global model stays")
+        verb = "was not kept" if len(record.clients) == 1 else "was kept"
+        return Alarm(AlarmKind.KEPT_NOBODY, record.number, f"{clients} {verb}: the global model stays")
     if record.stayed:
         why = f": {printable(record.note)}" if record.note else ""
         return Alarm(AlarmKind.MODEL_STAYED, record.number, f"the global model stayed as it was{why}")
@@ -146,9 +153,8 @@ def _heavy_reply(record: RoundRecord) -> Alarm | None:
     if not weights:
         return None
     client = max(weights, key=weights.__getitem__)
-    share = 1.0 / sum(
-        weight / weights[client] for weight in weights.values()
-    )  # the plain sum of the weights could overflow
+    # The plain sum of the weights could overflow, so all weights are divided by the largest one.
+    share = 1.0 / sum(weight / weights[client] for weight in weights.values())
     if share <= MOST_OF_THE_WEIGHT:
         return None
     text = f"the reply of client {names_in_words([client])} has {share:.0%} of the weight"
@@ -163,12 +169,11 @@ def _widened(record: RoundRecord) -> Alarm | None:
 
 
 def _dropped_in_a_row(record: RoundRecord, streaks: Streaks) -> Alarm | None:
-    bad = _offences(record)
-    who = tuple(c.client for c in record.clients if c.fate in bad and streaks.get(c.client) == IN_A_ROW)
-    if not who:
+    offences = _offences(record)
+    clients = tuple(c.client for c in record.clients if c.fate in offences and streaks.get(c.client) == IN_A_ROW)
+    if not clients:
         return None
-    subject = f"client {names_in_words(who)} was" if len(who) == 1 else f"{len(who)} clients were"
-    rest = f": {names_in_words(who)}" if len(who) > 1 else ""
-    return Alarm(
-        AlarmKind.DROPPED_IN_A_ROW, record.number, f"{subject} dropped {IN_A_ROW} times in a row{rest}", who
-    )
+    subject = f"client {names_in_words(clients)} was" if len(clients) == 1 else f"{len(clients)} clients were"
+    names = f": {names_in_words(clients)}" if len(clients) > 1 else ""
+    text = f"{subject} dropped {IN_A_ROW} times in a row{names}"
+    return Alarm(AlarmKind.DROPPED_IN_A_ROW, record.number, text, clients)

@@ -1,7 +1,7 @@
 """Functions for arrays of any library that follows the array API standard, such as NumPy, PyTorch, CuPy and JAX.
 
-"Host" in the name of a function means the main memory, which holds the arrays of NumPy. A device, such as a GPU,
-has a memory of its own.
+"Host" in the name of a function means the main memory. It holds all arrays of NumPy. A device, such as a GPU, has a
+memory of its own.
 """
 
 from __future__ import annotations
@@ -54,7 +54,10 @@ def on_host(array: Array) -> Array:
 
 
 def like(values: object, array: Array, dtype: object = None) -> Array:
-    """Return `values` as an array of the same library, device and dtype as `array`; `dtype` overrides the dtype."""
+    """Return `values` as an array of the same library, device and dtype as `array`.
+
+    If `dtype` is given, the result has this dtype instead.
+    """
     xp = array_api_compat.array_namespace(array)
     return xp.asarray(values, dtype=array.dtype if dtype is None else dtype, device=array_api_compat.device(array))
 
@@ -85,18 +88,18 @@ def normals_like(array: Array, rng: np.random.Generator) -> Array:
 
 
 def index_like(index: object, array: Array) -> Array:
-    """Return row or column numbers as an array that can index `array`, on its device."""
+    """Return row or column numbers as an array with which `array` can be indexed: of its library, on its device."""
     xp = array_api_compat.array_namespace(array)
     return like(index, array, xp.__array_namespace_info__().default_dtypes()["indexing"])
 
 
 def widest_float(xp: ModuleType) -> object:
-    """Return float64, or float32 if the library has no float64 (JAX, unless x64 is enabled)."""
+    """Return float64, or float32 if the library has no float64, like JAX with its default settings."""
     real = xp.__array_namespace_info__().dtypes(kind="real floating")
     return real.get("float64", xp.float32)
 
 
 def rounding_of(array: Array) -> float:
-    """Return the machine epsilon of the library's widest float type, in which sums over `array` are computed."""
+    """Return the machine epsilon of the type for sums over `array`: the widest float type of its library."""
     xp = array_api_compat.array_namespace(array)
     return float(xp.finfo(widest_float(xp)).eps)

@@ -1,9 +1,11 @@
-"""The class `AsyncRounds`: asynchronous rounds (FedBuff), in which the server does not wait for slow clients.
+"""The class `AsyncRounds`: asynchronous rounds, in which the server does not wait for slow clients.
 
 The server gives a client the newest global model whenever the client is ready. It collects the replies in a buffer,
-and a round ends when the buffer is full. So the replies of one round may come from clients that were given
-different global models. The age of a reply is the number of rounds that ended after the server gave the client its
-model.
+and a round ends when the buffer is full. This method is called FedBuff. The replies of one round may come from
+clients that were given different global models. The age of a reply is the number of rounds that ended while the
+client trained.
+
+All models are flat: vectors of their d parameters.
 """
 
 from __future__ import annotations
@@ -45,16 +47,16 @@ class BufferedReply:
     weight: float
     """The weight of the client, multiplied by the discount for the age."""
     age: int
-    """How many rounds ended after the client was given its model."""
+    """The number of rounds that ended while the client trained."""
 
 
 class AsyncRounds:
-    """Collect replies of different ages, and protect a round whenever the buffer is full.
+    """Collect replies of different ages. If the buffer is full, drop suspicious replies and aggregate the rest.
 
     A slow client may reply several rounds after it was given a model. Its step is the model that it sends minus the
-    model that it was given. When the buffer is full, each step is added to the newest global model. The defense
-    gets these sums, as if all clients had just trained the newest model. By default, older replies
-    get smaller weights.
+    model that it was given. When the buffer is full, each step is added to the newest global model. A `Defense`
+    gets these sums, as if all clients had just trained the newest model. By default, older replies get smaller
+    weights.
 
     This object remembers which model each client was given, so a client cannot lie about the age of its reply. A
     reply of a client that was not given a model, or that has already replied, is an error.
@@ -64,7 +66,7 @@ class AsyncRounds:
     model
         The initial global model, `(d,)`, an array of any library.
     defense
-        Protects the rounds. Default: `Defense()`.
+        Drops suspicious replies, and aggregates the rest. Default: `Defense()`.
     size
         The number of replies that make a round.
     max_age
@@ -127,7 +129,7 @@ class AsyncRounds:
         return copied(self.model)
 
     def add(self, client: ClientId, update: Array, weight: float = 1.0, **more: Any) -> Outcome | None:
-        """Put the reply of a client into the buffer. If the buffer is full, protect a round and return its outcome.
+        """Put the reply of a client into the buffer. If the buffer is full, end the round and return its outcome.
 
         `update` is the model that the client has trained. If this reply fills the buffer, the `Defense` is called
         with the arguments `more`, e.g. `layers=`. An `InputError` is raised if the client was not given a model by
@@ -152,14 +154,13 @@ class AsyncRounds:
         return self._round(**more) if len(self.waiting) >= self.size else None
 
     def _round(self, **more: Any) -> Outcome:
-        """Protect a round with the replies in the buffer, and empty the buffer."""
+        """Let the defense make a new global model from the replies in the buffer, and empty the buffer."""
         xp = array_api_compat.array_namespace(self.model)
         replies, self.waiting = self.waiting, {}
         updates = xp.stack([self.model + reply.step for reply in replies.values()])
         weights = [reply.weight for reply in replies.values()]
-        weights = (
-            weights if any(weights) else [1.0] * len(weights)
-        )  # if all weights are 0, all replies count the same
+        if not any(weights):  # if all weights are 0, all replies count the same
+            weights = [1.0] * len(weights)
         outcome = self.defense(updates, replies, weights, global_model=self.model, **more)
         self.number += 1
         self._models[self.number] = copied(outcome.model)

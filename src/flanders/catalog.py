@@ -1,7 +1,7 @@
 """The registries of attacks, filters, aggregators and pre-aggregators: tables of their names and classes.
 
-Specs and the command line find a class by its name in these tables. To add an attack, for example, write a file in
-`attacks/` and add a line to `ATTACKS`.
+Specs (TOML files that describe experiments) and the command line find a class by its name in these tables. To add
+an attack, for example, write a file in `attacks/` and add a line to `ATTACKS`.
 """
 
 from __future__ import annotations
@@ -216,4 +216,4 @@ PREAGGREGATORS: Registry[PreAggregator] = Registry(
     "pre-aggregator", {"nnm": Nnm, "bucketing": Bucketing, "norm-clipping": NormClipping, "arc": Arc}
 )
 LOOKS: Registry[Look] = Registry("look", {"everything": Everything, "sample": Sample, "sketch": Sketch})
-"""The values of the parameter `look` of the filter `Flanders`: which parameters of the updates it looks at."""
+"""The classes for the field `look` of `Flanders`. A look says which numbers of the updates this filter compares."""

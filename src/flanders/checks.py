@@ -1,4 +1,4 @@
-"""Checks of the values that users pass. The errors say what was asked, what was found and what to do."""
+"""Checks of the values that users pass. The errors say which value is needed and which was passed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 
 class InputError(ValueError):
-    """A value from the caller cannot be used. The message says what was asked, what was found and what to do."""
+    """A value from the caller cannot be used. The message says what is wrong with it and what to do."""
 
 
 def check_number(
@@ -19,8 +19,8 @@ def check_number(
 ) -> None:
     """Raise an `InputError` unless `value` is a finite number from `low` to `high`.
 
-    With `whole`, it must be an integer. `caller` is the name of a class or function, and `name` is the name of its
-    parameter. The message has both.
+    With `whole`, `value` must be an integer. `caller` is the name of a class or function, and `name` is the name of
+    its parameter. The message has both.
     """
     kinds = int | np.integer if whole else int | np.integer | float | np.floating
     right_type = isinstance(value, kinds) and not isinstance(value, bool)
@@ -54,7 +54,7 @@ def check_instance(
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the sentence " Did you mean ...?" with the known name nearest to `name`; empty if none is near."""
+    """Return the sentence " Did you mean ...?" with the known name nearest to `name`, or "" if no name is near."""
     guess = difflib.get_close_matches(name, list(known), n=1)
     return f" Did you mean {guess[0]!r}?" if guess else ""
 
@@ -63,4 +63,4 @@ def resolve_count(value: float, m: int) -> int:
     """Return a number of clients. An int is returned as it is. A float is a fraction of `m` clients, rounded up."""
     if isinstance(value, int | np.integer):
         return int(value)
-    return math.ceil(round(value * m, 9))  # in floats, 0.28 * 25 is a little more than 7
+    return math.ceil(round(value * m, 9))  # without `round`, 0.28 * 25 would give 8: in floats it is above 7

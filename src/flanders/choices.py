@@ -1,7 +1,8 @@
-"""Everything that a spec can choose by name: the entries of this package and of other installed packages.
+"""Everything that a spec can choose by name: attacks, filters, datasets and so on.
 
-A spec is a TOML file that describes experiments. Another package adds an attack, for example, as an entry point of
-the group `flanders.attacks`.
+These are the classes of this package, and classes that other installed packages add. A spec is a TOML file that
+describes experiments. Another package adds an attack, for example, as an entry point of the group
+`flanders.attacks`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from flanders.registry import Registry
 
 AnyRegistry = Registry[Any]
 LONGEST_REASON = 200
-"""The most characters that are shown of an error in another package."""
+"""The most characters that the log shows of an error in another package. Such errors can be very long."""
 log = logging.getLogger("flanders")
 
 
@@ -54,33 +55,34 @@ KINDS = tuple(_REGISTRIES)
 
 
 def registry(kind: str) -> AnyRegistry:
-    """Return all entries of a kind, also those of other packages. `kind` is one of `KINDS`."""
+    """Return all classes of a kind by name, also those of other packages. `kind` is one of `KINDS`."""
     if kind not in _REGISTRIES:
         raise InputError(f"There is no list of {kind!r}.{did_you_mean(kind, KINDS)} Known: {', '.join(KINDS)}.")
-    found = _REGISTRIES[kind]()
-    theirs, broken = installed(kind)
-    for name in theirs.keys() & found.keys():
+    own = _REGISTRIES[kind]()
+    others, broken = installed(kind)
+    for name in others.keys() & own.keys():
         broken = {**broken, name: f"{name!r} is already one of flanders' own {kind}"}
-    return found.joined({name: entry for name, entry in theirs.items() if name not in found}, broken)
+    return own.joined({name: entry for name, entry in others.items() if name not in own}, broken)
 
 
 @cache
 def installed(kind: str) -> tuple[dict[str, type[Any]], dict[str, str]]:
     """Return two tables of what other packages have registered as entry points of the group `flanders.<kind>`.
 
-    The first table has the classes by name. The second table has the entries that cannot be used, and says why.
-    These entries are skipped, so that a mistake in another package does not stop commands that do not need it.
+    The first table has the classes by name. The second table has the names of the classes that cannot be used, and
+    says why. These classes are skipped, so that a mistake in another package does not stop commands that do not
+    need this package.
     """
-    found, broken = {}, {}
+    usable, broken = {}, {}
     for entry in metadata.entry_points(group=f"flanders.{kind}"):
         try:
             loaded = entry.load()
             if not isinstance(loaded, type) or not dataclasses.is_dataclass(loaded):
                 raise TypeError("it must be a dataclass")
             Registry(kind, {entry.name: loaded}).describe(entry.name)
-            found[entry.name] = loaded
+            usable[entry.name] = loaded
         except (Exception, SystemExit) as error:  # the code of another package runs here, and may raise anything
             why = printable(f"{type(error).__name__}: {error}", LONGEST_REASON)
             broken[entry.name] = f"{entry.name!r}, installed as {entry.value}, cannot be loaded ({why})"
             log.error("skipped: %s", broken[entry.name])
-    return found, broken
+    return usable, broken

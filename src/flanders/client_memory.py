@@ -1,4 +1,4 @@
-"""The function `newest_clients`: forgets old clients if a filter or an aggregator remembers too many."""
+"""The function `newest_clients`: limits how many clients a filter or an aggregator remembers."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ V = TypeVar("V")
 ROUNDS_OF_CLIENTS, FEWEST_REMEMBERED = 10, 100
 """At most ten times as many clients are remembered as take part in a round, or a hundred if that is more.
 
-Without a limit, made-up client ids would fill the memory.
+So no client is forgotten if a tenth of the clients, or more, takes part in each round. Without a limit, made-up
+client ids would fill the memory.
 """
 
 
 def most_remembered(m: int, before: int) -> int:
     """Return the most clients that are remembered after a round of `m` clients.
 
-    `before` is the number of clients that were remembered before the round. The result is at least as large, so
+    `before` is the number of clients that were remembered before the round. The result is never below `before`, so
     that a small round does not shrink the memory.
     """
     return max(FEWEST_REMEMBERED, ROUNDS_OF_CLIENTS * m, before)
 
 
 def newest_clients(old: Mapping[ClientId, V], new: Mapping[ClientId, V], m: int) -> dict[ClientId, V]:
-    """Return what is remembered of each client after a round: `old`, with the entries of `new` added or replaced.
+    """Return what is remembered of each client after a round: `old`, updated with the entries of `new`.
 
     `m` is the number of clients in the round. If there are more clients than `most_remembered` allows, those that
     took part longest ago are left out.

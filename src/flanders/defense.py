@@ -1,6 +1,7 @@
 """The function `defend` protects one round. The class `Defense` protects one round after the other.
 
-To protect a round means to let a filter drop suspicious clients, and to aggregate the models of the others.
+To protect a round means to let a filter drop suspicious clients, and to aggregate the models of the others. The
+models of a round are an array with a row for each client.
 """
 
 from __future__ import annotations
@@ -39,8 +40,11 @@ Aggregate = Callable[[IntVector], Array]
 NUMERICAL = (np.linalg.LinAlgError, ArithmeticError)
 """The errors that a filter or an aggregator raises if a computation fails, e.g. if an equation has no solution."""
 NO_SCORES = "no scores yet: all usable models were aggregated"
+"""The note of a round in which the filter gives no scores, and no update is too long."""
 FIRST_LOOK = "too little is known yet: only clients that stand out from the rest are dropped"
+"""The note of other rounds in which the filter knows too little to judge."""
 UNUSABLE = "values not finite, or too large"
+"""The reason why a client's model is left out before the filter sees it."""
 MOST_NAMED, LONGEST_NAME = 20, 80
 """The most clients that a line of the log names, and the most characters of each name, so that lines stay short."""
 
@@ -49,22 +53,22 @@ def defend(
     filter: Filter[S],
     state: S,
     round_: Round,
-    aggregate: Callable[[IntVector], Array],
-    fallback: Callable[[IntVector], Array] | None = None,
+    aggregate: Aggregate,
+    fallback: Aggregate | None = None,
 ) -> Outcome:
     """Protect one round: score the clients, select which to keep, aggregate their models, remember the round.
 
     `state` is the filter's memory. `aggregate` takes the indices of the kept rows and returns the new model.
-    `fallback` is used in its place while the filter knows too little to judge. Rows with values that are not
-    finite, or too large to compute with, are left out before the filter sees them. If the filter gives no scores,
-    all rows that are left are kept, except those that are much farther from the global model than most. The global
-    model stays as it is if nobody is kept, or if a computation of the filter or the aggregator fails.
+    `fallback` is used instead of `aggregate` while the filter knows too little to judge. Rows with values that are
+    not finite, or too large to compute with, are left out before the filter sees them. If the filter gives no
+    scores, the other rows are kept, except those that are much farther from the global model than most rows. The
+    global model stays as it is if nobody is kept, or if a computation of the filter or the aggregator fails.
     """
     usable = usable_clients(round_)
     if usable.size == 0:
-        note = "no client sent a finite model: the global model stays"
+        note = "no client sent a usable model: the global model stays"
         return _outcome(round_, copied(round_.global_model), usable, usable, None, state, note)
-    seen = round_.take(usable)
+    seen = round_.take(usable)  # what the filter sees
     scores, reasons, note = None, {}, ""
     try:
         scores = checked_scores(filter, filter.score(state, seen), seen)
@@ -74,10 +78,8 @@ def defend(
         else:
             kept = checked_rows(filter, filter.select(scores), usable.size)
     except NUMERICAL as error:  # clients may send numbers for which the computation fails
-        kept, note = (
-            np.arange(0),
-            f"{type(filter).__name__} cannot judge this round ({error}): the global model stays",
-        )
+        kept = np.arange(0)
+        note = f"{type(filter).__name__} cannot judge this round ({error}): the global model stays"
     judged, model = scores is not None and not scores.provisional, None
     if kept.size:
         try:
@@ -94,8 +96,8 @@ def defend(
     note = "" if judged else NO_SCORES if scores is None and not reasons else FIRST_LOOK
     if scores is not None and scores.note:
         note = f"{note}; {scores.note}" if note else scores.note
-    told = {int(usable[row]): why for row, why in reasons.items()}
-    return _outcome(round_, model, usable[kept], usable, scores, after, note, told)
+    reasons = {int(usable[row]): why for row, why in reasons.items()}
+    return _outcome(round_, model, usable[kept], usable, scores, after, note, reasons)
 
 
 def _amended(filter: Filter[S], state: S, seen: Round, kept: IntVector, model: Array, scores: Scores | None) -> S:
@@ -128,7 +130,7 @@ def _outcome(
     note: str,
     reasons: Mapping[int, str] | None = None,
 ) -> Outcome:
-    """Return the outcome. `reasons` says why a row was left out. The reason of a row without an entry is `note`."""
+    """Return the outcome. If there are no scores, the reason of a dropped row is in `reasons`, or it is `note`."""
     if kept.size == 0:
         log.warning("%s", note)
     why = dict.fromkeys(range(len(round_.clients)), note) | dict(reasons or {})
@@ -140,23 +142,23 @@ def _records(
     round_: Round, kept: IntVector, usable: IntVector, scores: Scores | None, reasons: Mapping[int, str]
 ) -> tuple[ClientRecord, ...]:
     """Return what happened to the client of each row."""
-    place = {int(row): i for i, row in enumerate(usable)}
-    used = set(kept.tolist())
+    place_in_scores = {int(row): i for i, row in enumerate(usable)}
+    kept_rows = set(kept.tolist())
     records = []
     for row, client in enumerate(round_.clients):
-        i, weight = place.get(row), float(round_.weights[row])
+        i, weight = place_in_scores.get(row), float(round_.weights[row])
         if i is None:
             records.append(ClientRecord(client, Fate.REFUSED, reason=UNUSABLE, weight=weight))
             continue
-        fate = Fate.KEPT if row in used else Fate.DROPPED
+        fate = Fate.KEPT if row in kept_rows else Fate.DROPPED
         if scores is None:
-            reason = "" if row in used else reasons[row]
+            reason = "" if row in kept_rows else reasons[row]
             records.append(ClientRecord(client, fate, reason=reason, weight=weight))
             continue
         score = float(scores.values[i])
         chance = math.nan if scores.probabilities is None else float(scores.probabilities[i])
         words = scores.reasons[i] if i < len(scores.reasons) else ""
-        reason = "" if row in used else words or f"score {score:.4g}"
+        reason = "" if row in kept_rows else words or f"score {score:.4g}"
         records.append(ClientRecord(client, fate, score, chance, reason, weight))
     return tuple(records)
 
@@ -171,19 +173,19 @@ class Defense:
     aggregator
         Turns the kept models into one model. Default: `FedAvg()`, the weighted average.
     fallback
-        The aggregator for rounds in which the filter knows too little to judge, usually only the first. Default:
-        `aggregator`. Choose a robust aggregator if clients may be malicious from the start.
+        The aggregator for rounds in which the filter knows too little to judge, usually only the first round.
+        Default: `aggregator`. Choose a robust aggregator if clients may be malicious from the start.
     evaluate
-        A function that takes a model `(d,)` and returns its losses on examples of the server; see `Round`. Some
-        filters use it. They then decide better, above all if most clients are malicious.
+        A function that takes a model, a vector of its parameters, and returns its losses on examples of the server;
+        see `Round`. Some filters use it to decide better, above all if most clients are malicious.
     seed
         Makes the randomness of the filter and of the aggregators repeatable. Leave it out in production, since an
         attacker who can predict the randomness can evade the filter.
     streams
         Two random generators in place of `seed`: one for the filter, and one for the aggregators.
     callbacks
-        Receivers of the record of each round: functions, or objects with a method `on_round(record)` such as those
-        of `flanders.callbacks`.
+        Functions that are called with the `RoundRecord` of each round, or objects with a method `on_round(record)`,
+        such as those of `flanders.callbacks`.
 
     Examples
     --------
@@ -211,8 +213,8 @@ class Defense:
         check_instance("Defense", "filter", self.filter, Filter, "Flanders(keep=0.8)")
         check_instance("Defense", "aggregator", self.aggregator, Aggregator, "Median()")
         check_instance("Defense", "fallback", fallback, Aggregator, "Median()", optional=True)
-        for_filter, self._rng = np.random.default_rng(seed).spawn(2) if streams is None else streams
-        self.state: Any = self.filter.init(for_filter)
+        filter_rng, self._rng = np.random.default_rng(seed).spawn(2) if streams is None else streams
+        self.state: Any = self.filter.init(filter_rng)
         self._name = described(self.filter)
         self._model: Array = None
         self._rounds, self._callbacks = 0, Callbacks("Defense", callbacks)
@@ -251,8 +253,8 @@ class Defense:
         object are then not used.
         """
         if aggregate is None:
-            aggregate = self._by(self.aggregator, round_)
-            fallback = None if self.fallback is None else self._by(self.fallback, round_)
+            aggregate = self._aggregate_with(self.aggregator, round_)
+            fallback = None if self.fallback is None else self._aggregate_with(self.fallback, round_)
         try:
             outcome = defend(self.filter, self.state, round_, aggregate, fallback)
         except Exception as error:
@@ -267,12 +269,12 @@ class Defense:
         if self._callbacks:
             settings = {"filter": self._name, "aggregator": repr(self.aggregator)}
             self._callbacks.start(RunInfo(type(self.filter).__name__, settings=settings))
-            told = RoundRecord(self._rounds, outcome.clients, outcome.note)
-            self._callbacks.tell(replace(told, stayed=outcome.stayed, widening=outcome.widening))
+            record = RoundRecord(self._rounds, outcome.clients, outcome.note)
+            self._callbacks.tell(replace(record, stayed=outcome.stayed, widening=outcome.widening))
         return outcome
 
     def aggregate(self, aggregator: Aggregator, round_: Round, rows: IntVector) -> Array:
-        """Return the model that an aggregator makes of some rows of a round. Remember its new memory, if any."""
+        """Return the model that an aggregator makes of some rows of a round. Store the aggregator's memory."""
         name = "+".join(names_of_parts(aggregator))
         model, memory = aggregator.step(self._aggregation.get(name), round_.take(rows), self._rng)
         check_model(aggregator, model, round_)
@@ -283,9 +285,9 @@ class Defense:
     def preview(self, round_: Round, rng: np.random.Generator) -> Array:
         """Return the model that this object would make of a round, without remembering the round.
 
-        In the simulator, attackers who know the server's defense try out an attack with it. Aggregators draw their
-        random numbers from `rng`. Unlike `step`, this method never uses `fallback`. If the filter gives no scores,
-        it aggregates all usable rows.
+        In the simulator, attackers who know the server's defense use this method to try out an attack. Aggregators
+        draw their random numbers from `rng`. Unlike `step`, this method never uses `fallback`. If the filter gives
+        no scores, this method aggregates all usable rows.
         """
         seen = round_.take(np.flatnonzero(usable_rows(round_.updates)))
         try:
@@ -299,21 +301,21 @@ class Defense:
         memory = self._aggregation.get("+".join(names_of_parts(self.aggregator)))
         return self.aggregator.step(memory, seen.take(kept), rng)[0]
 
-    def _by(self, aggregator: Aggregator, round_: Round) -> Aggregate:
+    def _aggregate_with(self, aggregator: Aggregator, round_: Round) -> Aggregate:
         return lambda rows: self.aggregate(aggregator, round_, rows)
 
     @property
     def memory(self) -> DefenseState:
         """Everything that this object remembers, in a form that can be saved."""
-        position = dict(self._rng.bit_generator.state)
-        return DefenseState(self._name, self.state, self._model, position, self._aggregation, self._rounds)
+        generator = dict(self._rng.bit_generator.state)
+        return DefenseState(self._name, self.state, self._model, generator, self._aggregation, self._rounds)
 
     @memory.setter
-    def memory(self, found: DefenseState) -> None:
-        found.check(self.filter, self._name, self.state, self._rng)
-        self._rng.bit_generator.state = found.generator  # the checks are done: no line from here on fails
-        self.state, self._model, self._rounds = found.memory, found.model, found.rounds
-        self._aggregation = found.aggregation
+    def memory(self, saved: DefenseState) -> None:
+        saved.check(self.filter, self._name, self.state, self._rng)
+        self._rng.bit_generator.state = saved.generator  # the checks are done: no line from here on fails
+        self.state, self._model, self._rounds = saved.memory, saved.model, saved.rounds
+        self._aggregation = saved.aggregation
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything that this object remembers to a file."""
@@ -321,13 +323,13 @@ class Defense:
 
     def load(self, path: str | os.PathLike[str], like: Array = None) -> None:
         """Continue from the memory in a file that `save` wrote. `load_state` explains `like`."""
-        found = load_state(path, like)
-        if not isinstance(found, DefenseState):
+        saved = load_state(path, like)
+        if not isinstance(saved, DefenseState):
             raise InputError(
                 f"{path} does not hold the memory of a Defense. Load a file that `Defense.save` wrote."
             )
         try:
-            self.memory = found
+            self.memory = saved
         except InputError as error:
             raise InputError(f"{path}: {error}") from error
         self._loaded = str(path)

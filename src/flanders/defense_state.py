@@ -23,19 +23,20 @@ class DefenseState:
     memory: object
     """The filter's own memory."""
     model: Array
-    """The last global model."""
+    """The last global model. None if there is none yet, or if the caller of `Defense.step` keeps it itself."""
     generator: dict[str, object]
     """The state of the random generator that the aggregators use."""
     aggregation: dict[str, object] = dataclasses.field(default_factory=dict)
-    """The memory of each aggregator that has a memory, by the name of the aggregator's class."""
+    """The memory of each aggregator that has a memory. The key is the name of the aggregator's class. If there are
+    pre-aggregators in front of the aggregator, the key also has their names, e.g. "Nnm+FoolsGold"."""
     rounds: int = 0
     """The number of rounds that were protected."""
 
     def check(self, filter: object, name: str, state: object, rng: np.random.Generator) -> None:
         """Raise an `InputError` if a `Defense` with this filter cannot continue from this memory.
 
-        `name` is the filter with its parameters, as text. `state` is a memory that the filter itself has made; the
-        saved memory must be of the same type. `rng` is the generator of the `Defense`.
+        `name` is the filter with its parameters, as text. `state` is a memory that the filter itself has made. The
+        saved memory must be of the type of `state`. `rng` is the random generator of the `Defense`.
         """
         if self.filter != name:
             raise InputError(
@@ -48,9 +49,7 @@ class DefenseState:
                 f"{type(state).__name__}. Go on with a file of this filter, or start with an empty memory."
             )
         if not (self.model is None or (array_api_compat.is_array_api_obj(self.model) and self.model.ndim == 1)):
-            raise InputError(
-                "The global model in this memory is no array of shape (d,). Start with an empty memory."
-            )
+            raise InputError("The global model in this memory is not a flat array. Start with an empty memory.")
         try:
             type(rng.bit_generator)().state = self.generator  # tried on a new generator, so `rng` does not change
         except (ValueError, TypeError, KeyError, OverflowError) as error:

@@ -1,6 +1,6 @@
-"""The error for an optional package that is not installed. It names the extra of this package to install.
+"""The error for an optional package that is not installed. It says how to install the package.
 
-An extra is a named set of optional packages, as in `pip install 'flanders-fl[sim]'`.
+Optional packages come in named sets, the extras. `pip install 'flanders-fl[sim]'` installs the extra `sim`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from flanders.checks import InputError
 class MissingExtra(InputError, ModuleNotFoundError):
     """An optional package is not installed. The message names the extra that installs it.
 
-    Python programs can catch it as an `ImportError`. The command line shows it as an `InputError`.
+    Python programs can catch this error as an `ImportError`. The command line handles it like every `InputError`:
+    it prints only the message.
     """
 
 
@@ -22,8 +23,8 @@ class MissingExtra(InputError, ModuleNotFoundError):
 def needing(extra: str) -> Iterator[None]:
     """If an import inside the block fails, raise an error that names the extra to install.
 
-    If such a block is inside another one, the error names the extra of the outer block. That extra also installs
-    the packages that the inner block needs.
+    If one such block is inside another, the error names the extra of the outer block. The extra of an outer block
+    must also install the packages that the inner block needs.
 
     Examples
     --------
@@ -39,8 +40,8 @@ def needing(extra: str) -> Iterator[None]:
         missing = (error.name or "").partition(".")[0]
         if missing in ("", "flanders"):
             raise
-        told = MissingExtra(
+        missing_extra = MissingExtra(
             f"This needs {missing}, which is not installed. Install it with: pip install 'flanders-fl[{extra}]'."
         )
-        told.name = missing
-        raise told from error
+        missing_extra.name = missing
+        raise missing_extra from error

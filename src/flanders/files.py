@@ -18,19 +18,19 @@ if sys.platform != "win32":
     import fcntl
 
 DATABASE = b"SQLite format 3\0"
-"""The first bytes of a results file."""
+"""The first bytes of a results file, which is an SQLite database with the results of experiments."""
 YOUNGEST = 10.0
-"""An unfinished file is removed only if it was not changed for this many seconds. A process first makes its file
-and then locks it. So a file without a lock may still be in use if it is new."""
+"""A file that a killed process has not finished is removed only if it was not changed for this many seconds. A
+process first makes its file and then locks it. So a file without a lock may still be in use if it is new."""
 
 
 @contextlib.contextmanager
 def atomic(path: str | os.PathLike[str], *, private: bool = False) -> Iterator[BinaryIO]:
-    """Open a new file for writing. It replaces `path` when the block ends. If the block fails, it is removed.
+    """Open a new file for writing. When the block ends, the new file replaces the old file at `path`.
 
-    At any time, `path` is the whole old file or the whole new file. The new file and its folder are flushed to the
-    disk, so the new file survives a power failure. With `private`, only the owner can read it. If `path` is a link,
-    the link is replaced, not the file that it points to.
+    If the block fails, the new file is removed. At any time, `path` is the whole old file or the whole new file.
+    The new file and its folder are flushed to the disk, so the new file survives a power failure. With `private`,
+    only the owner can read the new file. If `path` is a link, the link is replaced, not the file that it points to.
 
     A process that is killed inside the block leaves an unfinished file. A process that writes `path` later removes
     the unfinished file.
@@ -56,11 +56,11 @@ def remove_unfinished(target: Path) -> None:
     """Remove the unfinished files that killed processes have left beside `target`. On Windows, do nothing."""
     if sys.platform == "win32":
         return
-    left = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{8}}\.part")
+    unfinished = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{8}}\.part")
     now = time.time()
     with contextlib.suppress(OSError):
         for entry in list(os.scandir(target.parent)):
-            if not left.fullmatch(entry.name) or not entry.is_file(follow_symlinks=False):
+            if not unfinished.fullmatch(entry.name) or not entry.is_file(follow_symlinks=False):
                 continue
             with contextlib.suppress(OSError):
                 if now - entry.stat(follow_symlinks=False).st_mtime > YOUNGEST and not _is_locked(Path(entry.path)):
@@ -87,7 +87,7 @@ def _is_locked(path: Path) -> bool:
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes | str, *, private: bool = False) -> None:
-    """Write a whole file. If anything fails, the old file stays. Text is written as UTF-8."""
+    """Write a whole file. If anything fails, the old file at `path` stays. Text is written as UTF-8."""
     with atomic(path, private=private) as file:
         file.write(data.encode() if isinstance(data, str) else data)
 
@@ -106,7 +106,7 @@ def sync_folder(folder: Path) -> None:
 def writing(folder: Path, named: str = "") -> Iterator[None]:
     """Make a folder if it is missing. Turn an `OSError` of the block into an `InputError` with a short message.
 
-    The message names the path `named`, which the user has typed. If `named` is empty, it names the folder.
+    The message names the path `named`, which the user has typed. If `named` is empty, the message names the folder.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -117,7 +117,9 @@ def writing(folder: Path, named: str = "") -> Iterator[None]:
 
 
 def file_name(text: str) -> str:
-    """Return a text as a file name that every file system accepts, or "run" if no letters or digits are left.
+    """Return a text as a file name. Letters, digits, dots and underscores stay; a hyphen replaces what is between.
+
+    If nothing is left, the name is "run".
 
     Examples
     --------
@@ -128,7 +130,7 @@ def file_name(text: str) -> str:
 
 
 def check_target(path: Path) -> None:
-    """Raise an `InputError` if no new file can be written to `path`, or if it would overwrite a results file."""
+    """Raise an `InputError` if `path` is in a missing folder, or if it is a folder, a pipe or a results file."""
     folder = path.absolute().parent
     if not folder.is_dir():
         raise InputError(f"{path} cannot be written: there is no folder {folder}. Make it, or choose another.")

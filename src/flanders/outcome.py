@@ -13,16 +13,19 @@ from flanders.round import ClientId
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Outcome:
-    """The result of one protected round."""
+    """The result of a protected round: a filter has dropped suspicious clients, and the rest was aggregated.
+
+    The models of a round are an array with a row for each client.
+    """
 
     model: Array
-    """The new global model, `(d,)`."""
+    """The new global model, a vector of its parameters."""
     kept: IntVector
     """The indices of the rows that were aggregated, in rising order."""
     clients: tuple[ClientRecord, ...]
     """What happened to the client of each row."""
     scores: Scores | None
-    """The filter's scores of the clients whose rows were usable; None if the filter gave no scores."""
+    """The filter's scores of all clients except those in `unusable`. None if the filter gave no scores."""
     state: Any
     """The filter's memory for the next round."""
     note: str = ""
@@ -38,12 +41,12 @@ class Outcome:
 
     @property
     def stayed(self) -> bool:
-        """Whether nobody was kept, so that the global model stays as it is."""
+        """Whether nobody was kept. The global model then stays as it is."""
         return self.kept.size == 0
 
     @property
     def widening(self) -> float:
-        """How many times as wide as usual the filter's limits are, 1 if they are as usual; see `Scores`."""
+        """How many times as wide as usual the filter's limits are. 1 if they are as usual; see `Scores`."""
         return 1.0 if self.scores is None else self.scores.widening
 
     @property

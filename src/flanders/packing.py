@@ -1,7 +1,7 @@
-"""Functions that turn models into the rows of a round, and a row back into a model.
+"""Functions that turn models into rows, and a row back into a model. A `Defense` takes an array of rows.
 
 A model is a `state_dict` (arrays by name) or a list of arrays. The arrays may be those of NumPy, PyTorch, CuPy or
-JAX. A row is a vector of all numbers of a model. A `Defense` takes an array of such rows.
+JAX. A row is a vector of all numbers of a model.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ log = logging.getLogger("flanders")
 
 
 def pack(models: Sequence[Model], like: Model | None = None) -> Array:
-    """Return models as the array `(m, d)` that a `Defense` takes: a row for each model, with all its numbers.
+    """Return models as the array that a `Defense` takes: a row for each model, with all numbers of the model.
 
     Parameters
     ----------
@@ -65,9 +65,9 @@ def pack(models: Sequence[Model], like: Model | None = None) -> Array:
 
 
 def unpack(vector: Array, like: Model) -> dict[str, Array] | list[Array]:
-    """Return a packed model `(d,)`, e.g. `outcome.model`, as a model with the names, shapes and types of `like`.
+    """Return a vector of all numbers of a model as a model with the names, shapes and types of `like`.
 
-    Numbers of integer arrays are rounded.
+    `vector` is, for example, `outcome.model`. The numbers of integer arrays are rounded.
 
     Examples
     --------
@@ -78,22 +78,22 @@ def unpack(vector: Array, like: Model) -> dict[str, Array] | list[Array]:
     pattern = named_arrays(like)
     sizes = layers_of(like)
     if getattr(vector, "shape", None) != (sum(sizes.values()),):
-        found = tuple(getattr(vector, "shape", ())) or type(vector).__name__
+        given = tuple(getattr(vector, "shape", ())) or type(vector).__name__
         raise InputError(
-            f"unpack needs a vector of {sum(sizes.values())} numbers, as many as `like` has. Got {found} instead."
+            f"unpack needs a vector of {sum(sizes.values())} numbers, as many as `like` has. Got {given} instead."
         )
     xp = array_api_compat.array_namespace(vector)
     arrays, start = {}, 0
     for name, array in pattern.items():
         piece = xp.reshape(vector[start : start + sizes[name]], tuple(array.shape))
-        whole = not xp.isdtype(array.dtype, "real floating")
-        arrays[name] = xp.astype(xp.round(piece) if whole else piece, array.dtype)
+        is_float = xp.isdtype(array.dtype, "real floating")
+        arrays[name] = xp.astype(piece if is_float else xp.round(piece), array.dtype)
         start += sizes[name]
     return arrays if isinstance(like, Mapping) else list(arrays.values())
 
 
 def layers_of(model: Model) -> dict[str, int]:
-    """Return the number of values in each array of a model, by name. A `Defense` takes this as `layers=`.
+    """Return how many numbers each array of a model has, by the array's name. A `Defense` takes this as `layers=`.
 
     Examples
     --------

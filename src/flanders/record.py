@@ -24,7 +24,7 @@ DEFENCE_PHASES = ("filter", "aggregate")
 
 
 MOST_NAMED, LONGEST_NAME = 12, 20
-"""The most clients that a line names, and the most characters of each name, so that lines stay short."""
+"""The most clients that `lines_about` names, and the most characters of each name, so that lines stay short."""
 
 
 class Fate(StrEnum):
@@ -73,14 +73,14 @@ def lines_about(clients: Sequence[ClientRecord]) -> list[str]:
     >>> lines_about([ClientRecord("ann", Fate.KEPT), ClientRecord("eve", Fate.DROPPED, reason="far off")])
     ['kept      1 of 2 clients', 'not kept  eve', 'why       far off']
     """
-    out = [client for client in clients if not client.kept]
-    names = ", ".join(ascii(client.client).strip("'")[:LONGEST_NAME] for client in out[:MOST_NAMED])
-    more = f" and {len(out) - MOST_NAMED} more" if len(out) > MOST_NAMED else ""
-    why = Counter(client.reason for client in out).most_common(1)
+    unused = [client for client in clients if not client.kept]
+    names = ", ".join(ascii(client.client).strip("'")[:LONGEST_NAME] for client in unused[:MOST_NAMED])
+    more = f" and {len(unused) - MOST_NAMED} more" if len(unused) > MOST_NAMED else ""
+    reasons = Counter(client.reason for client in unused).most_common(1)
     return [
-        f"kept      {len(clients) - len(out)} of {len(clients)} clients",
+        f"kept      {len(clients) - len(unused)} of {len(clients)} clients",
         f"not kept  {names + more or 'nobody'}",
-        f"why       {why[0][0] if why else '-'}",
+        f"why       {reasons[0][0] if reasons else '-'}",
     ]
 
 
@@ -98,18 +98,18 @@ class RoundRecord:
     loss: float = math.nan
     """The loss of the new global model on the same examples. NaN if it was not measured."""
     attack_success: float = math.nan
-    """How often the attacker gets the class that it wants: the share of the targeted test examples that the model
-    puts into this class.
+    """The share of the targeted test examples that the model puts into the class that the attacker wants.
 
-    If the attack puts a trigger into images, all test images with the trigger are targeted. If it flips the labels
-    of a class, the examples of this class are targeted. NaN if the attack has no target.
+    If the attack puts a trigger into images, all test images with the trigger are targeted. If the attack flips the
+    labels of a class, the examples of this class are targeted. NaN if the attack has no target.
     """
     seconds: Mapping[str, float] = field(default_factory=dict)
     """The time of each phase; see `PHASES`."""
     stayed: bool = False
     """Whether the global model is the same as before the round."""
     widening: float = 1.0
-    """How many times as wide as usual the filter's limits are. 1 if they are as usual."""
+    """How many times as wide as usual the filter's limits are. 1 if they are as usual. A filter widens its limits
+    after rounds in which it kept nobody, so that the training goes on."""
     source_accuracy: float = math.nan
     """The share of the targeted test examples that the model puts into their true class; see `attack_success`. NaN
     if the attack has no target."""
@@ -121,8 +121,8 @@ class RoundRecord:
     @property
     def counts(self) -> dict[Fate, int]:
         """The number of clients with each fate."""
-        found = Counter(client.fate for client in self.clients)
-        return {fate: found[fate] for fate in Fate}
+        counts = Counter(client.fate for client in self.clients)
+        return {fate: counts[fate] for fate in Fate}
 
     @property
     def ids(self) -> tuple[ClientId, ...]:

@@ -1,4 +1,8 @@
-"""The class `Registry`: a table of classes by name. Specs and the command line use it to make objects."""
+"""The class `Registry`: a table of classes by name, e.g. of all aggregators.
+
+A command or a spec (a TOML file that describes experiments) names a class. The registry makes an object of this
+class.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +30,7 @@ class Entry:
 
 
 REQUIRED = "required"
+"""Stands for the default of a parameter that has no default."""
 OTHERS = "From other packages"
 """The heading for entries that other packages have registered."""
 
@@ -33,14 +38,15 @@ OTHERS = "From other packages"
 class UnknownNameError(InputError, KeyError):
     """A registry has no entry with this name. It is a KeyError, since a registry is a mapping."""
 
-    __str__ = Exception.__str__  # a KeyError shows its message in quotes
+    __str__ = Exception.__str__  # that of a KeyError would put the message into quotes
 
 
 class Registry(Generic[T], Mapping[str, type[T]]):
     """A read-only table of frozen dataclasses by name.
 
     `kind` says in messages what the entries are, e.g. "aggregator". Entries may be listed in families, which are
-    groups with a heading. `families` has the heading of each entry, by the entry's name.
+    groups with a heading. `families` has the heading of each entry, by the entry's name. `broken` has the entries
+    of other packages that cannot be used: the keys are their names, and the values say why.
 
     Examples
     --------
@@ -64,16 +70,15 @@ class Registry(Generic[T], Mapping[str, type[T]]):
         self._entries = dict(entries)
         self._families = {} if families is None else dict(families)
         self.broken = {} if broken is None else dict(broken)
-        """The entries of other packages that cannot be used. The keys are their names, the values say why."""
 
     @classmethod
     def grouped(cls, kind: str, families: Mapping[str, Mapping[str, type[T]]]) -> Registry[T]:
-        """Return a registry from families: a table of headings, each with its entries by name."""
+        """Return a registry. `families` has for each heading the entries under it, by name."""
         entries = {name: entry for family in families.values() for name, entry in family.items()}
         return cls(kind, entries, {name: heading for heading, family in families.items() for name in family})
 
     def joined(self, more: Mapping[str, type[T]], broken: Mapping[str, str] | None = None) -> Registry[T]:
-        """Return this registry with the entries of other packages added. `broken` has those that cannot be used."""
+        """Return this registry with the entries `more` of other packages added. `Registry` explains `broken`."""
         if not more and not broken:
             return self
         headings = self._families and {**self._families, **dict.fromkeys(more, OTHERS)}
@@ -130,7 +135,7 @@ class Registry(Generic[T], Mapping[str, type[T]]):
         return Entry(name, first_paragraph(entry), parameters, self.family_of(name))
 
     def name_of(self, entry: object) -> str:
-        """Return the name under which the class of `entry` is registered."""
+        """Return the name under which the class of the object `entry` is registered."""
         for name, kind in self._entries.items():
             if type(entry) is kind:
                 return name

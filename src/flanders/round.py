@@ -53,17 +53,18 @@ class Round:
     global_model
         The model the round started from, `(d,)`. Default: zeros.
     root
-        A model that the server has trained on its own examples, minus `global_model`, `(d,)`. The aggregators
-        `fltrust` and `zeno++` and the filter `skymask` need it. Other filters can use it. Default: None, the server
-        has trained no model.
+        The server's own update: a model that the server has trained on its own examples, minus `global_model`. Its
+        shape is `(d,)`. The aggregators `fltrust` and `zeno++` and the filter `skymask` need it. Other filters can
+        use it. Default: None, if the server has trained no model.
     layers
-        The number of parameters of each tensor, by the tensor's name, in the order of a row. Filters use it to say
-        in which layer an update is abnormal, or to look at some layers only. Default: the layers are unknown.
+        The number of parameters of each tensor of the model, by the tensor's name, in the order in which the
+        tensors follow each other in a row. Filters use these sizes to say in which layer an update is abnormal, or
+        to look at some layers only. Default: the layers are unknown.
     evaluate
         A function that takes a model `(d,)` and returns its losses on examples of the server: a vector with one
         loss for each example, or the mean loss. A filter can use it to find out which of two groups of clients
-        improves the model. If it is a `Differentiable`, filters can also train with it. Default: None, the server
-        has no examples.
+        improves the model. If the function is a `Differentiable`, filters can also train with it. Default: None, if
+        the server has no examples.
     outputs
         A function that takes a model `(d,)`, a seed and a number n. It draws n random inputs from the seed, and
         returns the class probabilities that the model predicts for them, `(n, classes)`. The filter `deepsight`
@@ -141,7 +142,7 @@ class Round:
         clients: tuple[ClientId, ...] | None = None,
         weights: FloatVector | None = None,
     ) -> Round:
-        """Return a round with other updates, and the same clients and weights unless others are given."""
+        """Return a round with other updates. By default, its clients and weights are those of this round."""
         return Round(
             updates,
             self.clients if clients is None else clients,
@@ -171,7 +172,7 @@ def sizes_of_layers(tensors: Mapping[str, int]) -> tuple[int, ...]:
 
 
 def last_layer_of(tensors: Mapping[str, int], *, without_owner: int = 1) -> slice:
-    """Return the columns of the last layer in a row. `sizes_of_layers` says what a layer is.
+    """Return which columns of a row are the last layer. `sizes_of_layers` explains `tensors` and layers.
 
     If the last tensor has no dot in its name, the last `without_owner` tensors count as the last layer.
 
@@ -227,7 +228,10 @@ def by_name(clients: Sequence[ClientId]) -> IntVector:
 
 
 def check_matrix(updates: Array) -> tuple[ModuleType, object]:
-    """Return the array namespace and device of `updates`. Raise an `InputError` unless they are `(m, d)` floats."""
+    """Return the array namespace of `updates` (the module with the functions of their library) and their device.
+
+    Raise an `InputError` unless `updates` are floats of shape `(m, d)`.
+    """
     if not array_api_compat.is_array_api_obj(updates):
         raise InputError(
             f"`updates` must be an (m, d) array of NumPy, PyTorch, CuPy or JAX, got {type(updates).__name__}. "
@@ -251,15 +255,16 @@ def check_matrix(updates: Array) -> tuple[ModuleType, object]:
 
 
 def check_vector(vector: Array, name: str, updates: Array) -> Array:
-    """Return `vector` in the dtype of `updates`. Raise an `InputError` unless it has shape `(d,)` and is finite.
+    """Return `vector` in the dtype of `updates`. `name` is what error messages call `vector`.
 
-    It must also be of the library and device of `updates`. `name` is its name in the message.
+    Raise an `InputError` unless `vector` has shape `(d,)`, is finite, and is of the library and device of
+    `updates`.
     """
     d = updates.shape[1]
     if not array_api_compat.is_array_api_obj(vector) or tuple(vector.shape) != (d,):
-        found = getattr(vector, "shape", type(vector).__name__)
+        shape = getattr(vector, "shape", type(vector).__name__)
         raise InputError(
-            f"`{name}` must have shape (parameters,)=({d},), got {found}. "
+            f"`{name}` must have shape (parameters,)=({d},), got {shape}. "
             "It is one flattened model, as long as a row of `updates`."
         )
     vector = check_same_kind(vector, name, updates)
@@ -270,7 +275,10 @@ def check_vector(vector: Array, name: str, updates: Array) -> Array:
 
 
 def check_same_kind(array: Array, name: str, updates: Array) -> Array:
-    """Return `array` in the dtype of `updates`. Raise an `InputError` unless library and device are the same."""
+    """Return `array` in the dtype of `updates`. `name` is what error messages call `array`.
+
+    Raise an `InputError` unless `array` and `updates` are of the same library and on the same device.
+    """
     try:
         xp = array_api_compat.array_namespace(updates, array)
     except TypeError as error:
@@ -294,7 +302,7 @@ def check_continued(round_: Round, remembered: Array) -> None:
     )
     if now != before:
         raise InputError(
-            f"This round's models are {now}, but those remembered are {before}. Go on with the same model and "
+            f"This round's models are {now}, but the remembered models are {before}. Go on with the same model and "
             "array library, or start with an empty memory."
         )
 
@@ -315,11 +323,11 @@ def check_layers(layers: Mapping[str, int] | None, d: int) -> Mapping[str, int]:
         return {}
     sizes = list(layers.values()) if isinstance(layers, Mapping) else []
     if not sizes or not all(isinstance(size, int | np.integer) and size >= 0 for size in sizes):
-        raise InputError(f"`layers` must be a number of parameters for each layer, by its name. Got {layers!r}.")
+        raise InputError(f"`layers` must map each layer's name to its number of parameters. Got {layers!r}.")
     if sum(sizes) != d:
         raise InputError(
-            f"`layers` must name all {d} parameters of a row, but their sizes add up to "
-            f"{sum(sizes)}. Leave it out, or list every tensor of the model in its order."
+            f"`layers` must cover all {d} parameters of a row, but the sizes in it add up to {sum(sizes)}. Leave "
+            "it out, or list all tensors of the model in their order."
         )
     return layers
 
@@ -344,7 +352,10 @@ def check_clients(clients: Iterable[ClientId] | None, m: int) -> tuple[ClientId,
 
 
 def check_weights(weights: Iterable[float] | None, m: int) -> FloatVector:
-    """Return the weights as float64. Raise an `InputError` unless they are `m` finite numbers >= 0, not all 0."""
+    """Return the weights as float64.
+
+    Raise an `InputError` unless they are `m` finite numbers, none is negative, and at least one is positive.
+    """
     if weights is None:
         return np.ones(m)
     try:

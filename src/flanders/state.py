@@ -1,7 +1,8 @@
-"""Functions that save the memory of a filter or an attack, its *state*, to a file, and load it again bit for bit.
+"""Functions that save a state to a file, and load it again bit for bit.
 
-The file is a NumPy `.npz` archive. It holds the large arrays, and everything else as JSON. Loading it executes no
-code from the file. The file also holds a digest of its content, so that a damaged file is refused.
+The *state* of a filter, an attack or a `Defense` is what it remembers from one round to the next. The file is a
+NumPy `.npz` archive. It holds the large arrays, and everything else as JSON. Loading it executes no code from the
+file. The file also holds a digest of its content, so that a damaged file is refused.
 """
 
 from __future__ import annotations
@@ -26,21 +27,22 @@ from flanders.files import atomic
 from flanders.state_types import check_fields
 
 FORMAT = "flanders-state-3"
+"""The version of the file format. Files of another version are refused."""
 SMALL = 256
 """An array of at most this many bytes is saved as text in the JSON. That is faster than a file of its own in the
 archive."""
 C = TypeVar("C", bound=type)
-_TYPES: dict[str, type] = {}
+_TYPES: dict[str, type] = {}  # the dataclasses that are marked with `saveable`, by name
 
 
 def saveable(cls: C) -> C:
-    """Mark a dataclass (as a decorator), so that its instances can be saved as a state or as a part of a state."""
+    """Mark a dataclass, so that its instances can be saved in a state. Use this function as a decorator."""
     _TYPES[cls.__name__] = cls
     return cls
 
 
 def save_state(path: str | os.PathLike[str], state: object) -> None:
-    """Write a state to a file. If writing fails, an old file at `path` stays as it was."""
+    """Write a state to a file. If writing fails, the old file at `path` stays as it was."""
     with atomic(path, private=True) as file:  # a state holds the filter's seed, which must stay secret
         _write(file, state)
 
@@ -73,13 +75,14 @@ def state_from_bytes(data: bytes, like: Array = None) -> Any:
 
 
 def _write(file: BinaryIO, state: object) -> None:
+    """Write a state to an open file: an archive member for each large array, and one for the JSON, `tree.npy`."""
     arrays: list[NDArray[Any]] = []
     encoded = _encode(state, arrays)
     with zipfile.ZipFile(file, "w") as archive:
         for i, array in enumerate(arrays):
             _write_array(archive, f"a{i}.npy", array)
-        sums = [member.CRC for member in archive.infolist()]
-        tree = {"format": FORMAT, "digest": digest_of(encoded, sums), "state": encoded}
+        checksums = [member.CRC for member in archive.infolist()]
+        tree = {"format": FORMAT, "digest": digest_of(encoded, checksums), "state": encoded}
         _write_array(archive, "tree.npy", np.frombuffer(json.dumps(tree).encode(), dtype=np.uint8))
 
 
@@ -98,14 +101,14 @@ def _read(file: BinaryIO, name: str, like: Array) -> Any:
         with np.load(file, allow_pickle=False) as archive:
             tree = json.loads(bytes(archive["tree"]))
             arrays = {key: archive[key] for key in archive.files if key != "tree"}
-            sums = [archive.zip.getinfo(f"a{i}.npy").CRC for i in range(len(arrays))]
+            checksums = [archive.zip.getinfo(f"a{i}.npy").CRC for i in range(len(arrays))]
     except Exception as error:  # a damaged archive can raise many kinds of errors
         raise _unreadable(name, error) from error
-    found = tree.get("format") if isinstance(tree, dict) else None
-    if found != FORMAT:
-        raise InputError(f"{name} has the format {found!r}; this version reads {FORMAT!r}.")
+    file_format = tree.get("format") if isinstance(tree, dict) else None
+    if file_format != FORMAT:
+        raise InputError(f"{name} has the format {file_format!r}; this version reads {FORMAT!r}.")
     try:
-        if tree["digest"] != digest_of(tree["state"], sums):
+        if tree["digest"] != digest_of(tree["state"], checksums):
             raise InputError(f"{name} was changed after it was saved. Restore it from a copy.")
         return _decode(tree["state"], arrays, like)
     except InputError as error:
@@ -117,19 +120,20 @@ def _read(file: BinaryIO, name: str, like: Array) -> Any:
         ) from error
 
 
-def digest_of(encoded: object, sums: Iterable[int]) -> str:
+def digest_of(encoded: object, checksums: Iterable[int]) -> str:
     """Return a SHA-256 digest of a state. It shows accidental damage. It is no protection against forged files.
 
-    `encoded` is the state as it is written to the JSON. `sums` are the checksums of the arrays, which a zip archive
-    has anyway.
+    `encoded` is the state as it is written to the JSON. `checksums` are those of the large arrays, from the
+    archive.
     """
-    return hashlib.sha256(json.dumps([encoded, *sums]).encode()).hexdigest()
+    return hashlib.sha256(json.dumps([encoded, *checksums]).encode()).hexdigest()
 
 
 def _check_size(file: BinaryIO) -> None:
-    """Raise an `InputError` if an archive is smaller than its content: `save_state` does not compress.
+    """Raise an `InputError` if an archive is smaller than its content, which means that it is compressed.
 
-    A small hostile file could otherwise unpack to more than the memory holds.
+    `save_state` never compresses. A small compressed file of an attacker could unpack to more than the memory
+    holds.
     """
     start = file.tell()
     size = file.seek(0, io.SEEK_END)
@@ -146,6 +150,10 @@ def _unreadable(name: str, error: Exception) -> InputError:
 
 
 def _encode(value: object, arrays: list[NDArray[Any]]) -> object:
+    """Return a value in a form that JSON can hold. In place of a large array, this form has only its name.
+
+    Large arrays are appended to `arrays`.
+    """
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, bool | int | float | str):
@@ -171,6 +179,7 @@ def _encode(value: object, arrays: list[NDArray[Any]]) -> object:
 
 
 def _decode(value: Any, arrays: dict[str, NDArray[Any]], like: Array) -> Any:
+    """Return the value that `_encode` has turned into `value`. `arrays` has the large arrays by name."""
     if not isinstance(value, dict):
         return value
     if "small" in value:

@@ -1,7 +1,8 @@
 """Checks that the values in a state file are of the types that the fields of the dataclasses declare.
 
-`state.py` uses them when it loads a file. A hostile file can have any value in any field. Without the checks, a
-value of a wrong type would cause an error later, in the middle of a round.
+A state file holds the memory of a filter or an attack, as dataclasses. `state.py` uses these checks when it loads a
+file. A hostile file can have any value in any field. Without the checks, a value of a wrong type would cause an
+error later, in the middle of a round.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def check_fields(cls: type, fields: Mapping[str, object]) -> None:
 
 
 def is_of_type(value: object, hint: object) -> bool:
-    """Whether a value is of the type `hint`. True if the type is `Any`, or of a kind that is not checked here.
+    """Whether a value is of the type `hint`. For types that this function does not know, the result is True.
 
     Examples
     --------
@@ -51,20 +52,20 @@ def is_of_type(value: object, hint: object) -> bool:
     if hint is Any:
         return True
     if origin in (Union, types.UnionType):
-        return any(is_of_type(value, each) for each in inner)
+        return any(is_of_type(value, option) for option in inner)
     if hint is None or hint is type(None):
         return value is None
     if origin is tuple:
         if not isinstance(value, tuple):
             return False
         if len(inner) == 2 and inner[1] is Ellipsis:
-            return all(is_of_type(each, inner[0]) for each in value)
+            return all(is_of_type(item, inner[0]) for item in value)
         return len(value) == len(inner) and all(map(is_of_type, value, inner))
     if origin is list:
-        return isinstance(value, list) and all(is_of_type(each, inner[0]) for each in value)
+        return isinstance(value, list) and all(is_of_type(item, inner[0]) for item in value)
     if origin is dict:
         return isinstance(value, dict) and all(
-            is_of_type(key, inner[0]) and is_of_type(each, inner[1]) for key, each in value.items()
+            is_of_type(key, inner[0]) and is_of_type(item, inner[1]) for key, item in value.items()
         )
     if origin is np.ndarray:
         return isinstance(value, np.ndarray) and _has_kind(value, inner)
@@ -76,9 +77,12 @@ def is_of_type(value: object, hint: object) -> bool:
 
 
 def _has_kind(array: NDArray[np.generic], inner: Sequence[object]) -> bool:
-    """Whether an array has the declared dtype. `inner` are the arguments of `np.ndarray` in the type hint."""
-    wanted = [get_origin(each) or each for each in (get_args(inner[-1]) if inner else ())]
-    fits = not wanted or not isinstance(wanted[0], type) or issubclass(array.dtype.type, wanted[0])
+    """Whether an array has the declared dtype, and holds booleans, integers or floats.
+
+    `inner` are the arguments of `np.ndarray` in the type hint.
+    """
+    declared = [get_origin(hint) or hint for hint in (get_args(inner[-1]) if inner else ())]
+    fits = not declared or not isinstance(declared[0], type) or issubclass(array.dtype.type, declared[0])
     return fits and array.dtype.kind in "biuf"
 
 

@@ -1,7 +1,7 @@
 """The class `StreamedDefense`: a `Defense` for models that are too large for memory.
 
-The filter sees a sketch of each model, a short vector from which it can tell lengths and angles. The models
-themselves are read and aggregated in pieces.
+The filter does not see the models, but a sketch of each model. A sketch is a short vector from which the length of
+a model and the angles between models can be estimated. The models themselves are read and aggregated in pieces.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from flanders.round import ClientId, Round
 from flanders.state import load_state, save_state, saveable
 
 BY_COLUMN = (FedAvg, Median, TrimmedMean, MeanAroundMedian)
-"""The aggregators that compute each parameter of the new model from that parameter of the clients' models alone. So
-they can work on pieces of models."""
+"""The aggregators that can work on pieces of models: they compute each parameter of the new model only from the
+same parameter of the clients' models."""
 PIECE = 2**24
 """The most numbers that are aggregated at a time, counted over all models. They take 64 MB in float32."""
 
@@ -103,17 +103,19 @@ class StreamedState:
 
     defense: DefenseState
     width: int
-    """The number of sums in a sketch."""
+    """The length of a sketch."""
     secret: int
-    """The seed of the sketch."""
+    """The seed of the random numbers with which sketches are computed."""
 
 
 class StreamedDefense:
     """A `Defense` for models that are too large for memory.
 
-    The filter sees a secret sketch of each model: `width` sums of randomly signed parameters. From sketches it can
-    tell the lengths of models and the angles between them. Each model is read in pieces: once for its sketch, and
-    once more if it is aggregated. So the memory that is needed does not grow with the size of the model.
+    The filter sees a sketch of each model: a vector of `width` sums. Each parameter gets a random sign, and is
+    added to a random one of the sums. The server keeps these random choices secret. From the sketches, the filter
+    can estimate the lengths of models and the angles between them. Each model is read in pieces: once for its
+    sketch, and once more if it is aggregated. So the memory that is needed does not grow with the size of the
+    model.
 
     Parameters
     ----------
@@ -121,9 +123,10 @@ class StreamedDefense:
         Decides which clients to keep. Default: `Guard()`.
     aggregator
         Turns the kept models into one model: `FedAvg()`, `Median()`, `TrimmedMean(...)` or `MeanAroundMedian(...)`.
-        Others cannot work on pieces of models. Default: `FedAvg()`.
+        Other aggregators cannot work on pieces of models. Default: `FedAvg()`.
     width
-        The number of sums in a sketch. The error of an angle is about 1 / sqrt(width), in radians.
+        The number of sums in a sketch. The error of an estimated angle is about 1 / sqrt(width), in radians. With
+        the default, it is about one degree.
     seed
         Makes the sketch and the randomness of the filter repeatable. Leave it out in production, since an attacker
         who can predict the randomness can evade the filter.
@@ -168,7 +171,7 @@ class StreamedDefense:
         *,
         global_model: ModelPieces,
     ) -> Outcome:
-        """Protect one round, and write the new global model to `out`.
+        """Let the filter drop suspicious clients, and write the aggregate of the other models to `out`.
 
         `updates` are the models of the clients. `Round` explains `clients` and `weights`. The `model` of the
         outcome is only the sketch of the new global model. `out` may be `global_model` itself. But then the old
@@ -183,8 +186,8 @@ class StreamedDefense:
         round_ = Round(rows, names, weights, before)
 
         def aggregate(kept: IntVector) -> FloatVector:
-            some = [updates[row] for row in kept]
-            return before + self._aggregate(some, round_.weights[kept], global_model, out)
+            models = [updates[row] for row in kept]
+            return before + self._aggregate(models, round_.weights[kept], global_model, out)
 
         outcome = self.defense.step(round_, aggregate)
         if not outcome.kept.size and out is not global_model:
@@ -216,18 +219,18 @@ class StreamedDefense:
         self, kept: Sequence[ModelPieces], weights: FloatVector, global_model: ModelPieces, out: ModelPieces
     ) -> FloatVector:
         """Write the aggregate of the kept models to `out`. Return the sketch of the global model's change."""
-        moved = np.zeros(self.sketch.width)
+        change = np.zeros(self.sketch.width)
         # The signs of the sketch depend on where a piece starts, so pieces always start at multiples of STREAMED.
-        for whole in pieces_of(global_model.shape[0], STREAMED):
-            start = np.array(global_model[whole])  # a copy, since `out` may be the same model
+        for piece in pieces_of(global_model.shape[0], STREAMED):
+            start = np.array(global_model[piece])  # a copy, since `out` may be the same model
             new = np.empty(start.size, dtype=np.float64)
             for part in pieces_of(start.size, max(1, PIECE // len(kept))):
-                columns = slice(whole.start + part.start, whole.start + part.stop)
+                columns = slice(piece.start + part.start, piece.start + part.stop)
                 block = np.stack([np.asarray(model[columns]) for model in kept]).astype(start.dtype, copy=False)
                 new[part] = self.defense.aggregator(block, weights, global_model=start[part])
-            out[whole] = new.astype(start.dtype, copy=False)
-            add_to_buckets(moved, new - start, *self.sketch.draw(whole.start, start.size))
-        return moved
+            out[piece] = new.astype(start.dtype, copy=False)
+            add_to_buckets(change, new - start, *self.sketch.draw(piece.start, start.size))
+        return change
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything that this object remembers to a file."""
@@ -235,23 +238,26 @@ class StreamedDefense:
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Continue from the memory in a file that `save` wrote."""
-        found = load_state(path)
-        if not isinstance(found, StreamedState) or found.width != self.sketch.width:
+        saved = load_state(path)
+        if not isinstance(saved, StreamedState) or saved.width != self.sketch.width:
             raise InputError(
                 f"{path} does not hold the memory of a StreamedDefense(width={self.sketch.width}). Load a file "
-                "that its `save` wrote, with the same width."
+                "that `StreamedDefense.save` wrote, with the same width."
             )
         try:
-            sketch = StreamedSketch(found.width, found.secret)
+            sketch = StreamedSketch(saved.width, saved.secret)
             sketch.draw(0, 1)  # an invalid seed in the file fails here, not in the next round
-            self.defense.memory = found.defense
+            self.defense.memory = saved.defense
         except ValueError as error:
             raise InputError(f"{path}: {error}") from error
         self.sketch = sketch
 
 
 def read_piece(model: ModelPieces, columns: slice, dtype: np.dtype[Any]) -> FloatVector | None:
-    """Return a piece of a client's model, rounded to the dtype of the global model; None if it cannot be used."""
+    """Return a piece of a client's model, rounded to `dtype`, the dtype of the global model.
+
+    Return None if the piece cannot be read, or if it holds something else than finite numbers.
+    """
     try:
         piece = np.asarray(model[columns])
         if piece.dtype.kind not in "biuf":

@@ -163,7 +163,7 @@ def test_a_full_disk_leaves_the_trail_as_it_was(path, monkeypatch):
     trail.close()
     check = verify_trail(path, [trail.head])
     assert check.intact
-    assert check.notes == ["rounds without an entry, since it could not be written: 1"]
+    assert check.notes == ["rounds without an entry, since the entry could not be written: 1"]
 
 
 def test_a_trail_where_nothing_can_be_written_is_an_error_with_a_reason(tmp_path):

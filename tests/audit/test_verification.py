@@ -64,7 +64,7 @@ def test_every_exchange_and_every_repetition_of_lines_is_found(path, trail):
 def test_a_changed_entry_is_named_by_file_and_line(path, trail):
     path.write_bytes(path.read_bytes().replace(b'"round":3', b'"round":4'))
     (breach,) = [each for each in verify_trail(path).breaches if each.line == 4]
-    assert str(breach) == f"{path}, line 4: the line was changed: its hash does not belong to what it says"
+    assert str(breach) == f"{path}, line 4: the line was changed: its hash does not fit its content"
 
 
 def rewritten(path, change):
@@ -110,7 +110,7 @@ def test_one_round_that_is_there_twice_after_a_kill_is_no_breach(path):
     again.close()
     check = verify_trail(path)
     assert check.intact
-    assert check.notes == ["round 6 of run a is there twice: the server was stopped before it had saved it"]
+    assert check.notes == ["round 6 of run a is there twice: the server was stopped before it had saved the round"]
 
 
 def test_a_model_that_was_exchanged_between_two_rounds_is_found(path):

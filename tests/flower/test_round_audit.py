@@ -128,7 +128,7 @@ def test_a_full_disk_costs_the_entry_and_not_the_round(path, monkeypatch, flower
     assert "round 2 is not in the audit trail" in flower_log.text
     check = verify_trail(path)
     assert check.intact
-    assert check.notes == ["rounds without an entry, since it could not be written: 2"]
+    assert check.notes == ["rounds without an entry, since the entry could not be written: 2"]
 
 
 def test_a_trail_of_the_users_own_settings_is_taken(tmp_path):

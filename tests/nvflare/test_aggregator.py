@@ -131,6 +131,7 @@ def test_a_client_that_replies_twice_is_refused() -> None:
     record = workflow.round([*twice, ("site-02", honest("site-02"))])
     assert [c.fate for c in record.clients] == [Fate.REFUSED, Fate.KEPT]
     assert record.clients[0].reason == "more than one reply"
+    assert not record.stayed
 
 
 def test_without_a_usable_reply_the_model_stays() -> None:
@@ -138,6 +139,7 @@ def test_without_a_usable_reply_the_model_stays() -> None:
     for replies in ([], [("site-01", with_array(np.full(7, np.nan, np.float32)))]):
         record = workflow.round(replies)
         assert record.note == "no reply can be used: the global model stays"
+        assert record.stayed
         np.testing.assert_array_equal(flat(workflow.model.params), START)
 
 

@@ -1,6 +1,8 @@
-"""The audit trail: an append-only file of decisions. Each entry holds the hash of the entry before it.
+"""The audit trail: an append-only file of what the server decided in each round.
 
-`AuditTrail` writes a trail. `verify_trail` finds out whether anything in it was changed later.
+Each entry holds the hash of the entry before it, so that later changes are noticed.
+
+`AuditTrail` writes a trail. `verify_trail` finds the changes.
 """
 
 from flanders.audit.entries import Head

@@ -1,7 +1,8 @@
-"""The entries of an audit trail: each is a line of JSON that ends with its hash.
+"""The entries of an audit trail, the file in which a server writes down what it decided in each round.
 
-The last field of a line is the SHA-256 of the rest of the line. The field `previous` is the hash of the line
-before. So a person who changes a line must also change all later lines, or the change is noticed.
+Each entry is a line of JSON. The last field of a line, its hash, is the SHA-256 of everything before this field.
+The field `previous` is the hash of the line before. So a person who changes a line must also change all later
+lines, or the change is noticed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 from flanders.checks import InputError
 
 NOTHING = "0" * 64
-"""The field `previous` of the first entry, since there is no entry before it."""
+"""The value of the field `previous` in the first entry: there is no entry before it."""
 BEGINNING = b'{"entry":'
 """Every line begins with this."""
 SEALED = re.compile(rb'(\{"entry":.*),"hash":"([0-9a-f]{64})"\}\n?', re.DOTALL)
@@ -28,7 +29,7 @@ SEALED = re.compile(rb'(\{"entry":.*),"hash":"([0-9a-f]{64})"\}\n?', re.DOTALL)
 class Head:
     """The number and the hash of an entry.
 
-    If the head of an entry is also stored in another place, one can check later that neither this entry nor an
+    If the head of an entry is also stored in another place, e.g. in a log, it shows later whether this entry or an
     earlier one was changed.
     """
 
@@ -47,17 +48,17 @@ class Head:
         >>> Head.parse("12:" + 64 * "a").entry
         12
         """
-        found = re.fullmatch(r"(\d{1,15}):([0-9a-f]{64})", text.strip())
-        if found is None:
+        match = re.fullmatch(r"(\d{1,15}):([0-9a-f]{64})", text.strip())
+        if match is None:
             raise InputError(
                 "A head of an audit trail is the number of an entry, a colon and 64 hexadecimal digits. "
                 f"Got {text!r} instead. The server logs the head after each round."
             )
-        return cls(int(found[1]), found[2])
+        return cls(int(match[1]), match[2])
 
 
 class BadEntry(Exception):
-    """A line that was changed, or that is no entry of a trail. The message says what is wrong with it."""
+    """A line was changed, or is no entry of a trail. The message is the end of a sentence: "the line ..."."""
 
 
 @dataclass(frozen=True)
@@ -71,11 +72,11 @@ class TrailEntry:
     kind: str
     """`start` (a server began to write), `round`, or `rotation` (the trail continues in a new file)."""
     fields: Mapping[str, Any]
-    """All fields of the line."""
+    """All fields of the line, by name."""
 
 
 def seal(before: Head, kind: str, fields: Mapping[str, object]) -> tuple[bytes, Head]:
-    """Return the line of a new entry, and its head. `before` is the head of the entry before it."""
+    """Return the line of a new entry, and the head of this entry. `before` is the head of the entry before it."""
     start = {"entry": before.entry + 1, "previous": before.hash, "kind": kind}
     body = json.dumps(
         {**start, "time": datetime.now(UTC).isoformat(timespec="seconds"), **fields},
@@ -99,15 +100,15 @@ def is_half_line(line: bytes) -> bool:
 
 def unseal(line: bytes) -> TrailEntry:
     """Return the entry of a line. Raise `BadEntry` if the line was changed, or is not an entry of a trail."""
-    found = SEALED.fullmatch(line)
-    if found is None:
+    match = SEALED.fullmatch(line)
+    if match is None:
         raise BadEntry("is no entry of an audit trail")
-    if hashlib.sha256(found[1]).hexdigest().encode() != found[2]:
-        raise BadEntry("was changed: its hash does not belong to what it says")
+    if hashlib.sha256(match[1]).hexdigest().encode() != match[2]:
+        raise BadEntry("was changed: its hash does not fit its content")
     try:
         fields = json.loads(line)
         return TrailEntry(
-            Head(int(fields["entry"]), found[2].decode()), str(fields["previous"]), str(fields["kind"]), fields
+            Head(int(fields["entry"]), match[2].decode()), str(fields["previous"]), str(fields["kind"]), fields
         )
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise BadEntry(f"cannot be read ({type(error).__name__})") from error

@@ -1,7 +1,7 @@
 """Functions that find and read the files of an audit trail.
 
-When the file of a trail is full, it is renamed to `PATH.1`, the next one to `PATH.2` and so on. The trail continues
-in a new file at `PATH`.
+A trail is written to the file `PATH`. When this file is full, it is renamed, and the trail continues in a new file
+at `PATH`. The full files are the segments of the trail: `PATH.1` is the first, `PATH.2` the second and so on.
 """
 
 from __future__ import annotations
@@ -13,23 +13,24 @@ from pathlib import Path
 from flanders.audit.entries import BadEntry, unseal
 
 LONGEST_LINE = 256 * 2**20
-"""The most bytes that are read as one line. A round of a million clients fits into it."""
+"""The most bytes that are read as one line. A round of a million clients fits into them. A file that is no trail
+may be a single line, too long for the memory."""
 
 
 def segments(path: Path) -> list[Path]:
     """Return the full files of the trail at `path`, the oldest first. The file at `path` itself is left out."""
-    found = (each for each in path.parent.glob(f"{_escaped(path.name)}.*") if segment_number(each, path))
-    return sorted(found, key=lambda each: segment_number(each, path))
+    full = (file for file in path.parent.glob(f"{_escaped(path.name)}.*") if segment_number(file, path))
+    return sorted(full, key=lambda file: segment_number(file, path))
 
 
 def segment_number(file: Path, path: Path) -> int:
     """Return the number at the end of the name of a full file; 0 if `file` is not a full file of this trail."""
-    found = re.fullmatch(r"([1-9]\d{0,8})", file.name.removeprefix(f"{path.name}."))
-    return 0 if found is None else int(found[1])
+    match = re.fullmatch(r"([1-9]\d{0,8})", file.name.removeprefix(f"{path.name}."))
+    return 0 if match is None else int(match[1])
 
 
 def lines_of(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a file; nothing if there is no such file. A line that is too long is yielded in pieces."""
+    """Yield the lines of a file; none if it is missing. A line longer than `LONGEST_LINE` is yielded in pieces."""
     try:
         with open(path, "rb") as file:
             while line := file.readline(LONGEST_LINE):
@@ -47,4 +48,5 @@ def first_entry(path: Path) -> int:
 
 
 def _escaped(name: str) -> str:
+    """Return a file name as a pattern for `glob` that matches only this name."""
     return re.sub(r"([*?[])", r"[\1]", name)

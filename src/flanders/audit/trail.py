@@ -1,4 +1,7 @@
-"""The class `AuditTrail`: writes an audit trail, an append-only file of decisions."""
+"""The class `AuditTrail`: writes an audit trail, an append-only file of what the server decided in each round.
+
+The *head* of an entry is its number and its hash.
+"""
 
 from __future__ import annotations
 
@@ -17,19 +20,22 @@ if sys.platform != "win32":
     import fcntl
 
 LARGEST_FILE = 64 * 2**20
-"""The size in bytes after which a new file begins. A round of 100 clients takes about 20,000 bytes."""
+"""The size in bytes after which a new file begins. It is enough for 3,000 rounds of 100 clients. Such a round takes
+about 20,000 bytes."""
 MOST_FILES = 16
 """The number of files that are kept. With `LARGEST_FILE`, a trail takes at most about 1 GiB."""
 
-ASIDE = "restore it from a copy, or move it away. A new trail then begins, which says that entries are missing."
+ADVICE = "restore it from a copy, or move it away. A new trail then begins, which says that entries are missing."
+"""What error messages say about a trail that cannot be continued."""
 
 
 class AuditTrail:
     """An append-only file in which each entry holds the hash of the entry before it.
 
-    Each entry is on the disk before `add` returns. When the file has become large, it is renamed to `PATH.1`, the
-    next one to `PATH.2` and so on, and the trail continues in a new file. If there are too many files, the oldest
-    are removed. The first entry of the new file says which is the oldest entry that is left.
+    Each entry is on the disk before `add` returns. When the file has become large, it is renamed, and the trail
+    continues in a new file. The first large file is renamed to `PATH.1`, the second to `PATH.2` and so on. If there
+    are too many files, the oldest are removed. The first entry of a new file says which is the oldest entry that is
+    left.
 
     Parameters
     ----------
@@ -70,28 +76,30 @@ class AuditTrail:
     def open(self, fields: Mapping[str, object], known: Head | None = None) -> list[TrailEntry]:
         """Begin or continue the trail with an entry of the kind `start`, which holds `fields`.
 
-        `known` is the head of the last entry that the caller remembers. Return the entries after it; none if
-        `known` is None. Raise an `InputError` if the trail has entries but not the entry `known`, or if another
-        process writes to the trail.
+        `known` is the head of the last entry that the caller remembers. Return the entries after this entry. If
+        `known` is None, return no entries. Raise an `InputError` if the trail has entries but not the entry
+        `known`, if the trail is damaged, or if another process writes to it.
         """
         if self._file is not None:
             return []
         handle = self._locked()
         try:
             later = self._after(known)
-            torn = self._cut_half_line(handle)  # after the check, so that a file that is no trail is not changed
+            # The check above comes first, so that a file that is no trail is not changed.
+            removed = self._cut_half_line(handle)
         except BaseException:
             os.close(handle)
             raise
         self._file, self._size = handle, os.fstat(handle).st_size
-        extra: dict[str, object] = {"torn_bytes": torn} if torn else {}
+        extra: dict[str, object] = {"torn_bytes": removed} if removed else {}
         if known is not None and known.entry and self.head == known and not self._size and not segments(self.path):
+            # The caller remembers entries, but the trail is empty.
             extra["missing_until"] = known.entry
         self.add("start", {**fields, **extra})
         return later
 
     def add(self, kind: str, fields: Mapping[str, object]) -> Head:
-        """Add an entry, and return its head. If an `OSError` is raised, no entry was added."""
+        """Add an entry, and return its head. If an `OSError` is raised, this entry was not added."""
         if self._file is None:
             raise InputError("This audit trail is not open. Call `open` first.")
         if self._size >= self.max_bytes:
@@ -124,17 +132,17 @@ class AuditTrail:
         """Continue in a new file, and remove the oldest files if there are too many."""
         old = segments(self.path)
         number = 1 + (segment_number(old[-1], self.path) if old else 0)
-        aside = self.path.with_name(f"{self.path.name}.{number}")
+        full = self.path.with_name(f"{self.path.name}.{number}")
         try:
-            os.rename(self.path, aside)
+            os.rename(self.path, full)
             handle = self._locked()
         except (OSError, InputError):  # no new file can be made, so the trail continues in the old one
             with contextlib.suppress(OSError):
-                os.rename(aside, self.path)
+                os.rename(full, self.path)
             return
         self.close()
         self._file, self._size = handle, 0
-        kept = [*old, aside][-(self.max_files - 1) :]
+        kept = [*old, full][-(self.max_files - 1) :]
         self._write("rotation", {"oldest": first_entry(kept[0])})
         for path in old:
             if path not in kept:
@@ -142,7 +150,7 @@ class AuditTrail:
         sync_folder(self.path.parent)
 
     def _locked(self) -> int:
-        """Return the file, open for appending. It is locked against other processes, if the system has locks."""
+        """Open the file for appending, lock it if the system has locks, and return its handle."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
@@ -156,14 +164,15 @@ class AuditTrail:
             except BlockingIOError:
                 os.close(handle)
                 raise InputError(
-                    f"Another process writes to the audit trail {self.path}. End it, or name another file."
+                    f"Another process writes to the audit trail {self.path}. End that process, or name another "
+                    "file."
                 ) from None
             except OSError:  # some network file systems have no locks
                 pass
         return handle
 
     def _cut_half_line(self, handle: int) -> int:
-        """Remove a last line that was not written to its end, and return its length."""
+        """Remove the last line if it was not written to its end. Return the number of bytes that are removed."""
         size = os.fstat(handle).st_size
         whole = sum(len(line) for line in lines_of(self.path) if line.endswith(b"\n"))
         if whole < size:
@@ -174,8 +183,9 @@ class AuditTrail:
         """Set `self.head` to the head of the last entry, and return the entries after the entry `known`."""
         later: list[TrailEntry] = []
         last: TrailEntry | None = None
-        seen = known is None or known == Head()
-        for path in [*segments(self.path)[-1:], self.path]:  # `known` is always in one of the last two files
+        after_known = known is None or known == Head()
+        # Callers remember the head after each round, so `known` is in one of the last two files.
+        for path in [*segments(self.path)[-1:], self.path]:
             for line in lines_of(path):
                 try:
                     if path == self.path and is_half_line(line):
@@ -185,18 +195,18 @@ class AuditTrail:
                     place = "begins with" if last is None else f"has after entry {last.head.entry}"
                     raise InputError(
                         f"The audit trail {path} is damaged: it {place} a line that {error}. Look at it with "
-                        f"`flanders audit verify {self.path}`, then {ASIDE}"
+                        f"`flanders audit verify {self.path}`, then {ADVICE}"
                     ) from error
-                if seen:
+                if after_known:
                     later.append(last)
-                seen = seen or last.head == known
+                after_known = after_known or last.head == known
         if last is None:
             self.head = known or Head()
             return []
         self.head = last.head
-        if not seen:
+        if not after_known:
             raise InputError(
                 f"The audit trail {self.path} does not hold entry {known}, which was written to it: it was cut or "
-                f"rewritten, or it belongs to another federation. {ASIDE[0].upper()}{ASIDE[1:]}"
+                f"rewritten, or it belongs to another federation. {ADVICE[0].upper()}{ADVICE[1:]}"
             )
         return [] if known is None else later

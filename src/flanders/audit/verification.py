@@ -1,4 +1,9 @@
-"""The function `verify_trail`: finds out whether an audit trail was changed after it was written."""
+"""The function `verify_trail`: finds out whether an audit trail was changed after it was written.
+
+An audit trail is a file in which a server writes down what it decided in each round. Each entry has a number and a
+hash, which together are called its head. Each entry also holds the hash of the entry before it. A *breach* is a
+place in the file that shows a change.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +18,18 @@ from flanders.checks import InputError
 from flanders.plain_text import printable
 
 IN_A_LOG = re.compile(r"audit head (\d{1,15}:[0-9a-f]{64})")
-"""Matches what the server writes to its log after each round: the number and the hash of the last entry."""
+"""Matches what the server writes to its log after each round: the head of the last entry."""
 MOST_BREACHES = 1000
-"""The most breaches, and the most notes, that are listed. A file that is no trail may have one in each line."""
+"""The most breaches, and the most notes, that are listed. If a file is no trail, every line may be a breach."""
 LONGEST_WORDS = 300
 """The most characters of a breach or a note. They may quote the file, and a forged file may hold long texts."""
 MOST_SHOWN = 20
-"""The most numbers of rounds that a note lists."""
+"""The most numbers of rounds that a note lists, so that notes stay short."""
 
 
 @dataclass(frozen=True)
 class Breach:
-    """A place in a trail that shows that the trail was changed after it was written."""
+    """A place in a trail which shows that the trail was changed after it was written."""
 
     file: Path
     line: int
@@ -44,7 +49,7 @@ class TrailCheck:
     more_breaches: int = 0
     """The number of further breaches that are not in the list."""
     notes: list[str] = field(default_factory=list)
-    """Unusual things that are no breaches, such as old files that were removed because there were too many."""
+    """Unusual things that are no breaches, e.g. that old files were removed because there were too many."""
     entries: int = 0
     """The number of entries in the trail."""
     rounds: int = 0
@@ -52,7 +57,7 @@ class TrailCheck:
     first: int = 0
     """The number of the oldest entry."""
     head: Head = field(default_factory=Head)
-    """The number and the hash of the last entry."""
+    """The head of the last entry."""
 
     @property
     def intact(self) -> bool:
@@ -69,7 +74,7 @@ def verify_trail(path: Path, heads: Iterable[Head] = ()) -> TrailCheck:
     """Read a trail from its oldest entry to its newest, and return the breaches that are found.
 
     `heads` are the heads of entries that the caller has kept in another place, e.g. from the server's log. Two
-    kinds of changes are found only with them: entries that were cut off at the end, and a trail that was rewritten
+    kinds of changes are found only with heads: entries that were cut off at the end, and a trail that was rewritten
     from some entry to its end.
     """
     files = [*segments(path), path]
@@ -83,12 +88,12 @@ def verify_trail(path: Path, heads: Iterable[Head] = ()) -> TrailCheck:
 
 @dataclass
 class _Run:
-    """The rounds of one federation in a trail."""
+    """What was read so far of the rounds of one run. A trail may hold several runs of a federation."""
 
     last: int | None = None
-    """The number of the last round so far; None if it is not known."""
+    """The number of the last round; None if no round is known yet."""
     model: str = ""
-    """The digest of the global model after the last round; empty if it is not known."""
+    """The digest of the global model after the last round; empty if the digest is not known."""
 
 
 class _Reading:
@@ -97,12 +102,14 @@ class _Reading:
     def __init__(self, heads: Iterable[Head]) -> None:
         self.check = TrailCheck()
         self.expected = {head for head in heads if head.entry}
-        self.numbers = {head.entry for head in self.expected}
-        self.oldest, self.runs = 1, dict[str, _Run]()
+        """The heads that were not found in the trail yet."""
+        self.oldest = 1
+        """The number of the oldest entry that should be there. Older entries were removed with old files."""
+        self.runs: dict[str, _Run] = {}
         self.place = (Path(), 0)
+        """The file and the line that is being read."""
 
     def read(self, files: Sequence[Path]) -> TrailCheck:
-        found = self.check
         for file in files:
             for number, line in enumerate(lines_of(file), start=1):
                 self.place = file, number
@@ -118,36 +125,34 @@ class _Reading:
                     continue
                 self.follow(entry)
         self.place = files[-1], 0
-        if found.first > self.oldest:
-            self.breach(f"entries {self.oldest} to {found.first - 1} are missing at the start")
-        elif found.first > 1:
-            self.note(f"entries 1 to {found.first - 1} were removed by rotation")
+        first, last = self.check.first, self.check.head.entry
+        if first > self.oldest:
+            self.breach(f"entries {self.oldest} to {first - 1} are missing at the start")
+        elif first > 1:
+            self.note(f"entries 1 to {first - 1} were removed by rotation")
         for head in sorted(self.expected, key=lambda head: head.entry):
-            if head.entry > found.head.entry:
-                self.breach(
-                    f"rolled back: entry {head.entry} was written, but the trail ends at {found.head.entry}"
-                )
-            elif head.entry >= found.first:
+            if head.entry > last:
+                self.breach(f"rolled back: entry {head.entry} was written, but the trail ends at {last}")
+            elif head.entry >= first:
                 self.breach(f"rewritten: entry {head.entry} is not the one with the hash {head.hash}")
-        return found
+        return self.check
 
     def follow(self, entry: TrailEntry) -> None:
         """Check that an entry fits the entries before it."""
-        found, number = self.check, entry.head.entry
-        found.entries += 1
-        if not found.first:
-            found.first = number
+        check, number = self.check, entry.head.entry
+        check.entries += 1
+        if not check.first:
+            check.first = number
             if number == 1 and entry.previous != Head().hash:
-                self.breach("entry 1 does not begin a trail")
-        elif number != found.head.entry + 1:
-            last = found.head.entry
-            gap = f"{last + 1}" if number == last + 2 else f"{last + 1} to {number - 1}"
-            self.breach(
-                f"entry {number} follows entry {last}: " + (f"{gap} missing" if number > last else "out of order")
-            )
-        elif entry.previous != found.head.hash:
+                self.breach("entry 1 holds the hash of an earlier entry, but there can be none")
+        elif number != check.head.entry + 1:
+            last = check.head.entry
+            single = number == last + 2
+            gap = f"entry {last + 1} is missing" if single else f"entries {last + 1} to {number - 1} are missing"
+            self.breach(f"entry {number} follows entry {last}: " + (gap if number > last else "out of order"))
+        elif entry.previous != check.head.hash:
             self.breach(f"entry {number} was not written after this entry {number - 1}: one of them was changed")
-        found.head = entry.head
+        check.head = entry.head
         self.expected.discard(entry.head)
         try:
             if entry.kind == "rotation":
@@ -160,7 +165,7 @@ class _Reading:
             self.breach(f"entry {number}, of the kind {entry.kind!r}, lacks a field or has a wrong value in it")
 
     def start(self, entry: TrailEntry) -> None:
-        """Check that a server that was started again has continued after the last round in the trail."""
+        """Check that a server that was started again continues after the last round in the trail."""
         name, after = str(entry.fields["run"]), int(entry.fields["after_round"])
         run = self.runs.get(name)
         if missing := entry.fields.get("missing_until"):
@@ -177,7 +182,8 @@ class _Reading:
             )
         elif after == run.last - 1:
             self.note(
-                f"round {run.last} of run {name} is there twice: the server was stopped before it had saved it"
+                f"round {run.last} of run {name} is there twice: the server was stopped before it had saved "
+                "the round"
             )
         if after < run.last:
             run.last, run.model = after, ""
@@ -186,10 +192,10 @@ class _Reading:
         """Check that a round fits the round before it: its number, and the global model that it started from."""
         fields, self.check.rounds = entry.fields, self.check.rounds + 1
         run, number = self.runs.setdefault(str(fields["run"]), _Run()), int(fields["round"])
-        unwritten = sorted({int(each) for each in fields.get("unwritten", ())})
+        unwritten = sorted({int(round_) for round_ in fields.get("unwritten", ())})
         last = number - 1 if run.last is None else run.last
         known = set(unwritten)
-        missing = (each for each in range(last + 1, number) if each not in known)
+        missing = (round_ for round_ in range(last + 1, number) if round_ not in known)
         if number <= last:
             self.breach(f"round {number} comes after round {last}")
         elif (first := next(missing, None)) is not None:
@@ -197,7 +203,7 @@ class _Reading:
         if unwritten:
             shown = ", ".join(map(str, unwritten[:MOST_SHOWN]))
             more = f" and {len(unwritten) - MOST_SHOWN} more" if len(unwritten) > MOST_SHOWN else ""
-            self.note(f"rounds without an entry, since it could not be written: {shown}{more}")
+            self.note(f"rounds without an entry, since the entry could not be written: {shown}{more}")
         if run.model and fields["model_before"] != run.model and not unwritten:
             self.breach(f"round {number} did not start from the global model that round {last} ended with")
         run.last, run.model = number, str(fields["model_after"])

@@ -1,4 +1,4 @@
-"""The weighted average of arrays that the filter does not look at, such as buffers and integers."""
+"""The weighted average of arrays that the filter does not look at: integers, and buffers of batch normalisation."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from flanders.hosts.model_arrays import Numbers
 def average(before: Numbers, several: Sequence[Numbers], weights: FloatVector) -> Numbers:
     """Return the weighted average of arrays, in the type of `before`. Integers are rounded.
 
-    `before` is the array of the global model. The function averages the differences from `before`. So a number that
-    no client has changed stays the same, bit for bit.
+    `before` is an array of the global model, and `several` are the arrays of this name in the clients' models. The
+    function averages the differences from `before`. So a float that no client has changed keeps its exact value.
 
     Examples
     --------

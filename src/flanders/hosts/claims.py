@@ -1,4 +1,8 @@
-"""Checks of the weight that a client claims, usually its number of examples."""
+"""Checks of the weight that a client claims, usually its number of examples.
+
+A client counts in the average in proportion to its weight. If the weight cannot be used, the client's reply is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,8 @@ from flanders.plain_text import printable
 MOST_EXAMPLES = 2**53
 """The most examples that a client may claim. Above this number, floats do not represent all integers."""
 LONGEST_REASON = 120
-"""The most characters of a reason that are shown. There is a limit, since a reason may quote what a client sent."""
+"""The most characters that are shown of the reason why a reply is refused. A reason may quote what a client sent,
+and a client may send long texts."""
 LONGEST_VALUE = 30
 """The most characters of a value from a client that a reason quotes."""
 
@@ -29,10 +34,10 @@ def check_weight(name: str, weight: Any, most: float | None = None) -> float:
     600.0
     """
     most = MOST_EXAMPLES if most is None else most
-    number = isinstance(weight, int | float) and not isinstance(weight, bool)
-    if number and not is_finite_number(weight):
+    is_number = isinstance(weight, int | float) and not isinstance(weight, bool)
+    if is_number and not is_finite_number(weight):
         raise BadReply(f"{name} is not finite as a float")
-    if not number or weight <= 0:
+    if not is_number or weight <= 0:
         raise BadReply(f"{name} is {short(repr(weight), LONGEST_VALUE)} instead of a positive number")
     if weight > most:
         raise BadReply(f"{name} is {weight:g}, more than the {most:g} allowed")
@@ -40,10 +45,10 @@ def check_weight(name: str, weight: Any, most: float | None = None) -> float:
 
 
 def capped_at_median(claims: Sequence[float], times: float | None) -> list[float]:
-    """Return the claimed weights of a round, each at most `times` times their median. With None, there is no limit.
+    """Return the claimed weights of a round. Those above `times` times their median are lowered to this limit.
 
-    For an even number of claims, the median is the lower of the two middle ones. So in a round of two clients, the
-    larger claim cannot raise the limit.
+    If `times` is None, there is no limit. For an even number of claims, the median is the lower of the two middle
+    claims. So in a round of two clients, the larger claim cannot raise the limit.
 
     Examples
     --------

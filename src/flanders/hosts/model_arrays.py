@@ -1,7 +1,8 @@
 """The arrays of the global model: their names, shapes and types, and where their numbers are in a flat vector.
 
-A filter sees a model as one flat vector. It consists of the *scored* arrays, one after the other. Buffers and
-integers are not scored: they are aggregated, but the filter does not look at them.
+A filter sees a model as one flat vector. The vector consists of the *scored* arrays, one after the other. Integers
+and buffers are not scored: they are aggregated, but the filter does not look at them. Buffers are arrays that a
+model stores but does not train. Only those of batch normalisation are known here.
 """
 
 from __future__ import annotations
@@ -18,16 +19,17 @@ from flanders.arrays import Array
 from flanders.checks import InputError
 
 VARIANCE = "running_var"
-"""The name of a buffer that holds variances ends with this."""
+"""In PyTorch, the last part of the name of a buffer that holds variances."""
 BUFFERS = ("running_mean", VARIANCE, "num_batches_tracked")
-"""In PyTorch, the names of the buffers of batch normalisation end with these words."""
+"""In PyTorch, the last part of the name of a buffer of batch normalisation is one of these."""
 WIDEST = 8
-"""The most bytes of one number in a reply. Wider floats exist on some machines only."""
+"""The most bytes of one number in a reply. Wider floats exist only on some machines."""
 FLOAT32 = np.dtype(np.float32)
 """A filter gets all scored numbers in this type, or in float64 if one of the scored arrays has that type. In both
 cases a scored number must be within the range of float32."""
 KINDS = {"f": "f", "i": "iu", "u": "iu", "b": "b"}
-"""Which kinds of numbers a reply may have for each kind in the model: floats (f), integers (i, u), booleans (b)."""
+"""For each kind of numbers in the model, the kinds that a reply may have in their place. The letters are those of
+NumPy: floats (f), signed and unsigned integers (i, u), booleans (b)."""
 LONGEST_NAME = 60
 """The most characters of an array's name that a message shows. Clients choose the names in their replies."""
 
@@ -61,7 +63,7 @@ class HostArray:
     start: int
     """The position of its first number in the flat vector; -1 if the array is not scored."""
     dtype: str = "float32"
-    """The type that its numbers had in the first round."""
+    """The type of its numbers in the global model that was described by `HostArrays.of`."""
 
     @property
     def size(self) -> int:
@@ -79,7 +81,7 @@ class HostArray:
         return slice(self.start, self.start + self.size)
 
     def check(self, value: object) -> Numbers:
-        """Return the numbers of a client's array in the type of the model. Raise `BadReply` if they cannot be used.
+        """Return the numbers of a client's array in the type `dtype`. Raise `BadReply` if they cannot be used.
 
         Numbers of another precision are converted, if they fit.
         """
@@ -108,7 +110,9 @@ class HostArray:
 
 @dataclass(frozen=True)
 class HostArrays:
-    """All arrays of the global model, in the server's order.
+    """The description of all arrays of the global model, in the server's order.
+
+    The methods get a model as `record`: its arrays by name.
 
     Examples
     --------
@@ -120,12 +124,12 @@ class HostArrays:
     array([4., 5.], dtype=float32)
     """
 
-    kind: ClassVar[type[HostArray]] = HostArray
+    kind: ClassVar[type[HostArray]] = HostArray  # the class of the `arrays`; a subclass can replace it
     arrays: tuple[HostArray, ...]
 
     @classmethod
     def of(cls, record: Mapping[str, Array], unscored: Callable[[str], bool] = is_buffer) -> Self:
-        """Return the description of a global model. Float arrays are scored unless `unscored(name)` is true."""
+        """Return the description of a global model. Float arrays are scored, except if `unscored(name)` is true."""
         arrays, size = [], 0
         for name, array in record.items():
             scored = np.dtype(array.dtype).kind == "f" and not unscored(name)
@@ -154,7 +158,7 @@ class HostArrays:
         return {array.name: array.size for array in self.arrays if array.scored}
 
     def scored(self, record: Mapping[str, Array]) -> Iterator[tuple[HostArray, Vector]]:
-        """Yield each scored array of a model: its description and its numbers."""
+        """Yield the description and the numbers of each scored array of a model."""
         for array in self.arrays:
             if array.scored:
                 yield array, cast("Vector", numbers_in(record[array.name]))
@@ -168,7 +172,7 @@ class HostArrays:
         return vector
 
     def cut(self, vector: Vector, record: Mapping[str, Array]) -> dict[str, Numbers]:
-        """Return the scored arrays of a flat vector by name, in the types that they have in `record`."""
+        """Return the scored arrays that make up a flat vector, by name. Their types are those in `record`."""
         return {
             array.name: vector[array.columns].reshape(array.shape).astype(np.dtype(record[array.name].dtype))
             for array in self.arrays
@@ -191,9 +195,9 @@ class HostArrays:
 
     def difference_of_names(self, names: Iterable[str]) -> str:
         """Return in words which names of arrays are missing and which are unknown; empty if all are right."""
-        found, expected = set(names), set(self.names)
-        parts = (("missing", expected - found), ("unknown", found - expected))
-        return ", ".join(f"{text} {list_names(sorted(some))}" for text, some in parts if some)
+        given, expected = set(names), set(self.names)
+        parts = (("missing", expected - given), ("unknown", given - expected))
+        return ", ".join(f"{text} {list_names(sorted(wrong))}" for text, wrong in parts if wrong)
 
     def check_all(self, record: Mapping[str, Array], name: str) -> None:
         """Raise an `InputError` if a model of the server has an array that `HostArray.check` refuses.
@@ -208,7 +212,7 @@ class HostArrays:
 
 
 def convert(numbers: Numbers, dtype: np.dtype[np.generic]) -> Numbers | None:
-    """Return numbers converted to another type; None if some do not fit. For an integer type, floats are rounded.
+    """Return numbers converted to another type, or None if some do not fit. Floats become integers by rounding.
 
     Examples
     --------

@@ -1,7 +1,8 @@
 """The function `check_refusals`: raises an error if all replies of a round are refused for the same reason.
 
-If all replies have e.g. the same wrong shape, the cause is probably a mistake in the settings of the server or in
-the code of all clients, and not a malicious client.
+A reply is refused if it cannot be used, e.g. because an array has a wrong shape. If this happens to all replies,
+the cause is probably a mistake in the settings of the server or in the code of all clients, and not a malicious
+client.
 """
 
 from __future__ import annotations

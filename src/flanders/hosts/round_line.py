@@ -10,14 +10,15 @@ from flanders.record import ClientRecord, Fate, RoundRecord
 from flanders.round import ClientId
 
 MOST_NAMED = 20
-"""The most clients with the same fate, e.g. dropped, that a line names."""
+"""The most clients that a line names for each fate, so that lines stay short. A fate is what happened to a client,
+e.g. that it was dropped."""
 
 Label = Callable[[ClientId], str]
 """A function that returns the name of a client for the log."""
 
 
 def line_of(record: RoundRecord, label: Label = printable) -> str:
-    """Return a round in one line: how many clients were kept, which were not, and why."""
+    """Describe a round in one line: how many clients were kept, which were not, and why."""
     kept = len(record.having(Fate.KEPT))
     replied = len(record.having(Fate.KEPT, Fate.DROPPED, Fate.REFUSED))
     parts = [f"round {record.number}: kept {kept} of {replied} replies", *unused_of(record, label), record.note]
@@ -25,10 +26,10 @@ def line_of(record: RoundRecord, label: Label = printable) -> str:
 
 
 def unused_of(record: RoundRecord, label: Label = printable) -> list[str]:
-    """Return a text for each fate except "kept": the clients with this fate, and why."""
+    """Return a text for each fate except "kept". It names the clients with this fate, and says why."""
     unused = (Fate.DROPPED, Fate.REFUSED, Fate.SILENT, Fate.BANNED)
     by_fate = {fate: record.having(fate) for fate in unused}
-    return [f"{fate} {_several(some, label)}" for fate, some in by_fate.items() if some]
+    return [f"{fate} {_several(clients, label)}" for fate, clients in by_fate.items() if clients]
 
 
 def _several(clients: Sequence[ClientRecord], label: Label) -> str:
@@ -37,7 +38,7 @@ def _several(clients: Sequence[ClientRecord], label: Label) -> str:
 
 
 def why(client: ClientRecord) -> str:
-    """Return why a client was not kept. If a dropped client has a score, the text begins with it."""
+    """Return why a client was not kept. If a dropped client has a score, the text begins with the score."""
     if client.fate is not Fate.DROPPED or math.isnan(client.score):
         return client.reason
     chance = "" if math.isnan(client.probability) else f", probability of malice {client.probability:.2f}"

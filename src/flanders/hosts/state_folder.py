@@ -16,7 +16,7 @@ if sys.platform != "win32":
 
 @contextlib.contextmanager
 def locked_folder(folder: Path | None, message: str) -> Iterator[None]:
-    """Lock a folder during the block, if the system has locks. With None, do nothing.
+    """Lock a folder while the `with` block runs, if the system has locks. If `folder` is None, do nothing.
 
     If another process has locked the folder, raise an `InputError` with `message`.
     """

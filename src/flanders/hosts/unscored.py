@@ -15,8 +15,9 @@ from flanders.hosts.model_arrays import HostArray, Numbers
 from flanders.round import ClientId
 
 FARTHEST = 50.0
-"""A reply is refused if one of these arrays changes by more than this many times as much as usual; `far_clients`
-says what is usual. The default filter has the same limit for the lengths of updates."""
+"""A reply is refused if one of these arrays changes more than this many times as much as usual. `far_clients` says
+what is usual. The default filter drops updates that are this many times as long as expected: honest updates differ
+by less."""
 
 
 def far_clients(
@@ -24,18 +25,18 @@ def far_clients(
 ) -> dict[ClientId, str]:
     """Return the clients with an array that changes too much, and for each client which array it is, in words.
 
-    `places` are the arrays, and `before` is the global model. `away` has for each client the largest absolute
-    change of a number in each array. The usual change of an array is the median of these over the clients, or the
-    largest absolute number of the array in the global model if that is more. The limit is `FARTHEST` times the
-    usual change.
+    `places` are the arrays, and `before` is the global model. `away` has a list for each client: for each array,
+    the largest absolute change of a number in it. The usual change of an array is the median of these changes over
+    the clients, or the largest absolute number of the array in the global model if that is more. The limit is
+    `FARTHEST` times the usual change.
     """
     far: dict[ClientId, str] = {}
-    for at, place in enumerate(places if away else ()):
+    for i, place in enumerate(places if away else ()):
         size = largest_difference(before[place.name], np.zeros(place.shape))
-        usual = max(statistics.median(each[at] for each in away.values()), size)
-        for client, each in away.items():
-            if each[at] > FARTHEST * usual and client not in far:
-                much = f" {each[at] / usual:.2g} times as much as usual" if usual else ""
+        usual = max(statistics.median(changes[i] for changes in away.values()), size)
+        for client, changes in away.items():
+            if changes[i] > FARTHEST * usual and client not in far:
+                much = f" {changes[i] / usual:.2g} times as much as usual" if usual else ""
                 far[client] = f"array {place.name!r} changes{much or ', though most clients leave it at zero'}"
     return far
 

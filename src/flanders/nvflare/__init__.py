@@ -1,4 +1,4 @@
-"""The class `FilteredAggregator` for NVFLARE: lets a filter drop suspicious replies, and aggregates the rest."""
+"""The class `FilteredAggregator` for NVFLARE: drops suspicious replies, and aggregates the rest."""
 
 try:
     import nvflare.app_common.aggregators.model_aggregator  # noqa: F401

@@ -1,4 +1,4 @@
-"""The class `FilteredAggregator`: an aggregator for NVFLARE's recipes that protects each round with a `Defense`."""
+"""The class `FilteredAggregator`: an aggregator for NVFLARE's recipes that drops suspicious replies."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from flanders.record import ClientRecord, Fate, RoundRecord
 from flanders.round import ClientId, Evaluate, Round
 
 EvaluateParams = Callable[[Mapping[str, Array]], FloatVector | float]
-"""A function that takes a model, as arrays by name, and returns its losses on examples that the server holds."""
+"""A function that takes a model, as arrays by name, and returns its losses on examples of the server."""
 STAYS = "the global model stays"
 
 
@@ -71,8 +71,8 @@ class FilteredAggregator(ModelAggregator):
         Turns the kept models into one model. Default: the average. As in NVFLARE, the weight of a client is the
         number of training steps that it reports.
     fallback
-        The aggregator for rounds in which the filter knows too little to judge, usually only the first. Default:
-        `aggregator`.
+        The aggregator for rounds in which the filter knows too little to judge, usually only the first round.
+        Default: `aggregator`.
     evaluate
         An object that is called with a model, as arrays by name, and returns its losses on examples of the server.
         Some filters use these losses to decide better, above all if most clients are malicious.
@@ -80,10 +80,11 @@ class FilteredAggregator(ModelAggregator):
         A folder on the server in which the filter's memory is saved after each round. A later job with the same
         folder continues with this memory. Default: nothing is saved.
     max_steps
-        Refuse replies that report more steps than this. Default: 2**53.
+        Replies that report more training steps than this are refused. Default: 2**53. Above this number, floats do
+        not represent all integers.
     times_median
         The largest weight of a client, as a multiple of the median weight of the round. Larger weights are lowered
-        to it. None: no limit.
+        to this limit. If `times_median` is None, there is no limit.
     seed
         Makes the randomness of the filter repeatable. Leave it out in production, since an attacker who can predict
         the randomness can evade the filter.
@@ -107,17 +108,17 @@ class FilteredAggregator(ModelAggregator):
         seed: int | None = None,
     ) -> None:
         super().__init__()
-        me = type(self).__name__
+        name = type(self).__name__
         if max_steps is not None:
-            check_number(me, "max_steps", max_steps, 0, MOST_EXAMPLES)
+            check_number(name, "max_steps", max_steps, 0, MOST_EXAMPLES)
         if times_median is not None:
-            check_number(me, "times_median", times_median, 1)
+            check_number(name, "times_median", times_median, 1)
         if seed is not None:
-            check_number(me, "seed", seed, 0, whole=True)
+            check_number(name, "seed", seed, 0, whole=True)
         if state_dir is not None and not (isinstance(state_dir, str) and state_dir):
-            raise InputError(f"The `state_dir` parameter of {me} must be a path as a string. Got {state_dir!r}.")
+            raise InputError(f"The `state_dir` parameter of {name} must be a path as a string. Got {state_dir!r}.")
         if evaluate is not None and not callable(evaluate):
-            raise InputError(f"The `evaluate` parameter of {me} must be a function. Got {evaluate!r} instead.")
+            raise InputError(f"The `evaluate` parameter of {name} must be a function. Got {evaluate!r} instead.")
         self.defense = Defense(filter, aggregator, fallback=fallback, seed=seed)
         """The filter and the aggregator, with their memory."""
         # NVFLARE reads the parameters back from attributes with these names.
@@ -143,7 +144,7 @@ class FilteredAggregator(ModelAggregator):
             self._open.close()
 
     def reset_stats(self) -> None:
-        """Forget the replies of the last round. NVFLARE calls it before a round."""
+        """Forget the replies of the last round. NVFLARE calls this method before each round."""
         with self._lock:
             self._start, self._replies = None, ReceivedReplies()
 
@@ -159,7 +160,7 @@ class FilteredAggregator(ModelAggregator):
         try:
             reply = FLModelUtils.from_shareable(shareable, fl_ctx)
         except Exception as error:  # a client may send anything, which may cause any error
-            reply = FLModel(params=type(error).__name__)
+            reply = FLModel(params=type(error).__name__)  # refused below, since its params are a text
         return self._accept(client, reply)
 
     def accept_model(self, model: FLModel) -> None:
@@ -175,38 +176,38 @@ class FilteredAggregator(ModelAggregator):
     def aggregate_model(self) -> FLModel:
         """Let the defense choose among the replies of the round, and return the new global model."""
         with self._lock:
-            start, found = self._start or self._begin(), self._replies
-            found.refuse_far(start)
-            found.sort()
-            found.cap_weights(self.times_median)
-            if found.usable:
-                new, judged, note = self._defend(start, found)
+            start, received = self._start or self._begin(), self._replies
+            received.refuse_far(start)
+            received.sort()
+            received.cap_weights(self.times_median)
+            if received.usable:
+                new, judged, note = self._defend(start, received)
             else:
                 if not self._aggregated:
-                    check_refusals(self.rounds + 1, found.refused.values())
+                    check_refusals(self.rounds + 1, received.refused.values())
                 new, judged, note = None, (), f"no reply can be used: {STAYS}"
-            kept = [found.usable[record.client] for record in judged if record.kept]
-            clients = sorted((*judged, *found.refused.values()), key=lambda record: str(record.client))
-            self._finish(RoundRecord(self.rounds + 1, tuple(clients), note), start)
+            kept = [received.usable[record.client] for record in judged if record.kept]
+            clients = sorted((*judged, *received.refused.values()), key=lambda record: str(record.client))
+            self._finish(RoundRecord(self.rounds + 1, tuple(clients), note, stayed=new is None), start)
             params = start.params if new is None else new
             self._aggregated = self._aggregated or new is not None
             return FLModel(params_type=ParamsType.FULL, params=dict(params), metrics=mean_metrics(kept))
 
     def _begin(self) -> StartModel:
         """Return the model that the clients started from. In the first round of a job, read the saved memory."""
-        given = self._sent or _global_model(self.fl_ctx)
-        if not given:
+        params = self._sent or _global_model(self.fl_ctx)
+        if not params:
             raise InputError(
                 "FilteredAggregator needs the global model that the round starts from, but the workflow has none. "
                 "Give the recipe an initial model or a persistor."
             )
-        start = StartModel(given)
+        start = StartModel(params)
         if not self._recalled:
             start.arrays.check_all(start.numbers, "The initial model")
             if self.state_dir is not None:
                 folder = Path(self.state_dir)
                 make_folder(folder)
-                message = f"Another job is at work in `state_dir` {folder}. End it. {ELSEWHERE}"
+                message = f"Another job is at work in `state_dir` {folder}. End that job. {ELSEWHERE}"
                 self._open.enter_context(locked_folder(folder, message))
                 self.rounds = recall_defense(folder, self.defense, start.arrays)
                 if self.rounds:
@@ -215,15 +216,15 @@ class FilteredAggregator(ModelAggregator):
         return start
 
     def _defend(
-        self, start: StartModel, found: ReceivedReplies
+        self, start: StartModel, received: ReceivedReplies
     ) -> tuple[dict[str, Array] | None, tuple[ClientRecord, ...], str]:
         """Return the new global model (None if the old one stays), what happened to each client, and a note."""
-        replies = list(found.usable.values())
+        replies = list(received.usable.values())
         matrix = np.empty((len(replies), start.arrays.size), dtype=start.float_type)
         for row, reply in zip(matrix, replies, strict=True):
             row[:] = reply.row
         weights = np.array([reply.weight for reply in replies])
-        clients = tuple(found.usable)
+        clients = tuple(received.usable)
         round_ = Round(matrix, clients, weights, start.row, None, start.arrays.layers, self._losses(start))
         try:
             outcome = self.defense.step(round_)
@@ -250,14 +251,14 @@ class FilteredAggregator(ModelAggregator):
         If `evaluate` fails on a model, the function returns an infinite loss. So no client can end the job by
         sending a model on which `evaluate` fails.
         """
-        test = self.evaluate
-        if test is None:
+        users_evaluate = self.evaluate
+        if users_evaluate is None:
             return None
 
         def evaluate(vector: Array) -> FloatVector | float:
             try:
-                losses = np.asarray(test(start.params_of(np.asarray(vector), {})), dtype=np.float64)
-            except Exception as error:  # the test is the user's own code and may raise anything
+                losses = np.asarray(users_evaluate(start.params_of(np.asarray(vector), {})), dtype=np.float64)
+            except Exception as error:  # `evaluate` is the user's own code and may raise anything
                 self.warning(f"flanders: `evaluate` failed on a model ({error})")
                 return math.inf
             return np.atleast_1d(losses)
@@ -267,8 +268,8 @@ class FilteredAggregator(ModelAggregator):
     def _finish(self, record: RoundRecord, start: StartModel) -> None:
         """Log a round, and save the memory."""
         self.rounds, self.last_round = record.number, record
-        odd = record.having(Fate.REFUSED) or not record.having(Fate.KEPT)
-        (self.warning if odd else self.info)(f"flanders: {line_of(record)}")
+        unusual = record.having(Fate.REFUSED) or not record.having(Fate.KEPT)
+        (self.warning if unusual else self.info)(f"flanders: {line_of(record)}")
         if self.state_dir is None:
             return
         try:
@@ -280,8 +281,8 @@ class FilteredAggregator(ModelAggregator):
 def new_params(outcome: Outcome, start: StartModel, replies: Sequence[UsableReply]) -> dict[str, Array]:
     """Return the new global model as arrays by name.
 
-    The filter does not look at integers and at the buffers of batch normalisation. These arrays are averaged over
-    the kept clients.
+    Arrays that the filter does not look at (integers, and the buffers of batch normalisation) are averaged over the
+    kept clients.
     """
     kept = [replies[row] for row in outcome.kept]
     weights = np.array([reply.weight for reply in kept])
@@ -303,6 +304,6 @@ def _params_in(shareable: object) -> Mapping[str, Array] | None:
 
 
 def _global_model(fl_ctx: FLContext | None) -> Mapping[str, Array] | None:
-    """Return the global model that NVFLARE has stored in its `FLContext`; None if it has stored none."""
+    """Return the global model that is stored in NVFLARE's `FLContext`; None if no model is stored there."""
     learnable = None if fl_ctx is None else fl_ctx.get_prop(AppConstants.GLOBAL_MODEL)
     return None if learnable is None else learnable.get(ModelLearnableKey.WEIGHTS)

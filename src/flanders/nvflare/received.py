@@ -1,6 +1,7 @@
-"""Functions that check the replies that NVFLARE passes to `FilteredAggregator`, one by one.
+"""The replies of clients that NVFLARE passes to `FilteredAggregator`, and their checks.
 
-An array is *scored* if the filter looks at it. Buffers and integers are not scored.
+An array of a model is *scored* if the filter looks at it. Integers and the buffers of batch normalisation are not
+scored.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ class StartModel:
     def __init__(self, params: Mapping[str, Array]) -> None:
         self.params = params
         self.numbers = {name: numbers_of(name, value) for name, value in params.items()}
+        """The same arrays, as arrays of NumPy."""
         self.arrays = HostArrays.of(self.numbers, is_buffer)
         self.float_type = self.arrays.float_type(self.numbers)
         self.row = self.arrays.flatten(self.numbers, self.float_type)
@@ -91,8 +93,8 @@ class StartModel:
         `row` has its scored arrays, and `unscored` the others. An array that is missing in `unscored` is taken from
         the global model.
         """
-        found = {**self.numbers, **self.arrays.cut(row, self.numbers), **unscored}
-        return {name: as_given(found[name], value) for name, value in self.params.items()}
+        numbers = {**self.numbers, **self.arrays.cut(row, self.numbers), **unscored}
+        return {name: as_given(numbers[name], value) for name, value in self.params.items()}
 
 
 @dataclass
@@ -119,17 +121,17 @@ class ReceivedReplies:
 
     def refuse_far(self, start: StartModel) -> None:
         """Refuse replies with an unscored array that changes too much; see `far_clients`."""
-        unseen = [place for place in start.arrays.arrays if not place.scored]
+        places = [place for place in start.arrays.arrays if not place.scored]
         away = {
-            client: [largest_difference(reply.unscored[place.name], start.numbers[place.name]) for place in unseen]
+            client: [largest_difference(reply.unscored[place.name], start.numbers[place.name]) for place in places]
             for client, reply in self.usable.items()
         }
-        for client, why in far_clients(unseen, start.numbers, away).items():
+        for client, why in far_clients(places, start.numbers, away).items():
             del self.usable[client]
             self.refused[client] = ClientRecord(client, Fate.REFUSED, reason=short(why))
 
     def cap_weights(self, times_median: float | None) -> None:
-        """Lower the weights that are larger than this many times the median weight of the round."""
+        """Lower the weights that are above `times_median` times the median weight; see `capped_at_median`."""
         weights = capped_at_median([reply.weight for reply in self.usable.values()], times_median)
         pairs = zip(self.usable.items(), weights, strict=True)
         self.usable = {client: replace(reply, weight=weight) for (client, reply), weight in pairs}
@@ -141,7 +143,11 @@ class ReceivedReplies:
 
 
 def numbers_of(name: str, value: Array) -> Numbers:
-    """Return an array of NumPy or PyTorch, or one that NVFLARE keeps on disk, as an array of NumPy."""
+    """Return the array `value` as an array of NumPy. `name` is its name in the model.
+
+    `value` may be an array of NumPy or PyTorch, or an array that NVFLARE keeps on disk. Raise `BadReply` if it is
+    something else.
+    """
     try:
         load = getattr(value, "materialize", None)
         value = load() if callable(load) else value
@@ -153,7 +159,7 @@ def numbers_of(name: str, value: Array) -> Numbers:
     if isinstance(value, np.generic):
         return np.asarray(value)
     if not isinstance(value, np.ndarray):
-        raise BadReply(f"array {name!r} is a {type(value).__name__}")
+        raise BadReply(f"array {name!r} is a {type(value).__name__} instead of an array")
     return np.asarray(value)  # a masked array becomes a plain one, in which no number is hidden
 
 
@@ -168,7 +174,10 @@ def client_of(name: object) -> ClientId:
 
 
 def as_given(numbers: Numbers, value: Array) -> Array:
-    """Return an array of NumPy as an array of the library, type and device of `value`."""
+    """Return an array of NumPy as an array of the library of `value`.
+
+    If `value` is a tensor of PyTorch, the result has its type and is on its device.
+    """
     if array_api_compat.is_torch_array(value):
         xp = array_api_compat.array_namespace(value)
         return xp.asarray(np.ascontiguousarray(numbers)).to(dtype=value.dtype, device=value.device)
@@ -182,8 +191,8 @@ def plain_value(value: object) -> object:
 
 def usable_metrics(metrics: object) -> dict[str, float]:
     """Return the metrics of a reply that are finite numbers."""
-    found = metrics.items() if isinstance(metrics, dict) else ()
-    numbers = {name: plain_value(value) for name, value in found if isinstance(name, str)}
+    pairs = metrics.items() if isinstance(metrics, dict) else ()
+    numbers = {name: plain_value(value) for name, value in pairs if isinstance(name, str)}
     return {name: float(n) for name, n in numbers.items() if isinstance(n, int | float) and is_finite_number(n)}
 
 

@@ -14,14 +14,14 @@ from flanders.state import load_state, save_state, saveable
 FILE = "flanders-nvflare.npz"
 """The name of the file in the `state_dir`."""
 FORMAT = 1
-"""The version of the file. A file of another version is refused."""
+"""The version of the file's format. A file of another version is refused."""
 ELSEWHERE = "To start afresh, name another `state_dir`."
 
 
 @saveable
 @dataclass(frozen=True, eq=False)
 class SavedDefense:
-    """The content of the file, which is saved after each round."""
+    """The content of the file, which is written after each round."""
 
     defense: DefenseState
     rounds: int
@@ -33,25 +33,29 @@ class SavedDefense:
 
 def save_defense(folder: Path, defense: Defense, rounds: int, arrays: HostArrays) -> None:
     """Write the memory of a defense to a folder."""
-    forms = tuple((array.name, array.shape) for array in arrays.arrays)
-    save_state(folder / FILE, SavedDefense(defense.memory, rounds, forms))
+    shapes = tuple((array.name, array.shape) for array in arrays.arrays)
+    save_state(folder / FILE, SavedDefense(defense.memory, rounds, shapes))
 
 
 def recall_defense(folder: Path, defense: Defense, arrays: HostArrays) -> int:
-    """Restore a defense from the memory in a folder. Return the number of rounds in this memory; 0 without one."""
+    """Restore a defense from the memory in a folder. Return the number of rounds in this memory.
+
+    If the folder has no memory, return 0. `arrays` describes the global model. A memory of another model is an
+    error.
+    """
     path = folder / FILE
     if not path.exists():
         return 0
     try:
-        found = load_state(path)
+        saved = load_state(path)
     except InputError as error:
         raise InputError(f"{error} {ELSEWHERE}") from error
-    if not isinstance(found, SavedDefense) or found.format != FORMAT:
+    if not isinstance(saved, SavedDefense) or saved.format != FORMAT:
         raise InputError(f"{path} was not saved by this version of FilteredAggregator. {ELSEWHERE}")
-    if found.arrays != tuple((array.name, array.shape) for array in arrays.arrays):
+    if saved.arrays != tuple((array.name, array.shape) for array in arrays.arrays):
         raise InputError(f"{path} was saved for a model with other arrays. {ELSEWHERE}")
     try:
-        defense.memory = found.defense
+        defense.memory = saved.defense
     except InputError as error:
         raise InputError(f"{path}: {error} {ELSEWHERE}") from error
-    return found.rounds
+    return saved.rounds

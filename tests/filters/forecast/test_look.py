@@ -107,7 +107,7 @@ def test_missing_layers_are_an_error_that_says_where_to_pass_them(rng, choose):
 
 def test_layers_that_do_not_add_up_to_the_model_are_an_error(rng):
     defense = Defense(Flanders(keep=2, look=Sample(3, "per-layer")))
-    with pytest.raises(InputError, match=r"must name all 9 parameters of a row, but their sizes add up to 7"):
+    with pytest.raises(InputError, match=r"must cover all 9 parameters of a row, but the sizes in it add up to 7"):
         defense(rng.normal(size=(3, 9)), layers={"a": 3, "b": 4})
 
 
