@@ -33,17 +33,16 @@ from flanders.results.tree import Table
 from flanders.round import ClientId
 
 ROUNDS_IN_DETAIL = 100
-"""Flower's `Result` has the node, fate, score and probability of each client for this many of the latest rounds.
-With all rounds, the memory would grow for as long as the federation runs. The results file and the audit trail have
-all rounds."""
+"""For this many of the latest rounds, Flower's `Result` has the details of each client, such as its score. With all
+rounds, the memory would grow for as long as the federation runs. The results file has all rounds."""
 
 
 def live_spec(
     run: str, strategy: Strategy, filter: Filter[Any], fallback: Strategy | None, sketch: int | None
 ) -> Table:
-    """Return the description of a federation for the results file, in the form of a spec.
+    """Return the description of a federation for the results file.
 
-    A spec is the description of a simulated run. `run` is the name of this federation.
+    It has the form of a spec, the description of a simulated run. `run` is the name of this federation.
     """
     names = []
     inner: object = strategy
@@ -83,13 +82,13 @@ class Recorder:
         self.last: RoundRecord | None = None
         """The record of the last round."""
         self.details: dict[int, Details] = {}
-        """For each of the latest rounds of this `start`, by its number: the details of each client."""
+        """The details of each client in the latest rounds of this call of `start`, by the number of the round."""
         self._store: Store | None = None
         self._known: dict[ClientId, int] = {}
         self._untold = False
 
     def continue_run(self, run: str) -> None:
-        """Record the next rounds as rounds of the run of this name."""
+        """Record the next rounds as rounds of the federation with the name `run`."""
         self.spec = RunSpec({**self.spec.canonical, "live": run})
 
     def open(self) -> None:
@@ -161,9 +160,10 @@ class Recorder:
         self._write(self.last)
 
     def settle(self) -> None:
-        """Pass the last round to the callbacks, if that was not done before.
+        """Pass the record of the last round to the callbacks, if that was not done before.
 
-        It is called when the next round begins: until then, an evaluation may add accuracy and loss to the record.
+        The recorder waits until the next round begins or the last round ends. Until then, an evaluation may add the
+        accuracy and the loss to the record.
         """
         if self._untold and self.last is not None:
             self._untold = False
@@ -199,9 +199,9 @@ class Recorder:
 
 
 def _metric_named(metrics: MetricRecord, part: str) -> float | None:
-    """Return the first metric whose name contains `part`, which is "acc" or "loss". None if there is none.
+    """Return the first metric whose name contains `part`, which is "acc" or "loss"; None if there is no such metric.
 
-    A name that contains both, such as "loss_of_accuracy", counts as an accuracy.
+    A metric whose name contains both, such as "loss_of_accuracy", counts as an accuracy.
     """
     for key, value in metrics.items():
         wanted = "acc" if "acc" in key.lower() else "loss" if "loss" in key.lower() else ""
