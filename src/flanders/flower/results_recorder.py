@@ -199,9 +199,10 @@ class Recorder:
 
 
 def _metric_named(metrics: MetricRecord, part: str) -> float | None:
-    """Return the first metric whose name contains `part`, which is "acc" or "loss"; None if there is no such metric.
+    """Return the first metric whose name contains `part`, which is "acc" or "loss".
 
-    A metric whose name contains both, such as "loss_of_accuracy", counts as an accuracy.
+    A metric whose name contains both, such as "loss_of_accuracy", counts as an accuracy. Return None if there is no
+    such metric.
     """
     for key, value in metrics.items():
         wanted = "acc" if "acc" in key.lower() else "loss" if "loss" in key.lower() else ""

@@ -69,7 +69,7 @@ class RoundAudit:
         versions = {name: version(name) for name in ("flanders-fl", "flwr", "numpy")}
         fields = {"run": self.run, "after_round": rounds, "versions": versions, "settings": self.settings}
         later = [entry for entry in self.trail.open(fields, known) if entry.kind == "round"]
-        # There may be one later round: if the server is killed, the last round may be in the trail only.
+        # One such round is normal: the server may have been killed between writing the trail and saving the memory.
         if len(later) > 1:
             log(
                 WARNING,

@@ -19,17 +19,15 @@ from flwr.serverapp import Grid, ServerApp
 from flanders.extras import MissingExtra
 
 POLL = 0.05
-"""Seconds between two checks for new replies."""
+"""Seconds between two checks for new replies, or for nodes that start. A round may take less than a second."""
 SWITCHES = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
-"""Environment variables that stop Flower and Ray from sending usage reports and from looking for updates.
-
-The last one silences a warning of Ray about a change in its later versions.
-"""
+"""Values of environment variables. The first three stop Flower and Ray from sending usage reports and from looking
+for updates. The last one silences a warning of Ray about a change in its later versions."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +117,7 @@ def quiet() -> Iterator[None]:
 
 
 def stop_reports() -> None:
-    """Stop Flower and Ray from sending reports to their makers, unless the user has set the variables."""
+    """Set the variables in `SWITCHES`, except for those that the user has set."""
     for name, value in SWITCHES.items():
         os.environ.setdefault(name, value)
     with contextlib.suppress(ImportError):
