@@ -35,7 +35,7 @@ class StrategyAggregation:
     number
         The number of the round.
     model
-        The arrays of the global model.
+        The description of the global model's arrays.
     matrix
         What the filter sees: a row for each reply. A row is a whole model or its sketch, a short vector.
     before

@@ -45,7 +45,7 @@ class AggregatorStrategy(FedAvg):
         A function that takes the name of a float array and returns True if this array is to be averaged and not
         passed to the aggregator. Default: it selects the buffers of batch normalisation.
     fraction_train, fraction_evaluate, min_train_nodes, min_evaluate_nodes, min_available_nodes, weighted_by_key
-        As in `flwr.serverapp.strategy.FedAvg`.
+        The same as in `flwr.serverapp.strategy.FedAvg`.
 
     Examples
     --------
@@ -72,7 +72,7 @@ class AggregatorStrategy(FedAvg):
         check_function(ME, "unscored", unscored)
         if train_fn is not None:
             check_function(ME, "train_fn", train_fn)
-        elif aggregator.needs_root and type(self) is AggregatorStrategy:
+        elif aggregator.needs_root and type(self) is AggregatorStrategy:  # a subclass may need no `train_fn`
             raise InputError(f"{aggregator} needs a model that the server trains itself. Pass `train_fn`.")
         super().__init__(
             fraction_train,

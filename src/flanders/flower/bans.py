@@ -37,7 +37,7 @@ class Ban:
     after
         The number of offences that lead to a ban.
     rounds
-        The number of rounds in which a banned client is not asked.
+        The number of rounds in which a banned client gets no messages.
     """
 
     after: int = 3

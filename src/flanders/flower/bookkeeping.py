@@ -40,9 +40,13 @@ class Bookkeeping:
     memory: SavedMemory
     """What is saved after each round."""
     folder: StateFolder
+    """Where the memory is saved."""
     recorder: Recorder
+    """Writes the log and the results file."""
     audit: RoundAudit
+    """Writes the audit trail."""
     ban: Ban | None
+    """When clients are banned; None if no client is ever banned."""
     arrays: ArrayRecord
     """The global model after the last round."""
     done_before: int = 0
@@ -121,7 +125,7 @@ class Bookkeeping:
         return model
 
     def excess(self, record: ArrayRecord) -> str:
-        """Return in words which arrays of a reply are too large; empty if none is."""
+        """Return in words what is too large in a reply; empty if nothing is too large."""
         model = self.memory.model_arrays
         return "" if model is None else model.excess(record)
 
@@ -193,7 +197,7 @@ class Bookkeeping:
         if new is not None:
             self.arrays = new.copy()  # a copy, since the caller may change its record
         # The audit trail is written before the memory. If the server is killed in between, a restart repeats the
-        # round. So the trail may hold a round twice, but no round can be missing from it.
+        # round. So the trail may hold a round twice, but this way no round is missing from it.
         if head := self.audit.write(record, nodes, before, self.arrays):
             self.memory = replace(self.memory, audit_head=str(head))
         self.folder.save(self.memory, self.arrays)

@@ -85,16 +85,17 @@ def asked_clients(
     """Return the client that each message goes to; None if the client on the node is unknown.
 
     `remembered` has the client on each node that was chosen in earlier rounds, by the id of the node. If a node has
-    left the grid, this client is still on it. So a client cannot end its ban by leaving for a moment. If `identify`
-    gives several nodes the same name, only the first of these nodes is asked.
+    left the grid, its remembered client is returned. So a client cannot end its ban by leaving for a moment. If
+    `identify` gives several nodes the same name, only the first of these nodes is asked.
     """
     listed = {node.node_id: node for node in grid.get_nodes()}
     ids = [message.metadata.dst_node_id for message in messages]
     names, why = _name_listed([listed[id_] for id_ in dict.fromkeys(ids) if id_ in listed], identify)
     for id_ in ids:
-        past = remembered.get(id_, None if listed else str(id_))  # some grids list no nodes at all
-        if id_ not in listed and past is not None and past not in names:
-            names[past] = id_
+        # Some grids list no nodes at all. Then the id of a node is the name of its client.
+        client = remembered.get(id_, None if listed else str(id_))
+        if id_ not in listed and client is not None and client not in names:
+            names[client] = id_
     clients = {id_: client for client, id_ in names.items()}
     asked: list[AskedClient | None] = []
     for message, id_ in zip(messages, ids, strict=True):
@@ -127,7 +128,7 @@ def _name_listed(nodes: Sequence[Node], identify: Identify) -> tuple[dict[Client
             if client in names:
                 raise InputError(
                     "`identify=` must give each node a name of its own. "
-                    f"It named both {names[client]} and {label} {client!r}."
+                    f"It named both node {names[client]} and node {label} {client!r}."
                 )
             names[client] = node.node_id
         except Exception as error:

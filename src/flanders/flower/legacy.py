@@ -75,10 +75,10 @@ class FilteredLegacyStrategy(Strategy):
         rng = np.random.default_rng(seed)
         self.strategy, self.defense = strategy, Defense(filter, streams=(rng, rng), callbacks=callbacks)
         log(INFO, "flanders: filter %s", filter_line(filter))
-        self._model: ModelArrays | None = None
-        self._sent: dict[str, Array] = {}
+        self._model: ModelArrays | None = None  # describes the arrays of the model; None before the first round
+        self._sent: dict[str, Array] = {}  # the global model that the round started from
         self.limits, self._has_worked = limits, False
-        self._kept: set[str] | None = None
+        self._kept: set[str] | None = None  # the clients kept in the last judged round; None before that round
 
     @property
     def filter(self) -> Filter[Any]:

@@ -59,7 +59,7 @@ class ModelArray(HostArray):
     def decode(self, array: Array) -> Numbers:
         """Return the numbers of a client's array in the type of the model. Raise `BadReply` if they cannot be used.
 
-        A client may declare a wrong `array.dtype` or `array.shape`. They are corrected to what its bytes really
+        A client may declare a wrong `array.dtype` or `array.shape`. Both are corrected to what the bytes really
         hold. Numbers of another precision are converted if they fit into the type of the model.
         """
         if stored_bytes(array) > self.most_bytes:
@@ -123,7 +123,7 @@ class ModelArrays(HostArrays):
         return ArrayRecord({name: scored.get(name, array) for name, array in record.items()})
 
     def excess(self, record: Mapping[str, Array]) -> str:
-        """Return in words which array of a reply is too large, or that the whole reply is; empty if nothing is."""
+        """Return in words what is too large in a reply: an array, or all arrays together. Empty if nothing is."""
         for array in self.arrays:
             if array.name in record and stored_bytes(record[array.name]) > array.most_bytes:
                 return f"array {array.name!r} is too large: {stored_bytes(record[array.name]):,} bytes"

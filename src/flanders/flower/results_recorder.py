@@ -72,7 +72,8 @@ class Recorder:
     results
         The results file; None if there is none.
     spec
-        The description of the federation. Its hash is the id of the run in the results file.
+        The description of the federation. In the results file the federation is a run, and the hash of its
+        description is the id of the run.
     callbacks
         The callbacks. They get the record of each round.
     """
@@ -135,13 +136,13 @@ class Recorder:
     def tell(self, record: RoundRecord, nodes: Nodes, *, alarm: bool) -> None:
         """Log a round and write it to the results file.
 
-        The log entry is a warning if `alarm` is set, or if a client was dropped, refused or silent.
+        The log entry is a warning if `alarm` is set, or if a client was dropped, was refused or did not reply.
         """
         self.settle()
         self.last, self.details[record.number], self._untold = record, details_of(record, nodes), True
         self.details.pop(record.number - ROUNDS_IN_DETAIL, None)
-        odd = record.having(Fate.DROPPED, Fate.REFUSED, Fate.SILENT) or alarm
-        log(WARNING if odd else INFO, "flanders: %s", line_of(record, lambda client: nodes[client].label))
+        unusual = record.having(Fate.DROPPED, Fate.REFUSED, Fate.SILENT) or alarm
+        log(WARNING if unusual else INFO, "flanders: %s", line_of(record, lambda client: nodes[client].label))
         self.open()
         self._write(record)
 

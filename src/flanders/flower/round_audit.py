@@ -58,10 +58,10 @@ class RoundAudit:
         self._unwritten: list[int] = []
 
     def open(self, run: str, rounds: int, known: Head | None) -> None:
-        """Begin the trail of a run, or continue it. `rounds` is the number of rounds that are done.
+        """Begin the trail, or continue it.
 
-        `known` identifies the last entry that the trail had when the federation was last saved; None if nothing was
-        saved.
+        `run` is the name of the federation. `rounds` is the number of rounds that are done. `known` identifies the
+        last entry that the trail had when the federation was last saved; None if nothing was saved.
         """
         if self.trail is None or self.trail.is_open:
             return
@@ -69,7 +69,7 @@ class RoundAudit:
         versions = {name: version(name) for name in ("flanders-fl", "flwr", "numpy")}
         fields = {"run": self.run, "after_round": rounds, "versions": versions, "settings": self.settings}
         later = [entry for entry in self.trail.open(fields, known) if entry.kind == "round"]
-        # One such round is normal: the server may have been killed between writing the trail and saving the memory.
+        # One later round is normal: the server may have been killed after writing the trail, before saving.
         if len(later) > 1:
             log(
                 WARNING,

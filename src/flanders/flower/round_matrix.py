@@ -49,7 +49,7 @@ class RoundMatrix(ABC):
 
 
 class ReusedMemory:
-    """Holds the matrix of a round. The next round uses a small matrix again if nothing else refers to it.
+    """Holds the matrix of a round. The next round uses it again if it is small and nothing else refers to it.
 
     With models of ordinary size, the system takes longer to provide new memory than `FilteredStrategy` takes for
     all its other work.

@@ -49,8 +49,9 @@ def filter_line(filter: Filter[Any]) -> str:
         dataclasses.fields(filter) if dataclasses.is_dataclass(filter) else ()
     )
     for field in fields:
-        usual: object = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
-        if (value := getattr(filter, field.name)) != usual:
+        factory = field.default_factory
+        default: object = field.default if factory is dataclasses.MISSING else factory()
+        if (value := getattr(filter, field.name)) != default:
             parameters.append(f"{field.name}={value!r}")
     text = (inspect.getdoc(kind) or "").partition("\n\n")[0].replace("\n", " ").removesuffix(".")
     generated = text.startswith(f"{kind.__name__}(")  # a dataclass without a docstring gets one from Python

@@ -1,6 +1,6 @@
 """The class `RoundWeights`: the weight of each reply of a round.
 
-A client claims its weight, usually as a number of examples. The class lowers weights that are too large.
+A client claims its weight, usually as a number of examples. The class lowers claims that are too large.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FEWEST = 3
 class RoundWeights:
     """The weights of the replies of a round.
 
-    Weights are lowered in the replies themselves, since strategies read the weights from the replies.
+    Claims are lowered in the replies themselves, since strategies read the claims from the replies.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """The class `WeightLimits`: limits on the weight that clients can claim.
 
-The weight of a client is its number of examples. The client states this number itself, and the server cannot check
-it. A client is *known* if its last reply was kept. All other clients are *newcomers*.
+The weight of a client is its number of examples. The client claims this number, and the server cannot check the
+claim. A client is *known* if its last reply was kept. All other clients are *newcomers*.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ class WeightLimits:
         return capped_at_median(claims, self.times_median)
 
     def cap_claims(self, messages: Sequence[Message], key: str) -> tuple[list[float], list[int]]:
-        """Lower the weights in replies that claim too much. Return all weights, and the rows of the lowered ones.
+        """Lower claims that are too large in the replies. Return all claims, and the rows of the lowered claims.
 
-        `key` is the name of the metric with the weight.
+        `key` is the name of the metric that holds the claim.
         """
         before = [claim_of(message, key) for message in messages]
         after = self.capped(before)

@@ -23,15 +23,15 @@ from flanders.checks import InputError
 TOKEN_VARIABLE = "FLANDERS_WATCH_TOKEN"
 """The environment variable that may hold the token, the secret that a visitor has to enter."""
 SHORTEST_TOKEN = 16
-"""The fewest characters of a token. A shorter one could be guessed."""
+"""The fewest characters of a token. A shorter token could be guessed."""
 LONGEST_FORM = 4096
 """The most bytes that are read of the form with the token. Without a limit, a visitor could fill the memory."""
 WRONG_TOKEN_PAUSE = 1.0
 """Seconds before a request with a wrong token is answered. Such requests are answered one after the other, so that
 nobody can try many tokens."""
 MOST_WAITING = 8
-"""The most requests with a wrong token that wait for an answer. Further ones get an error at once, so that they do
-not hold connections open."""
+"""The most requests with a wrong token that wait for an answer. Further requests get an error at once, so that they
+do not hold connections open."""
 COOKIE = "flanders-watch"
 """The name of the cookie that a visitor gets for entering the token."""
 HEADERS = {
@@ -113,10 +113,11 @@ class AccessCheck:
 
     def __init__(self, app: ASGIApp, host: str, token: str | None) -> None:
         self._app, self._token = app, token
+        # The names by which a browser may call this server. With None, any name is allowed.
         self._names = {"127.0.0.1", "localhost", "[::1]", host} if is_loopback(host) else None
-        self._session = secrets.token_urlsafe(32)
-        self._waiting = 0
-        self._turn = asyncio.Lock()
+        self._session = secrets.token_urlsafe(32)  # the value of the cookie
+        self._waiting = 0  # the number of requests with a wrong token that wait for an answer
+        self._turn = asyncio.Lock()  # lets these requests wait one after the other
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on to the app, or refuse it."""
@@ -137,7 +138,7 @@ class AccessCheck:
     async def _judge(self, request: Request) -> Response | None:
         """Return the answer to a request that is not passed on to the app; None if it is passed on."""
         name = request.headers.get("host", "").rpartition(":")[0] or request.headers.get("host", "")
-        # A page of another site can read this one if its own name is made to point to this machine (DNS rebinding).
+        # Another site can make its name point to this machine and then read the page (DNS rebinding).
         if self._names is not None and name not in self._names:
             return PlainTextResponse("Open this page with 127.0.0.1 in place of this name.", status_code=421)
         if self._token is None or request.url.path == "/page.css":

@@ -31,7 +31,7 @@ RECHECK = 5.0
 """Seconds after which the file is read again even if it seems unchanged. Its modification time may be too coarse to
 show every change."""
 MEASURED_LATER = ("accuracy", "loss", "attack_success", "source_accuracy")
-"""The columns of a round that may change after it was written. A Flower server measures them later."""
+"""The columns of a round that may change after the round was written. A Flower server measures them later."""
 
 
 class FollowedRun:
@@ -48,8 +48,8 @@ class FollowedRun:
     def __init__(self, id_: str, most_rows: int) -> None:
         self.id, self._most_rows = id_, most_rows
         self.epoch = ""
-        """A random text that changes each time the run is read from the start again. If a page has rounds from
-        another epoch, they are out of date."""
+        """A random text that changes each time the run is read from the start again. If a page has rounds of an
+        earlier epoch, these rounds are out of date."""
         self._growing: GrowingRun | None = None  # collects the rounds
         self._fixed: list[tuple[object, ...]] = []  # the values of each round that never change
         self._measures: list[list[float]] = []  # the measured numbers of each round, such as the accuracy

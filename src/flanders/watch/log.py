@@ -31,7 +31,7 @@ PATIENCE = 2.0
 """Seconds for which a round without an accuracy is held back. A Flower server measures the accuracy after the round
 was written."""
 EARLIER = 5
-"""When the log begins, a run may have rounds already. The log shows this many of them: the last ones."""
+"""When the log begins, a run may have rounds already. The log shows only the last ones, at most this many."""
 MOST_REASONS = 4
 """For one round, at most this many different reasons are shown, so that the log stays short."""
 WIDTH = 80
@@ -42,7 +42,7 @@ NUMBERS = re.compile(r"\d[\d.,e+-]*")
 
 
 def watch_log(path: Path, *, once: bool = False) -> None:
-    """Print the rounds of a results file while it is written. With `once`, print the rounds so far, and return."""
+    """Print the rounds of a results file while it is written. With `once`, print the last rounds and return."""
     log = Log(Path(path))
     while True:
         for line in log.news(hold=not once):

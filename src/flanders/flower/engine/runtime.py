@@ -42,16 +42,15 @@ class Link:
 
 Runtime = Callable[[ClientApp, int, float], AbstractContextManager[Link]]
 """A function that takes a ClientApp, the number of nodes, and the share of a GPU for each client that trains. It
-returns a context manager that runs the nodes during its block."""
+returns a context manager that runs the nodes during its `with` block."""
 
 
 @contextlib.contextmanager
 def ray_runtime(app: ClientApp, num_nodes: int, gpus: float = 0.0) -> Iterator[Link]:
-    """Run a ClientApp on Ray during the block, with one CPU core for each client that trains.
+    """Run a ClientApp on Ray during the `with` block, with one CPU core for each client that trains.
 
     In Flower the ServerApp normally carries out the rounds. The ServerApp here only passes its grid to the caller,
-    and waits in a thread until the block ends. So the caller carries out the rounds, and can stop after any of
-    them.
+    and waits in a thread until the block ends. So the caller carries out the rounds, and can stop after any round.
     """
     need_ray()
     stop_reports()
@@ -104,7 +103,7 @@ def ray_runtime(app: ClientApp, num_nodes: int, gpus: float = 0.0) -> Iterator[L
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Silence the logs of Flower and Ray during the block, except for errors."""
+    """Silence the logs of Flower and Ray during the `with` block, except for errors."""
     logs = [logging.getLogger(name) for name in ("flwr", "ray")]
     before = [log.level for log in logs]
     for log in logs:

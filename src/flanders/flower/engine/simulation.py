@@ -179,7 +179,7 @@ class FlowerSimulation:
             self.buffers = {name: new[name] for name in self.buffers}
 
     def _record(self, received: Received, tested: Tested, seconds: Mapping[str, float]) -> RoundRecord:
-        """Return the strategy's record of the round, with the values that only a simulation knows added."""
+        """Return the strategy's record of the round, completed with what only a simulation knows."""
         decided = self.strategy.last_round
         if decided is None:
             raise RuntimeError("FilteredStrategy has no record of the round")
@@ -192,7 +192,10 @@ class FlowerSimulation:
         return replace(record, **tested._asdict())
 
     def state_dict(self) -> dict[str, object]:
-        """Return everything that is needed to continue bit for bit. `flanders.state.save_state` can save it."""
+        """Return everything that is needed to continue with exactly the same results.
+
+        `flanders.state.save_state` can save it.
+        """
         return state_of(self, FORMAT)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

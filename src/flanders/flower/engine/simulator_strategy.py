@@ -53,7 +53,7 @@ class SimulatorStrategy(AggregatorStrategy):
         """The clients of this round, their models, and which of them are malicious."""
 
     def server_step(self, number: int, model: ModelArrays, arrays: ArrayRecord) -> Vector | None:
-        """Return the step that the simulated server trains, if the aggregator needs one, else None."""
+        """Return the model that the simulated server trains, minus the global model; None if it is not needed."""
         return self._server_test.step(number, model, arrays) if self.aggregator.needs_root else None
 
     def aggregate_round(self, round_: Round) -> Vector:
