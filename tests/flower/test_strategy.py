@@ -182,7 +182,7 @@ def test_a_strategy_of_the_older_interface_is_told_where_to_go() -> None:
     [
         (
             lambda node: "hospital",
-            "must give each node a name of its own. It named both 10[0-2] and 10[0-2] 'hospital'",
+            "must give each node a name of its own. It named both node 10[0-2] and node 10[0-2] 'hospital'",
         ),
         (lambda node: None, "must name clients by ints or strings. It named node 10[0-2] None"),
     ],

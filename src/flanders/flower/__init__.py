@@ -1,8 +1,8 @@
-"""Strategies for Flower: a filter around any strategy, and a strategy for any aggregator of this package.
+"""The strategies of this package for Flower: `FilteredStrategy` and `AggregatorStrategy`.
 
-`FilteredStrategy` drops suspicious replies before the strategy that it wraps aggregates the rest.
-`AggregatorStrategy` aggregates with an aggregator of this package. The module `flanders.flower.attacks` makes a
-ClientApp malicious, to try a defence.
+`FilteredStrategy` wraps another strategy. It drops suspicious replies, and the wrapped strategy aggregates the
+others. `AggregatorStrategy` aggregates with an aggregator of this package. The module `flanders.flower.attacks`
+makes a ClientApp malicious, so that you can try a defence.
 """
 
 import warnings

@@ -1,7 +1,7 @@
 """The class `StrategyAggregation`: lets the wrapped strategy aggregate the kept replies of a round.
 
-`Defense.step` needs a function that takes the kept rows and returns the new model. `FilteredStrategy` passes the
-method `StrategyAggregation.by` for this.
+`Defense.step` needs a function that takes the rows of the kept replies and returns the new model. The function that
+`FilteredStrategy` passes calls `StrategyAggregation.by`.
 """
 
 from __future__ import annotations
@@ -27,18 +27,19 @@ STAYS = "the global model stays"
 class StrategyAggregation:
     """Lets a strategy aggregate those replies of a round that the filter has kept.
 
-    If the strategy fails, its error is not raised. It is in `error`, `arrays` stays None, and `note` says why.
+    If the strategy fails, its error is not raised, but stored in `error`. Then `arrays` stays None, and `note` says
+    what happened.
 
     Parameters
     ----------
     number
         The number of the round.
     model
-        The arrays of the global model.
+        The description of the global model's arrays.
     matrix
-        What the filter sees of the replies, a row for each: whole models or sketches.
+        What the filter sees: a row for each reply. A row is a whole model or its sketch, a short vector.
     before
-        What the filter sees of the global model that the round started from: the whole model or its sketch.
+        The row of the global model that the round started from.
     weights
         The replies of the round, and how much each of them counts.
     """
@@ -62,10 +63,10 @@ class StrategyAggregation:
         """How long the strategy took."""
 
     def by(self, strategy: Strategy, kept: IntVector, known: Collection[ClientId] | None = None) -> Vector:
-        """Let a strategy aggregate the replies of the kept rows, and return what the filter sees of the new model.
+        """Let a strategy aggregate the replies of the kept rows, and return the row of the new model.
 
         If there is no usable new model, return `before`. `known` are the clients whose last replies were kept. All
-        other clients are newcomers, and their weight is limited. If `known` is None, it is not limited.
+        other clients are newcomers, and their weight is limited. If `known` is None, no weight is limited.
         """
         start, self.used = time.perf_counter(), strategy
         if known is not None and not self.weights.limit_newcomers(kept, known):
@@ -86,11 +87,11 @@ class StrategyAggregation:
             return self._stay("the strategy returned no model")
         if difference := self.model.difference(arrays):
             return self._stay(f"the strategy returned a model with other arrays ({difference})")
-        own = self.model.in_own_types(arrays)
-        row = None if own is None else self.matrix.row_of(own)
+        converted = self.model.in_own_types(arrays)
+        row = None if converted is None else self.matrix.row_of(converted)
         if row is None or not np.isfinite(row).all():
             return self._stay("the aggregate has numbers that are not finite or out of range")
-        self.arrays = own
+        self.arrays = converted
         return row
 
     def _stay(self, why: str) -> Vector:

@@ -29,8 +29,8 @@ class AggregatorStrategy(FedAvg):
 
     Clients are chosen and metrics are averaged as in Flower's `FedAvg`. The weight of a client is its number of
     examples. The aggregator gets the float arrays of a model as one vector. Integer arrays and the arrays that
-    `unscored` selects are not part of this vector: they are averaged. If the ServerApp is started again, an
-    aggregator that remembers earlier rounds has forgotten them.
+    `unscored` selects are not part of this vector: they are averaged. Some aggregators remember earlier rounds.
+    They lose this memory when the ServerApp is started again.
 
     Parameters
     ----------
@@ -40,12 +40,12 @@ class AggregatorStrategy(FedAvg):
         A function that trains the global model on examples of the server. It takes the number of the round and the
         arrays of the global model, and returns the arrays of the trained model. The aggregator `FLTrust` needs it.
     seed
-        Makes the randomness of the aggregator repeatable. It may also be a generator.
+        Makes the randomness of the aggregator repeatable: a whole number, or a random generator of NumPy.
     unscored
         A function that takes the name of a float array and returns True if this array is to be averaged and not
         passed to the aggregator. Default: it selects the buffers of batch normalisation.
     fraction_train, fraction_evaluate, min_train_nodes, min_evaluate_nodes, min_available_nodes, weighted_by_key
-        As in `flwr.serverapp.strategy.FedAvg`.
+        The same as in `flwr.serverapp.strategy.FedAvg`.
 
     Examples
     --------
@@ -72,7 +72,7 @@ class AggregatorStrategy(FedAvg):
         check_function(ME, "unscored", unscored)
         if train_fn is not None:
             check_function(ME, "train_fn", train_fn)
-        elif aggregator.needs_root and type(self) is AggregatorStrategy:
+        elif aggregator.needs_root and type(self) is AggregatorStrategy:  # a subclass may need no `train_fn`
             raise InputError(f"{aggregator} needs a model that the server trains itself. Pass `train_fn`.")
         super().__init__(
             fraction_train,
@@ -147,7 +147,7 @@ class AggregatorStrategy(FedAvg):
     ) -> tuple[list[Message], list[dict[str, Numbers]]]:
         """Return the replies that can be used, and the numbers of their arrays by name."""
         usable, numbers = [], []
-        # Flower samples nodes in random order. The rounding of sums depends on the order, so sort it.
+        # Flower samples nodes in random order. The rounding of sums depends on the order, so replies are sorted.
         for message in sorted(received, key=lambda message: message.metadata.src_node_id):
             try:
                 check_metrics(message, (self.weighted_by_key,), None)

@@ -22,7 +22,7 @@ from flanders.round import last_layer_of
 from flanders.state import state_from_bytes, state_to_bytes
 
 MEMORY = "flanders-attack"
-"""The name of the record, in the state of a node, that holds the memory of the attack from round to round."""
+"""The memory of the attack is a record in the state of a node. This is the name of the record."""
 ME = 0
 """The client id that the attack sees. Any number would do, since the attack sees only one client."""
 
@@ -53,7 +53,7 @@ def poisoned(
         The number of the first poisoned round. In earlier rounds the client sends its honest model, but the attack
         may already remember what it sees.
     num_clients
-        How many clients the attacker assumes to take part in a round.
+        The number of clients in a round, as the attacker assumes.
     seed
         Makes the randomness of the attack repeatable.
     **parameters
@@ -78,12 +78,12 @@ def poisoned(
     check_works_alone(chosen)
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        given = list(message.content.array_records.values())
+        records = list(message.content.array_records.values())
         training = message.metadata.message_type.partition(".")[0] == MessageType.TRAIN
-        if not training or len(given) != 1 or not when(context):
+        if not training or len(records) != 1 or not when(context):
             return call_next(message, context)
-        model = ModelArrays.of(given[0])
-        before = model.flatten(given[0], model.float_type(given[0]))
+        model = ModelArrays.of(records[0])
+        before = model.flatten(records[0], model.float_type(records[0]))
         reply = call_next(message, context)
         if reply.has_error() or len(reply.content.array_records) != 1:
             return reply
@@ -111,13 +111,13 @@ def check_works_alone(attack: Attack) -> None:
     """Raise an `InputError` if an attack has no effect when the attacker knows only the model of one client.
 
     The attack is tried on three small rounds. An attack that needs the models of other clients raises an error, or
-    returns the honest model in all three.
+    returns the honest model in all three rounds.
     """
     rng, memory, why = np.random.default_rng(0), None, "without them it sends the honest model"
-    g = rng.normal(size=16).astype(np.float32)
+    global_model = rng.normal(size=16).astype(np.float32)
     for _ in range(3):  # some attacks only observe in their first round
-        own = g[None, :] + 0.1 * rng.normal(size=(1, 16)).astype(np.float32)
-        view = View(own, g, 10, (ME,), memory=memory, last_layer=slice(12, 16))
+        own = global_model[None, :] + 0.1 * rng.normal(size=(1, 16)).astype(np.float32)
+        view = View(own, global_model, 10, (ME,), memory=memory, last_layer=slice(12, 16))
         try:
             sent = np.asarray(attack.craft(view, rng))
             memory = attack.remember(view, sent)
@@ -126,7 +126,7 @@ def check_works_alone(attack: Attack) -> None:
             break
         if not np.array_equal(sent, own):
             return
-        g = own[0]
+        global_model = own[0]
     raise InputError(
         f"The attack {ATTACKS.name_of(attack)!r} needs the models of other clients, or knowledge of the server, "
         f"which a single ClientApp does not have: {why}. Run it in the simulator instead (`flanders run` with this "

@@ -1,4 +1,7 @@
-"""Bans: for some rounds, the server does not ask clients that were dropped or refused too often."""
+"""Bans: a client that was dropped or refused too often gets no messages for some rounds.
+
+A client is dropped if the filter leaves its reply out. A client is refused if its reply cannot be used.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,14 @@ from flanders.round import ClientId
 from flanders.state import saveable
 
 FORGIVEN = 100
-"""A client's offences are forgotten this many rounds, plus the length of a ban, after its latest offence."""
+"""A client's offences are forgotten this many rounds, plus the length of a ban, after its latest offence.
+
+The list of offences would otherwise keep every client that never comes back. With fewer rounds, a client that is
+rarely chosen would never be banned.
+"""
 MOST_REMEMBERED = 100_000
-"""The most clients whose offences or bans are remembered. Without a limit, attackers with ever new clients could
-fill the memory."""
+"""The most clients whose offences or bans are remembered. Without a limit, attackers who invent new clients in
+every round could fill the memory. This many clients take about 20 MB."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +37,7 @@ class Ban:
     after
         The number of offences that lead to a ban.
     rounds
-        The number of rounds in which a banned client is not asked.
+        The number of rounds in which a banned client gets no messages.
     """
 
     after: int = 3
@@ -79,16 +86,16 @@ class BanList:
                 offences[client] -= 1
         for client in offenders:
             offences[client] = offences.get(client, 0) + 1
-            latest.pop(client, None)
-            latest[client] = number  # moves the client to the end of the dict
+            latest.pop(client, None)  # so that the next line adds the client at the end of the dict
+            latest[client] = number
             if offences[client] >= ban.after:
                 until[client] = number + ban.rounds
                 offences[client] = ban.after - 1
         recent = [client for client, last in latest.items() if number - last <= ban.rounds + FORGIVEN]
-        left = [client for client in recent if offences.get(client, 0) > 0][-MOST_REMEMBERED:]
-        longest = sorted(until, key=until.__getitem__)[-MOST_REMEMBERED:]
+        remembered = [client for client in recent if offences.get(client, 0) > 0][-MOST_REMEMBERED:]
+        banned = sorted(until, key=until.__getitem__)[-MOST_REMEMBERED:]
         return BanList(
-            {client: offences[client] for client in left},
-            {client: until[client] for client in longest},
-            {client: latest[client] for client in left},
+            {client: offences[client] for client in remembered},
+            {client: until[client] for client in banned},
+            {client: latest[client] for client in remembered},
         )

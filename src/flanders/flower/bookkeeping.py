@@ -1,7 +1,7 @@
 """The class `Bookkeeping`: all work of `FilteredStrategy` besides filtering and aggregating.
 
 It leaves out banned clients, saves the memory after each round, and writes the log, the results file and the audit
-trail.
+trail, a file of all decisions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from flanders.record import ClientRecord, Fate, RoundRecord
 from flanders.round import ClientId, by_name
 
 TOO_LONG = 3
-"""After this many rounds in a row in which nobody was kept, there is an alarm in the log."""
+"""After this many rounds in a row in which nobody was kept, there is an alarm in the log. A single such round may
+be bad luck."""
 
 
 @dataclass
@@ -39,9 +40,13 @@ class Bookkeeping:
     memory: SavedMemory
     """What is saved after each round."""
     folder: StateFolder
+    """Where the memory is saved."""
     recorder: Recorder
+    """Writes the log and the results file."""
     audit: RoundAudit
+    """Writes the audit trail."""
     ban: Ban | None
+    """When clients are banned; None if no client is ever banned."""
     arrays: ArrayRecord
     """The global model after the last round."""
     done_before: int = 0
@@ -50,15 +55,15 @@ class Bookkeeping:
     """The clients that the last messages were sent to."""
     banned: list[AskedClient] = field(default_factory=list)
     """The clients that the strategy chose, but that got no message, since they are banned."""
-    stayed: int = 0
+    rounds_without_kept: int = 0
     """The number of rounds in a row, up to the last one, in which nobody was kept."""
 
     def catch_up(self, defense: Defense) -> None:
         """If another ServerApp has saved rounds in the folder meanwhile, continue after these rounds."""
         if self.folder.has_changed:
-            found = self.folder.recall(self.memory, defense)
-            self.arrays, self.memory = found.record, replace(found, model={})
-            self.recorder.continue_run(found.run)
+            saved = self.folder.recall(self.memory, defense)
+            self.arrays, self.memory = saved.record, replace(saved, model={})
+            self.recorder.continue_run(saved.run)
         self.done_before = self.memory.rounds
 
     def ask(self, messages: Iterable[Message], grid: Grid, identify: Identify, number: int) -> list[Message]:
@@ -68,18 +73,18 @@ class Bookkeeping:
         """
         self.open_audit()
         messages, self.asked, self.banned = list(messages), [], []
-        sent = []
-        for message, one in zip(
-            messages, asked_clients(messages, grid, identify, self.memory.roster.nodes), strict=True
-        ):
-            if one is not None and self.memory.bans.is_banned(one.client, number):
-                self.banned.append(one)
-            elif one is not None:
-                self.asked.append(one)
-                sent.append(message)
-        roster = self.memory.roster.having_asked((one.node, one.client) for one in [*self.asked, *self.banned])
+        to_send = []
+        receivers = asked_clients(messages, grid, identify, self.memory.roster.nodes)
+        for message, receiver in zip(messages, receivers, strict=True):
+            if receiver is not None and self.memory.bans.is_banned(receiver.client, number):
+                self.banned.append(receiver)
+            elif receiver is not None:
+                self.asked.append(receiver)
+                to_send.append(message)
+        chosen = [*self.asked, *self.banned]
+        roster = self.memory.roster.having_asked((asked.node, asked.client) for asked in chosen)
         self.memory = replace(self.memory, roster=roster)
-        return sent
+        return to_send
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
@@ -95,18 +100,18 @@ class Bookkeeping:
 
     @property
     def nodes(self) -> dict[ClientId, AskedClient]:
-        """The clients of the round with their nodes, by name."""
-        return {one.client: one for one in [*self.asked, *self.banned]}
+        """The clients of the round and their nodes, by the name of the client."""
+        return {asked.client: asked for asked in [*self.asked, *self.banned]}
 
     def label(self, client: ClientId) -> str:
-        """Return the name of a client of this round that the log shows."""
+        """Return the name under which the log shows a client of this round."""
         return self.nodes[client].label
 
     def model_arrays(self, arrays: ArrayRecord, unscored: Callable[[str], bool]) -> ModelArrays:
         """Return the description of the model's arrays.
 
-        It is made in the first round and stays the same, since strategies may later change the types of the arrays.
-        Raise an `InputError` if `arrays` have other names or shapes than in the first round.
+        The description is made in the first round. It stays the same, even if the strategy later changes the types
+        of the arrays. Raise an `InputError` if `arrays` have other names or shapes than in the first round.
         """
         model = self.memory.model_arrays
         if model is None:
@@ -120,19 +125,19 @@ class Bookkeeping:
         return model
 
     def excess(self, record: ArrayRecord) -> str:
-        """Return in words which arrays of a reply are too large; empty if none is."""
+        """Return in words what is too large in a reply; empty if nothing is too large."""
         model = self.memory.model_arrays
         return "" if model is None else model.excess(record)
 
-    def raise_if_never_worked(self, part: str, error: Exception, name: str, found: SortedReplies) -> None:
+    def raise_if_never_worked(self, part: str, error: Exception, name: str, sorted_replies: SortedReplies) -> None:
         """Raise the error of the user's filter or strategy if clients probably did not cause it. Else do nothing.
 
-        If the filter or strategy has never worked, and no reply of this round is missing or refused, it is probably
-        wrong itself. In all other cases clients may have caused the error, and they must not be able to end the
-        run. `part` says what has failed: `strategy`, `fallback`, `evaluation` or `filter`. `name` is the name of
-        its class.
+        `part` says what has failed: `strategy`, `fallback`, `evaluation` or `filter`. `name` is the name of its
+        class. If this part has never worked, and no reply of the round is missing or refused, the mistake is
+        probably in the part itself. In all other cases clients may have caused the error, and clients must not be
+        able to end the run.
         """
-        if part in self.memory.worked or found.failed:
+        if part in self.memory.worked or sorted_replies.failed:
             return
         if part == "fallback":
             raise InputError(
@@ -142,49 +147,57 @@ class Bookkeeping:
         raise error
 
     def has_worked(self, part: str) -> None:
-        """Remember that `part` has worked; see `raise_if_never_worked`."""
+        """Remember that `part` has worked. `raise_if_never_worked` lists the parts."""
         self.memory = self.memory.having_worked(part)
 
     def record(
-        self, number: int, judged: Iterable[ClientRecord], found: SortedReplies, seconds: Mapping[str, float]
+        self,
+        number: int,
+        judged: Iterable[ClientRecord],
+        sorted_replies: SortedReplies,
+        seconds: Mapping[str, float],
     ) -> RoundRecord:
-        """Return the record of a round: the judged, the failed and the banned clients, sorted by name."""
-        clients = {record.client: record for record in [*judged, *found.failed.values()]}
-        for one in self.banned:
-            last = self.memory.bans.until[one.client]
-            clients[one.client] = ClientRecord(one.client, Fate.BANNED, reason=f"until round {last}")
+        """Return the record of a round, with all its clients sorted by name.
+
+        `judged` are the clients that the filter has kept or dropped. The clients without a usable reply are in
+        `sorted_replies`. The banned clients are added here.
+        """
+        clients = {record.client: record for record in [*judged, *sorted_replies.failed.values()]}
+        for banned in self.banned:
+            last = self.memory.bans.until[banned.client]
+            clients[banned.client] = ClientRecord(banned.client, Fate.BANNED, reason=f"until round {last}")
         everyone = list(clients.values())
-        order = by_name(list(clients))
-        told = tuple(everyone[i] for i in order)
-        record = RoundRecord(number, told, seconds=seconds, widening=found.widening)
-        self.stayed = 0 if record.having(Fate.KEPT) else self.stayed + 1
-        if self.stayed >= TOO_LONG:
-            found.alarms.append(
-                f"nobody was kept for {self.stayed} rounds in a row: look at the clients, most may be malicious"
+        in_order = tuple(everyone[i] for i in by_name(list(clients)))
+        record = RoundRecord(number, in_order, seconds=seconds, widening=sorted_replies.widening)
+        self.rounds_without_kept = 0 if record.having(Fate.KEPT) else self.rounds_without_kept + 1
+        if self.rounds_without_kept >= TOO_LONG:
+            sorted_replies.alarms.append(
+                f"nobody was kept for {self.rounds_without_kept} rounds in a row: look at the clients, most may be "
+                "malicious"
             )
-        return replace(record, note="; ".join([*found.notes, *found.alarms]))
+        return replace(record, note="; ".join([*sorted_replies.notes, *sorted_replies.alarms]))
 
     def finish_round(
         self, record: RoundRecord, new: ArrayRecord | None, defense: Defense, *, alarm: bool
     ) -> MetricRecord:
-        """Count offences, save the memory and the global model, report the round, and return its metrics.
+        """Update the bans, save the memory and the global model, report the round, and return its metrics.
 
-        `new` is the new global model; None if the old one stays. `alarm` says that the user should look at the
+        `new` is the new global model; None if the old model stays. `alarm` says that the user should look at the
         round.
         """
         bans = self.memory.bans
         if self.ban is not None:
             kept = [client.client for client in record.having(Fate.KEPT)]
             # If the filter keeps nobody, being dropped says nothing about a single client.
-            bad = record.having(Fate.DROPPED, Fate.REFUSED) if kept else record.having(Fate.REFUSED)
-            bans = bans.after_round(self.ban, record.number, [client.client for client in bad], kept)
+            offenders = record.having(Fate.DROPPED, Fate.REFUSED) if kept else record.having(Fate.REFUSED)
+            bans = bans.after_round(self.ban, record.number, [client.client for client in offenders], kept)
         roster = self.memory.roster.after_round(record)
         self.memory = replace(self.memory, rounds=record.number, bans=bans, roster=roster, defense=defense.memory)
         before, nodes, stayed = self.arrays, self.nodes, new is None
         if new is not None:
             self.arrays = new.copy()  # a copy, since the caller may change its record
         # The audit trail is written before the memory. If the server is killed in between, a restart repeats the
-        # round. So the trail may hold a round twice, but no round can be missing from it.
+        # round. So the trail may hold a round twice, but this way no round is missing from it.
         if head := self.audit.write(record, nodes, before, self.arrays):
             self.memory = replace(self.memory, audit_head=str(head))
         self.folder.save(self.memory, self.arrays)
@@ -195,8 +208,9 @@ class Bookkeeping:
     def completed(self, result: Result, arrays: ArrayRecord) -> Result:
         """Return a result with the round numbers of the whole federation, and with the details of each client.
 
-        Flower counts rounds from 1 in each call of `start`. The details (node, fate, score, probability) are added
-        to the latest rounds only. If no round has made a new model, the result gets the model `arrays`.
+        Flower counts rounds from 1 in each call of `start`. The details of a client are its node, what happened to
+        it, its score and its probability of being malicious. Only the latest rounds get details. If no round has
+        made a new model, the result gets the model `arrays`.
         """
         if not isinstance(result, Result):  # the user's strategy may override `start` and return anything
             return result

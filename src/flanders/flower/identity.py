@@ -1,6 +1,6 @@
-"""Functions that find out the name of the client on each node that the server sends a message to.
+"""Functions that find out which client is on each node to which the server sends a message.
 
-The server identifies a client by the node that it sends the message to, never by anything that a reply claims.
+The server identifies a client by the node to which it sends the message, never by anything that a reply claims.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class AskedClient:
     client: ClientId
     """The name of the client."""
     node: int
-    """The id of its node."""
+    """The id of the client's node."""
     name: str = ""
     """The name that the operator gave to the node; empty if there is none."""
     metadata: Metadata | None = None
@@ -84,17 +84,18 @@ def asked_clients(
 ) -> list[AskedClient | None]:
     """Return the client that each message goes to; None if the client on the node is unknown.
 
-    `remembered` has the client on each node that was asked in earlier rounds. A node that has left the grid keeps
-    this client, so a client cannot end its ban by leaving for a moment. If `identify` gives several nodes the same
-    name, only the first of them is asked.
+    `remembered` has the client on each node that was chosen in earlier rounds, by the id of the node. If a node has
+    left the grid, its remembered client is returned. So a client cannot end its ban by leaving for a moment. If
+    `identify` gives several nodes the same name, only the first of these nodes is asked.
     """
     listed = {node.node_id: node for node in grid.get_nodes()}
     ids = [message.metadata.dst_node_id for message in messages]
     names, why = _name_listed([listed[id_] for id_ in dict.fromkeys(ids) if id_ in listed], identify)
     for id_ in ids:
-        past = remembered.get(id_, None if listed else str(id_))  # some grids list no nodes at all
-        if id_ not in listed and past is not None and past not in names:
-            names[past] = id_
+        # Some grids list no nodes at all. Then the id of a node is the name of its client.
+        client = remembered.get(id_, None if listed else str(id_))
+        if id_ not in listed and client is not None and client not in names:
+            names[client] = id_
     clients = {id_: client for client, id_ in names.items()}
     asked: list[AskedClient | None] = []
     for message, id_ in zip(messages, ids, strict=True):
@@ -109,7 +110,7 @@ def asked_clients(
 
 
 def _name_listed(nodes: Sequence[Node], identify: Identify) -> tuple[dict[ClientId, int], dict[int, Exception]]:
-    """Return the node of each client, and for each node without a client the error that says why.
+    """Return the node id of each client, by its name. Also return the error for each node that has got no name.
 
     `identify` is the user's own function. If at most one of several nodes gets a name, `identify` is probably
     wrong, and its first error is raised. Otherwise the nodes without a name may be attackers, and are left out.
@@ -127,7 +128,7 @@ def _name_listed(nodes: Sequence[Node], identify: Identify) -> tuple[dict[Client
             if client in names:
                 raise InputError(
                     "`identify=` must give each node a name of its own. "
-                    f"It named both {names[client]} and {label} {client!r}."
+                    f"It named both node {names[client]} and node {label} {client!r}."
                 )
             names[client] = node.node_id
         except Exception as error:

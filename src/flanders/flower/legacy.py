@@ -1,6 +1,6 @@
 """The class `FilteredLegacyStrategy`: a filter around a strategy of Flower's older interface.
 
-The older interface is `flwr.server.strategy`.
+The older interface is `flwr.server.strategy`. Its strategies are called legacy strategies here.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class FilteredLegacyStrategy(Strategy):
     strategy
         A strategy of `flwr.server.strategy`, e.g. `FedAvg()`.
     filter, seed, callbacks
-        As in `FilteredStrategy`. The records that callbacks get have no accuracy and no loss.
+        The same as in `FilteredStrategy`. The records that callbacks get have no accuracy and no loss.
     limits
-        As in `FilteredStrategy`, but there is no limit on newcomers.
+        The limits on the weight of each client. The limit `newcomers` has no effect here.
     """
 
     def __init__(
@@ -75,10 +75,10 @@ class FilteredLegacyStrategy(Strategy):
         rng = np.random.default_rng(seed)
         self.strategy, self.defense = strategy, Defense(filter, streams=(rng, rng), callbacks=callbacks)
         log(INFO, "flanders: filter %s", filter_line(filter))
-        self._model: ModelArrays | None = None
-        self._sent: dict[str, Array] = {}
+        self._model: ModelArrays | None = None  # describes the arrays of the model; None before the first round
+        self._sent: dict[str, Array] = {}  # the global model that the round started from
         self.limits, self._has_worked = limits, False
-        self._kept: set[str] | None = None
+        self._kept: set[str] | None = None  # the clients kept in the last judged round; None before that round
 
     @property
     def filter(self) -> Filter[Any]:
@@ -148,24 +148,24 @@ class FilteredLegacyStrategy(Strategy):
         before, its error is raised.
         """
         try:
-            found, metrics = self.strategy.aggregate_fit(number, chosen, failures)
+            aggregate, metrics = self.strategy.aggregate_fit(number, chosen, failures)
         except Exception as error:  # a strategy is the user's own code and may raise anything
             if not self._has_worked:
                 raise
             log(ERROR, "flanders: round %s: the strategy failed: %s", number, STAYS, exc_info=error)
             return None, {}
         self._has_worked = True
-        if found is None:
+        if aggregate is None:
             return None, metrics
-        arrays = {name: Array(array.numpy()) for name, array in named(found).items()}
+        arrays = {name: Array(array.numpy()) for name, array in named(aggregate).items()}
         difference = model.difference(arrays)
-        own = None if difference else model.in_own_types(arrays)
-        if own is None or not np.isfinite(model.flatten(own)).all():
-            numbers = "has numbers that are not finite or out of range"
-            why = f"has other arrays ({difference})" if difference else numbers
-            log(WARNING, "flanders: round %s: the aggregate %s: %s", number, why, STAYS)
+        converted = None if difference else model.in_own_types(arrays)
+        if converted is None or not np.isfinite(model.flatten(converted)).all():
+            bad_numbers = "has numbers that are not finite or out of range"
+            problem = f"has other arrays ({difference})" if difference else bad_numbers
+            log(WARNING, "flanders: round %s: the aggregate %s: %s", number, problem, STAYS)
             return None, metrics
-        return Parameters([array.data for array in own.values()], found.tensor_type), metrics
+        return Parameters([array.data for array in converted.values()], aggregate.tensor_type), metrics
 
     def initialize_parameters(self, client_manager: ClientManager) -> Parameters | None:
         """Call the strategy's method."""
@@ -192,8 +192,8 @@ class FilteredLegacyStrategy(Strategy):
             and 0 < result.num_examples <= (self.limits.max_examples or MOST_EXAMPLES)
         ]
         if len(usable) < len(results):
-            left = len(results) - len(usable)
-            log(INFO, "flanders: %s evaluations do not count: not usable, or of clients that were not kept", left)
+            unused = len(results) - len(usable)
+            log(INFO, "flanders: %s evaluations do not count: not usable, or of clients that were not kept", unused)
         weights = self.limits.capped([float(result.num_examples) for _, result in usable])
         capped = [
             (proxy, replace(result, num_examples=max(1, int(weight))))
@@ -216,9 +216,9 @@ def read_result(model: ModelArrays, result: FitRes, max_examples: float | None) 
     arrays = named(result.parameters)
     if len(arrays) != len(model.arrays):
         raise BadReply(f"{len(arrays)} arrays instead of {len(model.arrays)}")
-    for place in model.arrays:
-        numbers = place.decode(arrays[place.name])
-        arrays[place.name] = place.in_own_type(arrays[place.name], numbers)
+    for expected in model.arrays:
+        numbers = expected.decode(arrays[expected.name])
+        arrays[expected.name] = expected.in_own_type(arrays[expected.name], numbers)
     parameters = Parameters([array.data for array in arrays.values()], result.parameters.tensor_type)
     return model.flatten(arrays), replace(result, parameters=parameters)
 

@@ -1,7 +1,7 @@
 """Descriptions of the arrays of the global model in Flower: name, shape and type.
 
-`FilteredStrategy` uses them to check and decode the arrays of each reply. An array is *scored* if the filter looks
-at it. Buffers and integers are not scored.
+`FilteredStrategy` uses the descriptions to check and decode the arrays of each reply. An array is *scored* if the
+filter looks at it. Buffers and integer arrays are not scored.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ModelArray(HostArray):
     def decode(self, array: Array) -> Numbers:
         """Return the numbers of a client's array in the type of the model. Raise `BadReply` if they cannot be used.
 
-        A client may declare a wrong `array.dtype` or `array.shape`. They are corrected to what its bytes really
+        A client may declare a wrong `array.dtype` or `array.shape`. Both are corrected to what the bytes really
         hold. Numbers of another precision are converted if they fit into the type of the model.
         """
         if stored_bytes(array) > self.most_bytes:
@@ -77,7 +77,7 @@ class ModelArray(HostArray):
     def _plain(self, array: Array) -> Numbers | None:
         """Return the numbers of an array that has exactly the type and shape of the model's; None for other arrays.
 
-        This is a fast way to read most arrays: it compares the header with the expected one instead of parsing it.
+        This is a fast way to read most arrays: the header is compared with the expected header and not parsed.
         """
         if type(array) is not Array or array.stype != NUMPY:
             return None
@@ -123,7 +123,7 @@ class ModelArrays(HostArrays):
         return ArrayRecord({name: scored.get(name, array) for name, array in record.items()})
 
     def excess(self, record: Mapping[str, Array]) -> str:
-        """Return in words which arrays of a reply are too large; empty if none is."""
+        """Return in words what is too large in a reply: an array, or all arrays together. Empty if nothing is."""
         for array in self.arrays:
             if array.name in record and stored_bytes(record[array.name]) > array.most_bytes:
                 return f"array {array.name!r} is too large: {stored_bytes(record[array.name]):,} bytes"
@@ -131,7 +131,7 @@ class ModelArrays(HostArrays):
         return f"too large: {total:,} bytes" if total > sum(array.most_bytes for array in self.arrays) else ""
 
     def check_start(self, record: Mapping[str, Array]) -> None:
-        """Raise an `InputError` if the initial model has an array that `decode` refuses, e.g. with NaN."""
+        """Raise an `InputError` if the initial model has an array that `decode` refuses, e.g. one with NaN."""
         for array in self.arrays:
             try:
                 array.decode(record[array.name])
@@ -146,13 +146,13 @@ class ModelArrays(HostArrays):
         """
         arrays = {}
         for array in self.arrays:
-            found = in_memory(record[array.name])
-            if found.dtype != array.dtype or not array.scored:
-                numbers = convert(found.numpy(), np.dtype(array.dtype))
+            new = in_memory(record[array.name])
+            if new.dtype != array.dtype or not array.scored:
+                numbers = convert(new.numpy(), np.dtype(array.dtype))
                 if numbers is None:
                     return None
-                found = found if found.dtype == array.dtype else Array(numbers)
-            arrays[array.name] = found
+                new = new if new.dtype == array.dtype else Array(numbers)
+            arrays[array.name] = new
         return ArrayRecord(arrays)
 
 

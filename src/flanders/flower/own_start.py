@@ -1,4 +1,4 @@
-"""The function `start_of`: makes a strategy that overrides `start` work with a filter."""
+"""The function `start_of`: lets `FilteredStrategy` wrap a strategy that overrides `start`."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 from flwr.serverapp.strategy import Result, Strategy
 
 REPLACED = ("configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate", "summary")
-"""The methods of the strategy that are replaced by those of the wrapper."""
+"""The methods of the wrapped strategy that are replaced by the methods of the wrapper, `FilteredStrategy`."""
 
 
 def start_of(wrapper: Strategy, strategy: Strategy) -> Callable[..., Result]:
-    """Return the function that carries out the rounds: Flower's `start`, or the strategy's own if it overrides it.
+    """Return the method `start` that carries out the rounds: the strategy's own `start`, or else Flower's.
 
     Flower's guides show how to override `start`, for example to log to Weights & Biases. Such a `start` may read
-    and set attributes of `self`, which must be those of the strategy. It also calls `self.aggregate_train`, which
-    must be the wrapper's method, since that one filters the replies. So `start` is called on a third object: it
-    shares all attributes with the strategy, but the methods in `REPLACED` are those of the wrapper.
+    and set attributes of `self`. They must be the attributes of the strategy. It also calls `self.aggregate_train`.
+    That must be the method of the wrapper, which filters the replies. So `start` is called on a third object. This
+    object shares all attributes with the strategy, but its methods in `REPLACED` are those of the wrapper.
     """
     kind = type(strategy)
     if kind.start is Strategy.start:

@@ -10,6 +10,7 @@ from flwr.serverapp.strategy import Strategy
 from flanders.checks import InputError, check_instance, check_number
 
 LEGACY = "flanders.flower.legacy.FilteredLegacyStrategy"
+"""The class that wraps strategies of Flower's older interface, `flwr.server.strategy`."""
 EXAMPLES = {
     "strategy": "flwr.serverapp.strategy.FedAvg()",
     "aggregator": "Median()",
@@ -28,11 +29,12 @@ EXAMPLES = {
 def check_part(
     caller: str, name: str, value: object, kind: type, *, optional: bool = False, example: str = ""
 ) -> None:
-    """Raise an `InputError` unless a parameter is an instance of `kind`, or None if it is `optional`.
+    """Raise an `InputError` unless a parameter is an instance of `kind`. If it is `optional`, it may also be None.
 
-    The message shows an example. For a strategy of Flower's older interface, it names the class to use instead.
+    `caller` is the class that has the parameter, and `name` is the name of the parameter. The message shows an
+    example. For a strategy of Flower's older interface, the message names the class to use instead.
     """
-    older = any(each.__module__.startswith("flwr.server.strategy") for each in type(value).__mro__)
+    older = any(base.__module__.startswith("flwr.server.strategy") for base in type(value).__mro__)
     hint = f" For strategies of flwr.server.strategy there is {LEGACY}." if older and kind is Strategy else ""
     check_instance(caller, name, value, kind, example or EXAMPLES[name], optional=optional, hint=hint)
 
@@ -52,7 +54,7 @@ def check_optional_number(
 
 
 def check_paths(caller: str, **paths: object) -> None:
-    """Raise an `InputError` unless each of these parameters is None or a path that is not empty."""
+    """Raise an `InputError` unless each of these parameters is None or a path of at least one character."""
     for name, value in paths.items():
         if value is not None and not (isinstance(value, str | os.PathLike) and os.fspath(value)):
             raise _wrong(caller, name, "a path that is not empty", value)

@@ -31,17 +31,19 @@ class Answer:
     """A reply, and the client that has sent it."""
 
     asked: AskedClient
+    """The client."""
     message: Message
+    """The reply."""
 
     @property
     def client(self) -> ClientId:
-        """The client that sent it."""
+        """The name of the client."""
         return self.asked.client
 
 
 @dataclass
 class SortedReplies:
-    """The replies of a round, matched with the clients that were asked, and what was found while checking them."""
+    """The replies of a round, matched with the clients that were asked, and the results of the checks."""
 
     usable: dict[ClientId, Answer] = field(default_factory=dict)
     """The replies that no check has refused so far, by client."""
@@ -50,7 +52,7 @@ class SortedReplies:
     notes: list[str] = field(default_factory=list)
     """Anything unusual that happened, in words."""
     widening: float = 1.0
-    """How many times as wide as usual the filter's limits are."""
+    """How many times as wide as usual the filter's limits are; 1 if they are as usual."""
     alarms: list[str] = field(default_factory=list)
     """What the user should look at, in words."""
     ignored: int = 0
@@ -67,7 +69,7 @@ class SortedReplies:
         self.usable.pop(client, None)
 
     def reject(self, client: ClientId, why: BadReply) -> None:
-        """Record that a client's reply cannot be used. If the server has lost it, the client counts as silent."""
+        """Record that a client's reply cannot be used. A reply that the server has lost counts as no reply."""
         self.refuse(client, str(why))
         if isinstance(why, LostReply):
             self.miss(client, str(why))
@@ -79,7 +81,7 @@ class SortedReplies:
         return before - len(self.usable)
 
     def ignore(self, which: str) -> None:
-        """Count a reply that belongs to no client that was asked, and note it if it is one of the first few.
+        """Count a reply that is ignored. The first few ignored replies also get a note.
 
         `which` describes the reply in words.
         """
@@ -88,7 +90,7 @@ class SortedReplies:
             self.notes.append(f"ignored a reply {which}")
 
     def miss(self, client: ClientId, why: str) -> None:
-        """Record that a client did not reply."""
+        """Record that no reply of a client has come. `why` is the reason in words."""
         self.failed[client] = ClientRecord(client, Fate.SILENT, reason=why)
 
 
@@ -100,13 +102,13 @@ def checked_replies(
     `claims` are the names of the metrics that the strategy needs. `max_examples` is the most examples that a client
     may claim.
     """
-    found = sort_replies(replies, asked)
-    for answer in found.answers:
+    sorted_replies = sort_replies(replies, asked)
+    for answer in sorted_replies.answers:
         try:
             check_metrics(answer.message, claims, max_examples)
         except BadReply as why:
-            found.refuse(answer.client, str(why))
-    return found
+            sorted_replies.refuse(answer.client, str(why))
+    return sorted_replies
 
 
 def sort_replies(replies: Iterable[Message], asked: Sequence[AskedClient]) -> SortedReplies:
@@ -115,96 +117,97 @@ def sort_replies(replies: Iterable[Message], asked: Sequence[AskedClient]) -> So
     A reply names the message that it answers. Flower adds the id of the node that the reply comes from. If that is
     not the node to which the message was sent, the reply is ignored, as if it had not arrived.
     """
-    found = SortedReplies()
-    sent = {one.message_id: one for one in asked if one.message_id}
+    sorted_replies = SortedReplies()
+    receivers = {receiver.message_id: receiver for receiver in asked if receiver.message_id}
     seen: set[ClientId] = set()
     for reply in replies:
         source = reply.metadata.src_node_id
-        to = sent.get(reply.metadata.reply_to_message_id)
-        if to is None:
-            found.ignore(f"from node {source} that answers no message of this round")
+        receiver = receivers.get(reply.metadata.reply_to_message_id)
+        if receiver is None:
+            sorted_replies.ignore(f"from node {source} that answers no message of this round")
             continue
         by_link = reply.has_error() and source == SUPERLINK_NODE_ID  # the SuperLink replies for dead nodes
-        if source != to.node and not by_link:
-            found.ignore(f"from node {source} that answers a message for node {to.node}")
+        if source != receiver.node and not by_link:
+            sorted_replies.ignore(f"from node {source} that answers a message for node {receiver.node}")
             continue
-        if to.client in seen:
-            found.refuse(to.client, "more than one reply")
+        if receiver.client in seen:
+            sorted_replies.refuse(receiver.client, "more than one reply")
         elif reply.has_error():
-            found.miss(to.client, f"error: {short(str(reply.error.reason)) or 'no reason given'}")
+            sorted_replies.miss(receiver.client, f"error: {short(str(reply.error.reason)) or 'no reason given'}")
         else:
-            found.usable[to.client] = Answer(to, reply)
-        seen.add(to.client)
-    for one in asked:
-        if one.client not in seen:
-            found.miss(one.client, "no reply")
-    if found.ignored > MOST_IGNORED:
-        found.notes.append(f"ignored {found.ignored} such replies in all")
-    clients = list(found.usable)
-    # Sorted, so that the rounding of sums does not depend on the order of arrival.
+            sorted_replies.usable[receiver.client] = Answer(receiver, reply)
+        seen.add(receiver.client)
+    for silent in asked:
+        if silent.client not in seen:
+            sorted_replies.miss(silent.client, "no reply")
+    if sorted_replies.ignored > MOST_IGNORED:
+        sorted_replies.notes.append(f"ignored {sorted_replies.ignored} such replies in all")
+    clients = list(sorted_replies.usable)
+    # Replies are sorted, so that the rounding of sums does not depend on the order in which they arrive.
     in_order = [clients[i] for i in by_name(clients)]
-    found.usable = {client: found.usable[client] for client in in_order}
-    return found
+    sorted_replies.usable = {client: sorted_replies.usable[client] for client in in_order}
+    return sorted_replies
 
 
 def read_arrays(
-    found: SortedReplies, model: ModelArrays, matrix: RoundMatrix, before: Mapping[str, Array]
+    sorted_replies: SortedReplies, model: ModelArrays, matrix: RoundMatrix, before: Mapping[str, Array]
 ) -> list[Answer]:
-    """Enter the scored arrays of the replies into the rows of a matrix, and return the reply of each row.
+    """Enter the replies into the rows of a matrix for the filter, and return the reply of each row.
 
-    Replies whose arrays cannot be used are refused. `before` is the global model that the round started from.
+    A row holds the scored arrays of a reply: those that the filter looks at. Replies whose arrays cannot be used
+    are refused. `before` is the global model that the round started from.
 
     Each array is taken out of its reply while it is read, so that it is in memory only once. Afterwards the reply
-    has all its arrays again, in the order and in the types of the server's model. Some strategies go by the order
-    of the arrays and not by their names.
+    has all its arrays again, in the types and in the order of the server's model. The order matters, since some
+    strategies go by it and not by the names of the arrays.
     """
-    check_unscored(found, model, before)
+    check_unscored(sorted_replies, model, before)
     rows: list[Answer] = []
-    for answer in found.answers:
+    for answer in sorted_replies.answers:
         try:
             record = array_record(answer.message, model)
             matrix.prepare_row(len(rows))
-            kept = {}
+            arrays = {}
             for place in model.arrays:
                 array = record.pop(place.name)
                 if place.scored:
                     array = matrix.put(len(rows), place, cast("Vector", place.decode(array)), array)
-                kept[place.name] = array
+                arrays[place.name] = array
                 del array
-            for name, array in kept.items():
+            for name, array in arrays.items():
                 record[name] = array
             rows.append(answer)
         except BadReply as why:
-            found.reject(answer.client, why)
+            sorted_replies.reject(answer.client, why)
     return rows
 
 
-def check_unscored(found: SortedReplies, model: ModelArrays, before: Mapping[str, Array]) -> None:
+def check_unscored(sorted_replies: SortedReplies, model: ModelArrays, before: Mapping[str, Array]) -> None:
     """Refuse replies whose unscored arrays cannot be used, or have changed much more than is usual in the round.
 
     The filter does not look at unscored arrays, so they are checked here.
     """
-    unseen = [place for place in model.arrays if not place.scored]
-    starts = {place.name: before[place.name].numpy() for place in unseen}
-    away: dict[ClientId, list[float]] = {}
-    for answer in found.answers if unseen else ():
+    unscored = [place for place in model.arrays if not place.scored]
+    starts = {place.name: before[place.name].numpy() for place in unscored}
+    changes: dict[ClientId, list[float]] = {}
+    for answer in sorted_replies.answers if unscored else ():
         try:
             record = array_record(answer.message, model)
-            away[answer.client] = []
-            for place in unseen:
+            changes[answer.client] = []
+            for place in unscored:
                 numbers = place.decode(record[place.name])
                 place.check_variance(numbers, starts[place.name])
                 record[place.name] = place.in_own_type(record[place.name], numbers)
-                away[answer.client].append(largest_difference(numbers, starts[place.name]))
+                changes[answer.client].append(largest_difference(numbers, starts[place.name]))
         except BadReply as why:
-            away.pop(answer.client, None)
-            found.reject(answer.client, why)
-    for client, reason in far_clients(unseen, starts, away).items():
-        found.refuse(client, reason)
+            changes.pop(answer.client, None)
+            sorted_replies.reject(answer.client, why)
+    for client, reason in far_clients(unscored, starts, changes).items():
+        sorted_replies.refuse(client, reason)
 
 
 def array_record(message: Message, model: ModelArrays) -> ArrayRecord:
-    """Return the arrays of a reply. Raise `BadReply` if they are lost, or if their names are not the model's."""
+    """Return the arrays of a reply. Raise `BadReply` if they were not stored, or if their names are wrong."""
     records = [record for record in message.content.values() if isinstance(record, ArrayRecord)]
     if len(records) != 1:
         raise BadReply(f"{len(records)} ArrayRecords instead of one")
@@ -217,7 +220,7 @@ def array_record(message: Message, model: ModelArrays) -> ArrayRecord:
 
 
 def discard_arrays(replies: Iterable[Message]) -> None:
-    """Remove all arrays from replies, to free memory. Flower holds the replies until those of the next round."""
+    """Remove all arrays from replies, to free memory. Flower holds the replies until the next replies arrive."""
     for reply in replies:
         if reply.has_content():
             for record in reply.content.array_records.values():

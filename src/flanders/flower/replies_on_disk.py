@@ -1,4 +1,4 @@
-"""The class `RepliesOnDisk`: a Flower grid that stores replies on disk, so that memory holds only one at a time."""
+"""The class `RepliesOnDisk`: a Flower grid that stores replies on disk. Memory holds only one reply at a time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from flwr.supercore.run import Run
 
 WAIT = 1.0
-"""Seconds between two checks for new replies."""
+"""Seconds between two checks for new replies. More checks would burden the server, fewer would delay the round."""
 PREFIX = "replies-"
 """The names of the folders with replies begin with this."""
 
@@ -40,8 +40,8 @@ class RepliesOnDisk(Grid):
     folder
         The folder for the files; None for the system's temporary folder.
     excess
-        A function that returns in words which arrays of a reply are too large, or an empty text if none is. A reply
-        that is too large is not stored.
+        A function that returns in words which arrays of a reply are too large, or an empty text if no array is. A
+        reply that is too large is not stored.
     """
 
     def __init__(
@@ -88,13 +88,13 @@ class RepliesOnDisk(Grid):
             self._files = None
 
     def _store(self, reply: Message, name: str) -> None:
-        """Move the arrays of a reply into a file. If that fails, a `LostArray` takes the place of its arrays."""
+        """Move the arrays of a reply into a file. If that fails, put a `LostArray` in their place."""
         if not reply.has_content():
             return
         records = list(reply.content.array_records.values())
-        why = next(filter(None, map(self.excess, records[:2])), "")  # more than one record is refused anyway
-        if why or len(records) > 1:
-            _leave_out(records, LostArray(why or f"{len(records)} ArrayRecords instead of one", too_large=True))
+        excess = next(filter(None, map(self.excess, records[:2])), "")  # more than one record is refused anyway
+        if excess or len(records) > 1:
+            _leave_out(records, LostArray(excess or f"{len(records)} ArrayRecords instead of one", too_large=True))
             return
         try:
             self._write(records, name)
@@ -115,7 +115,7 @@ class RepliesOnDisk(Grid):
                     record[key] = FileArray(array, path, start, length)
                     del array
 
-    # The methods from here on call the wrapped grid.
+    # The remaining methods only call the wrapped grid.
 
     def set_run(self, run: Run) -> None:
         """Set the run of the grid."""

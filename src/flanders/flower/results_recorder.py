@@ -33,17 +33,16 @@ from flanders.results.tree import Table
 from flanders.round import ClientId
 
 ROUNDS_IN_DETAIL = 100
-"""Flower's `Result` has the node, fate, score and probability of each client for this many of the latest rounds.
-With all rounds, the memory would grow for as long as the federation runs. The results file and the audit trail have
-all rounds."""
+"""For this many of the latest rounds, Flower's `Result` has the details of each client, such as its score. With all
+rounds, the memory would grow for as long as the federation runs. The results file has all rounds."""
 
 
 def live_spec(
     run: str, strategy: Strategy, filter: Filter[Any], fallback: Strategy | None, sketch: int | None
 ) -> Table:
-    """Return the description of a federation for the results file, in the form of a spec.
+    """Return the description of a federation for the results file.
 
-    A spec is the description of a simulated run. `run` is the name of this federation.
+    It has the form of a spec, the description of a simulated run. `run` is the name of this federation.
     """
     names = []
     inner: object = strategy
@@ -73,7 +72,8 @@ class Recorder:
     results
         The results file; None if there is none.
     spec
-        The description of the federation. Its hash is the id of the run in the results file.
+        The description of the federation. In the results file the federation is a run, and the hash of its
+        description is the id of the run.
     callbacks
         The callbacks. They get the record of each round.
     """
@@ -83,13 +83,13 @@ class Recorder:
         self.last: RoundRecord | None = None
         """The record of the last round."""
         self.details: dict[int, Details] = {}
-        """For each of the latest rounds of this `start`, by its number: the details of each client."""
+        """The details of each client in the latest rounds of this call of `start`, by the number of the round."""
         self._store: Store | None = None
         self._known: dict[ClientId, int] = {}
         self._untold = False
 
     def continue_run(self, run: str) -> None:
-        """Record the next rounds as rounds of the run of this name."""
+        """Record the next rounds as rounds of the federation with the name `run`."""
         self.spec = RunSpec({**self.spec.canonical, "live": run})
 
     def open(self) -> None:
@@ -136,13 +136,13 @@ class Recorder:
     def tell(self, record: RoundRecord, nodes: Nodes, *, alarm: bool) -> None:
         """Log a round and write it to the results file.
 
-        The log entry is a warning if `alarm` is set, or if a client was dropped, refused or silent.
+        The log entry is a warning if `alarm` is set, or if a client was dropped, was refused or did not reply.
         """
         self.settle()
         self.last, self.details[record.number], self._untold = record, details_of(record, nodes), True
         self.details.pop(record.number - ROUNDS_IN_DETAIL, None)
-        odd = record.having(Fate.DROPPED, Fate.REFUSED, Fate.SILENT) or alarm
-        log(WARNING if odd else INFO, "flanders: %s", line_of(record, lambda client: nodes[client].label))
+        unusual = record.having(Fate.DROPPED, Fate.REFUSED, Fate.SILENT) or alarm
+        log(WARNING if unusual else INFO, "flanders: %s", line_of(record, lambda client: nodes[client].label))
         self.open()
         self._write(record)
 
@@ -161,9 +161,10 @@ class Recorder:
         self._write(self.last)
 
     def settle(self) -> None:
-        """Pass the last round to the callbacks, if that was not done before.
+        """Pass the record of the last round to the callbacks, if that was not done before.
 
-        It is called when the next round begins: until then, an evaluation may add accuracy and loss to the record.
+        The recorder waits until the next round begins or the last round ends. Until then, an evaluation may add the
+        accuracy and the loss to the record.
         """
         if self._untold and self.last is not None:
             self._untold = False
@@ -199,9 +200,10 @@ class Recorder:
 
 
 def _metric_named(metrics: MetricRecord, part: str) -> float | None:
-    """Return the first metric whose name contains `part`, which is "acc" or "loss". None if there is none.
+    """Return the first metric whose name contains `part`, which is "acc" or "loss".
 
-    A name that contains both, such as "loss_of_accuracy", counts as an accuracy.
+    A metric whose name contains both, such as "loss_of_accuracy", counts as an accuracy. Return None if there is no
+    such metric.
     """
     for key, value in metrics.items():
         wanted = "acc" if "acc" in key.lower() else "loss" if "loss" in key.lower() else ""

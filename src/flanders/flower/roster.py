@@ -1,6 +1,6 @@
-"""The class `Roster`: which client is on each Flower node, and whether the client's last reply was kept.
+"""The class `Roster`: remembers which client is on each Flower node, and whether the client's last reply was kept.
 
-Node ids may change. The name of a client stays the same if its node is authenticated.
+The id of a node may change. The name of a client stays the same if its node is authenticated.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from flanders.round import ClientId
 from flanders.state import saveable
 
 MOST_REMEMBERED = 100_000
-"""The most clients and nodes that are remembered. Without a limit, attackers with ever new clients could fill the
-memory. The oldest are forgotten."""
+"""The most clients, and the most nodes, that are remembered. Without a limit, attackers who invent new clients in
+every round could fill the memory. This many clients take about 20 MB. The oldest entries are forgotten first."""
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -27,13 +27,16 @@ class Roster:
     """The clients that the strategy has chosen so far, for training or for evaluation."""
 
     nodes: dict[int, ClientId] = field(default_factory=dict)
-    """The client on each node that was chosen. It is remembered even if the node leaves the grid."""
+    """The client on each node, by the id of the node. An entry stays even if the node leaves Flower's grid."""
     kept: dict[ClientId, bool] = field(default_factory=dict)
-    """For each client that has an entry: whether its last training reply was kept. `after_round` makes entries."""
+    """Whether the last training reply of each client was kept, by the name of the client.
+
+    A client has no entry before `after_round` makes one.
+    """
 
     @property
     def known(self) -> set[ClientId]:
-        """The clients whose last replies were kept."""
+        """The clients whose last training replies were kept."""
         return {client for client, kept in self.kept.items() if kept}
 
     def evaluators(self, clients: Iterable[ClientId]) -> set[ClientId]:
@@ -45,14 +48,15 @@ class Roster:
         return clients & self.known or clients - self.kept.keys()
 
     def having_asked(self, pairs: Iterable[tuple[int, ClientId]]) -> Roster:
-        """Return the roster after nodes were asked. `pairs` has each node and the client on it."""
+        """Return the roster with the nodes that were chosen. `pairs` has the id of each node and its client."""
         return Roster(newest_entries(self.nodes, dict(pairs)), self.kept)
 
     def after_round(self, record: RoundRecord) -> Roster:
         """Return the roster after a round, with a new entry for each client that was kept, dropped or refused.
 
-        If a round keeps nobody, e.g. because the filter failed, its dropped clients get no new entry. That they
-        were dropped says nothing about any one of them.
+        A client is dropped if the filter leaves its reply out. A client is refused if its reply cannot be used. If
+        a round keeps nobody, e.g. because the filter failed, the dropped clients get no new entry: being dropped
+        then says nothing about a single client.
 
         Examples
         --------

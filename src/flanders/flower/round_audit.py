@@ -1,8 +1,8 @@
 """The class `RoundAudit`: writes the rounds of a Flower federation to an audit trail.
 
-An audit trail is a file of decisions, in which later changes can be detected. The entry of a round has digests of
-what the server received, its decision about each client, and digests of the global model before and after the
-round.
+An audit trail is a file of decisions, in which later changes can be detected. It has an entry for each round. The
+entry holds the server's decision about each client, and digests (SHA-256) of what the server received and of the
+global model before and after the round.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ class RoundAudit:
         self._unwritten: list[int] = []
 
     def open(self, run: str, rounds: int, known: Head | None) -> None:
-        """Begin the trail of a run, or continue it. `rounds` is the number of rounds that are done.
+        """Begin the trail, or continue it.
 
-        `known` identifies the last entry that the trail had when the federation was last saved; None if nothing was
-        saved.
+        `run` is the name of the federation. `rounds` is the number of rounds that are done. `known` identifies the
+        last entry that the trail had when the federation was last saved; None if nothing was saved.
         """
         if self.trail is None or self.trail.is_open:
             return
@@ -69,6 +69,7 @@ class RoundAudit:
         versions = {name: version(name) for name in ("flanders-fl", "flwr", "numpy")}
         fields = {"run": self.run, "after_round": rounds, "versions": versions, "settings": self.settings}
         later = [entry for entry in self.trail.open(fields, known) if entry.kind == "round"]
+        # One later round is normal: the server may have been killed after writing the trail, before saving.
         if len(later) > 1:
             log(
                 WARNING,
@@ -83,9 +84,9 @@ class RoundAudit:
         self._received = {}
         if self.trail is None:
             return
-        sent = {one.message_id: one.client for one in asked if one.message_id}
+        receivers = {receiver.message_id: receiver.client for receiver in asked if receiver.message_id}
         for reply in replies:
-            client = sent.get(reply.metadata.reply_to_message_id)
+            client = receivers.get(reply.metadata.reply_to_message_id)
             if client is not None and reply.has_content():
                 self._received.setdefault(client, []).append(reply_digest(reply.content))
 
@@ -95,7 +96,7 @@ class RoundAudit:
         """Add a round to the trail. Return the head of the trail, which identifies its last entry.
 
         `before` and `after` are the global models before and after the round. If the entry cannot be written, the
-        federation goes on, and the entry of the next round names the rounds that have no entry.
+        federation goes on. The next entry that can be written names the rounds that have no entry.
         """
         if self.trail is None:
             return None

@@ -1,8 +1,8 @@
-"""The matrix that the filter sees in a round. Its rows are the models of the replies, or secret sketches of them.
+"""The matrix that the filter sees in a round. Its rows are the models of the replies, or sketches of these models.
 
-A model here means its *scored* arrays, those that the filter looks at. A sketch is a short vector. The lengths of
-sketches, and the angles between them, are about the same as those of the models. Rows are filled array by array, so
-that there is never a second copy of a whole model in memory.
+A model here means its *scored* arrays, those that the filter looks at. A sketch is a short vector that is computed
+from a model with secret random numbers. The distances and angles between sketches are about the same as those
+between the models. Rows are filled array by array, so that memory never holds a second copy of a whole model.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ class RoundMatrix(ABC):
 
 
 class ReusedMemory:
-    """Memory for the matrix of a round. The next round uses it again if it is small and nothing else refers to it.
+    """Holds the matrix of a round. The next round uses it again if it is small and nothing else refers to it.
 
     With models of ordinary size, the system takes longer to provide new memory than `FilteredStrategy` takes for
     all its other work.
     """
 
     LARGEST = 2**26
-    """The most bytes that are reused. A larger matrix takes long to fill in any case, so reuse would not help."""
+    """The most bytes of a matrix that is reused. A larger matrix takes long to fill, so reuse would not help."""
 
     def __init__(self) -> None:
         self._kept: NDArray[np.float32] | None = None
@@ -65,7 +65,7 @@ class ReusedMemory:
         """Return a matrix with at least this many rows. Its numbers are arbitrary."""
         if self._kept is not None:
             fits = self._kept.shape[0] >= rows and self._kept.shape[1] == columns
-            if fits and sys.getrefcount(self._kept) == 2:  # `self._kept`, and the argument of getrefcount
+            if fits and sys.getrefcount(self._kept) == 2:  # one for `self._kept`, one for the argument
                 return self._kept
         fresh = np.empty((rows, columns), dtype=np.float32)
         self._kept = fresh if fresh.nbytes <= self.LARGEST else None
@@ -73,7 +73,7 @@ class ReusedMemory:
 
 
 class WholeMatrix(RoundMatrix):
-    """A matrix of whole models in float32, `(m, d)`.
+    """A matrix of whole models in float32, with a row per reply and a column per number of a model.
 
     The numbers of float32 arrays are stored only in the matrix. The arrays that `put` returns read them from there.
     """
@@ -88,7 +88,7 @@ class WholeMatrix(RoundMatrix):
 
     @property
     def layers(self) -> dict[str, int]:
-        """The number of columns of each scored array."""
+        """The number of columns of each scored array, by its name."""
         return self.model.layers
 
     def prepare_row(self, row: int) -> None:
@@ -109,10 +109,10 @@ class WholeMatrix(RoundMatrix):
 
 
 class SketchedMatrix(RoundMatrix):
-    """A matrix of CountSketches, `(m, width)`. The sketch is secret, and the same in every round of a run.
+    """A matrix of sketches, with a row per reply and `width` columns. The method is called CountSketch.
 
-    Each number of a model is added, with a random sign, to a random one of `width` buckets. `secret` is the seed of
-    this randomness.
+    The columns are buckets. Each number of a model is added, with a random sign, to a random bucket. `secret` is
+    the seed of this randomness, which is the same in every round of a run.
     """
 
     def __init__(self, model: ModelArrays, rows: int, width: int, secret: int) -> None:

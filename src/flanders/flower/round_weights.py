@@ -1,6 +1,6 @@
-"""The class `RoundWeights`: the weight of each reply of a round, lowered where a client claims too much.
+"""The class `RoundWeights`: the weight of each reply of a round.
 
-A client claims its weight, usually as a number of examples.
+A client claims its weight, usually as a number of examples. The class lowers claims that are too large.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FEWEST = 3
 class RoundWeights:
     """The weights of the replies of a round.
 
-    Claims are lowered in the replies themselves, since strategies read them from the replies.
+    Claims are lowered in the replies themselves, since strategies read the claims from the replies.
 
     Parameters
     ----------
@@ -34,20 +34,20 @@ class RoundWeights:
         The names of the metrics from which the strategy computes the weight of a reply.
     limits
         The limits on the weights.
-    found
-        Gets notes and alarms that say what was changed.
+    sorted_replies
+        All replies of the round. Its lists of notes and alarms get texts that say what was changed.
     """
 
     def __init__(
-        self, answers: Sequence[Answer], claims: Sequence[str], limits: WeightLimits, found: SortedReplies
+        self, answers: Sequence[Answer], claims: Sequence[str], limits: WeightLimits, sorted_replies: SortedReplies
     ) -> None:
-        self.answers, self.claims, self.limits, self.found = answers, claims, limits, found
+        self.answers, self.claims, self.limits, self.sorted_replies = answers, claims, limits, sorted_replies
         messages = [answer.message for answer in answers]
         capped = [limits.cap_claims(messages, key) for key in claims]
-        if lowered := sorted({place for _, places in capped for place in places}):
-            names = ", ".join(answers[place].asked.label for place in lowered[:5])
+        if lowered := sorted({row for _, rows in capped for row in rows}):
+            names = ", ".join(answers[row].asked.label for row in lowered[:5])
             more = f" and {len(lowered) - 5} more" if len(lowered) > 5 else ""
-            found.alarms.append(
+            sorted_replies.alarms.append(
                 f"claims above {limits.times_median:g} times the median were lowered: {names}{more}"
             )
         self.values = np.array(capped[0][0]) if capped else np.ones(len(answers))
@@ -55,15 +55,17 @@ class RoundWeights:
     def limit_newcomers(self, kept: IntVector, known: Collection[ClientId]) -> bool:
         """Lower the weights of kept newcomers if they are too large. Return whether kept replies may be aggregated.
 
-        Newcomers are the clients that are not in `known`. The kept replies may not be aggregated if all of them
-        come from newcomers, although enough known clients have sent replies.
+        `known` are the clients whose last reply was kept. All other clients are newcomers. The kept replies may not
+        be aggregated if all of them come from newcomers although enough known clients have sent replies.
         """
         is_known = np.array([answer.client in known for answer in self.answers])
         is_kept = np.isin(np.arange(len(self.answers)), kept)
         factor = self.limits.factor_for_newcomers(self.values, is_known, is_kept)
         if factor < 1:
             new = np.flatnonzero(is_kept & ~is_known)
-            self.found.alarms.append(f"{len(new)} newcomers count for {self.limits.newcomers:.0%} of the weight")
+            self.sorted_replies.alarms.append(
+                f"{len(new)} newcomers count for {self.limits.newcomers:.0%} of the weight"
+            )
             for row in new.tolist() if self.claims and factor > 0 else ():
                 self.values[row] *= factor
                 set_claim(self.answers[row].message, self.claims[0], float(self.values[row]))
@@ -72,8 +74,10 @@ class RoundWeights:
     def prepare(self, kept: IntVector) -> None:
         """Give the kept replies the same metrics, and add an alarm if one of them outweighs all others."""
         messages = [self.answers[row].message for row in kept]
-        self.found.notes += align_records(messages)
+        self.sorted_replies.notes += align_records(messages)
         share = largest_share(self.values[kept])
         if len(kept) >= FEWEST and share > TOO_MUCH:
             row = int(kept[np.argmax(self.values[kept])])
-            self.found.alarms.append(f"{self.answers[row].asked.label} alone has {share:.0%} of the weight")
+            self.sorted_replies.alarms.append(
+                f"{self.answers[row].asked.label} alone has {share:.0%} of the weight"
+            )

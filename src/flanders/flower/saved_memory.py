@@ -1,6 +1,7 @@
-"""What `FilteredStrategy` remembers from round to round, and the folder in which it is saved.
+"""The memory of `FilteredStrategy` from round to round, and the folder in which the memory is saved.
 
-A ServerApp that is started again continues from this folder, the `state_dir`.
+The folder is the parameter `state_dir` of `FilteredStrategy`. A ServerApp that is started again with the same
+folder continues after the last saved round.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ FILE = "flanders.npz"
 FORMAT = 3
 """The version of the file's format. A file of another version is refused."""
 ELSEWHERE = "To start afresh, name another `state_dir`."
+"""The end of many error messages."""
 
 
 @saveable
@@ -39,30 +41,32 @@ class SavedMemory:
     """All that `FilteredStrategy` remembers from round to round."""
 
     sketch: int | None
-    """The width of the sketch; None if the filter sees whole models."""
+    """The length of a sketch, the short vector that the filter sees in place of a model; None without sketches."""
     secret: int
-    """The seed of the sketch."""
+    """The seed of the random numbers with which sketches are computed."""
     run: str
     """The name of this federation in the results file."""
     defense: DefenseState | None = None
-    """The memory of the defense; None before the first round."""
+    """What the `Defense` remembers, mainly the filter's memory; None before the first round."""
     rounds: int = 0
     """The number of rounds that are done."""
     bans: BanList = field(default_factory=BanList)
+    """The offences and the bans of all clients."""
     roster: Roster = field(default_factory=Roster)
+    """Which client is on each node, and whether its last reply was kept."""
     arrays: tuple[tuple[str, tuple[int, ...], int, str], ...] = ()
-    """The fields of each `ModelArray` of the global model; empty before the first round."""
+    """The fields of the `ModelArray` that describes each array of the model; empty before the first round."""
     model: dict[str, NDArray[np.generic]] = field(default_factory=dict)
-    """The global model after the last round. Only the saved file holds it. In memory this is empty."""
+    """The global model after the last round. It is only in the saved file. In memory this field is empty."""
     worked: tuple[str, ...] = ()
     """Which of `strategy`, `fallback`, `evaluation` and `filter` have worked at least once."""
     audit_head: str = ""
-    """The head of the audit trail, which identifies its last entry; empty if there is no trail."""
+    """A text that identifies the last entry of the audit trail, a file of decisions; empty without a trail."""
     format: int = FORMAT
 
     @property
     def model_arrays(self) -> ModelArrays | None:
-        """The arrays of the global model; None before the first round."""
+        """The description of the global model's arrays; None before the first round."""
         if not self.arrays:
             return None
         return ModelArrays(tuple(ModelArray(*fields) for fields in self.arrays))
@@ -72,7 +76,7 @@ class SavedMemory:
         return replace(self, arrays=tuple(astuple(array) for array in model.arrays))
 
     def having_worked(self, part: str) -> SavedMemory:
-        """Return this memory with a note that `part` has worked; see `worked`."""
+        """Return this memory with `part` added to `worked`."""
         return self if part in self.worked else replace(self, worked=(*self.worked, part))
 
     @property
@@ -115,13 +119,13 @@ class StateFolder:
             make_folder(self.path.parent)
             return fresh
         self._seen = self._stamp()
-        found = self._load(self.path, fresh.sketch)
-        if found.defense is not None:
+        saved = self._load(self.path, fresh.sketch)
+        if saved.defense is not None:
             try:
-                defense.memory = found.defense
+                defense.memory = saved.defense
             except InputError as error:
                 raise InputError(f"{self.path}: {error} {ELSEWHERE}") from error
-        return found
+        return saved
 
     @property
     def has_changed(self) -> bool:
@@ -129,27 +133,27 @@ class StateFolder:
         return self.path is not None and self._stamp() not in (None, self._seen)
 
     def _stamp(self) -> tuple[int, ...] | None:
-        """Return the inode, size and time of the file; None if there is no file. They change if it is replaced."""
+        """Return the inode, size and time of the file, which show if it was replaced; None if there is no file."""
         try:
-            found = os.stat(self.path or "")
+            status = os.stat(self.path or "")
         except OSError:
             return None
-        return found.st_ino, found.st_size, found.st_mtime_ns
+        return status.st_ino, status.st_size, status.st_mtime_ns
 
     @staticmethod
     def _load(path: Path, sketch: int | None) -> SavedMemory:
         try:
-            found = load_state(path)
+            saved = load_state(path)
         except InputError as error:
             raise InputError(f"{error} {ELSEWHERE}") from error
-        if not isinstance(found, SavedMemory) or found.format != FORMAT:
+        if not isinstance(saved, SavedMemory) or saved.format != FORMAT:
             raise InputError(f"{path} was not saved by this version of FilteredStrategy. {ELSEWHERE}")
-        if found.sketch != sketch:
+        if saved.sketch != sketch:
             raise InputError(
-                f"{path} was saved with sketch={found.sketch}, but this strategy has sketch={sketch}. "
-                f"Pass sketch={found.sketch} to continue. {ELSEWHERE}"
+                f"{path} was saved with sketch={saved.sketch}, but this strategy has sketch={sketch}. "
+                f"Pass sketch={saved.sketch} to continue. {ELSEWHERE}"
             )
-        return found
+        return saved
 
     def tell_of_earlier_rounds(self, done: int, num_rounds: int) -> None:
         """Log after which round the federation continues, or that all rounds are done."""
@@ -161,14 +165,14 @@ class StateFolder:
             log(WARNING, "flanders: nothing left to do: all %s rounds are %s `num_rounds`.", done, where)
 
     def locked(self) -> AbstractContextManager[None]:
-        """Keep other processes out of the folder during a block, if the system has locks."""
+        """Keep other processes out of the folder during a `with` block, if the system has file locks."""
         message = f"Another ServerApp is at work in `state_dir` {self.folder}. End it. {ELSEWHERE}"
         return locked_folder(self.folder, message)
 
     def save(self, memory: SavedMemory, arrays: ArrayRecord) -> None:
         """Save the memory and the global model in one file.
 
-        If writing fails, the federation goes on. A restart then continues from an earlier round. If another
+        If writing fails, the federation goes on, but a restart would continue from an earlier round. If another
         ServerApp has saved rounds in the folder meanwhile, nothing is overwritten and an `InputError` is raised.
         """
         if self.path is None:
@@ -185,7 +189,7 @@ class StateFolder:
 
 def saved_audit_head(folder: Path) -> Head:
     """Return the head that is saved in a `state_dir`. It identifies an entry of the audit trail."""
-    found = load_state(folder / FILE)
-    if not isinstance(found, SavedMemory) or not found.audit_head:
+    saved = load_state(folder / FILE)
+    if not isinstance(saved, SavedMemory) or not saved.audit_head:
         raise InputError(f"{folder} holds no memory of an audit trail. Name the `state_dir` of the federation.")
-    return Head.parse(found.audit_head)
+    return Head.parse(saved.audit_head)

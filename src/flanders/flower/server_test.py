@@ -24,9 +24,9 @@ EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
 class ServerTest:
     """Calls the `evaluate_fn` of a federation, for Flower and for the filter.
 
-    A filter uses it to find out which of two groups of clients improves the model. That works if `evaluate_fn`
-    returns a metric whose name contains `loss`. This metric is one number, or a list with one loss for each
-    example.
+    A filter uses the losses to find out which of two groups of clients improves the model. That works if
+    `evaluate_fn` returns a metric whose name contains `loss`. This metric is one number, or a list with one loss
+    for each example.
 
     Parameters
     ----------
@@ -60,9 +60,10 @@ class ServerTest:
     def of_models(self, number: int, model: ModelArrays, arrays: ArrayRecord) -> Evaluate | None:
         """Return a function that takes a flat model and returns its losses.
 
-        Return None if the last test of the global model gave no loss. `arrays` is the global model. A flat model
-        has no buffers, so they are taken from the global model. If `evaluate_fn` fails on a model, its loss is
-        infinite. So no client can end the run with a model on which `evaluate_fn` fails.
+        Return None if the last test of the global model gave no loss. A flat model is one vector with the arrays
+        that the filter looks at. All other arrays, such as buffers, are taken from the global model `arrays`. If
+        `evaluate_fn` fails on a model, the loss of this model is infinite. So no client can end the run with a
+        model on which `evaluate_fn` fails.
         """
         evaluate_fn = self._evaluate_fn
         if evaluate_fn is None or not self._has_losses:
@@ -79,12 +80,15 @@ class ServerTest:
         return evaluate
 
     def step(self, number: int, model: ModelArrays, arrays: ArrayRecord) -> Vector | None:
-        """Return None: this server does not train. A subclass may return a step of its own, `root` in `Round`."""
+        """Return None, since this server trains no model.
+
+        A subclass may return the step of a training on the server: the trained model minus the global model.
+        """
         return None
 
 
 def losses_in(metrics: MetricRecord | None) -> FloatVector | None:
-    """Return the first metric whose name contains `loss`, as a vector; None if no name does.
+    """Return the first metric whose name contains `loss`, as a vector; None if there is no such metric.
 
     Examples
     --------

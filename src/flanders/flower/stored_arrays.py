@@ -1,7 +1,7 @@
 """Subclasses of Flower's `Array` whose numbers are stored elsewhere: in the matrix of the round, or in a file.
 
-They take the place of the arrays in replies. So each model is in memory only once, or not at all. Strategies use
-them like any other `Array`.
+The matrix of the round is what the filter sees. It has a row for each reply. The subclasses take the place of the
+arrays in replies. So each model is in memory only once, or not at all. Strategies use them like any other `Array`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class FileArray(Array):
 
     @property
     def length(self) -> int:
-        """The number of its bytes."""
+        """The number of bytes of the array in the file."""
         length: int = self.__dict__["_length"]
         return length
 
@@ -76,7 +76,7 @@ class FileArray(Array):
 
     @property
     def data(self) -> bytes:  # type: ignore[override]
-        """The bytes that the client sent. With `read_as`, the bytes of the converted array."""
+        """The bytes that the client sent, or with `read_as` the bytes of the converted array."""
         if self.__dict__["_read_as"]:
             return Array(self.numpy()).data
         with open(self.__dict__["_path"], "rb") as file:
@@ -98,12 +98,12 @@ class LostArray(Array):
 
     @property
     def too_large(self) -> bool:
-        """Whether the client sent too much. If not, the server could not store the reply, e.g. on a full disk."""
+        """Whether the client sent too much. If False, the server could not store the reply, e.g. on a full disk."""
         return bool(self.__dict__["_too_large"])
 
 
 def in_memory(array: Array) -> Array:
-    """Return an array that does not depend on the matrix or the file. If necessary, it is a copy."""
+    """Return an array with numbers of its own: a copy if `array` reads its numbers from the matrix or a file."""
     return Array(array.numpy()) if isinstance(array, RowArray | FileArray) else array
 
 

@@ -29,12 +29,7 @@ from flanders.flower.bookkeeping import Bookkeeping
 from flanders.flower.identity import Identify, by_key
 from flanders.flower.model_arrays import ModelArrays, Vector, is_buffer
 from flanders.flower.own_start import start_of
-from flanders.flower.parameter_checks import (
-    check_function,
-    check_optional_number,
-    check_part,
-    check_paths,
-)
+from flanders.flower.parameter_checks import check_function, check_optional_number, check_part, check_paths
 from flanders.flower.replies import Answer, SortedReplies, checked_replies, discard_arrays, read_arrays
 from flanders.flower.replies_on_disk import RepliesOnDisk
 from flanders.flower.reply_metrics import find_claims
@@ -57,45 +52,47 @@ ME = "FilteredStrategy"
 class FilteredStrategy(Strategy):
     """Let a filter drop suspicious replies before a strategy aggregates the rest.
 
-    Replies are checked one by one. A client whose reply cannot be used is left out of the round. Of the other
-    replies, the filter chooses which to keep. The wrapped strategy aggregates the kept ones.
+    Replies are checked one by one. A client whose reply cannot be used is left out of the round. The filter chooses
+    which of the other replies to keep. The wrapped strategy aggregates the kept replies.
 
     Parameters
     ----------
     strategy
-        The strategy to wrap. If you use a wrapper for differential privacy, pass it here, and do not wrap it around
-        this object: such a wrapper clips replies, and the filter must see them before they are clipped. If the
+        The strategy to wrap. It may be one of Flower's wrappers for differential privacy. Do not put such a wrapper
+        around this object: it clips replies, and the filter must see the replies before they are clipped. If the
         strategy overrides `start`, its own `start` carries out the rounds.
     filter
         Decides which clients to keep. Default: `Guard()`, which need not be told the number of attackers. If a
-        filter has a parameter `keep`, set it to a fraction, not to a number of clients: some may not reply.
+        filter has a parameter `keep`, set it to a fraction, not to a number: some clients may not reply.
     state_dir
         A folder in which the filter's memory, the bans and the global model are saved after each round. A ServerApp
-        that starts with the folder of an earlier one continues after its last round. Default: nothing is saved.
+        that is started again with this folder continues after the last saved round. Default: nothing is saved.
     results
-        A results file for `flanders show` and `flanders report`. Default: none.
+        A file to which each round is written. `flanders show` and `flanders report` read it. Default: no file.
     audit
-        A file for the audit trail, which holds every decision. `flanders audit verify` detects later changes to the
-        file. Default: none.
+        A file for the audit trail, or an `AuditTrail`. The trail holds every decision of the server. `flanders
+        audit verify` detects later changes to the file. Default: no audit trail.
     ban
-        When to stop asking clients that are dropped too often, and for how long. Default: never.
+        Bans clients that are dropped or refused too often. A banned client gets no messages for some rounds.
+        Default: no client is banned.
     fallback
-        The strategy for rounds in which the filter knows too little to judge, usually only the first. Choose a
-        robust one, e.g. `FedMedian()`, if clients may be malicious from the start. Only its `aggregate_train` is
-        called. Default: `strategy`.
+        The strategy for rounds in which the filter knows too little to judge, usually only the first round. Choose
+        a robust strategy, e.g. `FedMedian()`, if clients may be malicious from the start. Only its method
+        `aggregate_train` is called. Default: `strategy`.
     sketch
-        Show the filter a secret sketch of each model, a vector of this many numbers, instead of the whole model.
-        The replies are stored on disk until they are aggregated. Use it if only a few of your models fit into
-        memory. Default: whole models.
+        The length of a sketch. A sketch is a short vector that is computed from a model with secret random numbers.
+        The filter then sees sketches instead of whole models, and replies are stored on disk until they are
+        aggregated. Use this if only a few of your models fit into memory. Default: the filter sees whole models.
     unscored
         A function that takes the name of a float array and returns True if the filter should not look at the array.
-        Such arrays are aggregated all the same. Default: the buffers of batch normalisation. The filter never looks
-        at integer arrays.
+        Such arrays are aggregated all the same. The filter never looks at integer arrays. Default: the function
+        returns True for the buffers of batch normalisation.
     identify
-        A function that takes the `NodeInfo` of a node and returns the name of the client on it. No two clients may
-        have the same name. Default: the name follows from the node's public key, or without a key from its id.
+        A function that takes the `NodeInfo` of a node and returns the name of its client. No two clients may have
+        the same name. Default: the name is made from the node's public key, or from its id if it has no key.
     limits
-        Limits on the weight of each client, however many examples it claims, and on the weight of newcomers.
+        Limits on the weight of each client, and on the weight of all newcomers together. Newcomers are clients
+        whose last reply was not kept, and clients that have not replied before.
     seed
         Makes the randomness of the filter and of the sketch repeatable. Leave it out in production, since an
         attacker who can predict the randomness can evade the filter.
@@ -144,7 +141,7 @@ class FilteredStrategy(Strategy):
         rng = np.random.default_rng(seed)
         memory = SavedMemory(sketch, int(rng.integers(0, 2**63)), secrets.token_hex(8))
         self.defense = Defense(filter, streams=(rng, rng))
-        """The filter, with what it remembers."""
+        """The filter and its memory."""
         folder = StateFolder(state_dir)
         memory = folder.recall(memory, self.defense)
         spec = live_spec(memory.run, strategy, filter, fallback, sketch)
@@ -152,11 +149,11 @@ class FilteredStrategy(Strategy):
         arrays, memory = memory.record, replace(memory, model={})  # do not keep a second copy of the model
         trail = RoundAudit(ME, audit, spec)
         self._books = Bookkeeping(memory, folder, recorder, trail, ban, arrays, done_before=memory.rounds)
-        self._claims = find_claims(strategy)
+        self._claims = find_claims(strategy)  # the names of the metrics that give the weight of a reply
         self.server_test = ServerTest()
-        """The server's own test of models. Filters can use it."""
+        """Tests models on data of the server. Filters can use it."""
         self.strict = False
-        """Whether every error of the filter or the strategy ends the run, even if clients may have caused it."""
+        """Whether every error of the filter or the strategy ends the run, even one that clients may have caused."""
         self._sent_at = 0.0
         self._matrix_memory = ReusedMemory()
 
@@ -193,30 +190,31 @@ class FilteredStrategy(Strategy):
         books, began, replies = self._books, time.perf_counter(), list(replies)
         number = server_round + books.done_before
         books.audit.receive(replies, books.asked)
-        found = checked_replies(replies, books.asked, self._claims, self.limits.max_examples)
+        sorted_replies = checked_replies(replies, books.asked, self._claims, self.limits.max_examples)
         model = books.model_arrays(books.arrays, self.unscored)
-        matrix = self._matrix(model, len(found.answers))
-        answers = read_arrays(found, model, matrix, books.arrays)
-        weights = RoundWeights(answers, self._claims, self.limits, found)
+        matrix = self._matrix(model, len(sorted_replies.answers))
+        answers = read_arrays(sorted_replies, model, matrix, books.arrays)
+        weights = RoundWeights(answers, self._claims, self.limits, sorted_replies)
         aggregation = StrategyAggregation(number, model, matrix, matrix.row_of(books.arrays), weights)
-        judged = self._defend(answers, aggregation, found) if answers else ()
+        judged = self._defend(answers, aggregation, sorted_replies) if answers else ()
         if not answers:
             if not books.memory.has_aggregated:
-                check_refusals(number, found.failed.values())
-            found.notes.append(f"no reply can be used: {STAYS}")
+                check_refusals(number, sorted_replies.failed.values())
+            sorted_replies.notes.append(f"no reply can be used: {STAYS}")
         spent = time.perf_counter() - began - aggregation.seconds
         seconds = {"train": began - self._sent_at, "filter": spent, "aggregate": aggregation.seconds}
-        record = books.record(number, judged, found, seconds)
-        told = books.finish_round(record, aggregation.arrays, self.defense, alarm=bool(found.alarms))
+        record = books.record(number, judged, sorted_replies, seconds)
+        counts = books.finish_round(record, aggregation.arrays, self.defense, alarm=bool(sorted_replies.alarms))
         discard_arrays(replies)
-        return aggregation.arrays, MetricRecord({**(aggregation.metrics or {}), **told})
+        return aggregation.arrays, MetricRecord({**(aggregation.metrics or {}), **counts})
 
     def _defend(
-        self, answers: Sequence[Answer], aggregation: StrategyAggregation, found: SortedReplies
+        self, answers: Sequence[Answer], aggregation: StrategyAggregation, sorted_replies: SortedReplies
     ) -> Sequence[ClientRecord]:
-        """Let the defense protect the round, and return what happened to the client of each row."""
+        """Let the filter choose among the answers, and return what happened to the client of each answer."""
         fallback, matrix, books = self.fallback, aggregation.matrix, self._books
-        # A filter without a memory treats newcomers like all other clients, so their weight is not limited.
+        # The weight of clients that are not in `known` is limited. With None, it is not: a filter without a memory
+        # treats all clients alike.
         known = None if self.defense.state is None else books.memory.roster.known
         try:
             round_ = Round(
@@ -235,8 +233,8 @@ class FilteredStrategy(Strategy):
             if self.strict:
                 raise
             if not isinstance(error, InputError):
-                books.raise_if_never_worked("filter", error, type(self.filter).__name__, found)
-            found.notes.append(f"the filter cannot judge this round ({error}): {STAYS}")
+                books.raise_if_never_worked("filter", error, type(self.filter).__name__, sorted_replies)
+            sorted_replies.notes.append(f"the filter cannot judge this round ({error}): {STAYS}")
             reason = "the filter could not judge this round"
             return [ClientRecord(answer.client, Fate.DROPPED, reason=reason) for answer in answers]
         books.has_worked("filter")
@@ -244,12 +242,12 @@ class FilteredStrategy(Strategy):
         if aggregation.error is not None:
             if self.strict:
                 raise aggregation.error
-            books.raise_if_never_worked(part, aggregation.error, type(aggregation.used).__name__, found)
+            books.raise_if_never_worked(part, aggregation.error, type(aggregation.used).__name__, sorted_replies)
         if aggregation.arrays is not None:
             books.has_worked(part)
-        found.widening = outcome.widening
+        sorted_replies.widening = outcome.widening
         if note := aggregation.note or outcome.note:
-            found.notes.append(note)
+            sorted_replies.notes.append(note)
         return outcome.clients
 
     def configure_evaluate(
@@ -261,22 +259,23 @@ class FilteredStrategy(Strategy):
         return self._books.ask(chosen, grid, self.identify, number)
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """Let the strategy aggregate the usable evaluations of clients that were kept in training."""
+        """Let the strategy aggregate the usable evaluations of the clients that `Roster.evaluators` selects."""
         books, claims = self._books, self._claims[:1]
         number = server_round + books.done_before
-        found = checked_replies(replies, books.asked, claims, self.limits.max_examples)
-        failed = RoundRecord(number, tuple(found.failed[a.client] for a in books.asked if a.client in found.failed))
-        silenced = found.only(books.memory.roster.evaluators(found.usable))
-        weights = RoundWeights(found.answers, claims, self.limits, found)
-        weights.prepare(np.arange(len(found.answers)))
-        if odd := [*unused_of(failed, books.label), *found.notes, *found.alarms]:
-            log(WARNING, "flanders: evaluation of round %s: %s", number, "; ".join(odd))
-        if silenced:
-            log(INFO, "flanders: %s evaluations do not count: their clients were not kept in training", silenced)
+        sorted_replies = checked_replies(replies, books.asked, claims, self.limits.max_examples)
+        failed = [asked.client for asked in books.asked if asked.client in sorted_replies.failed]
+        failures = RoundRecord(number, tuple(sorted_replies.failed[client] for client in failed))
+        left_out = sorted_replies.only(books.memory.roster.evaluators(sorted_replies.usable))
+        answers = sorted_replies.answers
+        RoundWeights(answers, claims, self.limits, sorted_replies).prepare(np.arange(len(answers)))
+        if unusual := [*unused_of(failures, books.label), *sorted_replies.notes, *sorted_replies.alarms]:
+            log(WARNING, "flanders: evaluation of round %s: %s", number, "; ".join(unusual))
+        if left_out:
+            log(INFO, "flanders: %s evaluations do not count: their clients were not kept in training", left_out)
         try:
-            metrics = self.strategy.aggregate_evaluate(number, [answer.message for answer in found.answers])
+            metrics = self.strategy.aggregate_evaluate(number, [answer.message for answer in answers])
         except Exception as error:  # a strategy is the user's own code and may raise anything
-            books.raise_if_never_worked("evaluation", error, type(self.strategy).__name__, found)
+            books.raise_if_never_worked("evaluation", error, type(self.strategy).__name__, sorted_replies)
             log(ERROR, "flanders: %s failed to evaluate", type(self.strategy).__name__, exc_info=error)
             return None
         if metrics is not None:
@@ -302,12 +301,12 @@ class FilteredStrategy(Strategy):
     ) -> Result:
         """Carry out the rounds that are left, as `flwr.serverapp.strategy.Strategy.start` does.
 
-        `num_rounds` is the number of all rounds. It includes the rounds of earlier calls of `start`, of this object
-        or with the same `state_dir`. If there were such rounds, the global model after them is used in place of
-        `initial_arrays`.
+        `num_rounds` is the number of all rounds. It includes the rounds that earlier calls of `start` have done,
+        on this object or with the same `state_dir`. If there are such rounds, the next round starts from the global
+        model that they led to, and `initial_arrays` is not used.
 
         If the metrics of `evaluate_fn` hold a loss, the filter may use `evaluate_fn` to find out which of two
-        groups of clients improves the model. In such a round, `evaluate_fn` is called a few more times.
+        groups of clients improves the model. If the filter does so in a round, it calls `evaluate_fn` a few times.
         """
         check_part(f"{ME}.start", "initial_arrays", initial_arrays, ArrayRecord)
         check_number(f"{ME}.start", "num_rounds", num_rounds, 0, whole=True)
@@ -320,25 +319,26 @@ class FilteredStrategy(Strategy):
                 books.folder.tell_of_earlier_rounds(done, num_rounds)
             else:
                 model.check_start(initial_arrays)
-            own, left = None, max(0, num_rounds - done)
+            test, left = None, max(0, num_rounds - done)
             if evaluate_fn is not None:
-                own = self.server_test = ServerTest(evaluate_fn, done, books.recorder.add_evaluation)
+                test = self.server_test = ServerTest(evaluate_fn, done, books.recorder.add_evaluation)
             with books.running(), self._grid(grid) as grid:
                 start = start_of(self, self.strategy)
-                result = start(grid, initial_arrays, left, timeout, train_config, evaluate_config, own)
+                result = start(grid, initial_arrays, left, timeout, train_config, evaluate_config, test)
         return books.completed(result, initial_arrays)
 
     def _own_knowledge(
         self, aggregation: StrategyAggregation
     ) -> tuple[Vector | None, Mapping[str, int], Evaluate | None]:
-        """Return what `Round` calls `root`, `layers` and `evaluate`."""
-        if self.sketch is not None:  # root and test need whole models
-            return None, aggregation.matrix.layers, None
-        known = aggregation.number, aggregation.model, self._books.arrays
-        return self.server_test.step(*known), aggregation.matrix.layers, self.server_test.of_models(*known)
+        """Return the arguments `root`, `layers` and `evaluate` of `Round`, which explains them."""
+        layers = aggregation.matrix.layers
+        if self.sketch is not None:  # `root` and `evaluate` need whole models
+            return None, layers, None
+        arguments = aggregation.number, aggregation.model, self._books.arrays
+        return self.server_test.step(*arguments), layers, self.server_test.of_models(*arguments)
 
     def _grid(self, grid: Grid) -> AbstractContextManager[Grid]:
-        """Return the grid to use during the rounds. If there is a sketch, this grid stores replies on disk."""
+        """Return the grid to use during the rounds. With sketches, this grid stores replies on disk."""
         if self.sketch is None:
             return nullcontext(grid)
         return RepliesOnDisk(grid, self._books.folder.folder, self._books.excess)

@@ -1,7 +1,7 @@
 """The class `WeightLimits`: limits on the weight that clients can claim.
 
-The weight of a client is its number of examples. The client states this number itself, and the server cannot check
-it. A client is *known* if its last reply was kept. All other clients are *newcomers*.
+The weight of a client is its number of examples. The client claims this number, and the server cannot check the
+claim. A client is *known* if its last reply was kept. All other clients are *newcomers*.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from flanders.flower.reply_metrics import claim_of, set_claim
 from flanders.hosts.claims import MOST_EXAMPLES, capped_at_median
 
 FEWEST_KNOWN, LEAST_KNOWN = 3, 0.2
-"""The weight of newcomers is limited only if at least this many clients, and this share of the round, are known.
+"""The weight of newcomers is limited only if at least this many clients, and this share of a round's clients, are
+known.
 
-If a server asks different clients in each round, nearly all of them are newcomers. Then the few known clients must
+If a server asks different clients in each round, nearly all clients are newcomers. Then the few known clients must
 not decide alone.
 """
 
@@ -38,8 +39,8 @@ class WeightLimits:
     newcomers
         The largest share of the weight for all newcomers together: clients that are new, or whose last reply was
         not kept. The limit is for filters with a memory: an attacker can come back under new names, of which the
-        filter remembers nothing. It holds only if at least three clients, and a fifth of the round, are known.
-        None: no limit.
+        filter remembers nothing. The limit holds only if at least three clients, and a fifth of the round's
+        clients, are known. None: no limit.
     max_examples
         Refuse replies that claim more examples than this. None: no limit.
 
@@ -55,7 +56,7 @@ class WeightLimits:
     max_examples: float | None = None
 
     def __post_init__(self) -> None:
-        # With a share of zero, no new client would ever have a weight.
+        # The least share of newcomers is above zero. With zero, no new client would ever have a weight.
         ranges = {"times_median": (1, math.inf), "newcomers": (0.01, 1), "max_examples": (1, MOST_EXAMPLES)}
         for name, (low, high) in ranges.items():
             if getattr(self, name) is not None:
@@ -66,21 +67,23 @@ class WeightLimits:
         return capped_at_median(claims, self.times_median)
 
     def cap_claims(self, messages: Sequence[Message], key: str) -> tuple[list[float], list[int]]:
-        """Lower claims that are too large in the replies. Return all claims, and the positions of the lowered ones.
+        """Lower claims that are too large in the replies. Return all claims, and the rows of the lowered claims.
 
-        `key` is the name of the metric with the claim.
+        `key` is the name of the metric that holds the claim.
         """
         before = [claim_of(message, key) for message in messages]
         after = self.capped(before)
-        lowered = [place for place, claim in enumerate(before) if after[place] < claim]
-        for place in lowered:
-            set_claim(messages[place], key, after[place])
+        lowered = [row for row, claim in enumerate(before) if after[row] < claim]
+        for row in lowered:
+            set_claim(messages[row], key, after[row])
         return after, lowered
 
     def factor_for_newcomers(self, weights: FloatVector, known: BoolVector, kept: BoolVector) -> float:
         """Return the factor by which the weights of kept newcomers are multiplied.
 
-        It is 1 if the weights need not be lowered, and 0 if the limit holds and the filter kept only newcomers.
+        With this factor, the newcomers have at most the share `newcomers` of the weight of all kept clients. The
+        factor is 1 if the weights need not be lowered. It is 0 if the limit holds and the filter kept only
+        newcomers.
         """
         share = self.newcomers
         if share is None or known.all() or known.sum() < max(FEWEST_KNOWN, LEAST_KNOWN * known.size):

@@ -1,6 +1,7 @@
 """The class `AccessCheck`: decides who may see the live page, and adds security headers to every answer.
 
-The page is open to this machine only, or to people who know a secret token.
+The live page shows a results file while it is written. Without a token, only this machine can open the page. With a
+token, everybody who knows the token can.
 """
 
 from __future__ import annotations
@@ -20,18 +21,19 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from flanders.checks import InputError
 
 TOKEN_VARIABLE = "FLANDERS_WATCH_TOKEN"
-"""The environment variable that may hold the token."""
+"""The environment variable that may hold the token, the secret that a visitor has to enter."""
 SHORTEST_TOKEN = 16
-"""The fewest characters of a token. A shorter one could be guessed."""
+"""The fewest characters of a token. A shorter token could be guessed."""
 LONGEST_FORM = 4096
-"""The most bytes that are read of the form with the token."""
+"""The most bytes that are read of the form with the token. Without a limit, a visitor could fill the memory."""
 WRONG_TOKEN_PAUSE = 1.0
 """Seconds before a request with a wrong token is answered. Such requests are answered one after the other, so that
 nobody can try many tokens."""
 MOST_WAITING = 8
-"""The most requests with a wrong token that wait for an answer. Further ones get an error at once."""
+"""The most requests with a wrong token that wait for an answer. Further requests get an error at once, so that they
+do not hold connections open."""
 COOKIE = "flanders-watch"
-"""The name of the cookie of a visitor who has entered the token."""
+"""The name of the cookie that a visitor gets for entering the token."""
 HEADERS = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
@@ -68,9 +70,9 @@ def is_loopback(host: str) -> bool:
 
 
 def read_token(host: str, file: Path | None) -> str | None:
-    """Return the token from a file, or else from the environment. Without a token, return None.
+    """Return the token from `file`, or from the environment if `file` is None. Return None if there is no token.
 
-    If other machines can reach `host`, a token is needed, and without one an `InputError` is raised.
+    If other machines can reach `host`, a token is needed. If there is none, an `InputError` is raised.
     """
     token, where = os.environ.get(TOKEN_VARIABLE), TOKEN_VARIABLE
     if file is not None:
@@ -111,10 +113,11 @@ class AccessCheck:
 
     def __init__(self, app: ASGIApp, host: str, token: str | None) -> None:
         self._app, self._token = app, token
+        # The names by which a browser may call this server. With None, any name is allowed.
         self._names = {"127.0.0.1", "localhost", "[::1]", host} if is_loopback(host) else None
-        self._session = secrets.token_urlsafe(32)
-        self._waiting = 0
-        self._turn = asyncio.Lock()
+        self._session = secrets.token_urlsafe(32)  # the value of the cookie
+        self._waiting = 0  # the number of requests with a wrong token that wait for an answer
+        self._turn = asyncio.Lock()  # lets these requests wait one after the other
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on to the app, or refuse it."""
@@ -135,17 +138,18 @@ class AccessCheck:
     async def _judge(self, request: Request) -> Response | None:
         """Return the answer to a request that is not passed on to the app; None if it is passed on."""
         name = request.headers.get("host", "").rpartition(":")[0] or request.headers.get("host", "")
-        if self._names is not None and name not in self._names:  # DNS rebinding: another site's name points here
+        # Another site can make its name point to this machine and then read the page (DNS rebinding).
+        if self._names is not None and name not in self._names:
             return PlainTextResponse("Open this page with 127.0.0.1 in place of this name.", status_code=421)
         if self._token is None or request.url.path == "/page.css":
             return None
         if request.url.path == "/enter" and request.method == "POST":
             return await self._enter(request)
-        bearer = request.headers.get("authorization", "")
+        authorization = request.headers.get("authorization", "")
         if same(request.cookies.get(COOKIE, ""), self._session):
             return None
-        if bearer:
-            given = bearer.removeprefix("Bearer ")
+        if authorization:
+            given = authorization.removeprefix("Bearer ")
             return None if same(given, self._token) else await self._refuse(PlainTextResponse("wrong token", 401))
         if request.url.path == "/" and request.method == "GET":
             return HTMLResponse(FORM.format(problem=""), status_code=401)
@@ -181,5 +185,5 @@ class AccessCheck:
 
 
 def same(given: str, right: str) -> bool:
-    """Whether two texts are equal. The time of the comparison does not show how many characters are right."""
+    """Whether two texts are equal. The time that this takes does not show how many characters are right."""
     return hmac.compare_digest(given.encode(), right.encode())

@@ -25,12 +25,13 @@ from flanders.results.rounds import read_rounds
 from flanders.results.schema import ResultsError, reading
 
 LOOKED_AT = 4
-"""The number of runs whose clients are held in memory: the last runs that any visitor has opened."""
+"""The number of runs whose clients are held in memory: the last runs that any visitor has opened. All runs would
+take too much memory."""
 RECHECK = 5.0
 """Seconds after which the file is read again even if it seems unchanged. Its modification time may be too coarse to
 show every change."""
 MEASURED_LATER = ("accuracy", "loss", "attack_success", "source_accuracy")
-"""The columns of a round that may change after it was written. A Flower server measures them later."""
+"""The columns of a round that may change after the round was written. A Flower server measures them later."""
 
 
 class FollowedRun:
@@ -41,25 +42,26 @@ class FollowedRun:
     id_
         The id of the run.
     most_rows
-        The most clients that get a row on the page. With 0, no client has a row, and only totals are counted.
+        The most clients that get a row on the page. With 0, no client gets a row, and only totals are counted.
     """
 
     def __init__(self, id_: str, most_rows: int) -> None:
         self.id, self._most_rows = id_, most_rows
         self.epoch = ""
-        """A random text that changes each time the run is read from the start again. If a page has rounds from
-        another epoch, they are out of date."""
-        self._growing: GrowingRun | None = None
-        self._fixed: list[tuple[object, ...]] = []
-        self._about: tuple[str, str, str | None] | None = None
-        self._measures: list[list[float]] = []
+        """A random text that changes each time the run is read from the start again. If a page has rounds of an
+        earlier epoch, these rounds are out of date."""
+        self._growing: GrowingRun | None = None  # collects the rounds
+        self._fixed: list[tuple[object, ...]] = []  # the values of each round that never change
+        self._measures: list[list[float]] = []  # the measured numbers of each round, such as the accuracy
+        self._about: tuple[str, str, str | None] | None = None  # the spec, the status and the error
         self.data: RunData | None = None
-        """The run so far."""
+        """The run so far; None before the first `catch_up`."""
 
     def catch_up(self, connection: sqlite3.Connection, spec: str, status: str, error: str | None) -> bool:
         """Read the new rounds. Return whether anything has changed.
 
-        `spec`, `status` and `error` are the columns of the run in the results file.
+        `spec`, `status` and `error` are columns of the results file: the description of the run, how far it is, and
+        the error that ended it.
         """
         if self._about == (spec, status, error) and status == "done":
             return False
@@ -89,10 +91,10 @@ class FollowedRun:
     def _read_fixed_values(
         self, connection: sqlite3.Connection
     ) -> tuple[list[tuple[object, ...]], list[list[float]]]:
-        """Return two lists with an entry for each round: the values that never change, and the measures.
+        """Return two lists with an entry for each round: the values that never change, and the measured numbers.
 
-        If the first list has changed for an old round, the run was started again. `catch_up` then reads it from the
-        start.
+        If the first list has changed for an old round, the run was started again. `catch_up` then reads the run
+        from the start.
         """
         names = [column.name for column in ROUND_COLUMNS]
         query = f"SELECT {', '.join(names)} FROM round WHERE run = ? ORDER BY number"
@@ -114,13 +116,13 @@ class Feed:
 
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
-        self._boot = secrets.token_hex(4)  # part of each version: a version from another server is unknown
+        self._boot = secrets.token_hex(4)  # part of each version, so that versions of another server are unknown
         self._count = 0  # how often the summary was made
-        self._runs: dict[str, FollowedRun] = {}
-        self._changed: dict[str, int] = {}
-        self._looked_at: OrderedDict[str, FollowedRun] = OrderedDict()
-        self._page: PageData = {}
-        self._order: list[str] = []
+        self._runs: dict[str, FollowedRun] = {}  # all runs, without their clients
+        self._changed: dict[str, int] = {}  # for each run: the `_count` with which it last changed
+        self._looked_at: OrderedDict[str, FollowedRun] = OrderedDict()  # some runs, with their clients
+        self._page: PageData = {}  # the summary
+        self._order: list[str] = []  # the ids of the runs, as in the file
         self._signature: tuple[object, ...] = ()
         self._read_at = -math.inf
         self._problem = ""
@@ -149,10 +151,11 @@ class Feed:
             }
 
     def cells(self, id_: str, since: int, until: int, epoch: str) -> PageData | None:
-        """Return the clients of a run, in the rounds from position `since` to `until - 1`.
+        """Return what happened to the clients of a run, in the rounds from position `since` to `until - 1`.
 
-        The result is None if there is no such run. If `epoch` is not the current epoch of the run, the rounds that
-        the page has are out of date. Then all rounds up to position `until - 1` are returned.
+        The result is None if there is no such run. `epoch` is the epoch of the rounds that the page has. If it is
+        not the current epoch of the run, these rounds are out of date. Then all rounds up to position `until - 1`
+        are returned.
         """
         with self._lock:
             self._refresh()
@@ -204,7 +207,10 @@ class Feed:
         return run.catch_up(connection, *about)
 
     def _describe(self, changed: Sequence[str], order: Sequence[str]) -> None:
-        """Make the summary of all runs again. If a run was added, the labels of the others may have changed."""
+        """Make the summary of all runs again, and note which runs have changed.
+
+        If a run was added or removed, all runs count as changed, since the labels of the others may be different.
+        """
         self._count += 1
         data = [run.data for run in (self._runs[id_] for id_ in order) if run.data is not None]
         self._page = build_summary(ComparedRuns(data))
@@ -218,11 +224,11 @@ class Feed:
 
 def _signature(path: Path) -> tuple[object, ...]:
     """Return the sizes and times of a results file and of SQLite's log beside it. They change with each write."""
-    found: list[object] = []
+    stamps: list[object] = []
     for file in (path, path.with_name(f"{path.name}-wal")):
         try:
-            about = file.stat()
-            found.append((about.st_ino, about.st_size, about.st_mtime_ns))
+            status = file.stat()
+            stamps.append((status.st_ino, status.st_size, status.st_mtime_ns))
         except OSError:
-            found.append(None)
-    return tuple(found)
+            stamps.append(None)
+    return tuple(stamps)

@@ -1,6 +1,7 @@
 """The live log of `flanders watch`: prints each round of a results file to the terminal.
 
-A round has a line with its numbers. Further lines say which clients were not kept and why, and show alarms.
+A round has a line with its numbers. Further lines say which clients were not kept and why, and show alarms: what a
+person should look at.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ PATIENCE = 2.0
 """Seconds for which a round without an accuracy is held back. A Flower server measures the accuracy after the round
 was written."""
 EARLIER = 5
-"""When the log begins, a run may have rounds already. The log shows this many of them: the last ones."""
+"""When the log begins, a run may have rounds already. The log shows only the last ones, at most this many."""
 MOST_REASONS = 4
-"""For one round, at most this many different reasons are shown."""
+"""For one round, at most this many different reasons are shown, so that the log stays short."""
 WIDTH = 80
 """The width of the lines in characters, if the width of the terminal is unknown."""
 HEADER = "round  accuracy    kept  dropped  refused  banned  silent"
@@ -41,7 +42,7 @@ NUMBERS = re.compile(r"\d[\d.,e+-]*")
 
 
 def watch_log(path: Path, *, once: bool = False) -> None:
-    """Print the rounds of a results file while it is written. With `once`, print the rounds so far, and return."""
+    """Print the rounds of a results file while it is written. With `once`, print the last rounds and return."""
     log = Log(Path(path))
     while True:
         for line in log.news(hold=not once):
@@ -65,8 +66,8 @@ class Log:
         self._path = path
         self._said: dict[str, str] = {}  # the last printed status of each run
         self._last: dict[str, int] = {}  # the number of the last printed round of each run
-        self._lookouts: dict[str, Lookout] = {}
-        self._held: dict[str, float] = {}  # since when the last round of a run is held back
+        self._lookouts: dict[str, Lookout] = {}  # finds the alarms of each run
+        self._held: dict[str, float] = {}  # the time from which on the last round of a run is held back
         self._shown = ""  # the run whose rounds were printed last
         self._problem = ""  # the last printed problem with the file
 
@@ -82,16 +83,16 @@ class Log:
                     "SELECT id, spec, options, status, error FROM run ORDER BY position"
                 ).fetchall()
                 names = labels([read_run_spec(row[1], row[2]).canonical for row in rows])
-                found = [
+                lines = [
                     line
                     for (id_, _, _, status, error), name in zip(rows, names, strict=True)
                     for line in self._news_of(connection, id_, printable(name), status, error, hold)
                 ]
             self._problem = ""
-            return found
+            return lines
         except ResultsError as error:
-            told, self._problem = self._problem, str(error)
-            return [] if told == self._problem else [*wrapped(f"{error} Waiting.")]
+            before, self._problem = self._problem, str(error)
+            return [] if before == self._problem else [*wrapped(f"{error} Waiting.")]
 
     def _news_of(
         self, connection: sqlite3.Connection, id_: str, name: str, status: str, error: str | None, hold: bool
@@ -99,17 +100,17 @@ class Log:
         before = self._said.get(id_)
         if before == status == "done":
             return
-        told, earlier = self._read(connection, id_, hold=hold and status == "running", all_=before is not None)
-        if before != status or (told and self._shown != id_):
+        new, left_out = self._read(connection, id_, hold=hold and status == "running", all_=before is not None)
+        if before != status or (new and self._shown != id_):
             yield ""
             yield from wrapped(f"{name}: {status}" + (f", {printable(error)}" if error else ""))
-        if told:
+        if new:
             if self._shown != id_ or before is None:
                 yield HEADER
                 self._shown = id_
-            if earlier:
-                yield f"  ... {earlier} earlier round{'s' * (earlier != 1)}"
-            for record, alarms in told:
+            if left_out:
+                yield f"  ... {left_out} earlier round{'s' * (left_out != 1)}"
+            for record, alarms in new:
                 yield from round_lines(record, alarms)
         self._said[id_] = status
 
@@ -118,19 +119,19 @@ class Log:
     ) -> tuple[Sequence[tuple[RoundRecord, tuple[Alarm, ...]]], int]:
         """Return the new rounds with their alarms, and the number of new rounds that are left out.
 
-        Without `all_`, all but the last `EARLIER` rounds are left out.
+        With `all_`, no round is left out. Without it, only the last `EARLIER` rounds are returned.
         """
         lookout = self._lookouts.setdefault(id_, Lookout())
-        told: deque[tuple[RoundRecord, tuple[Alarm, ...]]] = deque(maxlen=None if all_ else EARLIER)
+        new: deque[tuple[RoundRecord, tuple[Alarm, ...]]] = deque(maxlen=None if all_ else EARLIER)
         count, rounds = 0, read_rounds(connection, id_, self._last.get(id_, 0))
         record = next(rounds, None)
         while record is not None:
             following = next(rounds, None)
             if following is None and hold and self._waits(id_, record):
                 break
-            told.append((record, lookout.look(record)))
+            new.append((record, lookout.look(record)))
             self._last[id_], count, record = record.number, count + 1, following
-        return told, count - len(told)
+        return new, count - len(new)
 
     def _waits(self, id_: str, record: RoundRecord) -> bool:
         """Whether to hold a round back, since its accuracy may still be measured."""
@@ -155,9 +156,9 @@ def round_lines(record: RoundRecord, alarms: Sequence[Alarm]) -> Iterator[str]:
         if client.fate is not Fate.KEPT:
             groups.setdefault((client.fate, NUMBERS.sub("#", client.reason)), []).append(client)
     ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
-    for (fate, _), some in ordered[:MOST_REASONS]:
-        reason = printable(some[0].reason, 200) or "no reason was given"
-        yield from wrapped(f"{fate} {names_in_words([client.client for client in some])}: {reason}", "       ")
+    for (fate, _), clients in ordered[:MOST_REASONS]:
+        reason = printable(clients[0].reason, 200) or "no reason was given"
+        yield from wrapped(f"{fate} {names_in_words([client.client for client in clients])}: {reason}", "       ")
     if len(ordered) > MOST_REASONS:
         yield f"       and {len(ordered) - MOST_REASONS} other reasons"
     if record.note:

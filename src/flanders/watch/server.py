@@ -1,4 +1,7 @@
-"""The web server of the live page. It only reads the results file. The page loads nothing from other servers."""
+"""The web server of the live page, which shows a results file while it is written.
+
+The server only reads the results file. The page loads nothing from other servers.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from flanders.watch.access import AccessCheck
 from flanders.watch.feed import Feed
 
 MOST_REQUESTS = 64
-"""The most requests that are answered at the same time."""
+"""The most requests that are answered at the same time, so that many visitors cannot use up the memory."""
 
 
 def make_app(results: Path, host: str = "127.0.0.1", token: str | None = None) -> ASGIApp:
@@ -107,6 +110,7 @@ def listen(host: str, port: int) -> socket.socket:
             raise
     except OSError as error:
         raise InputError(
-            f"Port {port} of {host} cannot be opened: {error}. Choose another with --port; 0 takes any free one."
+            f"Port {port} of {host} cannot be opened: {error}. Choose another port with --port. Port 0 means any "
+            "free port."
         ) from error
     return listening

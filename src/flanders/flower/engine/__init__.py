@@ -1,4 +1,7 @@
-"""The Flower engine: simulated runs with clients on Flower's nodes, and with a `FilteredStrategy` as the server."""
+"""The Flower engine: carries out simulated runs on Flower.
+
+The clients train on Flower's nodes. The server is a `FilteredStrategy`.
+"""
 
 from flanders.flower.engine.runtime import need_ray
 from flanders.flower.engine.simulation import FlowerSimulation

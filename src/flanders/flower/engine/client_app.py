@@ -1,4 +1,7 @@
-"""The ClientApp of the Flower engine. It trains one client in the same way as the simulator does."""
+"""The ClientApp of the Flower engine, which carries out simulated runs on Flower's nodes.
+
+On each node, the ClientApp trains one client in the same way as the simulator does.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +28,8 @@ def make_client_app(setting: Setting) -> ClientApp:
 
     @app.query()
     def identify(message: Message, context: Context) -> Message:
-        found = MetricRecord({PARTITION: int(context.node_config[PARTITION])})
-        return Message(RecordDict({METRICS: found}), reply_to=message)
+        number = MetricRecord({PARTITION: int(context.node_config[PARTITION])})
+        return Message(RecordDict({METRICS: number}), reply_to=message)
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
@@ -49,7 +52,7 @@ class Workplace:
     Parameters
     ----------
     setting
-        The setting of the simulation.
+        What to simulate.
     """
 
     def __init__(self, setting: Setting) -> None:
@@ -57,7 +60,11 @@ class Workplace:
         self.trainer = self.world.make_trainer()
 
     def train(self, client: int, tensors: Mapping[str, Tensor], seed: int, *, poisoned: bool) -> dict[str, Tensor]:
-        """Train a client, and return its parameters and buffers by name. `tensors` is the global model."""
+        """Train a client, and return its parameters and buffers by name.
+
+        `client` is the number of the client. `tensors` is the global model. `poisoned` says whether the client
+        trains on poisoned data.
+        """
         layout, device = self.world.layout, self.world.device
         tensors = {name: tensor.to(device) for name, tensor in tensors.items()}
         trained = self.trainer.train(

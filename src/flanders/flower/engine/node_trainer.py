@@ -18,28 +18,30 @@ from flanders.simulation.poisoning import Poisoner
 
 
 class NodeTrainer:
-    """Trains clients like `flanders.simulation.Trainer`, but sends the global model to Flower's nodes for this.
+    """Trains clients as `flanders.simulation.Trainer` does, but on Flower's nodes.
+
+    It sends the global model to the nodes, and they reply with the trained models.
 
     Parameters
     ----------
     link
-        The running nodes.
+        The connection to the running nodes.
     layout
-        How the parameters of the model lie in a flat vector.
+        The position of each parameter of the model in a flat vector.
     device
         The device to which the trained models are copied.
     """
 
     def __init__(self, link: Link, layout: Layout, device: torch.device) -> None:
         self.link, self.layout, self.device = link, layout, device
-        everyone = list(link.grid.get_node_ids())
-        asked = [Message(RecordDict(), dst_node_id=node, message_type=MessageType.QUERY) for node in everyone]
+        nodes = list(link.grid.get_node_ids())
+        questions = [Message(RecordDict(), dst_node_id=node, message_type=MessageType.QUERY) for node in nodes]
         self.nodes: dict[int, int] = {}
         """The id of each client's node, by the number of the client."""
-        for place, reply in self._exchange(asked):
-            partition = reply.content.metric_records[METRICS][PARTITION]
-            if isinstance(partition, int):
-                self.nodes[partition] = everyone[place]
+        for position, reply in self._exchange(questions):
+            client = reply.content.metric_records[METRICS][PARTITION]
+            if isinstance(client, int):
+                self.nodes[client] = nodes[position]
 
     def train(
         self,
@@ -53,39 +55,38 @@ class NodeTrainer:
     ) -> Trained:
         """Train these clients from a global model. `poisoned` says which of them train on poisoned data.
 
-        The nodes poison the data themselves, as the setting says. So `poisoner` is not used.
+        The nodes poison the data themselves. So `poisoner` is not used.
         """
         sent = {**self.layout.unflatten(model), **buffers}
         arrays = ArrayRecord({name: tensor.cpu() for name, tensor in sent.items()})
-        bad = list(poisoned) or [False] * len(clients)
         messages = []
-        for client, is_bad in zip(clients, bad, strict=True):
-            config = ConfigRecord({SEED: seed, POISONED: bool(is_bad)})
+        for client, is_poisoned in zip(clients, list(poisoned) or [False] * len(clients), strict=True):
+            config = ConfigRecord({SEED: seed, POISONED: bool(is_poisoned)})
             content = RecordDict({ARRAYS: arrays, CONFIG: config})
             messages.append(Message(content, dst_node_id=self.nodes[int(client)], message_type=MessageType.TRAIN))
         updates = torch.empty((len(clients), self.layout.size), device=self.device)
-        after = {name: b.new_empty((len(clients), *b.shape)) for name, b in buffers.items()}
+        new_buffers = {name: old.new_empty((len(clients), *old.shape)) for name, old in buffers.items()}
         for row, reply in self._exchange(messages):
             tensors = reply.content.array_records[ARRAYS].to_torch_state_dict()
             updates[row] = self.layout.flatten(tensors).to(self.device)
-            for name, rows in after.items():
+            for name, rows in new_buffers.items():
                 rows[row] = tensors[name].to(self.device)
-        return Trained(updates, after)
+        return Trained(updates, new_buffers)
 
     def _exchange(self, messages: Sequence[Message]) -> Iterator[tuple[int, Message]]:
         """Send messages, and yield the replies as they arrive, each with the position of its message."""
         grid = self.link.grid
-        waiting = {id_: place for place, id_ in enumerate(grid.push_messages(messages))}
+        waiting = {id_: position for position, id_ in enumerate(grid.push_messages(messages))}
         if len(waiting) < len(messages):
             raise RuntimeError(f"Flower took {len(waiting)} of {len(messages)} messages")
         while waiting:
             for reply in grid.pull_messages(list(waiting)):
-                place = waiting.pop(reply.metadata.reply_to_message_id)
+                position = waiting.pop(reply.metadata.reply_to_message_id)
                 if reply.has_error():
-                    # Without this client, the round would not be the one that the setting describes.
-                    node = messages[place].metadata.dst_node_id
+                    # Without this client, the round would differ from the round of the simulator.
+                    node = messages[position].metadata.dst_node_id
                     raise RuntimeError(f"Flower node {node} failed: {reply.error.reason}")
-                yield place, reply
+                yield position, reply
             if waiting:
                 self.link.check()
                 time.sleep(POLL)

@@ -33,13 +33,13 @@ class ReceivedGrid(Grid):
     Parameters
     ----------
     received
-        The ids of the m clients, and the models that they send.
+        The ids of the clients, and the models that they send: an array with a row per client.
     buffers
-        The buffers that the clients send, by name, each of shape `(m, *shape)`.
+        The buffers that the clients send, by name. Each is an array with an entry per client.
     examples
         The number of examples of each client.
     layout
-        How the parameters of a model lie in a row.
+        The position of each parameter of the model in a row.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class ReceivedGrid(Grid):
         return [self._replies.pop(id_) for id_ in message_ids if id_ in self._replies]
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
-        """Return the replies to messages."""
+        """Return the replies to these messages. They are there at once, so `timeout` is not used."""
         return self.pull_messages(self.push_messages(messages))
 
     def _content(self, client: int) -> RecordDict:

@@ -19,17 +19,15 @@ from flwr.serverapp import Grid, ServerApp
 from flanders.extras import MissingExtra
 
 POLL = 0.05
-"""Seconds between two checks for new replies."""
+"""Seconds between two checks for new replies, or for nodes that start. A round may take less than a second."""
 SWITCHES = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
-"""Environment variables that stop Flower and Ray from sending usage reports and from looking for updates.
-
-The last one silences a warning of Ray about a change in its later versions.
-"""
+"""Values of environment variables. The first three stop Flower and Ray from sending usage reports and from looking
+for updates. The last one silences a warning of Ray about a change in its later versions."""
 
 
 @dataclass(frozen=True)
@@ -44,16 +42,15 @@ class Link:
 
 Runtime = Callable[[ClientApp, int, float], AbstractContextManager[Link]]
 """A function that takes a ClientApp, the number of nodes, and the share of a GPU for each client that trains. It
-returns a context manager that runs the nodes during its block."""
+returns a context manager that runs the nodes during its `with` block."""
 
 
 @contextlib.contextmanager
 def ray_runtime(app: ClientApp, num_nodes: int, gpus: float = 0.0) -> Iterator[Link]:
-    """Run a ClientApp on Ray during the block, with one CPU core for each client that trains.
+    """Run a ClientApp on Ray during the `with` block, with one CPU core for each client that trains.
 
     In Flower the ServerApp normally carries out the rounds. The ServerApp here only passes its grid to the caller,
-    and waits in a thread until the block ends. So the caller carries out the rounds, and can stop after any of
-    them.
+    and waits in a thread until the block ends. So the caller carries out the rounds, and can stop after any round.
     """
     need_ray()
     stop_reports()
@@ -106,7 +103,7 @@ def ray_runtime(app: ClientApp, num_nodes: int, gpus: float = 0.0) -> Iterator[L
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Silence the logs of Flower and Ray during the block, except for errors."""
+    """Silence the logs of Flower and Ray during the `with` block, except for errors."""
     logs = [logging.getLogger(name) for name in ("flwr", "ray")]
     before = [log.level for log in logs]
     for log in logs:
@@ -119,7 +116,7 @@ def quiet() -> Iterator[None]:
 
 
 def stop_reports() -> None:
-    """Stop Flower and Ray from sending reports to their makers, unless the user has set the variables."""
+    """Set the variables in `SWITCHES`, except for those that the user has set."""
     for name, value in SWITCHES.items():
         os.environ.setdefault(name, value)
     with contextlib.suppress(ImportError):

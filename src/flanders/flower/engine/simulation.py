@@ -1,8 +1,8 @@
-"""The class `FlowerSimulation`: a simulated run on Flower, as `flanders run --engine flower` does it.
+"""The class `FlowerSimulation`: a simulated run on Flower. `flanders run --engine flower` uses it.
 
 The clients train on Flower's nodes, with the same data and the same random numbers as in the simulator. Then the
-simulated attacker replaces the models of its clients. `FilteredStrategy` gets all models as replies of Flower, and
-filters and aggregates them as in a real deployment.
+simulated attacker replaces the models of the malicious clients. `FilteredStrategy` gets all models as replies of
+Flower, and filters and aggregates them as in a real deployment.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class FlowerSimulation:
     Parameters
     ----------
     setting
-        What to simulate. The nodes load its dataset themselves. With `device="cuda"`, each client that trains gets
-        a whole GPU. Otherwise it gets a CPU core.
+        What to simulate. The nodes load the dataset themselves. With `device="cuda"`, each client that trains gets
+        a whole GPU and a CPU core. Otherwise it gets only a CPU core.
     dataset
         The dataset of the setting, if it is loaded already. Default: it is loaded.
     runtime
@@ -74,9 +74,9 @@ class FlowerSimulation:
             )
         self.setting = setting
         self.world = World(setting, dataset)
-        """The data, the model and the test."""
+        """What the simulation has before its first round: the clients' data, the model and the test."""
         self.model = self.world.layout.flatten(self.world.module)
-        """The global model, `(d,)`."""
+        """The parameters of the global model, as one vector."""
         self.buffers = {name: b.detach().clone() for name, b in self.world.module.named_buffers()}
         """The buffers of the global model, such as the statistics of batch normalisation."""
         self.round_number = 0
@@ -116,7 +116,7 @@ class FlowerSimulation:
 
     @property
     def like(self) -> Tensor:
-        """An array of this simulation, for the parameter `like` of `load_state`."""
+        """An array of this simulation. Pass it to `load_state` as `like`: see `load_state_dict`."""
         return self.model
 
     def run(self) -> Iterator[RoundRecord]:
@@ -155,9 +155,10 @@ class FlowerSimulation:
         return self._record(received, tested, clock.seconds)
 
     def _tell_the_truth(self, received: Received) -> None:
-        """Tell `Oracle` which clients are malicious, and tell an informed aggregator how many of the kept are.
+        """Give the filter `Oracle` and the aggregators what only a simulation knows: which clients are malicious.
 
-        `Oracle` is the perfect filter that other filters are compared with.
+        `Oracle` is the perfect filter that other filters are compared with. An aggregator uses the knowledge only
+        if it is informed: see `SimulatorStrategy`.
         """
         for strategy in (self._aggregation, self._fallback):
             if strategy is not None:
@@ -178,20 +179,23 @@ class FlowerSimulation:
             self.buffers = {name: new[name] for name in self.buffers}
 
     def _record(self, received: Received, tested: Tested, seconds: Mapping[str, float]) -> RoundRecord:
-        """Return the strategy's record of the round, with the values that only a simulation knows added."""
+        """Return the strategy's record of the round, completed with what only a simulation knows."""
         decided = self.strategy.last_round
         if decided is None:
-            raise RuntimeError("FilteredStrategy kept no record of the round")
+            raise RuntimeError("FilteredStrategy has no record of the round")
         by_client = {record.client: record for record in decided.clients}
         clients = tuple(
             replace(by_client[client], malicious=malicious)
             for client, malicious in zip(received.clients.tolist(), received.malicious.tolist(), strict=True)
         )
-        told = replace(decided, clients=clients, seconds={**decided.seconds, **seconds})
-        return replace(told, **tested._asdict())
+        record = replace(decided, clients=clients, seconds={**decided.seconds, **seconds})
+        return replace(record, **tested._asdict())
 
     def state_dict(self) -> dict[str, object]:
-        """Return everything that is needed to continue bit for bit. `flanders.state.save_state` can save it."""
+        """Return everything that is needed to continue with exactly the same results.
+
+        `flanders.state.save_state` can save it.
+        """
         return state_of(self, FORMAT)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

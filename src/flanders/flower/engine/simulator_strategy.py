@@ -1,6 +1,6 @@
 """The class `SimulatorStrategy`: a Flower strategy that aggregates exactly as the simulator does.
 
-In the Flower engine, it is the strategy that `FilteredStrategy` wraps.
+The Flower engine carries out simulated runs on Flower's nodes. There, `FilteredStrategy` wraps this strategy.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from flanders.simulation.simulation import averaged, informed
 
 
 class SimulatorStrategy(AggregatorStrategy):
-    """Aggregate with PyTorch, with the clients in the simulator's order. So all sums equal the simulator's exactly.
+    """Aggregate with PyTorch and in the simulator's order of clients. So all sums equal the simulator's exactly.
 
     Parameters
     ----------
     aggregator
         The aggregator.
     world
-        The parts of the simulation that are made from its setting, such as the device and the random numbers.
+        What the simulation has before its first round, such as the device and the random generators.
     informed
         Whether to tell the aggregator how many of the kept clients are malicious. No real server knows this.
     """
@@ -53,15 +53,15 @@ class SimulatorStrategy(AggregatorStrategy):
         """The clients of this round, their models, and which of them are malicious."""
 
     def server_step(self, number: int, model: ModelArrays, arrays: ArrayRecord) -> Vector | None:
-        """Return the step that the simulated server trains, if the aggregator needs one, else None."""
+        """Return the model that the simulated server trains, minus the global model; None if it is not needed."""
         return self._server_test.step(number, model, arrays) if self.aggregator.needs_root else None
 
     def aggregate_round(self, round_: Round) -> Vector:
         """Return the aggregate of the kept clients as a flat vector."""
         aggregator = self.aggregator
         if self.received is not None:
-            place = {client: row for row, client in enumerate(self.received.clients.tolist())}
-            rows = [place[client] for client in round_.clients]
+            row_of = {client: row for row, client in enumerate(self.received.clients.tolist())}
+            rows = [row_of[client] for client in round_.clients]
             round_ = round_.take(np.argsort(rows))
             if self.informed:
                 aggregator = informed(aggregator, int(self.received.malicious[rows].sum()))

@@ -1,6 +1,7 @@
-"""The class `WorldTest`: losses and gradients on the examples that a simulated server holds.
+"""The class `WorldTest`: computes losses and gradients on the examples that a simulated server holds.
 
-The `FilteredStrategy` of the Flower engine passes them to its filter.
+The Flower engine carries out simulated runs with a `FilteredStrategy` as the server. The strategy's filter can use
+the losses and gradients.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ from flanders.simulation.server import Losses
 
 @dataclass(frozen=True, eq=False)
 class HostLosses:
-    """Computes losses on the server's examples, and the gradient of the mean loss. Models are NumPy arrays."""
+    """Computes losses on the server's examples, and the gradient of the mean loss.
+
+    It takes and returns NumPy arrays. The computation is done with PyTorch on the device of the simulation.
+    """
 
     _losses: Losses
     _device: torch.device
@@ -40,7 +44,7 @@ class WorldTest(ServerTest):
     Parameters
     ----------
     world
-        The parts of the simulation that are made from its setting, such as the server and its examples.
+        What the simulation has before its first round, such as the examples of the server.
     """
 
     def __init__(self, world: World) -> None:
@@ -55,7 +59,7 @@ class WorldTest(ServerTest):
         return HostLosses(server.evaluate(self._buffers(arrays)), device)
 
     def step(self, number: int, model: ModelArrays, arrays: ArrayRecord) -> Vector | None:
-        """Return a model that the server trains from the global model, minus the global model.
+        """Train the global model `arrays` on the server's examples. Return the trained minus the global model.
 
         Return None if the server has no examples.
         """
