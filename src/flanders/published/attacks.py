@@ -5,7 +5,8 @@ much harder to detect. The attack Gauss is not here, since the published code an
 alike.
 
 In the formulas, mu and sigma are the mean and the standard deviation of each parameter. A round has m clients, and
-b of them are malicious. All malicious clients send the same model x.
+b of them are malicious. All malicious clients send the same model x. The models of the other clients are called
+benign.
 """
 
 from __future__ import annotations

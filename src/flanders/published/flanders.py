@@ -49,9 +49,9 @@ class FlandersReference(Filter[FlandersReferenceState]):
 
     .. math:: \hat X_t = A\, X_{t-1} B^\top, \quad \text{score}_c = \|\theta_c - \hat\theta_c\|
 
-    :math:`X_t` has a row for each client: its model :math:`\theta_c` in round t. :math:`\hat\theta_c` is its row of
-    the forecast :math:`\hat X_t`. A and B are fitted matrices (see `reference_forecast`). The published code
-    differs from the equations of the paper, which `Flanders` follows. The code forecasts a round only from the
+    :math:`X_t` has a row for each client: its model :math:`\theta_c` in round t. :math:`\hat\theta_c` is the row of
+    client c in the forecast :math:`\hat X_t`. A and B are fitted matrices (see `reference_forecast`). The published
+    code differs from the equations of the paper, which `Flanders` follows. The code forecasts a round only from the
     round before. It looks at `sample` parameters, which are drawn once, with replacement. The distance is the L2
     distance. In the memory, the *new* global model replaces the model of a dropped client.
 
@@ -173,16 +173,17 @@ def reference_forecast(
 ) -> FloatMatrix:
     r"""Return the forecast of the published code, `(m, n)`, from only the models X of the last round.
 
-    X has a row for each of m clients and a column for each of n sampled parameters. MAR forecasts a matrix of
-    models from the matrix before it, and is fitted to pairs of such matrices. The published code has a single pair,
-    whose two matrices are equal: S = (X - min X) / max X. It then applies the fitted A and B to the unscaled X. A
-    is m x m and B is n x n. B starts at random numbers (`start`). The ridge penalties alpha (`ridge_a`) and beta
-    (`ridge_b`) are always added:
+    X has a row for each of m clients and a column for each of n sampled parameters. MAR forecasts the models of a
+    round from the models of the round before. It is fitted to pairs of matrices: the models of a round, and those
+    of the round before. The published code has only one pair, and both of its matrices are S = (X - min X) / max X.
+    The code then applies the fitted A and B to the unscaled X. A is m x m and B is n x n. B starts at random
+    numbers (`start`). Then A and B are computed in turn. The ridge penalties alpha (`ridge_a`) and beta (`ridge_b`)
+    are always added:
 
     .. math:: A \leftarrow S B S^T (S B^T B S^T + \alpha I)^{-1}, \quad
               B \leftarrow S^T A S (S^T A^T A S + \beta I)^{-1}, \quad \hat X = A X B^T.
 
-    After the first step, :math:`B = S^T C S` with an m x m matrix C. So the iterations need only C and
+    After the first iteration, :math:`B = S^T C S` with an m x m matrix C. So the iterations need only C and
     :math:`G = S S^T`. The result is the same, without a linear system of size n x n.
     """
     m = newest.shape[0]

@@ -1,8 +1,8 @@
 """The test of the global model after each round, on the test examples of the dataset.
 
 A data poison changes the examples that malicious clients train on. With some data poisons, the attacker wants the
-model to assign certain examples, e.g. images with a patch, to a class of its choice. They are the *aimed* examples.
-The test then also measures how often the attacker succeeds.
+model to assign certain examples, e.g. images with a patch, to a class that the attacker has chosen. Such examples
+are called *aimed*. The test then also measures how often the attacker succeeds.
 """
 
 from __future__ import annotations

@@ -110,7 +110,8 @@ class Threat:
         drawn once and stay the same.
     omniscient
         Whether the attacker knows the models of honest clients, the parameters that the filter looks at, and the
-        model that the server would make of the round. If False, it knows only what its own clients know.
+        model that the server would compute from the round. If False, the attacker knows only what its own clients
+        know.
     sybils
         Whether malicious clients take a new id in every round with an attack. The server then has no history of
         them. In round t, the new id of client c is `K t + c`, where K is the number of clients. The client's data

@@ -96,7 +96,7 @@ class Simulation:
         return self.model
 
     def run(self) -> Iterator[RoundRecord]:
-        """Carry out the remaining rounds. Yield the record of each."""
+        """Carry out the remaining rounds. Yield the record of each round."""
         try:
             while self.round_number < self.setting.federation.rounds:
                 yield self.step()

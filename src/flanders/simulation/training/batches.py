@@ -142,19 +142,19 @@ def schedule(
     per_epoch = np.where(short < least, per_epoch - 1, per_epoch)
     last_count = np.where(short < least, batch_size, short)
     steps = epochs * int(per_epoch.max(initial=0))
-    time = np.arange(steps)[None, :]
-    epoch, batch = np.divmod(time, np.maximum(per_epoch, 1)[:, None])
-    active = time < (epochs * per_epoch)[:, None]
+    step = np.arange(steps)[None, :]
+    epoch, batch = np.divmod(step, np.maximum(per_epoch, 1)[:, None])
+    active = step < (epochs * per_epoch)[:, None]
     counts = np.where(active, np.where(batch == per_epoch[:, None] - 1, last_count[:, None], batch_size), 0)
     order = _orders(data, chosen, seed, epochs, shuffle)
-    at = torch.from_numpy(np.minimum(epoch, epochs - 1)).to(device)[:, :, None]
+    epoch_index = torch.from_numpy(np.minimum(epoch, epochs - 1)).to(device)[:, :, None]
     place = torch.from_numpy(batch * batch_size).to(device)[:, :, None] + torch.arange(batch_size, device=device)
     place = torch.where(place < torch.from_numpy(sizes).to(device)[:, None, None], place, 0)
-    table = order[at, torch.arange(len(chosen), device=device)[:, None, None], place]
-    moment = torch.arange(steps, device=device)[None, :]
-    who = torch.from_numpy(chosen).to(device)[:, None]
+    table = order[epoch_index, torch.arange(len(chosen), device=device)[:, None, None], place]
+    step_on_device = torch.arange(steps, device=device)[None, :]
+    ids = torch.from_numpy(chosen).to(device)[:, None]
     tag = torch.tensor(DROPOUT, device=device)
-    dropout_keys = (keys(seed, tag, who, moment) & 0x7FFFFFFF).to(torch.int32)
+    dropout_keys = (keys(seed, tag, ids, step_on_device) & 0x7FFFFFFF).to(torch.int32)
     return Schedule(rows, table, counts, torch.from_numpy(counts).to(device), dropout_keys)
 
 
@@ -172,8 +172,8 @@ def _orders(data: ClientData, clients: IntVector, seed: int, epochs: int, shuffl
         own = torch.where(place[None, :] < sizes, starts + place[None, :], starts)
         return data.examples[own].expand(epochs, -1, -1)
     epoch = torch.arange(epochs, device=device)[:, None]
-    who = torch.from_numpy(clients).to(device)[None, :]
-    key = keys(seed, torch.tensor(SHUFFLE, device=device), who, epoch)[:, :, None]
+    ids = torch.from_numpy(clients).to(device)[None, :]
+    key = keys(seed, torch.tensor(SHUFFLE, device=device), ids, epoch)[:, :, None]
     drawn = mix64(key ^ mix64(place)[None, None, :]) >> 1  # less than the largest int64, which marks padding
     drawn = torch.where(place < sizes, drawn, torch.iinfo(torch.int64).max)
     order = torch.sort(drawn, dim=-1, stable=True).indices
