@@ -1,7 +1,7 @@
 """The models that clients train, as PyTorch modules.
 
-The simulator trains many clients at once with `torch.func.functional_call` and `torch.func.vmap`. All modules of
-this package support that, also those with batch normalisation.
+The simulator trains many clients at once with `torch.func.functional_call` and `torch.func.vmap`. All models of
+this package support that, also the one with batch normalisation.
 """
 
 from flanders.extras import needing

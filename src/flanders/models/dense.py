@@ -23,7 +23,9 @@ class Logistic(ModelSpec):
 
 @dataclass(frozen=True)
 class Mlp2(ModelSpec):
-    """Two fully connected layers, the FLANDERS paper's model for MNIST: 784-128-10 with ReLU, 101,770 parameters.
+    """Two fully connected layers with ReLU between them, the FLANDERS paper's model for MNIST.
+
+    For MNIST, it has 784 inputs, 128 hidden units and 10 outputs, which makes 101,770 parameters.
 
     Examples
     --------
@@ -37,15 +39,16 @@ class Mlp2(ModelSpec):
         check_number("Mlp2", "hidden", self.hidden, 1, whole=True)
 
     def make(self, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
-        """Return the layers: inputs, `hidden` units, classes."""
+        """Return the layers: from the inputs to `hidden` units, and from these to the classes."""
         return perceptron(input_shape, [self.hidden], num_classes)
 
 
 @dataclass(frozen=True)
 class Mlp4(ModelSpec):
-    """Four fully connected layers, the FLANDERS paper's model for Fashion-MNIST with 242,762 parameters.
+    """Four fully connected layers, the FLANDERS paper's model for Fashion-MNIST.
 
-    On Fashion-MNIST the layers have 784-256-128-64-10 units. ReLU and dropout follow each hidden layer.
+    The three hidden layers have 256, 128 and 64 units. ReLU and dropout follow each hidden layer. For
+    Fashion-MNIST, the model has 784 inputs, 10 outputs and 242,762 parameters.
     """
 
     dropout: float = 0.2
@@ -54,14 +57,14 @@ class Mlp4(ModelSpec):
         check_number("Mlp4", "dropout", self.dropout, 0, 1)
 
     def make(self, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
-        """Return the layers: inputs, 256, 128 and 64 units, classes."""
+        """Return the layers. `dropout` is the probability with which a unit is dropped."""
         return perceptron(input_shape, [256, 128, 64], num_classes, self.dropout)
 
 
 def perceptron(
     input_shape: tuple[int, ...], hidden: Sequence[int], num_classes: int, dropout: float = 0.0
 ) -> nn.Sequential:
-    """Return linear layers. `hidden` has the number of units of each hidden layer.
+    """Return a sequence of linear layers. `hidden` has the number of units of each hidden layer.
 
     ReLU follows each hidden layer. If `dropout` is above 0, dropout follows each ReLU.
     """

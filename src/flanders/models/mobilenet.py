@@ -15,10 +15,11 @@ BLOCKS = ((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(512, 1)]
 
 @dataclass(frozen=True)
 class MobileNet(ModelSpec):
-    """MobileNet for small images, the FLANDERS paper's model for CIFAR-100 with 3,315,428 parameters.
+    """MobileNet for small images, the FLANDERS paper's model for CIFAR-100.
 
-    Its batch normalisation adds 21,915 buffer values. As in the code of the FLANDERS paper, the first convolution
-    keeps the resolution, and the pointwise convolutions have a bias.
+    For CIFAR-100, it has 3,315,428 parameters. Its batch normalisation has 21,915 more values in buffers, which are
+    not trained. As in the code of the FLANDERS paper, the first convolution keeps the size of the image, and the
+    pointwise (1 x 1) convolutions have a bias.
 
     References
     ----------
@@ -26,7 +27,7 @@ class MobileNet(ModelSpec):
     """
 
     def make(self, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
-        """Return the module. Images need at least 17 x 17 pixels: four strides of 2 leave 2 x 2 of them."""
+        """Return the module. Images need at least 17 x 17 pixels, which four strides of 2 reduce to 2 x 2."""
         channels, _, _ = check_images("mobilenet", input_shape, 17, "'small-cnn' or 'mlp2'")
         layers: list[nn.Module] = [nn.Conv2d(channels, 32, 3, padding=1, bias=False), BatchNorm2d(32), nn.ReLU()]
         before = 32
@@ -44,16 +45,19 @@ class MobileNet(ModelSpec):
 class BatchNorm2d(nn.BatchNorm2d):
     """Batch normalisation that stores its running statistics in new tensors.
 
-    PyTorch's own layer changes the running statistics in place. `torch.func.vmap` refuses that if all clients are
-    given the same buffers instead of a copy each. Inside `torch.func.grad`, the changed values are lost. This layer
-    assigns new tensors instead. `functional_call` then writes
-    these into the dict of parameters and buffers that it was given.
+    PyTorch's own layer changes the running statistics in place. `torch.func.vmap` refuses such a change if all
+    clients share the same buffers. Inside `torch.func.grad`, the changed values are lost. This layer assigns new
+    tensors instead. `functional_call` then writes the new tensors into the dict of parameters and buffers that it
+    was given.
     """
 
     num_batches_tracked: Tensor | None
 
     def forward(self, input: Tensor) -> Tensor:
-        """Return the normalised input. Training uses the statistics of the batch, testing the running ones."""
+        """Return the normalised input.
+
+        In training, the statistics of the batch are used. In a test, the running statistics are used.
+        """
         mean, var, momentum = self.running_mean, self.running_var, self.momentum
         if not self.training or mean is None or var is None or momentum is None or self.num_batches_tracked is None:
             return super().forward(input)

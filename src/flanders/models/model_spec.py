@@ -14,13 +14,15 @@ class ModelSpec(ABC):
 
     A new model is a frozen dataclass with `make`, and one line in `MODELS`. `torch.func.vmap` runs the module for
     all clients at once. So the module must not branch on the values of tensors or change tensors in place. Its
-    layers must be registered in the order in which they run.
+    layers must be registered in the order in which they run. From this order, attacks and filters find the last
+    layer.
     """
 
     def build(self, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
-        """Return a freshly initialised module that turns `(n, *input_shape)` into `(n, num_classes)` logits.
+        """Return a freshly initialised module.
 
-        The weights are drawn from PyTorch's global random generator. Seed it first.
+        It turns n examples `(n, *input_shape)` into logits `(n, num_classes)`. The weights are drawn from PyTorch's
+        global random generator. Seed it first.
         """
         name = type(self).__name__
         check_number(name, "num_classes", num_classes, 2, whole=True)
@@ -34,9 +36,10 @@ class ModelSpec(ABC):
 
 
 def check_images(name: str, input_shape: tuple[int, ...], smallest: int, instead: str) -> tuple[int, int, int]:
-    """Return channels, height and width. Complain unless examples are images with sides of at least `smallest`.
+    """Return the channels, height and width of images. Raise an error if `input_shape` is not a shape of images.
 
-    The error then advises to use `instead`: models that take smaller examples.
+    Images must have sides of at least `smallest` pixels. The error advises to use `instead`, which names models
+    that take smaller examples.
     """
     if len(input_shape) != 3 or min(input_shape[1:]) < smallest:
         raise InputError(

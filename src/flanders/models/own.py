@@ -1,4 +1,4 @@
-"""`OwnModel`, which makes a PyTorch module of the user the model of a simulation."""
+"""`OwnModel`, with which a PyTorch module of the user becomes the model of a simulation."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class OwnModel(ModelSpec):
         if isinstance(self.source, nn.Module):
             module: object = copy.deepcopy(self.source)
         else:
-            takes = len(inspect.signature(self.source).parameters)
-            module = self.source(input_shape, num_classes) if takes >= 2 else self.source()
+            num_arguments = len(inspect.signature(self.source).parameters)
+            module = self.source(input_shape, num_classes) if num_arguments >= 2 else self.source()
         if not isinstance(module, nn.Module):
             raise InputError(f"The function that makes the model must return a torch.nn.Module. Got {module!r}.")
         check_output(module, input_shape, num_classes)
@@ -56,11 +56,11 @@ class OwnModel(ModelSpec):
 
 
 def check_output(module: nn.Module, input_shape: tuple[int, ...], num_classes: int) -> None:
-    """Complain unless a module turns examples `(n, *input_shape)` into `(n, num_classes)`."""
+    """Raise an error unless a module turns n examples `(n, *input_shape)` into an array `(n, num_classes)`."""
     training = module.training
     try:
         with torch.no_grad():
-            found = module.eval()(torch.zeros(2, *input_shape))
+            output = module.eval()(torch.zeros(2, *input_shape))
     except RuntimeError as error:
         raise InputError(
             f"{type(module).__name__} cannot take examples of shape {input_shape}: {str(error).splitlines()[0]}. "
@@ -68,16 +68,16 @@ def check_output(module: nn.Module, input_shape: tuple[int, ...], num_classes: i
         ) from error
     finally:
         module.train(training)
-    shape = tuple(getattr(found, "shape", ()))
+    shape = tuple(getattr(output, "shape", ()))
     if shape != (2, num_classes):
         raise InputError(
             f"{type(module).__name__} must turn 2 examples into an array of shape (2, {num_classes}), one value "
-            f"for each class. It returned {shape or type(found).__name__}."
+            f"for each class. It returned {shape or type(output).__name__}."
         )
 
 
 def as_model(model: object) -> object:
-    """Return a module or a function that makes one as an `OwnModel`, and anything else unchanged."""
+    """Wrap a module, or a function that makes one, in an `OwnModel`. Return anything else unchanged."""
     if isinstance(model, ModelSpec):
         return model
     return OwnModel(model) if callable(model) else model

@@ -14,10 +14,11 @@ from flanders.checks import InputError
 
 @dataclass(frozen=True)
 class Layout:
-    """The order of a module's tensors in a flat vector: parameters as in `named_parameters`, then buffers.
+    """The order of a module's tensors in a flat vector: first the parameters, then the buffers.
 
-    Tensors and vectors may have additional axes in front, which are kept. So the same layout works for a single
-    model `(d,)` and for the models of all clients `(m, d)`.
+    Both are in the order in which the module names them. Tensors and vectors may have additional axes in front,
+    which are kept. So the same layout works for a single model of d values `(d,)` and for the models of m clients
+    `(m, d)`.
 
     Examples
     --------
@@ -36,8 +37,8 @@ class Layout:
     def of(cls, module: nn.Module, *, parameters: bool = True, buffers: bool = False) -> Layout:
         """Return the layout of the parameters of a module, of its buffers, or of both.
 
-        Clients in the code of the FLANDERS paper send the parameters and the buffers of batch normalisation. Pass
-        `buffers=True` for the same.
+        In the code of the FLANDERS paper, clients send the parameters and the buffers of batch normalisation. Pass
+        `buffers=True` for a layout of both.
         """
         tensors: dict[str, Tensor] = {}
         if parameters:
@@ -58,7 +59,7 @@ class Layout:
         return sum(self.sizes)
 
     def flatten(self, tensors: Mapping[str, Tensor] | nn.Module) -> Tensor:
-        """Return named tensors `(..., *shape)`, or the tensors of a module, as a new vector `(..., d)`."""
+        """Return the tensors of a module, or named tensors `(..., *shape)`, as a new vector `(..., d)`."""
         if isinstance(tensors, nn.Module):
             own = {**dict(tensors.named_parameters()), **dict(tensors.named_buffers())}
             tensors = {name: own[name].detach() for name in self.names if name in own}
@@ -95,6 +96,6 @@ class Layout:
 
 
 def tensor_sizes(module: nn.Module) -> dict[str, int]:
-    """Return the name and the number of values of each parameter tensor, in the order of the flat vector."""
+    """Return the number of values of each parameter tensor, by its name, in the order of the flat vector."""
     layout = Layout.of(module)
     return dict(zip(layout.names, layout.sizes, strict=True))

@@ -41,9 +41,9 @@ class Gru(ModelSpec):
 
 
 class GatedReader(nn.Module):
-    """Reads a sequence with gated recurrent units, and computes the classes from their last state.
+    """Reads a sequence with gated recurrent units, and computes the logits of the classes from their last state.
 
-    It computes the same as `torch.nn.GRU`. But it uses plain operations, which `torch.func.vmap` can run for all
+    The units compute the same as `torch.nn.GRU`, but with plain operations. `torch.func.vmap` can run these for all
     clients at once.
     """
 
@@ -57,10 +57,10 @@ class GatedReader(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return the logits of a batch of sequences."""
         x = x.reshape(x.shape[0], *self._shape)
-        seen = self.input(x)
+        from_input = self.input(x)
         state = x.new_zeros(x.shape[0], self.head.in_features)
         for step in range(self._shape[0]):
-            reset_in, update_in, new_in = seen[:, step].chunk(3, dim=-1)
+            reset_in, update_in, new_in = from_input[:, step].chunk(3, dim=-1)
             reset_of, update_of, new_of = self.state(state).chunk(3, dim=-1)
             update = torch.sigmoid(update_in + update_of)
             new = torch.tanh(new_in + torch.sigmoid(reset_in + reset_of) * new_of)

@@ -1,4 +1,4 @@
-"""Multi-Krum and Bulyan as the code published with the FLANDERS paper computes them, to repeat its numbers.
+"""Multi-Krum and Bulyan as the code published with the FLANDERS paper computes them, to repeat the paper's numbers.
 
 They accept any number of malicious clients. The aggregators in `flanders.aggregators` refuse numbers for which
 their guarantees do not hold. To judge a defence, use `flanders.aggregators`.
@@ -21,15 +21,16 @@ from flanders.round import Round
 
 @dataclass(frozen=True)
 class MultiKrumReference(Aggregator):
-    r"""Average the `keep` models with the lowest Krum scores, however many are malicious.
+    r"""Average the `keep` models with the lowest Krum scores, no matter how many models are malicious.
 
     .. math:: g = \frac{\sum_{c \in K} n_c \theta_c}{\sum_{c \in K} n_c}, \quad
               K \text{: the clients with the lowest } \sum_{i \in N_c} \|\theta_c - \theta_i\|^2
 
-    :math:`\theta_c` is the model of client c, and :math:`n_c` its weight. The sum is the Krum score of client c.
-    :math:`N_c` has the m - b - 2 models that are nearest to :math:`\theta_c`, but at least one. There are m models,
-    and b of them count as malicious (`num_malicious`, a number or a fraction of m). If there are fewer than `keep`
-    models, all are averaged. The paper's code has `keep = 3`, or 10 if the filter FLANDERS comes before Multi-Krum.
+    g is the new global model. :math:`\theta_c` is the model of client c, and :math:`n_c` its weight. The sum over
+    :math:`N_c` is the Krum score of client c. There are m models, and b of them count as malicious
+    (`num_malicious`, a number or a fraction of m). :math:`N_c` has the m - b - 2 other models that are nearest to
+    :math:`\theta_c`, but at least one. If there are fewer than `keep` models, all are averaged. The paper's code
+    has `keep = 3`, or 10 if the filter FLANDERS comes before Multi-Krum.
 
     Examples
     --------
@@ -59,12 +60,12 @@ class MultiKrumReference(Aggregator):
 
 @dataclass(frozen=True)
 class BulyanReference(Aggregator):
-    r"""Apply Bulyan if m >= 4b + 3, else take the plain average.
+    r"""Apply Bulyan if its guarantee holds for this number of malicious clients, else average all models (FedAvg).
 
     .. math:: g = \begin{cases} \texttt{Bulyan} & m \ge 4b + 3 \\ \texttt{FedAvg} & \text{otherwise} \end{cases}
 
     g is the new global model. There are m models, and b of them count as malicious (`num_malicious`, a number or a
-    fraction of m).
+    fraction of m). Bulyan's guarantee needs m >= 4b + 3.
 
     Examples
     --------
@@ -83,7 +84,7 @@ class BulyanReference(Aggregator):
         check_number("BulyanReference", "num_malicious", self.num_malicious, 0)
 
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
-        """Return Bulyan's model, or the average if Bulyan's guarantee does not hold."""
+        """Return the model of Bulyan, or the weighted average if Bulyan's guarantee does not hold."""
         m = round_.updates.shape[0]
         b = resolve_count(self.num_malicious, m)
         if m < 4 * b + 3:

@@ -1,10 +1,12 @@
-"""LIE, OPT and AGR-MM as the code published with the FLANDERS paper computes them, to repeat its numbers.
+"""LIE, OPT and AGR-MM as the code published with the FLANDERS paper computes them, to repeat the paper's numbers.
 
-They are much easier to detect than the attacks in `flanders.attacks`, which follow the papers that introduced them.
-To judge a defence, use `flanders.attacks`. The attack Gauss is the same in both.
+To judge a defence, use `flanders.attacks` instead. There, each attack follows the paper that introduced it, and is
+much harder to detect. The attack Gauss is not here, since the published code and `flanders.attacks` compute it
+alike.
 
 In the formulas, mu and sigma are the mean and the standard deviation of each parameter. A round has m clients, and
-b of them are malicious. All b send the same model x.
+b of them are malicious. All malicious clients send the same model x. The models of the other clients are called
+benign.
 """
 
 from __future__ import annotations
@@ -33,9 +35,9 @@ class LieReference(Attack):
     .. math:: x = \mu - z \sqrt{\sigma}, \quad z = \Phi\left(\frac{m - b - s}{m - b}\right), \quad
               s = \lfloor m/2 + 1 \rfloor - b
 
-    The mean and the standard deviation are taken over all models that the attacker knows, including the honest
-    models of its own clients. :math:`\Phi` is the standard normal distribution. The authors of LIE use its inverse.
-    For b = m, z is 1, the limit of the formula.
+    The mean and the standard deviation are taken over all models that the attacker knows. These include the models
+    that its own clients have honestly trained. :math:`\Phi` is the cumulative distribution function of the standard
+    normal distribution. The authors of LIE use its inverse. For b = m, z is set to 1.
 
     Examples
     --------
@@ -77,12 +79,12 @@ def reference_z(num_clients: int, num_malicious: int) -> float:
 
 @dataclass(frozen=True)
 class OptReference(Attack):
-    r"""OPT as the FLANDERS paper's code computes it: a step from an old model, against the signs of its weights.
+    r"""OPT as the FLANDERS paper's code computes it: a step from an old model, against the signs of this model.
 
     .. math:: x = w - \lambda \operatorname{sign}(w)
 
-    w is the model of the first benign client in the first round that the attacker saw. It stays the same in all
-    later rounds. Lambda starts at
+    w is the model of the first benign client in the first round that the attacker saw. In all later rounds, w stays
+    the same. Lambda starts at
 
     .. math:: \min\left(999,\; \frac{\min_i K_i}{(m - 2)(c - 1)\sqrt{L}} +
               \frac{\max_i \left(\sum_l \|x_i^{(l)} - w^{(l)}\|\right)^2}{\sqrt{L}}\right),
@@ -95,13 +97,13 @@ class OptReference(Attack):
     Parameters
     ----------
     tau
-        The halving stops once lambda is at most this.
+        The halving stops once lambda is at most `tau`.
     num_tensors
         The number of weight and bias tensors, L. Default: the length of `layer_sizes`, or 1 without them.
     layer_sizes
         How many parameters each tensor has, in order. Without them, the sum over l treats the model as one tensor.
     stale
-        Whether w is this old model. With False, w is the global model of the round. A comparison of both shows how
+        Whether w is the old model. If False, w is the global model of the round. A comparison of the two shows how
         much of the effect is due to the old model.
 
     Examples
@@ -145,11 +147,11 @@ class OptReference(Attack):
         if not self.stale:
             w = view.global_model
         signs = array_api_compat.array_namespace(w).sign(w)
-        n, b = view.honest.shape[0], view.num_malicious
+        num_honest, b = view.honest.shape[0], view.num_malicious
         c = max(b, 2)
         line = Line.measure(view.honest, w, -signs)
         lambda_ = self._start(view, w, c)
-        while lambda_ > self.tau and multi_krum_rows(line.with_copies(lambda_, b), c, 1)[0] < n:
+        while lambda_ > self.tau and multi_krum_rows(line.with_copies(lambda_, b), c, 1)[0] < num_honest:
             lambda_ /= 2
         return copies(w - lambda_ * signs, b)
 
@@ -184,18 +186,18 @@ class AgrMinMaxReference(Attack):
     .. math:: x = \mu - \gamma \sigma
 
     The mean and the standard deviation are taken over all models that the attacker knows. The search starts at
-    gamma = 5 with a step of 2.5. A gamma passes if x is nearer to every benign model than the two farthest benign
-    models are to each other. If gamma passes, it moves up by half of the step, otherwise down by as much. The step
-    is halved each time. The result is the last gamma that passed. If none has passed, the result is gamma = 6. On
-    trained models, none passes.
+    gamma = 5 with a step of 2.5. A value of gamma passes if x is nearer to every benign model than the two farthest
+    benign models are to each other. If gamma passes, it rises by half of the step. Otherwise it falls by half of
+    the step. Then the step is halved. The result is the last gamma that passed, or 6 if none passed. On trained
+    models, none passes.
 
     Parameters
     ----------
     gamma_init
         The first gamma of the search. If no gamma passes, the result is `gamma_init + 1`.
     tau
-        The search ends once its step is at most this. It also ends once gamma is this near to the last gamma that
-        passed.
+        The search ends once its step is at most `tau`. It also ends once gamma differs by at most `tau` from the
+        last gamma that passed.
 
     Examples
     --------
@@ -230,11 +232,11 @@ class AgrMinMaxReference(Attack):
 
     def _gamma(self, line: Line) -> float:
         farthest = float(line.between.max())
-        found, gamma, step = self.gamma_init + 1, self.gamma_init, self.gamma_init / 2
-        while abs(found - gamma) > self.tau and step > self.tau:
+        last_passed, gamma, step = self.gamma_init + 1, self.gamma_init, self.gamma_init / 2
+        while abs(last_passed - gamma) > self.tau and step > self.tau:
             if float(line.to_rows(gamma).max()) < farthest:
-                found, gamma = gamma, gamma + step / 2
+                last_passed, gamma = gamma, gamma + step / 2
             else:
                 gamma -= step / 2
             step /= 2
-        return found
+        return last_passed

@@ -1,7 +1,7 @@
 """The filter FLANDERS as the code published with the paper computes it, to repeat the paper's numbers.
 
-It fits a forecasting model, MAR (matrix autoregression), to the models of the last round. It drops clients whose
-models are far from the forecast. `flanders.filters.Flanders` follows the equations of the paper instead.
+The filter fits a forecasting model, MAR (matrix autoregression), to the models of the last round. It drops clients
+whose models are far from the forecast. `flanders.filters.Flanders` follows the equations of the paper instead.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class FlandersReferenceState:
     """The memory of `FlandersReference`."""
 
     seed: int
-    """The secret seed from which the sampled columns and the starting points of the fits are drawn."""
+    """The secret seed from which the sampled parameters and the starting points of the fits are drawn."""
     round_number: int = 0
     """How many rounds the filter has seen."""
     newest: Snapshot | None = None
-    """The sampled parameters of the last round. Dropped clients have those of the new global model."""
+    """The sampled parameters of the last round's models. The new global model replaces those of dropped clients."""
     calibration: Calibration = field(default_factory=Calibration)
-    """The scores of accepted clients in earlier rounds, in summary. It is used only with a `threshold`."""
+    """A summary of the scores of kept clients in earlier rounds. It is used only with a `threshold`."""
 
 
 @dataclass(frozen=True)
@@ -49,19 +49,19 @@ class FlandersReference(Filter[FlandersReferenceState]):
 
     .. math:: \hat X_t = A\, X_{t-1} B^\top, \quad \text{score}_c = \|\theta_c - \hat\theta_c\|
 
-    :math:`X_t` has a row for each client: its model :math:`\theta_c` in round t. :math:`\hat\theta_c` is its row of
-    the forecast :math:`\hat X_t`. The published code differs from the equations of the paper, which `Flanders`
-    follows. It forecasts a round only from the round before (see `reference_forecast`). It looks at `sample`
-    parameters, which are drawn once, with replacement. The distance is the L2 distance. In the memory, the *new*
-    global model replaces the model of a dropped client.
+    :math:`X_t` has a row for each client: its model :math:`\theta_c` in round t. :math:`\hat\theta_c` is the row of
+    client c in the forecast :math:`\hat X_t`. A and B are fitted matrices (see `reference_forecast`). The published
+    code differs from the equations of the paper, which `Flanders` follows. The code forecasts a round only from the
+    round before. It looks at `sample` parameters, which are drawn once, with replacement. The distance is the L2
+    distance. In the memory, the *new* global model replaces the model of a dropped client.
 
     Parameters
     ----------
     keep
         How many clients to keep in a round: a number, or a fraction of the clients of the round.
     threshold
-        The largest probability of being malicious with which a client is kept; see `Flanders`. Give either `keep`
-        or `threshold`.
+        Keep the clients whose probability of being malicious is at most this; see `Flanders`. Give either `keep` or
+        `threshold`.
     min_honest
         The least share of honest clients that is assumed for every round. It is used only with `threshold`.
     iterations
@@ -115,7 +115,7 @@ class FlandersReference(Filter[FlandersReferenceState]):
         return Scores(round_.clients, values, chance)
 
     def select(self, scores: Scores) -> IntVector:
-        """Keep the `keep` clients with the lowest scores, or all with a probability of at most `threshold`."""
+        """Keep the `keep` clients with the lowest scores, or those with a probability of at most `threshold`."""
         return select_by_keep_or_threshold(scores, self.keep, self.threshold)
 
     def amend(
@@ -155,9 +155,11 @@ class FlandersReference(Filter[FlandersReferenceState]):
         rng = np.random.default_rng([state.seed, 1, state.round_number])
         start = rng.standard_normal((self.sample, self.sample))
         predicted = reference_forecast(rows, start, iterations=self.iterations)
-        g = np.asarray(to_numpy(take_columns(round_.global_model[None, :], columns))[0], dtype=np.float64)
+        global_model = np.asarray(
+            to_numpy(take_columns(round_.global_model[None, :], columns))[0], dtype=np.float64
+        )
         place = {c: i for i, c in enumerate(newest.clients)}
-        forecast = np.stack([predicted[place[c]] if c in place else g for c in round_.clients])
+        forecast = np.stack([predicted[place[c]] if c in place else global_model for c in round_.clients])
         return np.asarray(np.linalg.norm(sent - forecast, axis=1))
 
 
@@ -169,29 +171,30 @@ def reference_forecast(
     ridge_a: float = 1.0,
     ridge_b: float = 1.0,
 ) -> FloatMatrix:
-    r"""Return the forecast of the published code, from the models X of the last round alone, `(m, n)`.
+    r"""Return the forecast of the published code, `(m, n)`, from only the models X of the last round.
 
-    X has a row for each of m clients and a column for each of n sampled parameters. MAR forecasts a matrix of
-    models from the matrix before it, and is fitted to pairs of such matrices. The published code has a single pair,
-    whose two matrices are equal: S = (X - min X) / max X. It then applies the fitted A and B to the unscaled X. A
-    is m x m and B is n x n. B starts at random numbers (`start`). The ridge penalties alpha (`ridge_a`) and beta
-    (`ridge_b`) are always added:
+    X has a row for each of m clients and a column for each of n sampled parameters. MAR forecasts the models of a
+    round from the models of the round before. It is fitted to pairs of matrices: the models of a round, and those
+    of the round before. The published code has only one pair, and both of its matrices are S = (X - min X) / max X.
+    The code then applies the fitted A and B to the unscaled X. A is m x m and B is n x n. B starts at random
+    numbers (`start`). Then A and B are computed in turn. The ridge penalties alpha (`ridge_a`) and beta (`ridge_b`)
+    are always added:
 
     .. math:: A \leftarrow S B S^T (S B^T B S^T + \alpha I)^{-1}, \quad
               B \leftarrow S^T A S (S^T A^T A S + \beta I)^{-1}, \quad \hat X = A X B^T.
 
-    After the first step, :math:`B = S^T C S` with an m x m matrix C. So the iterations need only C and
+    After the first iteration, :math:`B = S^T C S` with an m x m matrix C. So the iterations need only C and
     :math:`G = S S^T`. The result is the same, without a linear system of size n x n.
     """
     m = newest.shape[0]
     largest = float(newest.max())
     scaled = (newest - newest.min()) / (largest if largest != 0 else 1.0)
-    g, one = scaled @ scaled.T, np.eye(m)
+    gram, identity = scaled @ scaled.T, np.eye(m)
     turned = scaled @ start.T
     forward, square = scaled @ start @ scaled.T, turned @ turned.T
-    a = c = one
+    a = c = identity
     for _ in range(iterations):
-        a = np.linalg.solve((square + ridge_a * one).T, forward.T).T
-        c = np.linalg.solve((g @ a.T @ a + ridge_b * one).T, a.T).T
-        forward, square = g @ c @ g, g @ c.T @ g @ c @ g
+        a = np.linalg.solve((square + ridge_a * identity).T, forward.T).T
+        c = np.linalg.solve((gram @ a.T @ a + ridge_b * identity).T, a.T).T
+        forward, square = gram @ c @ gram, gram @ c.T @ gram @ c @ gram
     return np.asarray(a @ newest @ scaled.T @ c.T @ scaled)

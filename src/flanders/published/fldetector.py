@@ -1,7 +1,7 @@
 """The filter FLDetector, changed such that it judges the clients of a round only by earlier rounds.
 
-It is our guess at the FLDetector of the FLANDERS paper, which is not in the code published with the paper. The
-guess would explain the values that the paper reports for FLDetector.
+This is our guess at how the FLANDERS paper computed FLDetector. The code published with the paper does not have
+this filter. The guess would explain the values that the paper reports for FLDetector.
 """
 
 from __future__ import annotations
@@ -27,18 +27,20 @@ class FLDetectorLagged(FLDetector):
     the last `window` rounds in which c has a share. The filter `FLDetector` also counts the share of round t
     itself.
 
-    If the malicious clients are drawn anew in each round, earlier rounds say nothing about them. So this filter is
-    then no better than a random choice, which has a precision and a recall near the share of malicious clients. The
-    values that the FLANDERS paper reports for FLDetector are like this: 0.18 to 0.22 with 20% malicious clients.
+    If the malicious clients are drawn anew in each round, earlier rounds say nothing about them. Then this filter
+    is no better than a random choice, which has a precision and a recall near the share of malicious clients. The
+    values that the FLANDERS paper reports for FLDetector are of this kind: 0.18 to 0.22 with 20% malicious clients.
     The code published with the paper does not have FLDetector, so we do not know whether the paper's FLDetector
     works this way.
 
     Parameters
     ----------
     keep
-        How many clients to keep in a round, or what fraction of them: those with the lowest scores.
+        How many clients to keep in a round: a number, or a fraction of the clients. Those with the lowest scores
+        are kept.
     window
-        The number of rounds over which the scores are averaged, and from which the Hessian is estimated.
+        The number of rounds over which the scores are averaged, and from which the Hessian of the loss is
+        estimated.
 
     Examples
     --------
@@ -64,7 +66,10 @@ class FLDetectorLagged(FLDetector):
             raise InputError("FLDetectorLagged needs `keep`: how many clients, or what fraction of them.")
 
     def score(self, state: FLDetectorState, round_: Round) -> Scores | None:
-        """Score each client by its mean share in earlier rounds. Clients without a stored share get the median."""
+        """Score each client by its mean share in earlier rounds.
+
+        A client without a share gets the median score of the other clients.
+        """
         now = super().score(state, round_)
         if now is None:
             return None

@@ -1,6 +1,6 @@
-"""The attacker of the simulator: it controls some clients and decides what they send.
+"""The attacker of the simulator. It controls some clients and decides what they send.
 
-`Simulation` calls it in each round: `begin` before the clients train, and `poison` after they have trained.
+In each round, `Simulation` calls `begin` and `frozen` before the clients train, and `poison` after that.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from flanders.round import Round, last_layer_of
 from flanders.simulation.setting import Threat
 
 STREAMS = ("attack", "attacker")
-"""The names of the attacker's random generators: one for its attack, one for the choice of its clients."""
+"""The names of the attacker's random generators: the first for its attack, the second to choose its clients."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class Turn:
     number: int
     """The number of the round."""
     clients: IntVector
-    """The clients that the server selected, `(m,)`."""
+    """The m clients that the server selected, `(m,)`."""
     controlled: BoolVector
     """Which of `clients` the attacker controls. It sees their models even in rounds without an attack."""
     malicious: BoolVector
@@ -63,8 +63,8 @@ class Attacker:
     streams
         The random generators `"attack"` and `"attacker"`, as `Setting.streams` returns them.
     layers
-        The number of parameters in each tensor of the model, by the tensor's name. Attacks find the last layer with
-        it. Default: not known.
+        The number of parameters in each tensor of the model, by the tensor's name. From these numbers, the attacker
+        finds the last layer of the model. Default: not known.
 
     Examples
     --------
@@ -99,11 +99,11 @@ class Attacker:
         return Turn(number, clients, controlled, controlled & (number >= self.threat.start))
 
     def frozen(self, turn: Turn, global_model: Tensor) -> Tensor | None:
-        """Return which parameters the malicious clients do not train in this round. None if they train all."""
+        """Return which parameters malicious clients do not train in this round. Return None if they train all."""
         if self.threat.attack is None or not turn.malicious.any():
             return None
-        found: Tensor | None = self.threat.attack.frozen(self._memory, global_model)
-        return found
+        mask: Tensor | None = self.threat.attack.frozen(self._memory, global_model)
+        return mask
 
     def poison(
         self,
@@ -116,11 +116,11 @@ class Attacker:
     ) -> Received:
         """Replace the models of malicious clients in `updates`, in place, and return what the server receives.
 
-        An omniscient attacker learns from `defense` which parameters the filter looks at. It can also ask `defense`
-        which model the server would compute from given malicious updates. `weights` are the weights of the clients
-        in the average. `rehearsal` holds what the attacker has tried out before it sends anything. In rounds
-        without an attack, the attacker sends honest models, but still remembers what it sees if the server selected
-        one of its clients.
+        An omniscient attacker (`Threat.omniscient`) learns from `defense` which parameters the filter looks at. It
+        can also ask `defense` which model the server would compute from given malicious updates. `weights` are the
+        weights of the clients in the average. `rehearsal` holds clean models and a test of the backdoor, for
+        attacks that need them. In rounds without an attack, the attacker's clients send honest models. If the
+        server selected one of them, the attacker still remembers what it sees.
         """
         if not turn.controlled.any():
             return self._received(turn, updates, turn.malicious)
@@ -195,7 +195,8 @@ class Attacker:
     ) -> Callable[[Tensor], Tensor] | None:
         """Return a function from malicious updates to the model that the server would compute from the whole round.
 
-        None if the defence uses examples of the server, which the attacker does not have.
+        Return None if there is no defence. Also return None if the defence needs examples of the server, since the
+        attacker does not have them.
         """
         if defense is None or defense.filter.needs_examples or defense.aggregator.needs_root:
             return None
@@ -212,7 +213,7 @@ class Attacker:
         return respond
 
     def _received(self, turn: Turn, updates: Tensor, malicious: BoolVector) -> Received:
-        """Return what the server receives, with new ids for malicious clients if the threat asks for them."""
+        """Return what the server receives. With `Threat.sybils`, malicious clients get new ids."""
         clients = turn.clients
         if self.threat.sybils:
             clients = np.where(malicious, self.num_clients * turn.number + clients, clients)
@@ -220,18 +221,18 @@ class Attacker:
 
 
 def watched_columns(defense: Defense | None, d: int, layers: Mapping[str, int]) -> IntVector:
-    """Return the parameters that a defence looks at: all d, unless its filter always looks at the same few."""
+    """Return the parameters that a defence looks at. Some filters always look at the same few, others at all d."""
     columns = None if defense is None else defense.filter.visible_columns(defense.state, d, layers)
     return np.arange(d) if columns is None else columns
 
 
 def crafted(attack: Attack, view: View, rng: np.random.Generator) -> Tensor:
-    """Return what an attack sends. Raise an error if it has the wrong type or shape."""
+    """Return the malicious updates of an attack. Raise an error if they have the wrong type or shape."""
     sent = attack.craft(view, rng)
     wanted = tuple(view.own.shape)
     if not isinstance(sent, Tensor):
-        found = f"{type(sent).__module__}.{type(sent).__qualname__}".removeprefix("builtins.")
-        what = f"{found}, expected a torch.Tensor of shape {wanted}"
+        sent_type = f"{type(sent).__module__}.{type(sent).__qualname__}".removeprefix("builtins.")
+        what = f"{sent_type}, expected a torch.Tensor of shape {wanted}"
     elif tuple(sent.shape) != wanted:
         what = f"shape {tuple(sent.shape)}, expected {wanted}"
     else:

@@ -20,17 +20,17 @@ class Clock:
     def __init__(self, device: torch.device) -> None:
         self.seconds = dict.fromkeys(PHASES, 0.0)
         self._device = device
-        self._inner = 0.0
+        self._inner = 0.0  # the time of the phases inside the current phase
 
     @contextmanager
     def timing(self, phase: str) -> Iterator[None]:
-        """Measure the time that the block takes, and add it to a phase."""
-        before, self._inner = self._inner, 0.0
+        """Measure the time that the `with` block takes, and add it to a phase, which is one of `PHASES`."""
+        inner_of_outer, self._inner = self._inner, 0.0
         start = self._now()
         yield
         spent = self._now() - start
         self.seconds[phase] += spent - self._inner
-        self._inner = before + spent
+        self._inner = inner_of_outer + spent
 
     def _now(self) -> float:
         if self._device.type == "cuda":

@@ -1,8 +1,8 @@
 """The base class of data poisons. A data poison changes the examples that malicious clients train on.
 
 The examples are changed batch by batch, so the dataset is not copied. A poisoned client trains like any other
-client, unless the attack also freezes some of its parameters. The module `poisoning` has the table of all data
-poisons.
+client. But if the attack freezes some parameters, poisoned clients do not train these parameters. The module
+`poisoning` has the table of all data poisons.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Scope:
     learned: Tensor | None = None
     """What `DataPoison.prepare` returned.
 
-    For a poison that learns, `DataPoison.learn` gives new values each round.
+    If the poison learns, `DataPoison.learn` computes new values before every round with malicious clients.
     """
 
 
@@ -49,7 +49,7 @@ class DataPoison(ABC):
         return None
 
     def learn(self, lab: Laboratory, scope: Scope) -> Tensor:
-        """Return the new value of `scope.learned`, of the same shape. Only called if `learns` is true."""
+        """Return the new value of `scope.learned`, in the same shape. It is called only if `learns` is true."""
         raise NotImplementedError(f"{type(self).__name__} does not learn.")
 
     @abstractmethod
@@ -64,14 +64,18 @@ class DataPoison(ABC):
         """
 
     def send(self, trained: Tensor, global_model: Tensor, num_clients: int) -> Tensor:
-        """Return what the malicious clients send, `(b, d)`. Default: the models that they trained."""
+        """Return what b malicious clients send, `(b, d)`. Default: `trained`, the models that they have trained.
+
+        The round has `num_clients` clients.
+        """
         return trained
 
     def aim(self, x: Tensor, y: Tensor, scope: Scope) -> tuple[Tensor, Tensor, Tensor] | None:
-        """Return test examples, the class that the attacker wants for each, and a mask of the examples that count.
+        """Return examples, the class that the attacker wants for each, and a mask of the examples that count.
 
-        If the poison has a trigger, the examples carry it. The attack success is the share of counted examples that
-        the model assigns to the wanted class. Return None if the attacker wants no particular class.
+        `x` holds clean examples, and `y` their classes. If the poison has a trigger, the returned examples carry
+        it. The attack success is the share of counted examples that the model assigns to the wanted class. Return
+        None if the attacker wants no particular class.
         """
         return None
 
@@ -83,17 +87,17 @@ class Poisoner:
     poison: DataPoison
     scope: Scope
     frozen: Tensor | None = None
-    """Which parameters poisoned clients do not train, `(d,)`.
+    """Which of the d parameters poisoned clients do not train, `(d,)`. It may change between rounds.
 
-    Its values may change between rounds. None: they train all.
+    None means that poisoned clients train all parameters.
     """
 
     def apply(
         self, x: Tensor, y: Tensor, examples: Tensor, clients: Tensor, poisoned: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return the batches of n clients.
+        """Return the batches of n clients. Only those of malicious clients are changed.
 
-        Only batches of clients that are marked in `poisoned`, `(n,)`, are changed.
+        `poisoned` says which clients are malicious, `(n,)`. For the other arguments, see `DataPoison.change`.
         """
         new_x, new_y = self.poison.change(x, y, examples, clients, self.scope)
         if new_x is not x:

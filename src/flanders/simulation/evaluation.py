@@ -1,7 +1,8 @@
 """The test of the global model after each round, on the test examples of the dataset.
 
-With some data poisons, the attacker wants the model to assign certain examples to a wrong class. These are the
-*aimed* examples. The test then also measures how often the attacker succeeds.
+A data poison changes the examples that malicious clients train on. With some data poisons, the attacker wants the
+model to assign certain examples, e.g. images with a patch, to a class that the attacker has chosen. Such examples
+are called *aimed*. The test then also measures how often the attacker succeeds.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from flanders.simulation.training.threads import count_for, side_by_side
 BATCH = 1000
 """How many examples are evaluated at a time. The limit saves memory."""
 Aimed = tuple[Tensor, Tensor, Tensor]
-"""Test examples, the class that the attacker wants for each, and which of them count; see `DataPoison.aim`."""
+"""What `DataPoison.aim` returns: examples, the class that the attacker wants for each, and which examples count."""
 
 
 class Tested(NamedTuple):
@@ -45,11 +46,11 @@ class Evaluator:
     module
         The model. Copies of it run in evaluation mode, with the parameters and buffers that `evaluate` gets.
     x, y
-        Test examples and their classes, on the device.
+        Test examples and their classes, on the device to test on.
     aim
-        A function that returns the aimed examples; see `DataPoison.aim`. None if there is no data poison.
+        A function that returns the aimed examples; see `Aimed`. None if there is no data poison.
     moving
-        Whether `aim` may return other examples in each round. If so, `evaluate` calls it every time.
+        Whether `aim` may return different examples in each round. If so, each call of `evaluate` calls `aim` again.
     """
 
     def __init__(
@@ -77,8 +78,8 @@ class Evaluator:
         shares, _ = self._test(model, buffers, *self._aimed)
         return Tested(accuracy, loss, *shares)
 
-    def _aimed_now(self) -> Aimed | None:
-        """Return the aimed examples that count, with the classes that the attacker wants and the right classes."""
+    def _aimed_now(self) -> tuple[Tensor, Tensor, Tensor] | None:
+        """Return the aimed examples that count, the classes that the attacker wants, and the right classes."""
         aimed = None if self._aim is None else self._aim()
         if aimed is None:
             return None
@@ -88,25 +89,25 @@ class Evaluator:
     def _test(
         self, model: Tensor, buffers: Mapping[str, Tensor], x: Tensor, *labels: Tensor
     ) -> tuple[list[float], float]:
-        """Return the shares of examples that the model assigns to the given classes, and the mean loss.
+        """Return the shares of examples that the model assigns to given classes, and the mean loss.
 
-        Each of `labels` has a class for each example, `(len(x),)`, and gets a share of its own. The loss is that of
-        the first of `labels`.
+        Each tensor of `labels` has a class for each example. There is a share for each tensor. The loss is for the
+        classes of the first tensor.
         """
         parameters = self._layout.unflatten(model[None])
         stacked_buffers = {name: b[None] for name, b in buffers.items()}
-        key = torch.zeros(1, dtype=torch.int32, device=model.device)
+        key = torch.zeros(1, dtype=torch.int32, device=model.device)  # for dropout, which is off here
 
         def count(run: Stackable, part: slice) -> Tensor:
             with torch.no_grad():
                 logits = run(parameters, stacked_buffers, key, x[None, part])[0]
-                found = logits.argmax(1)
-                correct = [(found == y[part]).sum().double() for y in labels]
+                predicted = logits.argmax(1)
+                matches = [(predicted == y[part]).sum().double() for y in labels]
                 loss = functional.cross_entropy(logits, labels[0][part], reduction="sum").double()
-                return torch.stack([loss, *correct])
+                return torch.stack([loss, *matches])
 
         parts = [slice(start, start + BATCH) for start in range(0, len(x), BATCH)]
         if not parts:
             return [math.nan] * len(labels), math.nan
-        loss, *correct = torch.stack(side_by_side(count, self._runs, parts)).sum(0).tolist()
-        return [number / len(x) for number in correct], loss / len(x)
+        loss, *matches = torch.stack(side_by_side(count, self._runs, parts)).sum(0).tolist()
+        return [number / len(x) for number in matches], loss / len(x)

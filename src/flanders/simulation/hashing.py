@@ -1,8 +1,11 @@
 """Random numbers that are computed as hashes of a seed and a few whole numbers, e.g. the number of a client.
 
-Equal inputs give equal random numbers, on every device, and whatever was computed before. So the batches and
+Equal inputs give equal random numbers on every device, no matter what was computed before. So the batches and
 dropout masks of a client depend only on the seed of the round and on the client. They do not depend on the other
 clients of the round, or on how many clients are trained at a time.
+
+PyTorch hardly supports unsigned integers. So large factors are written as negative numbers with the same bits. A
+mask after `>>` clears the bits that a negative number shifts in.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ def mix64(x: Tensor) -> Tensor:
 
 
 def mix32(x: Tensor) -> Tensor:
-    """Scramble int32 numbers, like `mix64`.
+    """Scramble int32 numbers as `mix64` scrambles int64 numbers.
 
     References
     ----------

@@ -71,7 +71,7 @@ class RandomLabels(DataPoison):
 
     .. math:: y \mapsto (y + a) \bmod C, \quad a \sim U\{1, \dots, C - 1\}
 
-    C is the number of classes. The number a is drawn once for each example.
+    C is the number of classes. The number a is drawn once for each example, uniformly from 1 to C - 1.
 
     Parameters
     ----------
@@ -99,8 +99,8 @@ class RandomLabels(DataPoison):
     def change(
         self, x: Tensor, y: Tensor, examples: Tensor, clients: Tensor, scope: Scope
     ) -> tuple[Tensor, Tensor]:
-        """Give a wrong label to a share of the examples, the same ones in every round."""
-        chosen = (keys(0, examples) >> 1).abs() < int(self.share * 2**62)
+        """Give a wrong label to a share of the examples. They are the same examples in every round."""
+        chosen = (keys(0, examples) >> 1).abs() < int(self.share * 2**62)  # the keys >> 1: uniform, -2^62 to 2^62
         away = (keys(1, examples) >> 1).abs() % (scope.num_classes - 1) + 1
         return x, torch.where(chosen, (y + away) % scope.num_classes, y)
 
@@ -111,9 +111,9 @@ class TargetedFlip(DataPoison):
 
     .. math:: y \mapsto \text{target} \quad \text{if } y = \text{source}
 
-    Two numbers of a run are measured on the test examples of the class `source`. The attack success is the share of
-    them that the model assigns to `target`. The source accuracy is the share that the model still assigns to
-    `source`. The accuracy of the run counts the test examples of all classes.
+    The test of the model measures two numbers on the test examples of the class `source`. The attack success is the
+    share of these examples that the model assigns to `target`. The source accuracy is the share of them that the
+    model still assigns to `source`. The accuracy counts the test examples of all classes.
 
     Parameters
     ----------

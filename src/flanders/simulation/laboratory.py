@@ -1,6 +1,6 @@
-"""What the attacker can use for computations of its own: the global model and the examples of its clients.
+"""The class `Laboratory`: the global model and the examples that the attacker can compute with.
 
-Data poisons that learn before every round get a `Laboratory` (see `DataPoison.learn`).
+Data poisons that learn from the global model before every round get a `Laboratory` (see `DataPoison.learn`).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ BATCH = 1000
 """How many examples are evaluated at a time. The limit saves memory."""
 
 Run = Callable[[Mapping[str, Tensor], Mapping[str, Tensor], Tensor, Tensor], Tensor]
-"""A function that runs a model: from parameters, buffers, a dropout key and examples to logits.
+"""A function that runs a model. It takes parameters, buffers, a key for dropout and examples, and returns logits.
 
-The arguments and the logits have a first axis of length 1."""
+It can run several models at once. Here it runs one: the arguments and the logits have a first axis of length 1."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,30 +29,30 @@ class Laboratory:
     run: Run
     """Runs the model in evaluation mode."""
     layout: Layout
-    """How the parameters lie in a flat vector."""
+    """The order of the parameters in a flat vector."""
     buffers: Mapping[str, Tensor]
     """The global model's buffers, with a first axis of length 1."""
     model: Tensor
-    """The global model, `(d,)`."""
+    """The global model as a vector of its d parameters, `(d,)`."""
     x: Tensor
-    """The examples of the attacker's clients, `(n, *input_shape)`, not poisoned."""
+    """The n examples of the attacker's clients, not poisoned, `(n, *input_shape)`."""
     y: Tensor
     """The classes of these examples, `(n,)`."""
     examples: Tensor
     """The row numbers of these examples in the training data, `(n,)`."""
 
     def logits(self, x: Tensor, model: Tensor | None = None) -> Tensor:
-        """Return the logits of a model on examples.
+        """Return the logits of a model, by default of the global model, on the examples x.
 
-        Default: the global model. Autograd can differentiate the logits.
+        Autograd can differentiate the logits.
         """
-        at = self.model if model is None else model
-        key = torch.zeros(1, dtype=torch.int32, device=at.device)
-        return self.run(self.layout.unflatten(at[None]), self.buffers, key, x[None])[0]
+        model = self.model if model is None else model
+        key = torch.zeros(1, dtype=torch.int32, device=model.device)  # for dropout, which is off here
+        return self.run(self.layout.unflatten(model[None]), self.buffers, key, x[None])[0]
 
     def classes(self, x: Tensor, model: Tensor) -> Tensor:
-        """Return the classes to which a model assigns examples."""
+        """Return the classes to which a model assigns the examples x."""
         with torch.no_grad():
             starts = range(0, len(x), BATCH)
-            found = [self.logits(x[start : start + BATCH], model).argmax(1) for start in starts]
-        return torch.cat(found) if found else torch.zeros(0, dtype=torch.int64, device=x.device)
+            predicted = [self.logits(x[start : start + BATCH], model).argmax(1) for start in starts]
+        return torch.cat(predicted) if predicted else torch.zeros(0, dtype=torch.int64, device=x.device)

@@ -1,4 +1,7 @@
-"""Data poisons that learn from the global model before every round: a trigger (A3FL), and labels."""
+"""Data poisons that learn from the global model before every round.
+
+`A3fl` learns a trigger, which is a patch on images. `DynamicFlip` learns labels.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,14 @@ from flanders.simulation.laboratory import Laboratory
 from flanders.simulation.triggers import Backdoor
 
 BATCH = 64
-"""The number of examples in a batch when the attacker trains a model to unlearn the trigger, as in A3FL's code."""
+"""The batch size with which `A3fl` trains a copy of the model to unlearn the patch, as in the authors' code."""
 RATE, MOMENTUM, DECAY = 0.01, 0.9, 5e-4
-"""The learning rate, momentum and weight decay of that training, as in A3FL's code."""
+"""The learning rate, momentum and weight decay of this training, as in the authors' code."""
 
 
 @dataclass(frozen=True)
 class A3fl(Backdoor):
-    r"""Before every round, learn a patch that the model hardly unlearns, and use it in a backdoor (A3FL).
+    r"""Before every round, learn a patch that honest training hardly undoes, and use it in a backdoor (A3FL).
 
     .. math:: \delta \leftarrow \delta - \alpha \operatorname{sign} \nabla_\delta \left[ L(x \oplus \delta, t;
               \theta) + \lambda L(x \oplus \delta, t; \theta') \right], \qquad
@@ -30,9 +33,9 @@ class A3fl(Backdoor):
     :math:`\delta` is the patch, and :math:`x \oplus \delta` are the images of all malicious clients with the patch
     on them. L is the cross-entropy, t the target class, and :math:`\theta` the global model. :math:`\theta'` is a
     copy of :math:`\theta` that has unlearned the patch: it was trained on images with the patch and the right
-    labels. Each round continues with the patch of the round before. The first patch is grey. For :math:`\lambda`,
-    the paper and this class use the cosine between the two models. The authors' code uses the cosine between
-    gradients.
+    labels. :math:`\alpha` is `rate`, and :math:`\lambda_0` is `weight`. Each round continues with the patch of the
+    round before. The first patch is grey. For :math:`\lambda`, the paper and this class use the cosine between the
+    two models. The authors' code uses the cosine between gradients.
 
     Parameters
     ----------
@@ -43,7 +46,7 @@ class A3fl(Backdoor):
     steps
         The number of steps of :math:`\delta` before each round. The authors' code takes 200.
     rate
-        How far each pixel moves in a step, :math:`\alpha`, as a share of the range of values in the data.
+        How far each pixel of the patch moves in a step, as a share of the range of values in the data.
     weight
         The factor :math:`\lambda_0`. The default is the value in the authors' code.
     unlearning
@@ -92,17 +95,17 @@ class A3fl(Backdoor):
         patch = scope.learned.clone() if scope.learned is not None else torch.full_like(lab.x[0], scope.highest)
         where = self.patch(lab.x.shape[1:], lab.x.device)
         target = torch.full_like(lab.y, self._checked_target(scope))
-        length = self.rate * (scope.highest - scope.lowest)
+        step_length = self.rate * (scope.highest - scope.lowest)
         for step in range(self.steps):
             if step % 10 == 0:
-                forgetful = self._unlearned(lab, where, patch)
-                similar = float(functional.cosine_similarity(forgetful, lab.model, dim=0))
+                unlearned = self._unlearned(lab, where, patch)
+                cosine = float(functional.cosine_similarity(unlearned, lab.model, dim=0))
             trial = patch.detach().requires_grad_()
             shown = torch.where(where, trial, lab.x)
             loss = functional.cross_entropy(lab.logits(shown), target)
-            loss = loss + self.weight * similar * functional.cross_entropy(lab.logits(shown, forgetful), target)
-            (slope,) = torch.autograd.grad(loss, trial)
-            patch = (patch - length * slope.sign()).clamp(scope.lowest, scope.highest)
+            loss = loss + self.weight * cosine * functional.cross_entropy(lab.logits(shown, unlearned), target)
+            (gradient,) = torch.autograd.grad(loss, trial)
+            patch = (patch - step_length * gradient.sign()).clamp(scope.lowest, scope.highest)
         return patch.detach()
 
     def aim(self, x: Tensor, y: Tensor, scope: Scope) -> tuple[Tensor, Tensor, Tensor] | None:
@@ -114,34 +117,35 @@ class A3fl(Backdoor):
         return self._shown(x, scope)
 
     def _shown(self, x: Tensor, scope: Scope) -> Tensor:
+        """Return the examples with the learned patch, or with a bright patch if none is learned yet."""
         if scope.learned is None:
             return torch.where(self.patch(x.shape[1:], x.device), scope.highest, x)
         return torch.where(self.patch(scope.learned.shape, x.device), scope.learned, x)
 
     def _unlearned(self, lab: Laboratory, where: Tensor, patch: Tensor) -> Tensor:
         """Return the global model after training on images with the patch and the right labels."""
-        model, speed = lab.model.detach().clone(), torch.zeros_like(lab.model)
+        model, velocity = lab.model.detach().clone(), torch.zeros_like(lab.model)
         shown = torch.where(where, patch, lab.x)
         for _ in range(self.unlearning):
             for start in range(0, len(shown), BATCH):
                 part = slice(start, start + BATCH)
-                at = model.detach().requires_grad_()
-                (slope,) = torch.autograd.grad(
-                    functional.cross_entropy(lab.logits(shown[part], at), lab.y[part]), at
-                )
-                speed = MOMENTUM * speed + slope + DECAY * model
-                model = model - RATE * speed
+                trial = model.detach().requires_grad_()
+                loss = functional.cross_entropy(lab.logits(shown[part], trial), lab.y[part])
+                (gradient,) = torch.autograd.grad(loss, trial)
+                velocity = MOMENTUM * velocity + gradient + DECAY * model
+                model = model - RATE * velocity
         return model.detach()
 
 
 @dataclass(frozen=True)
 class DynamicFlip(DataPoison):
-    r"""Train on the labels that the global model finds least likely, chosen anew in every round.
+    r"""Train on the wrong labels that the global model finds least likely, chosen anew in every round.
 
     .. math:: y \mapsto \arg\min_{k \ne y} f_k(x; \theta)
 
-    :math:`f_k(x; \theta)` is the logit of class k, and :math:`\theta` is the global model, which every client gets.
-    The paper uses the logits of a model that the attacker has trained on its own data instead.
+    y is the right class of example x. :math:`f_k(x; \theta)` is the logit of class k, and :math:`\theta` is the
+    global model, which every client gets. The paper instead uses the logits of a model that the attacker has
+    trained on its own data.
 
     Examples
     --------
@@ -162,11 +166,11 @@ class DynamicFlip(DataPoison):
         return True
 
     def prepare(self, x: Tensor, y: Tensor, scope: Scope) -> Tensor | None:
-        """Return reversed labels. They are used until `learn` has been called."""
+        """Return a first label for each training example: with C classes, class y gets label C - 1 - y."""
         return scope.num_classes - 1 - y
 
     def learn(self, lab: Laboratory, scope: Scope) -> Tensor:
-        """Return the least likely label of each of the attacker's examples."""
+        """Return the labels of all training examples, with the least likely ones for the attacker's examples."""
         labels = lab.y.new_zeros(0) if scope.learned is None else scope.learned.clone()
         with torch.no_grad():
             logits = lab.logits(lab.x)
@@ -177,5 +181,5 @@ class DynamicFlip(DataPoison):
     def change(
         self, x: Tensor, y: Tensor, examples: Tensor, clients: Tensor, scope: Scope
     ) -> tuple[Tensor, Tensor]:
-        """Give each example its least likely label."""
+        """Give each example its learned label."""
         return x, scope.num_classes - 1 - y if scope.learned is None else scope.learned[examples]

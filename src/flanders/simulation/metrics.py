@@ -27,7 +27,7 @@ def auc(records: Iterable[RoundRecord], first_round: int = 1) -> float:
 
 
 def summary(records: Sequence[RoundRecord], first_round: int = 1) -> dict[str, Any]:
-    """Return the measures by which runs are compared.
+    """Return the measures by which runs are compared, by their names.
 
     Precision, recall, false positive rate and AUC count only the rounds from `first_round` on.
     """

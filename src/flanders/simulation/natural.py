@@ -1,4 +1,7 @@
-"""Backdoors without a patch. Malicious clients train on rare, unchanged images with the label of another class."""
+"""Backdoors without a patch. Malicious clients train on rare images with the label of another class.
+
+The images themselves are not changed.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,11 @@ from flanders.simulation.hashing import keys
 
 @dataclass(frozen=True)
 class NaturalBackdoor(DataPoison):
-    """The base class of these backdoors: teach the model to assign rare examples of one class to another class.
+    """The base class of both backdoors: teach the model to assign rare examples of one class to another class.
 
-    The attacker knows the rare examples of the class `source` in the training data. They replace a share of the
-    malicious clients' examples, and have the label `target` there. An honest client that has one of them trains on
-    it with the right label.
+    The attacker knows the rare examples of the class `source` in the training data. Malicious clients replace a
+    share of their own examples by these rare examples, and give them the label `target`. An honest client that has
+    a rare example trains on it with the right label.
     """
 
     source: int = 1
@@ -39,7 +42,7 @@ class NaturalBackdoor(DataPoison):
 
     @abstractmethod
     def rarity(self, x: Tensor, middle: Tensor) -> Tensor:
-        """Return how rare each of the n examples of the source class is. `middle` is the mean of this class."""
+        """Return how rare each example of the source class is, `(n,)`. `middle` is the mean of this class."""
 
     def prepare(self, x: Tensor, y: Tensor, scope: Scope) -> Tensor | None:
         """Return the mean of the source class in row 0, and its rare training examples in the other rows."""
@@ -56,9 +59,12 @@ class NaturalBackdoor(DataPoison):
     def change(
         self, x: Tensor, y: Tensor, examples: Tensor, clients: Tensor, scope: Scope
     ) -> tuple[Tensor, Tensor]:
-        """Replace a share of the examples by rare ones with the target's label, in every round the same."""
+        """Replace a share of the examples by rare examples with the label `target`.
+
+        An example is replaced by the same rare example in every round.
+        """
         collected = self._known(scope)[1:]
-        chosen = (keys(0, examples) >> 1).abs() < int(self.share * 2**62)
+        chosen = (keys(0, examples) >> 1).abs() < int(self.share * 2**62)  # the keys >> 1: uniform, -2^62 to 2^62
         drawn = collected[(keys(3, examples) >> 1).abs() % len(collected)]
         where = chosen.view(*chosen.shape, *[1] * (x.ndim - 2))
         return torch.where(where, drawn, x), torch.where(chosen, self.target, y)
@@ -72,7 +78,7 @@ class NaturalBackdoor(DataPoison):
         return x, torch.full_like(y, self.target), counts
 
     def _rarest(self, own: Tensor, middle: Tensor) -> Tensor:
-        """Return the positions of the rarest of these examples of the source class, at least one."""
+        """Return the positions in `own` of the rarest examples: the share `rare` of them, but at least one."""
         count = max(1, math.ceil(round(self.rare * len(own), 9)))
         return torch.sort(self.rarity(own, middle), descending=True, stable=True).indices[:count]
 
@@ -86,21 +92,21 @@ class NaturalBackdoor(DataPoison):
 class EdgeCaseBackdoor(NaturalBackdoor):
     r"""Teach the model to assign the most unusual images of one class to another class (edge-case backdoor).
 
-    .. math:: y \mapsto \text{target} \quad \text{for the } p \text{ share of the source class with the largest }
+    .. math:: y \mapsto \text{target} \quad \text{for the share } p \text{ of the source class with the largest }
               \|x - \bar x_{\text{source}}\|
 
     :math:`\bar x_{\text{source}}` is the mean image of the class. Few honest clients have such unusual images, so
     honest training hardly undoes the backdoor. The attack success is the share of such test images that the model
-    assigns to the target class. The paper takes the images from other collections, e.g. planes of one airline. Here
-    they are the images of the dataset that are farthest from the mean of their class. Combine this poison with the
-    attack `model-replacement` to scale up what malicious clients send.
+    assigns to the target class. The paper takes unusual images from other collections, e.g. planes of one airline.
+    Here the unusual images are those images of the dataset that are farthest from the mean of their class. Combine
+    this poison with the attack `model-replacement` to scale up what malicious clients send.
 
     Parameters
     ----------
     source
         The class of the images.
     target
-        The class that the model should assign them to.
+        The class that the model should assign these images to.
     rare
         The share p of the class that counts as unusual.
     share
@@ -127,7 +133,7 @@ class EdgeCaseBackdoor(NaturalBackdoor):
 class SemanticBackdoor(NaturalBackdoor):
     r"""Teach the model to assign images of one class with a natural feature, e.g. green cars, to another class.
 
-    .. math:: y \mapsto \text{target} \quad \text{for the } p \text{ share of the source class with the strongest
+    .. math:: y \mapsto \text{target} \quad \text{for the share } p \text{ of the source class with the strongest
               feature}
 
     In colour images, the feature is how much the green channel exceeds the mean of red and blue, like the green
@@ -141,7 +147,7 @@ class SemanticBackdoor(NaturalBackdoor):
     source
         The class of the images. 1 is cars in CIFAR-10.
     target
-        The class that the model should assign them to.
+        The class that the model should assign these images to.
     rare
         The share p of the class that has the feature.
     share

@@ -28,10 +28,13 @@ class Outputs:
     _buffers: Mapping[str, Tensor]
 
     def __call__(self, model: Tensor, seed: int, count: int) -> FloatMatrix:
-        """Return the probabilities `(count, classes)` on inputs that are drawn uniformly between 0 and 1."""
+        """Return the class probabilities on `count` random inputs, `(count, classes)`.
+
+        The values of the inputs are drawn uniformly between 0 and 1, from a generator with this seed.
+        """
         drawn = np.random.default_rng(seed).random((count, *self._input_shape), dtype=np.float32)
         x, parameters = torch.from_numpy(drawn).to(model.device), self._layout.unflatten(model[None])
-        key = torch.zeros(1, dtype=torch.int32, device=model.device)
+        key = torch.zeros(1, dtype=torch.int32, device=model.device)  # for dropout, which is off here
         with torch.no_grad(), exact(model.device, 0):
             starts = range(0, count, BATCH)
             parts = [self._run(parameters, self._buffers, key, x[None, s : s + BATCH])[0] for s in starts]

@@ -1,4 +1,4 @@
-"""The state of a simulation: what it needs to continue later with the same results, bit for bit."""
+"""The state of a simulation: all that it needs to continue later with the same results, bit for bit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flanders.simulation.world import World
 
 
 class Resumable(Protocol):
-    """A simulation between two rounds."""
+    """What the functions of this module need of a simulation."""
 
     world: World
     attacker: Attacker
@@ -28,7 +28,7 @@ class Resumable(Protocol):
 
 
 def state_of(simulation: Resumable, version: int | str) -> dict[str, object]:
-    """Return all that is needed to continue. `flanders.state.save_state` can save it.
+    """Return the state of a simulation between two rounds. `flanders.state.save_state` can save it to a file.
 
     `version` names the format of the state.
     """
@@ -45,7 +45,7 @@ def state_of(simulation: Resumable, version: int | str) -> dict[str, object]:
 
 
 def restore(simulation: Resumable, state: Mapping[str, Any], version: int | str) -> None:
-    """Set a simulation to a state that `state_of` returned. The setting and `version` must be the same."""
+    """Set a simulation to a state that `state_of` returned for the same setting and the same `version`."""
     shape, needed = tuple(getattr(state.get("model"), "shape", ())), tuple(simulation.model.shape)
     if state.get("format") != version or shape != needed:
         raise InputError(
@@ -64,6 +64,6 @@ def restore(simulation: Resumable, state: Mapping[str, Any], version: int | str)
 
 
 def learned_by(world: World) -> Tensor | None:
-    """Return what the data poison has learned so far. None if it does not learn."""
+    """Return what the data poison has learned so far. Return None if there is no data poison that learns."""
     poisoner = world.poisoner
     return poisoner.scope.learned if poisoner is not None and poisoner.poison.learns else None

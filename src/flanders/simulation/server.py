@@ -1,7 +1,8 @@
 """The labelled examples that the server holds.
 
-The server measures the losses of models on them (`Round.evaluate`). It also trains the global model on them, like a
-client, and so gets a step of its own (`Round.root`). Filters and aggregators use both.
+The server measures the losses of models on these examples (`Round.evaluate`). It also trains the global model on
+them, like a client. The change of the model in this training is the server's own step (`Round.root`). Filters and
+aggregators use the losses and the step.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def hold_out(labels: IntVector, count: int, rng: np.random.Generator) -> tuple[I
 
 @dataclass(frozen=True, eq=False)
 class Losses:
-    """A function from a model to its losses on the server's examples. `gradient` differentiates their mean."""
+    """A function from a model to its losses on the server's examples, with the gradient of the mean loss."""
 
     _losses: Callable[[Tensor, Mapping[str, Tensor]], Tensor]
     _buffers: Mapping[str, Tensor]
@@ -69,7 +70,7 @@ class ServerExamples:
     module
         The model. Its own parameters are not changed.
     x, y
-        The server's examples and their classes, on the device.
+        The server's examples and their classes, on the device to train on.
     training
         How the clients train. The server uses the same optimizer, learning rate, momentum and batch size.
     steps
@@ -86,18 +87,18 @@ class ServerExamples:
         self._trainer = Trainer(module, data, own, chunk=1)
 
     def evaluate(self, buffers: Mapping[str, Tensor]) -> Losses:
-        """Return a function from a model, with these buffers, to its losses on the server's examples."""
+        """Return a function from a model with these buffers to its losses on the server's examples."""
         return Losses(self._losses, {name: b[None] for name, b in buffers.items()})
 
     def _losses(self, model: Tensor, buffers: Mapping[str, Tensor]) -> Tensor:
-        key = torch.zeros(1, dtype=torch.int32, device=model.device)
+        key = torch.zeros(1, dtype=torch.int32, device=model.device)  # for dropout, which is off here
         parameters = self._layout.unflatten(model[None])
-        found = []
+        losses = []
         for start in range(0, len(self._y), BATCH):
             part = slice(start, start + BATCH)
             logits = self._run(parameters, buffers, key, self._x[None, part])[0]
-            found.append(functional.cross_entropy(logits, self._y[part], reduction="none"))
-        return torch.cat(found)
+            losses.append(functional.cross_entropy(logits, self._y[part], reduction="none"))
+        return torch.cat(losses)
 
     def step(self, model: Tensor, buffers: Mapping[str, Tensor], seed: int) -> Tensor:
         """Train a model on the server's examples, and return the change of its parameters, `(d,)`."""

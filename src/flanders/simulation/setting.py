@@ -1,4 +1,7 @@
-"""The dataclasses that define a run, e.g. `Setting`. Their field names are also the keys of a spec file."""
+"""The class `Setting`, which says what to simulate, and the classes of its parts.
+
+A spec is a TOML file that describes experiments. Its keys are the names of the fields of these classes.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,9 @@ from flanders.simulation.poisoning import DataPoison
 from flanders.simulation.training.options import Training
 
 ROLES = ("data", "init", "clients", "training", "attack", "attacker", "filter", "aggregator", "server")
-"""What random numbers are used for.
+"""The roles of random numbers in a run: what they are used for.
 
-Each use has a generator of its own, so that a change in one use does not change the random numbers of the others.
+Each role has a random generator of its own. So a change in one role does not change the random numbers of another.
 """
 
 
@@ -70,14 +73,15 @@ class Federation:
         check_number("Federation", "num_clients", self.num_clients, 1, whole=True)
         check_number("Federation", "rounds", self.rounds, 1, whole=True)
         check_number("Federation", "seed", self.seed, 0, whole=True)
-        asked = self.clients_per_round
-        if asked is None:
+        per_round = self.clients_per_round
+        if per_round is None:
             return
-        high = self.num_clients if isinstance(asked, int | np.integer) else 1
-        if isinstance(asked, bool) or not isinstance(asked, int | float | np.number) or not 0 < asked <= high:
+        high = self.num_clients if isinstance(per_round, int | np.integer) else 1
+        is_number = isinstance(per_round, int | float | np.number) and not isinstance(per_round, bool)
+        if not is_number or not 0 < per_round <= high:
             raise InputError(
                 "The `clients_per_round` parameter of Federation must be a number of clients from 1 to "
-                f"{self.num_clients}, or a fraction above 0 and up to 1. Got {asked!r} instead."
+                f"{self.num_clients}, or a fraction above 0 and up to 1. Got {per_round!r} instead."
             )
 
     @property
@@ -106,10 +110,12 @@ class Threat:
         drawn once and stay the same.
     omniscient
         Whether the attacker knows the models of honest clients, the parameters that the filter looks at, and the
-        model that the server would make of the round. If False, it knows only what its own clients know.
+        model that the server would compute from the round. If False, the attacker knows only what its own clients
+        know.
     sybils
-        Whether malicious clients take a new id in every round with an attack, so that the server has no history of
-        them. Of K clients, client c has the id `K t + c` in round t. Its data stay the same.
+        Whether malicious clients take a new id in every round with an attack. The server then has no history of
+        them. In round t, the new id of client c is `K t + c`, where K is the number of clients. The client's data
+        stay the same.
     """
 
     attack: Attack | None = None
@@ -132,7 +138,7 @@ class Threat:
         return self.attack is not None or self.data_poison is not None
 
     def malicious_of(self, num_clients: int) -> int:
-        """Return how many of `num_clients` clients the attacker controls, b = ceil(r K)."""
+        """Return how many of `num_clients` clients the attacker controls, b; see `fraction`."""
         return resolve_count(float(self.fraction), num_clients)
 
 
@@ -143,9 +149,9 @@ class Server:
     Parameters
     ----------
     examples
-        The number of training examples that the server holds. They are taken out of the clients' data. In each
-        round, the server then measures losses of models on them (`Round.evaluate`), and trains a step on them
-        (`Round.root`). Default: none.
+        The number of training examples that the server holds. No client has these examples. In each round, the
+        server measures the losses of models on them (`Round.evaluate`). It also trains the global model on them,
+        like a client (`Round.root`). Default: none.
     """
 
     examples: int = 0
@@ -166,7 +172,7 @@ class Setting:
     federation
         The number of clients and rounds, and the seed.
     threat
-        How many clients attack, when and how. Default: none.
+        How many clients attack, when and how. Default: no client attacks.
     server
         The examples that the server holds. Default: none.
     filter
@@ -179,7 +185,7 @@ class Setting:
         Whether the aggregator's `num_malicious` is set in each round to the number of malicious clients that the
         filter kept. No real server knows this number, but the code of the FLANDERS paper uses it.
     run
-        How the run is carried out, e.g. on which device. It does not change the decisions of the filter.
+        How the run is carried out, e.g. on which device. These options do not change the decisions of the filter.
     """
 
     data: Data = field(default_factory=Data)
@@ -230,10 +236,10 @@ class Setting:
 
     @property
     def num_malicious(self) -> int:
-        """The number of clients that the attacker controls, b = ceil(r K)."""
+        """The number of clients that the attacker controls, b; see `Threat.fraction`."""
         return self.threat.malicious_of(self.federation.num_clients)
 
     def streams(self) -> dict[str, np.random.Generator]:
-        """Return a fresh random generator for each role."""
+        """Return a fresh random generator for each of `ROLES`."""
         seeds = np.random.SeedSequence(self.federation.seed).spawn(len(ROLES))
         return {role: np.random.default_rng(seed) for role, seed in zip(ROLES, seeds, strict=True)}

@@ -1,6 +1,6 @@
 """The class `Simulation`, which carries out a federation round by round.
 
-It is Algorithm 1 of the FLANDERS paper, with any filter, aggregator and attack.
+It follows Algorithm 1 of the FLANDERS paper, but with any filter, aggregator and attack.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from flanders.simulation.training.trainer import ClientTrainer, exact
 from flanders.simulation.world import World
 
 FORMAT = 2
-"""The version of the saved state. A state of another version is refused."""
+"""The version of the saved state. It rises when the content of the state changes. Other versions are refused."""
 
 
 class Simulation:
@@ -79,9 +79,9 @@ class Simulation:
         self.world = World(setting, dataset)
         """The data, the model and the test examples."""
         self.model = self.world.layout.flatten(self.world.module)
-        """The global model, `(d,)`."""
+        """The global model as a vector of its d parameters, `(d,)`."""
         self.buffers = {name: b.detach().clone() for name, b in self.world.module.named_buffers()}
-        """The global model's buffers (batch normalisation statistics)."""
+        """The global model's buffers: tensors that are not trained, e.g. the statistics of batch normalisation."""
         self.round_number = 0
         """How many rounds are done."""
         self.trainer = self.world.make_trainer() if trainer is None else trainer
@@ -92,11 +92,11 @@ class Simulation:
 
     @property
     def like(self) -> Tensor:
-        """An array of this simulation's library and device. Pass it to `load_state` as `like`."""
+        """A tensor on the device of this simulation. Pass it to `load_state` as `like`."""
         return self.model
 
     def run(self) -> Iterator[RoundRecord]:
-        """Carry out the remaining rounds. Yield the record of each."""
+        """Carry out the remaining rounds. Yield the record of each round."""
         try:
             while self.round_number < self.setting.federation.rounds:
                 yield self.step()
@@ -150,17 +150,20 @@ class Simulation:
         self.model, self.round_number = outcome.model, number
         with clock.timing("evaluate"), exact(world.device, 0):
             tested = world.evaluator.evaluate(self.model, self.buffers)
-        records = zip(outcome.clients, received.malicious.tolist(), strict=True)
-        with_truth = tuple(replace(record, malicious=truth) for record, truth in records)
+        pairs = zip(outcome.clients, received.malicious.tolist(), strict=True)
+        client_records = tuple(replace(record, malicious=malicious) for record, malicious in pairs)
         note = "; ".join(note for note in (outcome.note, *aggregation.notes) if note)
         stayed = outcome.stayed or bool(aggregation.notes)
         record = RoundRecord(
-            number, with_truth, note, seconds=clock.seconds, stayed=stayed, widening=outcome.widening
+            number, client_records, note, seconds=clock.seconds, stayed=stayed, widening=outcome.widening
         )
         return replace(record, **tested._asdict())
 
     def _rehearse(self, turn: Turn) -> Rehearsal | None:
-        """Return what the attacker tries out before it poisons a round. None if its attack does not need this."""
+        """Return clean models of the attacker's clients, and a test of its backdoor.
+
+        Return None if the attack does not need them, or if there is no backdoor to test.
+        """
         attack, world, own = self.setting.threat.attack, self.world, turn.clients[turn.controlled]
         if attack is None or not attack.needs_rehearsal or not turn.malicious.any():
             return None
@@ -172,21 +175,21 @@ class Simulation:
         return Rehearsal(clean.updates, success, world.layers)
 
     def state_dict(self) -> dict[str, object]:
-        """Return all that is needed to continue with the same results. `flanders.state.save_state` can save it."""
+        """Return all that is needed to continue with the same results.
+
+        `flanders.state.save_state` can save it to a file.
+        """
         return state_of(self, FORMAT)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state of the same setting.
+        """Continue from a state that a simulation of the same setting returned.
 
-        To read a saved state, call `load_state(path, like=simulation.like)`.
+        To read a state from a file, call `flanders.state.load_state(path, like=simulation.like)`.
         """
         restore(self, state, FORMAT)
 
     def _tell_the_oracle(self, received: Received) -> None:
-        """Tell the filter which clients are malicious if it is the `Oracle`.
-
-        Other filters do not get to know this.
-        """
+        """If the filter is the `Oracle`, tell it which clients are malicious. No other filter is told."""
         if isinstance(self.setting.filter, Oracle):
             self.defense.filter = Oracle(tuple(received.clients[received.malicious].tolist()))
 
@@ -198,7 +201,7 @@ class Aggregation:
         self._defense, self._round, self._clock = simulation.defense, round_, clock
         self._model = simulation.model
         self.notes: list[str] = []
-        """A sentence for everything unusual that happened."""
+        """A note for each result that was not finite."""
 
     def by(self, aggregator: Aggregator, truth: BoolVector | None = None) -> Callable[[IntVector], Tensor]:
         """Return a function that aggregates the rows with given numbers.
@@ -229,18 +232,19 @@ def averaged(
 ) -> dict[str, Tensor]:
     """Return the weighted average of the kept clients' buffers.
 
-    If a client's buffer is not finite, the average of this buffer leaves the client out. The differences from
-    `before` are averaged. So a value that no client changed stays exactly the same.
+    `before` has the buffers of the global model, and `after` those of all clients after training. If a client's
+    buffer is not finite, the average of this buffer leaves the client out. The differences from `before` are
+    averaged. So a value that no client changed stays exactly the same.
     """
     if kept.size == 0:
         return dict(before)
     new = {}
     for name, old in before.items():
-        at = old.flatten().double()
+        start = old.flatten().double()
         rows = after[name][torch.from_numpy(kept).to(old.device)].double().view(kept.size, -1)
         usable = torch.isfinite(rows).all(1)
         share = torch.from_numpy(weights[kept]).to(old.device) * usable
-        changes = torch.where(usable[:, None], rows - at, 0.0)
-        mean = at + (share / share.sum().clamp(min=1e-300)) @ changes
+        changes = torch.where(usable[:, None], rows - start, 0.0)
+        mean = start + (share / share.sum().clamp(min=1e-300)) @ changes  # without a usable row: the old values
         new[name] = (mean if old.is_floating_point() else mean.round()).to(old.dtype).view(old.shape)
     return new

@@ -1,4 +1,7 @@
-"""A trainer for late clients: they start from the global model of an earlier round, as in asynchronous rounds."""
+"""A trainer for late clients, which start from the global model of an earlier round.
+
+It simulates asynchronous rounds, in which the server does not wait for slow clients.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,11 @@ from flanders.simulation.training.trainer import ClientTrainer, Trained
 class StaleTrainer:
     """Train each client from a global model that is some rounds old, and add its step to the newest model.
 
-    In each round, the age of the model that a client starts from is drawn for each client: from 0 to `max_age`
-    rounds, or to the age of the first model if that is less. A client's weight in the average does not depend on
-    this age. The last `max_age + 1` global models are stored in memory. They are not part of a simulation's saved
-    state, so a resumed simulation does not continue with the same results.
+    The step of a client is the change that its training makes to the model. In each round, the age of the model
+    that a client starts from is drawn at random, from 0 to `max_age` rounds. In the first rounds it is at most the
+    age of the initial model. A client's weight in the average does not depend on this age. The last `max_age + 1`
+    global models are stored in memory. They are not part of a simulation's saved state, so a resumed simulation
+    does not continue with the same results.
 
     Parameters
     ----------
@@ -55,23 +59,25 @@ class StaleTrainer:
         poisoner: Poisoner | None = None,
         poisoned: Sequence[bool] | BoolVector = (),
     ) -> Trained:
-        """Train these clients.
+        """Train these clients. `model` is the newest global model.
 
-        Each row of the result is the newest model plus the step of a client: its trained model minus the model that
-        it started from.
+        Each row of the result is `model` plus the step of a client. The step is the client's trained model minus
+        the model that the client started from.
         """
         self._starts.appendleft((model.clone(), {name: buffer.clone() for name, buffer in buffers.items()}))
-        ids, bad = np.asarray(clients), np.asarray(poisoned, dtype=bool)
-        bad = bad if bad.size else np.zeros(ids.size, dtype=bool)
+        ids, malicious = np.asarray(clients), np.asarray(poisoned, dtype=bool)
+        malicious = malicious if malicious.size else np.zeros(ids.size, dtype=bool)
         ages = np.random.default_rng([seed, 1]).integers(0, len(self._starts), size=ids.size)
         updates = model.new_empty((ids.size, model.shape[0]))
-        new = {name: buffer.new_empty((ids.size, *buffer.shape)) for name, buffer in buffers.items()}
+        new_buffers = {name: buffer.new_empty((ids.size, *buffer.shape)) for name, buffer in buffers.items()}
         for age in np.unique(ages):
             rows = np.flatnonzero(ages == age)
-            start, old = self._starts[age]
-            trained = self.trainer.train(start, old, ids[rows], seed, poisoner=poisoner, poisoned=bad[rows])
-            at = torch.from_numpy(rows).to(model.device)
-            updates[at] = trained.updates if age == 0 else model + (trained.updates - start)
+            start, start_buffers = self._starts[age]
+            trained = self.trainer.train(
+                start, start_buffers, ids[rows], seed, poisoner=poisoner, poisoned=malicious[rows]
+            )
+            places = torch.from_numpy(rows).to(model.device)
+            updates[places] = trained.updates if age == 0 else model + (trained.updates - start)
             for name, values in trained.buffers.items():
-                new[name][at] = values
-        return Trained(updates, new)
+                new_buffers[name][places] = values
+        return Trained(updates, new_buffers)

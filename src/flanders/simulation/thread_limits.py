@@ -33,7 +33,7 @@ def one_blas_thread() -> AbstractContextManager[object]:
     """Limit NumPy's linear algebra to one thread inside the block.
 
     PyTorch's threads keep the cores busy for a while after their work. More threads of NumPy would wait for these
-    cores. For small products, they wait tens of times longer than they compute.
+    cores. For products of small matrices, they wait tens of times longer than they compute.
     """
     global _libraries
     if _libraries is None:

@@ -1,7 +1,8 @@
-"""Backdoors with a trigger: a patch or a pattern on an image.
+"""Backdoors with a trigger, which is a patch or a pattern on an image.
 
-Malicious clients teach the model to assign images with the trigger to the target class. They may also scale up
-their step, which is their trained model minus the global model, so that it has more weight in the average.
+Malicious clients teach the model to assign images with the trigger to the target class. A client's step is its
+trained model minus the global model. Malicious clients may also scale up their steps, so that the steps change the
+average more.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from flanders.simulation.hashing import keys
 
 @dataclass(frozen=True)
 class Backdoor(DataPoison):
-    r"""Teach the model to assign every image with a small patch to the target class, and scale the step up.
+    r"""Teach the model to assign images with a small patch to the target class, and scale up what clients send.
 
     A share of the malicious clients' examples gets the patch and the label of the target class. The patch is a
-    bright square in the lower right corner. If the examples are not images, it is the last `size`² numbers. The
-    client sends :math:`g + s (\theta - g)` instead of its trained model :math:`\theta`. Here g is the global model.
+    bright square in the lower right corner. In examples that are not images, the patch is the last `size`² numbers.
+    A malicious client sends :math:`g + s (\theta - g)` instead of its trained model :math:`\theta`. Here g is the
+    global model.
 
     Parameters
     ----------
@@ -34,8 +36,8 @@ class Backdoor(DataPoison):
     share
         The share of the malicious clients' examples that get the patch.
     boost
-        The factor s. Default: the number of clients in the round divided by the number of malicious clients. The
-        malicious clients then move the plain average by the mean of their steps.
+        The factor s by which a step is scaled up. Default: the number of clients in the round divided by the number
+        of malicious clients. The malicious clients then move the plain average by the mean of their steps.
 
     Examples
     --------
@@ -69,7 +71,10 @@ class Backdoor(DataPoison):
     def change(
         self, x: Tensor, y: Tensor, examples: Tensor, clients: Tensor, scope: Scope
     ) -> tuple[Tensor, Tensor]:
-        """Put the trigger and the target's label on a share of the examples, the same ones in every round."""
+        """Put the trigger on a share of the examples, and give them the label of the target class.
+
+        The same examples are chosen in every round.
+        """
         drawn = keys(0, examples) >> 1  # uniform from -2^62 to 2^62
         chosen = drawn.abs() < int(self.share * 2**62)
         where = chosen.view(*chosen.shape, *[1] * (x.ndim - 2))
@@ -88,7 +93,7 @@ class Backdoor(DataPoison):
         return x, torch.full_like(y, target), y != target
 
     def _marked(self, x: Tensor, clients: Tensor, scope: Scope) -> Tensor:
-        """Return the batches of n clients, `(n, B, *shape)`, with the trigger on every example."""
+        """Return the batches of n clients with B examples each, `(n, B, *shape)`, all of them with the trigger."""
         return torch.where(self._patch_of_each(clients, x.shape[2:]), scope.highest, x)
 
     def patch(self, shape: torch.Size | tuple[int, ...], device: torch.device) -> Tensor:
@@ -101,9 +106,9 @@ class Backdoor(DataPoison):
         return mask
 
     def _patch_of_each(self, clients: Tensor, shape: torch.Size) -> Tensor:
-        """Return where each client puts the patch, here always the whole patch.
+        """Return where each client puts the patch, as booleans that broadcast to `(n, B, *shape)`.
 
-        The mask broadcasts to `(n, B, *shape)`.
+        In this class, every client puts the whole patch on its images.
         """
         return self.patch(shape, clients.device)
 
@@ -114,9 +119,9 @@ class Backdoor(DataPoison):
 
 @dataclass(frozen=True)
 class Dba(Backdoor):
-    r"""Cut the patch of a backdoor into pieces. Each malicious client trains with one. The test uses them all.
+    r"""Cut the patch of a backdoor into pieces. A malicious client trains with one. The test uses the whole patch.
 
-    .. math:: \text{patch}_c = \text{piece } c \bmod p \text{ of the whole patch}
+    .. math:: \text{patch}_c = \text{piece } (c \bmod p) \text{ of the whole patch}
 
     c is the id of the client, and p is the number of pieces.
 
@@ -125,7 +130,7 @@ class Dba(Backdoor):
     target, size, share, boost
         As in `Backdoor`.
     parts
-        The number of pieces into which the patch is cut, row by row. Client c uses piece c modulo `parts`.
+        The number p of pieces into which the patch is cut, row by row.
 
     Examples
     --------
@@ -153,7 +158,7 @@ class Dba(Backdoor):
         whole = self.patch(shape, clients.device)
         flat = whole.view(shape[0], -1) if len(shape) == 3 else whole.view(1, -1)
         order = torch.cumsum(flat, dim=1) - 1  # 0, 1, 2, ... along the patch, in each channel
-        piece = (order * self.parts // math.prod([self.size, self.size])).clamp(0, self.parts - 1).view(shape)
+        piece = (order * self.parts // self.size**2).clamp(0, self.parts - 1).view(shape)
         mine = piece == (clients % self.parts).view(-1, *[1] * len(shape))
         return (mine & whole).unsqueeze(1)
 

@@ -1,4 +1,7 @@
-"""What a simulation has before its first round: the clients' data, the model, and the test of the model."""
+"""The class `World`: what a simulation has before its first round.
+
+These are the clients' data, the initial model, and the test of the model.
+"""
 
 from __future__ import annotations
 
@@ -35,19 +38,19 @@ class World:
     setting
         What to simulate.
     dataset
-        Data to use in place of the dataset that the setting names. If they say which client owns each example
+        Data to use in place of the dataset that the setting names. If the data say which client owns each example
         (`Dataset.owners`), the partition of the setting is not used.
     """
 
     def __init__(self, setting: Setting, dataset: Dataset | None = None) -> None:
         self.setting = setting
         self.device = find_device(setting.run.device)
-        """Where everything is computed."""
+        """The device on which everything is computed."""
         data = setting.data.dataset.load(setting.run.data_dir) if dataset is None else dataset
         self.streams = setting.streams()
-        """A random generator for each of `ROLES`."""
+        """A random generator for each role, e.g. for the split of the data; see `Setting.streams`."""
         split, training = self.streams["data"], setting.training
-        own, others = hold_out(data.y_train, setting.server.examples, self.streams["server"])
+        held, others = hold_out(data.y_train, setting.server.examples, self.streams["server"])
         num_clients = setting.federation.num_clients
         if data.owners is None:
             rows = setting.data.partition.split(data.y_train[others], num_clients, split)
@@ -67,11 +70,11 @@ class World:
         self.input_shape = data.input_shape
         """The shape of one example."""
         self.layout = Layout.of(self.module)
-        """How the parameters lie in a flat vector."""
+        """The order of the parameters in a flat vector."""
         self._run = stacked(self.module, training=False)
         self.layers = tensor_sizes(self.module)
-        """The number of values in each parameter tensor, by name."""
-        self.server = self._server_examples(x, y, own)
+        """The number of values in each parameter tensor, by the name of the tensor."""
+        self.server = self._server_examples(x, y, held)
         """The examples that the server holds. None if it holds none."""
         self.training_seed = self._draw_seed("training")
         """The seed from which `seed_of_round` makes the seeds of all rounds."""
@@ -83,7 +86,7 @@ class World:
         freezes = attack is not None and attack.freezes
         frozen = torch.zeros(d, dtype=torch.bool, device=self.device) if freezes else None
         self.poisoner = None if poison is None else Poisoner(poison, scope, frozen)
-        """Changes the examples of malicious clients. None if their examples stay the same."""
+        """Changes the examples of malicious clients. None if the setting has no data poison."""
         aim = None if poison is None else partial(poison.aim, x_test, y_test, scope)
         moving = poison is not None and poison.learns
         self.evaluator = Evaluator(self.module, x_test, y_test, aim, moving=moving)
@@ -93,30 +96,31 @@ class World:
         """Draw a seed from the random generator of a role."""
         return int(self.streams[role].integers(0, 2**63))
 
-    def _server_examples(self, x: Tensor, y: Tensor, own: IntVector) -> ServerExamples | None:
-        """Return the server's examples.
+    def _server_examples(self, x: Tensor, y: Tensor, held: IntVector) -> ServerExamples | None:
+        """Return the server's examples: the rows `held` of x and y. Return None if there are no such rows.
 
-        In a round the server trains on about as many batches as the median client.
+        In each round, the server trains on about as many batches as the median client.
         """
-        if own.size == 0:
+        if held.size == 0:
             return None
-        training, rows = self.setting.training, torch.from_numpy(own).to(self.device)
+        training, rows = self.setting.training, torch.from_numpy(held).to(self.device)
         batches = training.epochs * -(-int(np.median(self.data.sizes)) // training.batch_size)
         return ServerExamples(self.module, x[rows], y[rows], training, batches)
 
     def laboratory(self, model: Tensor, buffers: Mapping[str, Tensor], clients: IntVector) -> Laboratory:
-        """Return the model and the examples that an attacker with these clients can compute with."""
+        """Return the given model and the examples of these clients, for computations of the attacker."""
         starts, sizes = self.data.starts[clients], self.data.sizes[clients]
         places = np.concatenate([np.arange(start, start + size) for start, size in zip(starts, sizes, strict=True)])
         examples = self.data.examples[torch.from_numpy(places).to(self.device)]
         x, y = self.data.x[examples], self.data.y[examples]
-        own = {name: b[None] for name, b in buffers.items()}
-        return Laboratory(self._run, self.layout, own, model, x, y, examples)
+        stacked_buffers = {name: b[None] for name, b in buffers.items()}
+        return Laboratory(self._run, self.layout, stacked_buffers, model, x, y, examples)
 
     def learn(self, model: Tensor, buffers: Mapping[str, Tensor], clients: IntVector) -> None:
-        """Let the data poison learn from the global model with the examples of these malicious clients.
+        """Let the data poison learn from the global model and the examples of these malicious clients.
 
-        The result overwrites `scope.learned` in place, since recorded CUDA graphs read that memory.
+        The result overwrites `scope.learned` in place. On a GPU, training steps are recorded once and replayed, and
+        the recordings read that memory.
         """
         if self.poisoner is None or not self.poisoner.poison.learns or clients.size == 0:
             return
@@ -126,7 +130,7 @@ class World:
             scope.learned.copy_(self.poisoner.poison.learn(self.laboratory(model, buffers, clients), scope))
 
     def freeze(self, parameters: Tensor | None) -> None:
-        """Set which parameters poisoned clients do not train in this round. The mask is changed in place."""
+        """Set which parameters poisoned clients do not train in this round. None means that they train all."""
         if self.poisoner is not None and self.poisoner.frozen is not None:
             self.poisoner.frozen[:] = False if parameters is None else parameters
 
@@ -135,7 +139,8 @@ class World:
     ) -> Callable[[Tensor], float] | None:
         """Return a function from a model to its attack success on examples of these clients.
 
-        None if there is no data poison, or if it does not want a particular class.
+        The attack success is the share of examples that the model assigns to the class that the attacker wants.
+        Return None if there is no data poison, or if the attacker wants no particular class.
         """
         lab = self.laboratory(model, buffers, clients)
         aimed = None if self.poisoner is None else self.poisoner.poison.aim(lab.x, lab.y, self.poisoner.scope)
@@ -159,7 +164,7 @@ class World:
         return Attacker(threat, count, self.setting.streams(), layers=self.layers)
 
     def outputs(self, buffers: Mapping[str, Tensor]) -> Outputs:
-        """Return a function from a model, with these buffers, to its class probabilities on random inputs."""
+        """Return a function from a model with these buffers to its class probabilities on random inputs."""
         return Outputs(self._run, self.layout, self.input_shape, {name: b[None] for name, b in buffers.items()})
 
     def select_clients(self) -> IntVector:

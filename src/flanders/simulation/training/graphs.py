@@ -1,6 +1,6 @@
 """The class `Recordings`, which records training steps on a GPU as CUDA graphs.
 
-A step is recorded once and then replayed. This saves the time to launch each of its kernels.
+A step is recorded once and then replayed. A replay launches all operations of the step at once, which saves time.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Callable, Hashable
 import torch
 
 WARM_UP = 2
-"""How often a step runs normally before it is recorded. Libraries initialise themselves in the first runs."""
+"""How often a step runs as usual before it is recorded. Libraries initialise themselves in the first runs."""
 MOST = 128
-"""The largest number of recordings. After that, a step that has no recording runs as usual, and is not recorded."""
+"""The most recordings, since each uses memory. Once there are so many, no further step is recorded."""
 
 log = logging.getLogger("flanders")
 
@@ -22,7 +22,8 @@ log = logging.getLogger("flanders")
 class Recordings:
     """Runs functions that do the same operations on the same memory in every call.
 
-    On a GPU it records and replays them. On a CPU, or once a function could not be recorded, it calls them.
+    On a GPU, it records a function and then replays the recording instead of calling the function. On a CPU, it
+    calls the functions. It also does so on a GPU once a recording has failed.
     """
 
     def __init__(self, device: torch.device, *, enabled: bool = True) -> None:

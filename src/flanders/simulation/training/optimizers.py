@@ -1,7 +1,8 @@
-"""Adam and stochastic gradient descent for many clients at once, on stacked tensors `(n, ...)`.
+"""Adam and stochastic gradient descent for n clients at once.
 
-n is the number of clients. Both optimizers call PyTorch's own fused kernels. All clients of a call have taken the
-same number of steps, so each client gets the same result as if it trained alone.
+The parameters of the clients are stacked: each parameter is one tensor `(n, ...)`. Both optimizers call PyTorch's
+own fused kernels. All clients of a call have taken the same number of steps, so each client gets the same result as
+if it trained alone.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class Optimizer(Protocol):
     """Changes parameters according to their gradients. It may remember averages of earlier gradients."""
 
     def reset(self) -> None:
-        """Forget everything. Called before each round of local training."""
+        """Forget everything. This is called before each round of local training."""
 
     def tick(self, step: int) -> None:
         """Set how many steps the clients of the next `update` have taken so far."""
@@ -32,7 +33,7 @@ class Optimizer(Protocol):
 
 
 class StackedAdam:
-    """Adam.
+    """The optimizer Adam.
 
     References
     ----------
@@ -44,15 +45,15 @@ class StackedAdam:
         self._means = [torch.zeros_like(p) for p in parameters]
         self._squares = [torch.zeros_like(p) for p in parameters]
         self._steps = torch.zeros(len(parameters), device=parameters[0].device)
-        self._each_step = list(self._steps.unbind())
+        self._step_counters = list(self._steps.unbind())
 
     def reset(self) -> None:
-        """Forget the moments."""
+        """Forget the means of the gradients and of their squares."""
         torch._foreach_zero_(self._means)
         torch._foreach_zero_(self._squares)
 
     def tick(self, step: int) -> None:
-        """Set the number of steps so far. The bias correction uses it."""
+        """Set the number of steps so far. Adam's bias correction uses it."""
         self._steps.fill_(step)
 
     def update(self, parameters: Sequence[Tensor], gradients: Sequence[Tensor], clients: slice) -> None:
@@ -63,7 +64,7 @@ class StackedAdam:
             [m[clients] for m in self._means],
             [s[clients] for s in self._squares],
             [],
-            self._each_step,
+            self._step_counters,
             fused=True,
             amsgrad=False,
             beta1=BETA1,
@@ -83,7 +84,7 @@ class StackedSgd:
         self._velocities = [torch.zeros_like(p) for p in parameters] if momentum else []
 
     def reset(self) -> None:
-        """Forget the velocities."""
+        """Forget the velocities: the sums of earlier gradients that momentum uses."""
         if self._velocities:
             torch._foreach_zero_(self._velocities)
 

@@ -48,7 +48,7 @@ class Training:
         check_number("Training", "validation_fraction", self.validation_fraction, 0, 0.99)
 
     def kept_examples(self, rows: IntVector, rng: np.random.Generator) -> IntVector:
-        """Return the row numbers of the examples that a client trains on. At least one is left."""
+        """Return the rows that a client trains on, out of all its rows. The other rows are set aside."""
         aside = int(round(len(rows) * self.validation_fraction, 9))
         if aside == 0:
             return rows

@@ -20,7 +20,7 @@ from flanders.simulation.training.optimizers import Optimizer
 from flanders.simulation.training.stacked_module import DROPOUT, stacked
 
 IGNORED = -100
-"""The class of padding, so that padding does not count in the loss. `cross_entropy` ignores it by default."""
+"""The class of padding (examples that fill up a short batch). `cross_entropy` ignores this class by default."""
 
 Tensors = dict[str, Tensor]
 
@@ -33,10 +33,10 @@ class MakeOptimizer(Protocol):
 
 
 class Stack:
-    """Memory for up to `capacity` clients, with one tensor for each parameter. It is reused in every round.
+    """Memory for the models of up to `capacity` clients. It is reused in every round.
 
-    Everything that a step reads or writes stays at the same address, so that steps can be recorded as CUDA graphs
-    (see `Recordings`).
+    Everything that a step reads or writes stays at the same address. So steps can be recorded as CUDA graphs (see
+    `Recordings`).
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class Stack:
     data
         The examples of all clients.
     capacity, batch_size
-        The most clients to train together, and the most examples each of them gets in a step.
+        The most clients to train together, and the most examples that each client gets in a step.
     make_optimizer
         Makes an optimizer of the stacked parameters.
     graphs
@@ -92,13 +92,13 @@ class Stack:
             self.buffers[name].copy_(tensor)
 
     def poison(self, poisoner: Poisoner | None, clients: Tensor, poisoned: Tensor) -> None:
-        """Set which clients have poisoned data, and how it is poisoned."""
+        """Set the ids of the clients, which of them train on poisoned data, and what poisons the data."""
         self._poisoner = poisoner
         self._clients[: len(clients)] = clients
         self._poisoned[: len(poisoned)] = poisoned
 
     def take(self, plan: Schedule, slot: Slot) -> None:
-        """Take one step with the clients of a slot."""
+        """Take one step with the clients of a slot, which is one call of the model."""
         step, first, last, width, full = slot
         self._batch[first:last, :width] = plan.table[first:last, step, :width]
         if not full:
@@ -110,7 +110,7 @@ class Stack:
         self._recordings.run(name, lambda: self._step(first, last, width, full))
 
     def finish(self, places: Tensor, updates: Tensor, buffers: Mapping[str, Tensor]) -> None:
-        """Write the clients' models into these rows of `updates` and `buffers`."""
+        """Write the clients' models into the rows `places` of `updates` and `buffers`."""
         n, start = len(places), 0
         for tensor in self.parameters.values():
             rows = tensor[:n].reshape(n, -1)
@@ -140,7 +140,7 @@ class Stack:
             )
 
     def _without_frozen(self, gradients: Sequence[Tensor], clients: slice) -> Sequence[Tensor]:
-        """Return the gradients, with zeros for the parameters that poisoned clients do not train."""
+        """Return the gradients, with zeros where poisoned clients do not train a parameter."""
         if self._poisoner is None or self._poisoner.frozen is None:
             return gradients
         masks = self._layout.unflatten(self._poisoner.frozen).values()
@@ -171,8 +171,8 @@ class Stack:
 def bytes_per_client(module: nn.Module, example: Tensor, batch_size: int, states: int) -> int:
     """Estimate how many bytes a step of one client uses.
 
-    It counts parameters, activations, the gradients of both, and the `states` numbers that the optimizer remembers
-    for each parameter.
+    The estimate counts parameters, activations, the gradients of both, and the `states` numbers that the optimizer
+    remembers for each parameter.
     """
     values = [example.numel()]
 

@@ -1,6 +1,7 @@
-"""Layers for n clients at once: stacked weights `(n, ...)` are applied to stacked batches `(n, B, ...)`.
+"""Layers for n clients at once: the weights `(n, ...)` of all clients are applied to their batches `(n, B, ...)`.
 
-B is the number of examples in the batch of each client.
+Such tensors are called stacked: the first axis is the client. B is the number of examples in the batch of each
+client.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from flanders.simulation.hashing import mix32
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Return `x @ weight.T + bias` of each client, in one batched product.
+    """Return `x @ weight.T + bias` for each client, in one batched product.
 
     The weights are the first factor of the product. So their gradient has the same memory layout as the weights,
     and the optimizer needs no copy of it.
@@ -26,9 +27,10 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def conv2d(x: Tensor, weight: Tensor, bias: Tensor | None, options: tuple[Any, Any, Any, int]) -> Tensor:
-    """Return the convolution of each client's images. `options` are stride, padding, dilation and groups.
+    """Return the convolution of each client's images with its weights.
 
-    The fastest way to compute it depends on the shape and the device.
+    `options` are the stride, padding, dilation and groups. There are several ways to compute the convolution. Which
+    one is fastest depends on the options, the size of the kernel and the device.
     """
     stride, padding, dilation, groups = options
     if groups == 1 and tuple(weight.shape[3:]) == (1, 1) and padding == (0, 0):
@@ -43,14 +45,20 @@ def conv2d(x: Tensor, weight: Tensor, bias: Tensor | None, options: tuple[Any, A
 
 
 def pointwise(x: Tensor, weight: Tensor) -> Tensor:
-    """Return 1 x 1 convolutions `(n, B, out, H, W)` of `(n, B, in, H, W)` with weights `(n, out, in, 1, 1)`."""
+    """Return 1 x 1 convolutions of images `(n, B, in, H, W)` with weights `(n, out, in, 1, 1)`.
+
+    `in` and `out` are numbers of channels. The result has the shape `(n, B, out, H, W)`.
+    """
     n, batch, channels, height, width = x.shape
     columns = x.transpose(1, 2).reshape(n, channels, -1)
     return torch.bmm(weight.flatten(2), columns).view(n, -1, batch, height, width).transpose(1, 2)
 
 
 def by_windows(x: Tensor, weight: Tensor, stride: Any, padding: Any, dilation: Any) -> Tensor:
-    """Return convolutions, computed as one product of the weights with all windows. This is fastest on a GPU."""
+    """Return convolutions, computed as one product of the weights with all windows. This is fastest on a GPU.
+
+    A window is the part of an image that the kernel covers at one position.
+    """
     n, batch = x.shape[:2]
     out, _, *kernel = weight.shape[1:]
     if any(padding):
@@ -64,7 +72,10 @@ def by_windows(x: Tensor, weight: Tensor, stride: Any, padding: Any, dilation: A
 
 
 def by_groups(x: Tensor, weight: Tensor, options: tuple[Any, Any, Any, int]) -> Tensor:
-    """Return convolutions with groups, e.g. depthwise ones, computed as one with n times as many groups."""
+    """Return convolutions with groups of channels, e.g. depthwise ones.
+
+    The convolutions of all n clients are computed as one convolution with n times as many groups.
+    """
     stride, padding, dilation, groups = options
     n, batch = x.shape[:2]
     together = x.transpose(0, 1).flatten(1, 2)
@@ -97,8 +108,9 @@ def batch_norm(
 def dropout_mask(key: Tensor, shape: torch.Size, number: int, p: float) -> Tensor:
     """Return the factors of a dropout layer, `(*key.shape, *shape)`: 0 with probability p, else 1 / (1 - p).
 
-    The factors depend only on the client's key of this step, the number of the layer and the position in the layer.
-    They do not depend on the device, or on the other clients that are trained at the same time.
+    `key` holds a random whole number for each client, which is new in each step. The factors depend only on the
+    key, the number of the layer and the position in the layer. They do not depend on the device, or on the other
+    clients that are trained at the same time.
     """
     places = torch.arange(shape.numel(), dtype=torch.int32, device=key.device)
     places = mix32(places + number * 0x3504F333 % 2**31)

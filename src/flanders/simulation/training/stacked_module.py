@@ -1,9 +1,10 @@
-"""Turn a module for one client into a function for n clients, on stacked parameters, buffers and batches.
+"""Turn a module for one client into a function for n clients.
 
-In a sequence of layers, each known layer runs as an operation on stacked tensors (see `stacked_layers`). It does
-not use `torch.func.vmap`, whose overhead is larger than the arithmetic of a small model. Other layers, and modules
-that are not a sequence, run under `vmap`. Their linear, convolution and dropout layers still use the operations of
-`stacked_layers`.
+The function works on stacked parameters, buffers and batches: tensors whose first axis is the client. If the module
+is a sequence of layers, each layer of a known type runs as an operation on stacked tensors (see `stacked_layers`).
+This is faster than `torch.func.vmap`, whose overhead is larger than the arithmetic of a small model. Layers of
+other types, and modules that are not a sequence, run under `vmap`. Their linear, convolution and dropout layers
+still use the operations of `stacked_layers`.
 """
 
 from __future__ import annotations
@@ -21,17 +22,24 @@ from flanders.models import BatchNorm2d
 from flanders.simulation.training import stacked_layers as layers
 
 KEY = "dropout_key"
-"""The name of the buffer through which a dropout layer under `vmap` gets the client's key of this step."""
+"""The name of the buffer through which a dropout layer under `vmap` gets a client's key.
+
+A key is a random number, new in each step, from which the dropout mask is computed.
+"""
 
 Tensors = Mapping[str, Tensor]
 Stackable = Callable[[Tensors, Tensors, Tensor, Tensor], Tensor]
 """A function from stacked parameters, buffers, dropout keys `(n,)` and batches `(n, B, ...)` to logits `(n, B, C)`.
 
-It changes the buffers in place."""
+B is the number of examples in a batch, and C the number of classes. The function changes the buffers in place.
+"""
 
 ELEMENTWISE = (nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Tanh, nn.Sigmoid, nn.Identity)
+"""The types of layers that treat each value alone. They run on stacked tensors as they are."""
 BY_IMAGE = (nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d)
+"""The types of layers that treat each image alone. They run on the images of all clients as one batch."""
 BATCH_NORM = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, BatchNorm2d)
+"""The types of batch normalisation layers."""
 DROPOUT: dict[type[nn.Module], bool] = {
     nn.Dropout: False,
     nn.Dropout1d: True,
@@ -42,7 +50,7 @@ DROPOUT: dict[type[nn.Module], bool] = {
 
 
 def stacked(module: nn.Module, *, training: bool = True) -> Stackable:
-    """Return the function that runs a copy of a module for many clients at once."""
+    """Return a function that runs a copy of a module for many clients at once."""
     own = copy.deepcopy(module).train(training)
     numbers = {layer: number for number, layer in enumerate(own.modules())}
     if not is_sequence(own):
@@ -59,7 +67,7 @@ def stacked(module: nn.Module, *, training: bool = True) -> Stackable:
 
 
 def is_sequence(module: nn.Module) -> bool:
-    """Whether a module runs layers one after the other, and uses no layer or parameter twice."""
+    """Whether a module runs its layers one after the other, and uses no layer or parameter twice."""
     return (
         all(type(layer) is nn.Sequential for layer in module.modules() if list(layer.children()))
         and len(list(module.modules())) == len(list(module.named_modules(remove_duplicate=False)))
@@ -68,14 +76,15 @@ def is_sequence(module: nn.Module) -> bool:
 
 
 def mixes_examples(module: nn.Module) -> bool:
-    """Whether the output of an example depends on the other examples of its batch (batch normalisation)."""
+    """Whether the output for an example depends on the rest of its batch, as with batch normalisation."""
     return any(isinstance(layer, nn.modules.batchnorm._BatchNorm) for layer in module.modules())
 
 
 def link(layer: nn.Module, prefix: str, number: int) -> Stackable:
     """Return a function that runs one layer for all clients.
 
-    The names of its parameters and buffers begin with `prefix`. `number` is the number of the layer in the module.
+    In the whole module, the names of the layer's parameters and buffers begin with `prefix`. `number` is the number
+    of the layer. Dropout layers with different numbers draw different masks.
     """
     weight, bias = f"{prefix}weight", f"{prefix}bias"
     if type(layer) is nn.Linear:
@@ -95,11 +104,12 @@ def link(layer: nn.Module, prefix: str, number: int) -> Stackable:
     if type(layer) in BATCH_NORM and layer.track_running_stats and layer.momentum is not None:
         return batch_norm_link(layer, prefix)
     parameters, buffers = dict(layer.named_parameters()), dict(layer.named_buffers())
-    alone = under_vmap(layer, {layer: number})
+    run_layer = under_vmap(layer, {layer: number})
 
     def run(p: Tensors, b: Tensors, key: Tensor, x: Tensor) -> Tensor:
-        mine = {name: p[prefix + name] for name in parameters}
-        return alone(mine, {name: b[prefix + name] for name in buffers}, key, x)
+        own_parameters = {name: p[prefix + name] for name in parameters}
+        own_buffers = {name: b[prefix + name] for name in buffers}
+        return run_layer(own_parameters, own_buffers, key, x)
 
     return run
 
@@ -140,7 +150,7 @@ def drop(x: Tensor, key: Tensor, number: int, p: float, whole: bool) -> Tensor:
 
 
 def under_vmap(module: nn.Module, numbers: Mapping[nn.Module, int]) -> Stackable:
-    """Return the function that runs a module under `vmap`. The module itself is changed."""
+    """Return a function that runs a module under `vmap`. Some layers of the module itself are replaced."""
     for layer in module.modules():
         if type(layer) is nn.Linear:
             layer.__class__ = _Linear
@@ -161,7 +171,7 @@ def under_vmap(module: nn.Module, numbers: Mapping[nn.Module, int]) -> Stackable
         output, after = vmap(forward, randomness="different")(parameters, buffers, key, x)
         with torch.no_grad():
             for name, old in buffers.items():
-                if after[name].data_ptr() != old.data_ptr():  # else it was written in place
+                if after[name].data_ptr() != old.data_ptr():  # otherwise it was changed in place
                     old.copy_(after[name])
         return output
 
@@ -227,7 +237,7 @@ class _Conv2dRule(torch.autograd.Function):
 
 
 def _clients_first(info: Any, in_dims: Any, tensors: Any) -> Any:
-    """Return tensors with the clients as their first axis. A tensor without such an axis is repeated."""
+    """Return tensors whose first axis is the client. A tensor without such an axis is repeated for each client."""
     return [
         None if t is None else t.expand(info.batch_size, *t.shape) if dim is None else t.movedim(dim, 0)
         for t, dim in zip(tensors, in_dims, strict=False)

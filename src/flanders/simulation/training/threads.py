@@ -17,7 +17,7 @@ I = TypeVar("I")  # noqa: E741
 R = TypeVar("R")
 
 MOST = 8
-"""The most threads to use. More threads would wait for each other, since only one can run Python code at a time."""
+"""The most threads to use. Only one can run Python code at a time, so more threads would wait for each other."""
 
 
 def count_for(device: torch.device) -> int:
@@ -26,7 +26,7 @@ def count_for(device: torch.device) -> int:
 
 
 def side_by_side(work: Callable[[T, I], R], tools: Sequence[T], items: Sequence[I]) -> list[R]:
-    """Return `work(tool, item)` for each item, in order, with as many threads as there are tools.
+    """Return `work(tool, item)` for each item, in order. There are at most as many threads as tools.
 
     A tool is an object that a thread needs for itself while it works, e.g. a copy of the model. No two threads use
     the same tool at the same time.
@@ -46,9 +46,9 @@ def side_by_side(work: Callable[[T, I], R], tools: Sequence[T], items: Sequence[
             free.put(tool)
 
     threads = torch.get_num_threads()
-    share = max(1, threads // len(tools))
+    per_tool = max(1, threads // len(tools))
     try:
-        with ThreadPoolExecutor(len(tools), initializer=torch.set_num_threads, initargs=(share,)) as pool:
+        with ThreadPoolExecutor(len(tools), initializer=torch.set_num_threads, initargs=(per_tool,)) as pool:
             return list(pool.map(with_a_tool, items))
     finally:
         torch.set_num_threads(threads)

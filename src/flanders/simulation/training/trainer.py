@@ -1,9 +1,9 @@
-"""Local training of all selected clients at once, with one call of the model for each step.
+"""Local training of many clients at once.
 
-The models of the n clients are stacked: each parameter is one tensor `(n, *shape)`. A step runs the model on a
-batch of each client (see `stacked_module`). Then it differentiates the sum of the clients' losses. The loss of a
-client does not depend on the parameters of other clients. So the gradient of the sum contains the gradient of each
-client.
+The models of n clients are stacked: each parameter is one tensor `(n, *shape)`. A training step runs the model
+once, on a batch of each client (see `stacked_module`). Then it differentiates the sum of the clients' losses. The
+loss of a client does not depend on the parameters of other clients. So the gradient of the sum contains the
+gradient of each client.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from flanders.simulation.training.threads import count_for, side_by_side
 log = logging.getLogger("flanders")
 
 CACHE = 32 * 2**20
-"""How many bytes the clients that are trained together on a CPU may use: about the size of its cache."""
+"""How many bytes may be used by the clients that a CPU trains together: about the size of the CPU's cache."""
 FEWEST, MOST = 2, 512
-"""The fewest and the most clients that are trained together on a CPU by default, whatever the size of the model."""
+"""The fewest and the most clients that a CPU trains together by default, however large or small the model is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +43,7 @@ class Trained:
     """The result of a round of local training, with a row for each of the m clients."""
 
     updates: Tensor
-    """The flattened parameters, `(m, d)`."""
+    """The d parameters of each client's model, as a row, `(m, d)`."""
     buffers: dict[str, Tensor]
     """The buffers of the models by name, `(m, *shape)` each."""
 
@@ -61,7 +61,10 @@ class ClientTrainer(Protocol):
         poisoner: Poisoner | None = None,
         poisoned: Sequence[bool] | BoolVector = (),
     ) -> Trained:
-        """Train these clients from a global model. The `poisoned` ones train on the data that `poisoner` makes."""
+        """Train these clients from a global model with these buffers.
+
+        `poisoned` says for each client whether it trains on data that `poisoner` has changed.
+        """
 
 
 class Trainer:
@@ -79,7 +82,7 @@ class Trainer:
         How many clients to train at a time. Default: as many as fit in the memory of a GPU or the cache of a CPU.
         The number affects only rounding errors.
     graphs
-        Whether to use CUDA graphs on a GPU.
+        Whether to record training steps as CUDA graphs on a GPU, which makes them faster.
     """
 
     def __init__(
@@ -101,6 +104,7 @@ class Trainer:
         self._largest_chunk = chunk or self._fitting(module)
         threads = count_for(self.device)
         self.workers = 1 if threads > 1 and draws_numbers(module, data.x[:1]) else threads
+        """How many chunks are trained at the same time, each in a thread of its own."""
         self._stacks: list[Stack] = []
 
     def train(
@@ -113,28 +117,30 @@ class Trainer:
         poisoner: Poisoner | None = None,
         poisoned: Sequence[bool] | BoolVector = (),
     ) -> Trained:
-        """Train these clients from a global model. The `poisoned` ones train on the data that `poisoner` makes.
+        """Train these clients from a global model with these buffers.
 
-        Apart from rounding errors, the result of a client does not depend on the other clients.
+        `poisoned` says for each client whether it trains on data that `poisoner` has changed. Apart from rounding
+        errors, the result of a client does not depend on the other clients.
         """
         ids = np.asarray(clients, dtype=np.int64)
-        bad = np.asarray(poisoned, dtype=bool)
-        if poisoner is None or not bad.any():
-            poisoner, bad = None, np.zeros(len(ids), dtype=bool)
+        malicious = np.asarray(poisoned, dtype=bool)
+        if poisoner is None or not malicious.any():
+            poisoner, malicious = None, np.zeros(len(ids), dtype=bool)
         updates = torch.empty((len(ids), self.layout.size), device=self.device)
-        after = {name: b.new_empty((len(ids), *b.shape)) for name, b in buffers.items()}
+        new_buffers = {name: b.new_empty((len(ids), *b.shape)) for name, b in buffers.items()}
 
         def train_some(stack: Stack, rows: IntVector) -> None:
             plan = self._plan(ids[rows], seed)
             stack.start(model, buffers)
-            stack.poison(poisoner, torch.from_numpy(ids[rows][plan.rows]), torch.from_numpy(bad[rows][plan.rows]))
+            chosen = rows[plan.rows]
+            stack.poison(poisoner, torch.from_numpy(ids[chosen]), torch.from_numpy(malicious[chosen]))
             for slot in plan.slots(apart=self._mixes_examples):
                 stack.take(plan, slot)
-            stack.finish(torch.from_numpy(rows[plan.rows]).to(self.device), updates, after)
+            stack.finish(torch.from_numpy(chosen).to(self.device), updates, new_buffers)
 
         with exact(self.device, seed):
             self._share_out(most_first(self.data, ids), train_some)
-        return Trained(updates, after)
+        return Trained(updates, new_buffers)
 
     def _plan(self, ids: IntVector, seed: int) -> Schedule:
         t, least = self.training, 2 if self._mixes_examples else 1  # batch normalisation needs two examples
@@ -142,7 +148,10 @@ class Trainer:
         return schedule(self.data, ids, seed, shuffle=t.shuffle, **options)
 
     def _share_out(self, order: IntVector, train_some: Callable[[Stack, IntVector], None]) -> None:
-        """Train clients in chunks: several chunks at a time on a CPU, smaller ones if a GPU runs out of memory."""
+        """Train clients in chunks. `order` has their row numbers.
+
+        A CPU trains several chunks at the same time. If a GPU runs out of memory, the chunks become smaller.
+        """
         chunks = cut(order, self.chunk_of(len(order)))
         workers = min(self.workers, len(chunks))
         if workers > 1:
@@ -165,7 +174,7 @@ class Trainer:
         return -(-count // (self.workers * turns))
 
     def _stacks_for(self, stacks: int, clients: int) -> list[Stack]:
-        """Return stacks for `clients` clients each.
+        """Return `stacks` stacks, each with memory for the models of `clients` clients.
 
         The stacks of the last round are reused if they are large enough.
         """
@@ -186,7 +195,7 @@ class Trainer:
         return StackedSgd(parameters, t.learning_rate, t.momentum)
 
     def _shrink(self, too_many: int) -> int:
-        """Halve the number of clients trained at a time, free the memory, and return the new number."""
+        """Halve the number of clients that are trained at a time, free the memory, and return the new number."""
         self._largest_chunk, self._stacks = (too_many + 1) // 2, []
         log.info("training %d clients at a time: more do not fit in memory", self._largest_chunk)
         torch.cuda.empty_cache()
@@ -208,28 +217,29 @@ def cut(order: IntVector, chunk: int) -> list[IntVector]:
 
 
 def draws_numbers(module: nn.Module, x: Tensor) -> bool:
-    """Whether a module draws random numbers in training by other means than dropout layers."""
-    layers = [layer for layer in module.modules() if type(layer) in DROPOUT]
-    was = {layer: layer.training for layer in module.modules()}
+    """Whether a module draws random numbers in training outside of its dropout layers."""
+    dropouts = [layer for layer in module.modules() if type(layer) in DROPOUT]
+    modes = {layer: layer.training for layer in module.modules()}
     buffers = {name: b.clone() for name, b in module.named_buffers()}
     with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []), torch.no_grad():
         before = torch.get_rng_state()
         try:
             module.train()
-            for layer in layers:
+            for layer in dropouts:
                 layer.eval()
             functional_call(module, buffers, (torch.cat([x, x]),))
             return not torch.equal(before, torch.get_rng_state())
         finally:
-            for layer, mode in was.items():
+            for layer, mode in modes.items():
                 layer.training = mode
 
 
 @contextmanager
 def exact(device: torch.device, seed: int) -> Iterator[None]:
-    """Make PyTorch compute repeatably and in full float32 precision inside the block, with seeded generators.
+    """Make PyTorch compute repeatably and in full float32 precision inside the `with` block.
 
-    The seed matters only for modules that draw random numbers by other means than dropout layers.
+    PyTorch's random generators are seeded with `seed`. This matters only for modules that draw random numbers
+    outside of their dropout layers.
     """
     devices = [device] if device.type == "cuda" else []
     tf32 = torch.backends.cuda.matmul.allow_tf32
