@@ -56,8 +56,8 @@ class Aggregator(ABC):
         round_ = Round(updates, weights=weights, global_model=global_model, root=root)
         xp = array_api_compat.array_namespace(updates)
         # A row is bad if it holds NaN or infinity, or if the squares of its numbers overflow in float64. Squares of
-        # float32 numbers do not overflow there. So if NaN and infinity show in the result, float32 rows are checked
-        # only if the result is not finite.
+        # float32 numbers never overflow there. So if all bad rows show in the result, float32 rows are checked only
+        # if the result is not finite.
         check_later = self.shows_bad_rows and updates.dtype == xp.float32 and bool(round_.weights.all())
         if not check_later:
             check_rows(self, round_)

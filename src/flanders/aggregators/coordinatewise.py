@@ -53,8 +53,8 @@ class TrimmedMean(Aggregator):
     .. math:: g_j = \frac{1}{m - 2k} \sum_{i = k + 1}^{m - k} \theta_{(i)j}, \quad
               \theta_{(1)j} \le \dots \le \theta_{(m)j}
 
-    Here m is the number of clients, and k is `trim`. :math:`\theta_{(1)j}, \dots, \theta_{(m)j}` are the m values
-    of parameter j, sorted.
+    Here m is the number of clients. On each side, k values are dropped. :math:`\theta_{(1)j}, \dots, \theta_{(m)j}`
+    are the m values of parameter j, sorted.
 
     Parameters
     ----------

@@ -37,10 +37,10 @@ class FoolsGold(Remembering):
 
     Attackers with a common goal send similar updates. Honest clients with different data do not. For each client
     the displacements of its models from the global model are added up over all rounds. Let :math:`s_{ij}` be the
-    cosine between the sums of clients i and j, and :math:`v_i = \max_j s_{ij}`. An honest client may by chance be
-    similar to an attacker. The attacker then has the larger v, since it is even more similar to other attackers. To
-    spare the honest client, :math:`s_{ij}` is multiplied by :math:`v_i / v_j` if :math:`v_j > v_i`. Then the weight
-    of client i is
+    cosine between the sums of clients i and j, and let :math:`v_i = \max_j s_{ij}`, the largest cosine with another
+    client. An honest client may by chance be similar to an attacker. The attacker then has the larger v, since it
+    is even more similar to other attackers. To spare the honest client, :math:`s_{ij}` is multiplied by
+    :math:`v_i / v_j` if :math:`v_j > v_i`. Then the weight of client i is
 
     .. math:: w_i = \kappa \left( \ln \frac{\alpha_i}{1 - \alpha_i} + \frac12 \right) \text{ clipped to } [0, 1],
               \qquad \alpha_i = \frac{1 - \max_j s_{ij}}{\max_k (1 - \max_j s_{kj})}.
@@ -103,7 +103,7 @@ def foolsgold_weights(cosines: FloatMatrix, confidence: float = 1.0) -> FloatVec
         return np.ones(1)
     s = cosines - np.diag(np.diagonal(cosines))
     v = s.max(axis=1) + TINY
-    pardon = np.minimum(v[:, None] / v[None, :], 1.0)  # less than 1 where v_j > v_i
+    pardon = np.minimum(v[:, None] / v[None, :], 1.0)  # v_i / v_j where v_j > v_i
     alpha = np.clip(1.0 - (s * pardon).max(axis=1), 0.0, 1.0)
     if alpha.max() == 0:
         return np.zeros(m)

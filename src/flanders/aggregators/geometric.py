@@ -23,7 +23,8 @@ class GeometricMedian(Aggregator):
     r"""Find the point with the smallest sum of distances to all models (RFA).
 
     The result minimises :math:`F(z) = \sum_c n_c \|\theta_c - z\|`, where :math:`\theta_c` is the model of client
-    c, and the weights :math:`n_c` add up to 1. It is robust if fewer than half of the clients are malicious.
+    c, and the weights :math:`n_c` add up to 1. The result is robust if fewer than half of the clients are
+    malicious.
 
     The search moves a point z. It takes Weiszfeld steps, which go to a weighted average of the models, where near
     models count more. If these converge slowly, it takes Newton steps as well. The search ends when F(z) exceeds
@@ -86,7 +87,7 @@ class GeometricMedian(Aggregator):
 
 @dataclass(frozen=True)
 class CenteredClipping(Aggregator):
-    r"""Clip the models' displacements from the global model to the length `radius`, and add their average to it.
+    r"""Clip all displacements from the global model to the length `radius`. Add their average to the global model.
 
     .. math:: v \leftarrow v + \sum_c p_c (\theta_c - v) \min(1, \tau / \|\theta_c - v\|)
 

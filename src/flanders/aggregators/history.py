@@ -64,7 +64,7 @@ class HistoryClipping(Remembering):
         check_number("HistoryClipping", "iterations", self.iterations, 1, whole=True)
 
     def step(self, memory: object, round_: Round, rng: np.random.Generator) -> tuple[Array, LastStep]:
-        """Return the new global model, and its change to remember."""
+        """Return the new global model, and the change of the global model for the next round."""
         last, g = recalled(self, memory, LastStep).step, round_.global_model
         if last is not None:
             check_continued(round_, last)
@@ -87,15 +87,15 @@ class Unapplied:
 
 @dataclass(frozen=True)
 class SparseFed(Remembering):
-    r"""Change only the parameters in which the average step is largest. What is left is saved for later rounds.
+    r"""Add up the average steps of all rounds, and apply this sum only to the parameters in which it is largest.
 
     .. math:: v \leftarrow \rho v + \frac1m \sum_c u_c \min(1, S / \|u_c\|), \qquad w \leftarrow w + v, \qquad
               g \leftarrow g + \operatorname{top}_k(w)
 
     Here m is the number of clients, g is the global model, and :math:`u_c` is the displacement of client c's model
     from g. v and w start at zero. :math:`\operatorname{top}_k` keeps the k parameters with the largest absolute
-    values. After they are applied, these parameters are set to zero in v and w. Attackers and honest clients
-    compete for the k parameters that change.
+    values. They are then set to zero in v and w, and the rest of w is kept for later rounds. Attackers and honest
+    clients compete for the k parameters that change.
 
     Parameters
     ----------

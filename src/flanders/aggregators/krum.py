@@ -30,8 +30,8 @@ def check_krum_minority(caller: str, num_malicious: float, m: int) -> int:
 def choose(round_: Round, pick: Callable[[FloatMatrix], IntVector]) -> IntVector:
     """Return the rows that the function `pick` selects, in rising order.
 
-    `pick` gets the squared distances between the rows, in the order of the client ids. So of clients with equal
-    scores, those with lower ids are selected.
+    `pick` gets the squared distances between the rows. For `pick`, the rows are sorted by client id. So of clients
+    with equal scores, those with lower ids are selected.
     """
     order = round_.by_client()
     distances = squared_distances(round_.updates, round_.global_model)[np.ix_(order, order)]
@@ -125,7 +125,7 @@ class MultiKrum(Aggregator):
 
 @dataclass(frozen=True)
 class Bulyan(Aggregator):
-    r"""Select m - 2b models by Krum, and average, for each parameter, the m - 4b values nearest to their median.
+    r"""Select m - 2b models by Krum. For each parameter, average the m - 4b of their values nearest to the median.
 
     .. math:: g_j = \frac{1}{m - 4b} \sum_{c \in N_j} \theta_{cj}, \quad
               N_j \text{: the } m - 4b \text{ selected models nearest to their median in parameter } j

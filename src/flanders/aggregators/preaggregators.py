@@ -46,7 +46,7 @@ class Nnm(PreAggregator):
         """Return the round with the averages instead of the models."""
         m = round_.updates.shape[0]
         b = check_minority("Nnm", self.num_malicious, m)
-        order = round_.by_client()  # if two models are equally near, that of the lower client id is taken
+        order = round_.by_client()  # of two equally near models, the one of the client with the lower id is taken
         distances = squared_distances(round_.updates, round_.global_model)[np.ix_(order, order)]
         mixing = np.zeros((m, m))
         mixing[order[:, None], order[nearest_rows(distances, m - b)]] = 1 / (m - b)
@@ -95,7 +95,7 @@ class Bucketing(PreAggregator):
         for bucket, rows in enumerate(buckets):
             averaging[bucket, rows] = round_.weights[rows]
         weights = averaging.sum(axis=1)
-        for weightless in np.flatnonzero(weights == 0):  # its models count all the same
+        for weightless in np.flatnonzero(weights == 0):  # in this bucket, all models count the same
             averaging[weightless, buckets[weightless]] = 1.0
         rows_ = combine(averaging / averaging.sum(axis=1, keepdims=True), round_.updates)
         return round_.replace(rows_, tuple(range(len(buckets))), weights)

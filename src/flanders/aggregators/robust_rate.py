@@ -1,4 +1,4 @@
-"""The aggregator `RobustLearningRate`. It reverses the step of parameters if too few clients agree on its sign."""
+"""The aggregator `RobustLearningRate`. It reverses the step of parameters on whose sign too few clients agree."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from flanders.round import Round
 
 @dataclass(frozen=True)
 class RobustLearningRate(Aggregator):
-    r"""Average the displacements from the global model, but reverse parameters on whose sign too few clients agree.
+    r"""Average the displacements from the global model. Reverse the average where too few clients agree on a sign.
 
     .. math:: g_j + \eta_j \sum_c p_c u_{cj}, \qquad \eta_j = \begin{cases} 1 & |\sum_c \operatorname{sign}
               u_{cj}| \ge \theta \\ -1 & \text{otherwise} \end{cases}

@@ -50,7 +50,7 @@ class MinimumDiameter(Aggregator):
         check_number("MinimumDiameter", "num_malicious", self.num_malicious, 0)
 
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
-        """Return the mean of the subset."""
+        """Return the mean of the best set."""
         m, order = round_.updates.shape[0], round_.by_client()
         b = check_minority("MinimumDiameter", self.num_malicious, m)
         squares = squared_distances(round_.updates, round_.global_model)
@@ -60,7 +60,7 @@ class MinimumDiameter(Aggregator):
 
 @dataclass(frozen=True)
 class MinimumSpread(Aggregator):
-    r"""Average the set of m - b models whose variance, in the direction in which it is largest, is smallest (SMEA).
+    r"""Average the set of m - b models that vary least in the direction in which they vary most (SMEA).
 
     .. math:: \frac{1}{m - b} \sum_{c \in S} \theta_c, \qquad S = \arg\min_{|S| = m - b}
               \lambda_{\max}\Big(\sum_{c \in S} (\theta_c - \bar\theta_S)(\theta_c - \bar\theta_S)^T\Big)
@@ -95,7 +95,7 @@ class MinimumSpread(Aggregator):
         check_number("MinimumSpread", "num_malicious", self.num_malicious, 0)
 
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
-        """Return the mean of the subset."""
+        """Return the mean of the best set."""
         m, order = round_.updates.shape[0], round_.by_client()
         b = check_minority("MinimumSpread", self.num_malicious, m)
         products = gram(round_.updates, round_.global_model)
@@ -107,12 +107,13 @@ class MinimumSpread(Aggregator):
 class Caf(Aggregator):
     r"""Reduce, step by step, the weights of clients that are far out in the direction of largest variance (CAF).
 
-    All clients start with weight 1. Each step computes the weighted mean of the models, and the first eigenvector
-    of their weighted covariance matrix. :math:`\tau_c` is the squared distance of client c's model from the mean
-    along this eigenvector. The weight of the client is multiplied by :math:`1 - \tau_c / \max \tau`, where the
-    maximum is taken over all clients whose weight is not zero. The steps end when the weights of the m clients add
-    up to at most m - 2b. The result is the weighted mean of the step in which the largest eigenvalue was smallest.
-    The eigenvectors are exact, as in the paper. The library ByzFL only estimates them.
+    CAF stands for covariance bound-agnostic filter. All clients start with weight 1. Each step computes the
+    weighted mean of the models, and the eigenvector of the largest eigenvalue of their weighted covariance matrix.
+    :math:`\tau_c` is the squared distance of client c's model from the mean along this eigenvector. The weight of
+    the client is multiplied by :math:`1 - \tau_c / \max \tau`, where the maximum is taken over all clients whose
+    weight is not zero. The steps end when the weights of the m clients add up to at most m - 2b. The result is the
+    weighted mean of the step in which the largest eigenvalue was smallest. The eigenvectors are exact, as in the
+    paper. The library ByzFL only estimates them.
 
     Parameters
     ----------
@@ -163,6 +164,6 @@ def agnostic_weights(products: FloatMatrix, num_malicious: int) -> FloatVector:
 
 
 def rounded(distances: FloatMatrix) -> FloatMatrix:
-    """Return distances as shares of the largest one, rounded to 12 digits, so that ties stay ties."""
+    """Return distances as shares of the largest one, rounded so that rounding errors do not break ties."""
     scaled: FloatMatrix = distances / (distances.max() or 1.0)
     return scaled.round(12)

@@ -25,12 +25,12 @@ class ZenoPlusPlus(Aggregator):
 
     The accepted updates of a round are averaged. If no update is accepted, the global model stays as it is.
 
-    In the paper clients send gradients at any time, and each accepted gradient is applied at once. In the paper, v
+    In the paper clients send gradients at any time, and each accepted gradient is applied at once. The paper's v
     is the gradient of the loss on the server's examples. The server does not compute v at each step, so v may be
     some steps old.
 
-    The term with :math:`\rho` is a penalty on the length of the scaled update, as in the paper. The authors' code
-    takes the length before scaling.
+    The term with :math:`\rho` is a penalty on the squared length of the scaled update, as in the paper. The
+    authors' code takes the length before scaling.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ thousands of clients."""
 
 
 class AlarmCall(Callback):
-    """Sends a message for each round that has alarms.
+    """The base class of `Webhook` and `Command`. It sends a message for each round that has alarms.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class Webhook(AlarmCall):
     headers
         Further headers of the request, e.g. `{"Authorization": "Bearer ..."}`.
     seconds
-        How long to wait for the answer.
+        How long to wait for the answer of the web server.
     """
 
     def __init__(self, url: str, headers: Mapping[str, str] | None = None, *, seconds: float = 5.0) -> None:

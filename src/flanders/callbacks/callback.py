@@ -1,4 +1,7 @@
-"""The base class of callbacks, and the class `Callbacks`, which calls a list of callbacks and catches errors."""
+"""The base class of callbacks, and the class `Callbacks`, which calls a list of callbacks and catches errors.
+
+A callback gets the record of each round. The record says what happened to each client and to the round as a whole.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +29,7 @@ class RunInfo:
 
 
 class Callback(ABC):
-    """The base class of callbacks, which get the record of each round.
-
-    The simulator, the Flower wrapper and `Defense` call the methods of a callback.
+    """The base class of callbacks. The simulator, the Flower wrapper and `Defense` call the methods of a callback.
 
     If the process is killed, `on_end` is not called. So `on_round` should write everything that must not be lost.
     """
@@ -72,7 +73,7 @@ class Callbacks:
             if isinstance(callback, type) or not (callable(callback) or hasattr(callback, "on_round")):
                 raise InputError(
                     f"Each of the `callbacks` of {caller} must be an object with the method `on_round(record)`, "
-                    f"e.g. TensorBoard('runs'), or a function of the record. Got {callback!r} instead."
+                    f"e.g. TensorBoard('runs'), or a function that takes the record. Got {callback!r} instead."
                 )
         self._failed = [0] * len(self._callbacks)
         self._started = False

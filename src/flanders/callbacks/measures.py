@@ -1,4 +1,7 @@
-"""Functions that turn the record of a round into named numbers and lines of text, for tools such as TensorBoard."""
+"""Functions that turn the record of a round into named numbers and lines of text, for tools such as TensorBoard.
+
+The record of a round says what happened to each client, and to the round as a whole.
+"""
 
 from __future__ import annotations
 

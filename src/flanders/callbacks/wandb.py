@@ -30,8 +30,8 @@ class WandB(Callback):
     name
         The name of a new W&B run. Default: a short description of the run (`RunInfo.name`).
     mode
-        `"online"` sends the numbers to the W&B server. `"offline"` writes them to `folder` and does not use the
-        network. The command `wandb sync` can send them later.
+        `"online"` sends the numbers to the W&B server. `"offline"` writes the numbers to `folder` and does not use
+        the network. The command `wandb sync` can send them later.
     folder
         The folder in which W&B keeps its files. Default: the working directory.
     """
