@@ -1,7 +1,7 @@
 """Two attacks by an attacker that knows the filter.
 
-For `BlindSpot`, it knows which parameters the filter looks at. For `Budget`, it knows how far a client may deviate
-from its own past.
+The attacker of `BlindSpot` knows which parameters the filter looks at. The attacker of `Budget` knows how far a
+client may deviate from its own past.
 
 In the formulas, g is the global model and mu the mean of the honest models. theta_c is what client c has honestly
 trained, and x_c is what it sends. A step is a model minus g.

@@ -226,8 +226,8 @@ class AgrTailored(AgrAttack):
     def _is_fooled(self, distances: FloatMatrix, b: int) -> bool:
         """Whether the target selects as many malicious rows as it can. The last b rows are malicious."""
         chosen = selected_rows(self.target, distances, b)
-        honest = distances.shape[0] - b
-        return int(np.sum(chosen >= honest)) == min(b, chosen.size)
+        num_honest = distances.shape[0] - b
+        return int(np.sum(chosen >= num_honest)) == min(b, chosen.size)
 
 
 def min_max_gamma(line: Line) -> float:

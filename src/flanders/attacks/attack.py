@@ -30,7 +30,7 @@ class Rehearsal:
     """
 
     clean: Array
-    """The models that the attacker's clients have trained on data without the backdoor, `(b, d)`."""
+    """The models that the attacker's clients have trained on clean data, without the backdoor, `(b, d)`."""
     success: Callable[[Array], float]
     """A function that tests the backdoor in a model, `(d,)`, with examples of the attacker's own clients. It
     returns the share of these examples, from 0 to 1, that the model puts into the class that the attacker wants."""
@@ -92,21 +92,21 @@ class View:
         set_(self, "clients", check_clients(self.clients, b))
         set_(self, "global_model", check_vector(self.global_model, "global_model", self.own))
         check_number("View", "num_clients", self.num_clients, 1, whole=True)
-        others = self.num_clients - b
-        if others < 0:
+        num_others = self.num_clients - b
+        if num_others < 0:
             raise InputError(f"`own` has the models of {b} clients, but `num_clients` is only {self.num_clients}.")
         if self.benign is not None:
             shape = tuple(getattr(self.benign, "shape", (type(self.benign).__name__,)))
-            if shape != (others, d):
+            if shape != (num_others, d):
                 raise InputError(
-                    f"`benign` must have shape {(others, d)}: a row for each other client. Got {shape}."
+                    f"`benign` must have shape {(num_others, d)}: a row for each other client. Got {shape}."
                 )
             set_(self, "benign", check_same_kind(self.benign, "benign", self.own))
         if self.benign_clients:
             everyone = {*self.clients, *self.benign_clients}
-            if len(self.benign_clients) != others or len(everyone) != self.num_clients:
+            if len(self.benign_clients) != num_others or len(everyone) != self.num_clients:
                 raise InputError(
-                    f"`benign_clients` must name the {others} other clients of the round once each. "
+                    f"`benign_clients` must name the {num_others} other clients of the round once each. "
                     f"Got {self.benign_clients!r}, and `clients` is {self.clients!r}."
                 )
         if self.server_columns is not None:
@@ -163,7 +163,7 @@ class Attack(ABC):
         """Return which parameters malicious clients do not train in the coming round, as booleans, `(d,)`.
 
         None means that they train all parameters. `memory` is what `remember` returned after the last round. The
-        simulator calls this if the malicious clients train on poisoned data (`data_poison`).
+        simulator uses the result only if the malicious clients train on poisoned data (`data_poison`).
         """
         return None
 

@@ -33,8 +33,8 @@ def simulated_copies(view: View) -> int:
     """Return the number of malicious copies in a round that the attacker simulates.
 
     The benign clients are those that the attacker does not control. An attacker that knows all benign models
-    simulates the round with b copies. If it does not know them, its own b honest models take their place. There are
-    then at most b copies: as many as give them about the same share of the rows as in the real round.
+    simulates the round with b copies. If it does not know them, its own b honest models take their place. The share
+    of copies is then about the share of malicious clients in the real round, with at most b copies.
     """
     b, num_honest = view.num_malicious, view.honest.shape[0]
     num_benign = view.num_clients - b

@@ -103,8 +103,8 @@ class OnOff(Attack):
     .. math:: x_c = \begin{cases} \text{what the base attack crafts} & t \bmod (n_1 + n_0) < n_1 \\
               \theta_c & \text{otherwise} \end{cases}
 
-    t counts the rounds in which a client of the attacker takes part. It is 0 in the first poisoned round.
-    :math:`n_1` is `on`, and :math:`n_0` is `off`.
+    t counts the rounds in which a client of the attacker takes part. The count starts with 0 in the first poisoned
+    round. :math:`n_1` is `on`, and :math:`n_0` is `off`.
 
     Parameters
     ----------

@@ -29,12 +29,12 @@ class LayerwisePoison(Attack):
     trained on poisoned data. The *clean model* :math:`\bar u` is the mean of what the malicious clients have
     trained on clean data. The *poisoned model* is the mean of the :math:`\theta_c`.
 
-    The critical tensors are those that carry the backdoor. The attacker finds them with its own examples. First it
+    The critical tensors carry the backdoor. The attacker finds these tensors with its own examples. First it
     puts one clean tensor at a time into the poisoned model, and measures how far the success of the backdoor falls.
     The success is the share of examples on which the backdoor works. The farther it falls, the more important the
-    tensor is. Then it puts the poisoned tensors into the clean model, the most important ones first. It stops
-    once the success is at least `enough` times the success of the poisoned model. The tensors that it has put in
-    are critical.
+    tensor is. Then the attacker puts the poisoned tensors into the clean model, the most important ones first. It
+    stops once the success is at least `enough` times the success of the poisoned model. The tensors that it has put
+    in are critical.
 
     The attack is meant for clients that train on poisoned data (`data_poison`). The data poison needs a target
     class, and `boost = 1` if it has this parameter. Without poisoned data there is no backdoor to test, and the

@@ -87,7 +87,8 @@ class GrowingCamp(Attack):
     strength
         The length of the pull, as a multiple of the length of the client's own step.
     joining
-        How many clients join in each poisoned round, k. In poisoned round t, the first k t malicious clients pull.
+        How many clients join in each poisoned round, k. In poisoned round t, the first k t of the malicious clients
+        pull.
 
     Examples
     --------
@@ -131,7 +132,7 @@ class BelowTheSplit(Attack):
     :math:`a_c(s)` is the mean cosine between the step of client c and all steps of the round, if malicious clients
     pull with strength s. It is computed from the last layer if the attacker knows that layer, and from all
     parameters if it does not. :math:`Q_{0.1}` is the 10% quantile. The attacker searches by bisection for the
-    strongest pull at which the median of its own clients is not below the 10% quantile of the honest clients. If
+    strongest pull at which the median of its own clients is at least the 10% quantile of the honest clients. If
     the median is below the quantile even without a pull, the attacker sends its honest models. An attacker that
     knows no models of other clients pulls with a strength of about 0.1.
 
@@ -177,8 +178,8 @@ class BelowTheSplit(Attack):
         columns = slice(None) if view.last_layer is None else view.last_layer
         rows = xp.concat([pull_away(view, strength, slice(None)), view.benign])
         cosines = cosines_of_gram(gram(rows[:, columns], view.global_model[columns]))
-        common, b = cosines.mean(axis=1), view.num_malicious
-        return bool(np.median(common[:b]) >= np.quantile(common[b:], 0.1))
+        mean_cosines, b = cosines.mean(axis=1), view.num_malicious
+        return bool(np.median(mean_cosines[:b]) >= np.quantile(mean_cosines[b:], 0.1))
 
 
 def columns_to_pull(view: View, where: str) -> slice:

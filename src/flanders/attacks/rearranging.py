@@ -24,14 +24,14 @@ from flanders.linalg.columns import column_moments
 
 @dataclass(frozen=True)
 class Rearranged(Attack):
-    r"""Rearrange the values of each client's own step, so that the step opposes the honest mean step most.
+    r"""Rearrange the values of each client's own step to oppose the honest mean step as much as possible.
 
     .. math:: x_c = g + P u_c, \quad P = \arg\min_{P \text{ a permutation}} \langle P u_c, \mu - g \rangle
 
     :math:`u_c = \theta_c - g` is the client's own step. Its largest value goes to the parameter in which the honest
     mean step :math:`\mu - g` is smallest, its second largest value to the parameter in which that step is second
-    smallest, and so on. No other order of the same values has a smaller inner product with the honest
-    mean step. The rearranged step has the same length as the client's own step, and as many positive, zero and
+    smallest, and so on. No other order of the same values has a smaller inner product with the honest mean step.
+    The rearranged step has the same length as the client's own step, and as many positive, zero and
     negative values. The filter SignGuard looks at the length and at these three numbers.
 
     Examples

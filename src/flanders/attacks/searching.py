@@ -20,7 +20,8 @@ from flanders.linalg.columns import column_medians, column_moments
 
 FIRST_STEP, SHRINK = 10.0, 0.8
 """The search raises the strength in steps. The first step is FIRST_STEP. A step fails if the harm does not grow.
-From the first failed step on, each step is SHRINK times the step before. Both values are ByzFL's."""
+Before the first failed step, each step is twice the step before. After it, each step is SHRINK times the step
+before. Both values are ByzFL's."""
 CLEARLY = 1e-9
 """A strength counts as more harmful only if its harm is larger by this share. A smaller gain may be a rounding
 error."""
@@ -57,8 +58,8 @@ class OptimalLie(SearchedAttack):
 
     :math:`\mu` and :math:`\sigma` are the mean and the standard deviation of each parameter over the honest models
     :math:`x_1` to :math:`x_{m-b}`. All b malicious clients send x. F is the model that the server makes of the
-    round, with its filter and its aggregator. An attacker that cannot compute what the server
-    would do assumes that F is the median of each parameter.
+    round, with its filter and its aggregator. An attacker that cannot compute what the server would do assumes that
+    F is the median of each parameter.
 
     The search is ByzFL's. It raises z in steps that double as long as the harm grows. Then it tries smaller and
     smaller steps from the best z so far. If the harm has several peaks, e.g. with the pre-aggregator `nnm`, the

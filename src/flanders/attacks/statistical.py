@@ -44,7 +44,7 @@ def little_is_enough_z(num_clients: int, num_malicious: int) -> float:
 
 @dataclass(frozen=True)
 class Lie(Attack):
-    r"""Shift the honest mean by a small number of standard deviations in each parameter, so that it looks honest.
+    r"""Shift the honest mean by a small number of standard deviations in each parameter. The result looks honest.
 
     .. math:: x = \mu - z \sigma, \quad z = \Phi^{-1}\left(\frac{m - b - s}{m - b}\right), \quad
               s = \lfloor m/2 + 1 \rfloor - b
