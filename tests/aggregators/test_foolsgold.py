@@ -79,7 +79,7 @@ def test_if_everyone_agrees_the_global_model_stays():
 
 
 def test_a_memory_of_another_aggregator_is_refused():
-    with pytest.raises(InputError, match=r"FoolsGold needs a FoolsGoldMemory.*Got dict instead"):
+    with pytest.raises(InputError, match=r"FoolsGold needs the FoolsGoldMemory.*Got dict instead"):
         FoolsGold().step({"sums": 1}, Round(np.eye(3)), np.random.default_rng(0))
 
 

@@ -1,4 +1,4 @@
-"""The base classes of aggregators and pre-aggregators, their combination (`Chain`), and shared checks."""
+"""The base classes of aggregators and pre-aggregators, the class `Chain` that combines both, and shared checks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Aggregator(ABC):
 
     @property
     def needs_root(self) -> bool:
-        """Whether the aggregator needs the server's own update (`Round.root`)."""
+        """Whether the aggregator needs an update that the server has trained on its own examples (`Round.root`)."""
         return False
 
     @property
@@ -40,7 +40,7 @@ class Aggregator(ABC):
         """Return the new global model, `(d,)`, as the same kind of array as the updates."""
 
     def step(self, memory: object, round_: Round, rng: np.random.Generator) -> tuple[Array, object]:
-        """Return the new global model and what to remember of the round. `memory` is None in the first round."""
+        """Return the new global model and the memory for the next round. `memory` is None in the first round."""
         return self.aggregate(round_, rng), memory
 
     def __call__(
@@ -55,14 +55,15 @@ class Aggregator(ABC):
         """Aggregate an `(m, d)` array without a filter; see `Round` for the arguments. All rows must be finite."""
         round_ = Round(updates, weights=weights, global_model=global_model, root=root)
         xp = array_api_compat.array_namespace(updates)
-        # If bad rows show in the result, it is enough to check the result. A float32 row is bad only if it is not
-        # finite: the squares of its numbers do not overflow in float64.
-        late = self.shows_bad_rows and updates.dtype == xp.float32 and bool(round_.weights.all())
-        if not late:
+        # A row is bad if it holds NaN or infinity, or if the squares of its numbers overflow in float64. Squares of
+        # float32 numbers never overflow there. So if all bad rows show in the result, float32 rows are checked only
+        # if the result is not finite.
+        check_later = self.shows_bad_rows and updates.dtype == xp.float32 and bool(round_.weights.all())
+        if not check_later:
             check_rows(self, round_)
-        with np.errstate(over="ignore", invalid="ignore") if late else nullcontext():
+        with np.errstate(over="ignore", invalid="ignore") if check_later else nullcontext():
             model = self.aggregate(round_, np.random.default_rng() if rng is None else rng)
-        if late and not bool(xp.all(xp.isfinite(model))):
+        if check_later and not bool(xp.all(xp.isfinite(model))):
             check_rows(self, round_)
         return model
 
@@ -70,13 +71,13 @@ class Aggregator(ABC):
 class Remembering(Aggregator):
     """An aggregator with a memory of earlier rounds. A subclass defines only `step`.
 
-    A `Defense` stores the memory between rounds. `aggregate` and a call of the aggregator treat each round as the
-    first.
+    A `Defense` stores the memory between rounds. `aggregate` has no memory: it treats each round as the first one.
+    So does a direct call of the aggregator.
     """
 
     @abstractmethod
     def step(self, memory: object, round_: Round, rng: np.random.Generator) -> tuple[Array, object]:
-        """Return the new global model and the memory for the next round, which `save_state` can save."""
+        """Return the new global model and the memory for the next round. `save_state` can save this memory."""
 
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
         """Return the new global model, as if this were the first round."""
@@ -84,11 +85,11 @@ class Remembering(Aggregator):
 
 
 class PreAggregator(ABC):
-    """Prepares the models of a round for an aggregator. `Nnm(b) | Krum(b)` applies `Nnm`, then `Krum`."""
+    """Prepares the models of a round for an aggregator. `Nnm(2) | Krum(2)` applies `Nnm`, then `Krum`."""
 
     @abstractmethod
     def prepare(self, round_: Round, rng: np.random.Generator) -> Round:
-        """Return the round with new rows. There may be more or fewer rows than before."""
+        """Return the round with new rows. The number of rows may change."""
 
     def __or__(self, then: Aggregator) -> Aggregator:
         return Chain(self, then) if isinstance(then, Aggregator) else NotImplemented
@@ -130,7 +131,7 @@ class Chain(Aggregator):
 
 
 def check_rows(caller: Aggregator | PreAggregator, round_: Round) -> None:
-    """Raise an error if a round has rows that no aggregator can use: not finite, or with squares that overflow."""
+    """Raise an error if a row has numbers that are not finite, or whose squares overflow in float64."""
     bad = np.flatnonzero(~usable_rows(round_.updates))
     if bad.size:
         raise InputError(
@@ -142,40 +143,40 @@ def check_rows(caller: Aggregator | PreAggregator, round_: Round) -> None:
 def check_model(aggregator: Aggregator, model: object, round_: Round) -> None:
     """Raise an error unless an aggregator has returned a model of the right shape, with finite numbers."""
     d = round_.updates.shape[1]
-    found = tuple(getattr(model, "shape", ())) if array_api_compat.is_array_api_obj(model) else type(model).__name__
-    if found != (d,):
+    got = tuple(getattr(model, "shape", ())) if array_api_compat.is_array_api_obj(model) else type(model).__name__
+    if got != (d,):
         raise InputError(
-            f"{type(aggregator).__name__} must return one model, an array of shape ({d},). Got {found} instead."
+            f"{type(aggregator).__name__} must return one model, an array of shape ({d},). Got {got} instead."
         )
     if not all_finite(model):
         raise FloatingPointError(f"{type(aggregator).__name__} returned a model that is not finite")
 
 
 def mean_of(round_: Round, rows: IntVector, *, weighted: bool) -> Array:
-    """Return the mean of some rows. It is weighted if `weighted` is true and not all their weights are zero."""
+    """Return the mean of some rows. With `weighted`, clients count by their weights if any of these is not zero."""
     chosen = np.zeros(round_.updates.shape[0])
     chosen[rows] = round_.weights[rows] if weighted and round_.weights[rows].any() else 1.0
     return mean(round_.updates, chosen)
 
 
 def check_minority(caller: str, num_malicious: float, m: int) -> int:
-    """Return the number b of malicious clients. Raise an error if it is at least half of the m clients."""
+    """Return the number b of malicious clients. Raise an error if b is at least half of the m clients."""
     b = resolve_count(num_malicious, m)
     if 2 * b >= m:
         raise InputError(
             f"{caller}(num_malicious={num_malicious}) needs more than {2 * b} updates, got {m}. "
-            f"Lower `num_malicious` to at most {(m - 1) // 2}, or keep more clients in the filter."
+            f"Lower `num_malicious` to at most {(m - 1) // 2}, or let the filter keep more clients."
         )
     return b
 
 
 def recalled(caller: Aggregator, memory: object, kind: type[M]) -> M:
-    """Return the memory of an aggregator; in the first round, an empty one. `kind` is the type of the memory."""
+    """Return `memory`, which must be of the type `kind`. In the first round it is None: return an empty memory."""
     if memory is None:
         return kind()
     if not isinstance(memory, kind):
         raise InputError(
-            f"{type(caller).__name__} needs a {kind.__name__}, which its `step` returned in the round before. "
+            f"{type(caller).__name__} needs the {kind.__name__} that its `step` returned in the round before. "
             f"Got {type(memory).__name__} instead. Pass None in the first round."
         )
     return memory

@@ -30,10 +30,10 @@ class ClippingAndNoise(Aggregator):
     Parameters
     ----------
     radius
-        The largest length S of a displacement. `None` takes the median length of the round.
+        The largest length S of a displacement. Default: the median length of the displacements of the round.
     noise
-        The standard deviation of the noise in each parameter, as a share :math:`\lambda` of S. The default is that
-        of FLAME.
+        The standard deviation of the noise in each parameter, as a share :math:`\lambda` of S. The default is the
+        same as in `Flame`.
     weighted
         Whether clients count by their weights, as in the paper, or all the same. Default: all the same.
 
@@ -67,15 +67,15 @@ class ClippingAndNoise(Aggregator):
 
 @dataclass(frozen=True)
 class Crfl(Aggregator):
-    r"""Average the models, clip the average to length `radius`, and add noise (the training of CRFL).
+    r"""Average the models, clip the average to length `radius`, and add noise (CRFL without its certificates).
 
     .. math:: \bar\theta \min(1, \rho / \|\bar\theta\|) + \mathcal{N}(0, \sigma^2 I), \qquad
               \bar\theta = \sum_c p_c \theta_c
 
     Here :math:`\theta_c` is the model of client c, and the :math:`p_c` are weights that add up to 1. The whole
-    averaged model is clipped, not its displacement from the global model. The paper also certifies predictions, by
-    many noisy copies of the final model that vote on each example. This is left out. In the paper :math:`\rho`
-    grows from round to round up to a limit. Here :math:`\rho` has this value from the first round on.
+    averaged model is clipped, not its displacement from the global model. The paper also certifies predictions:
+    many noisy copies of the final model vote on each example. This aggregator does not do that. In the paper
+    :math:`\rho` grows from round to round up to a limit. Here :math:`\rho` is the same in all rounds.
 
     Parameters
     ----------
@@ -113,10 +113,10 @@ class Crfl(Aggregator):
 
 @dataclass(frozen=True)
 class Flame(Aggregator):
-    r"""Average the largest group of models with similar directions, with clipped displacements, and add noise.
+    r"""Average the clipped displacements of the largest group of models with similar directions, and add noise.
 
-    HDBSCAN clusters the models by their cosine distances. A cluster must have more than half of the clients, so
-    there is one cluster only. Its clients B are averaged:
+    The clustering method HDBSCAN clusters the models by their cosine distances. A cluster must have more than half
+    of the clients, so there is one cluster only. B is the set of its clients, whose displacements are averaged:
 
     .. math:: g + \frac{1}{|B|} \sum_{c \in B} u_c \min(1, S / \|u_c\|) + \mathcal{N}(0, (\lambda S)^2 I).
 

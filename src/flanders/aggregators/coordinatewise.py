@@ -53,13 +53,14 @@ class TrimmedMean(Aggregator):
     .. math:: g_j = \frac{1}{m - 2k} \sum_{i = k + 1}^{m - k} \theta_{(i)j}, \quad
               \theta_{(1)j} \le \dots \le \theta_{(m)j}
 
-    Here :math:`\theta_{(1)j}, \dots, \theta_{(m)j}` are the values of parameter j, sorted.
+    Here m is the number of clients. On each side, k values are dropped. :math:`\theta_{(1)j}, \dots, \theta_{(m)j}`
+    are the m values of parameter j, sorted.
 
     Parameters
     ----------
     trim
-        The number k of values to drop on each side. A float is a share of the round, rounded down to whole clients.
-        The FLANDERS paper uses 0.2.
+        The number k of values to drop on each side. A float is a share of the m clients, rounded down to whole
+        clients. The FLANDERS paper uses 0.2.
     weighted
         Whether to drop a share k / m of the total weight on each side, instead of k values, and take the weighted
         average of the rest. Default: no.
@@ -83,11 +84,12 @@ class TrimmedMean(Aggregator):
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
         """Return the mean of the values that are left in each column."""
         m = round_.updates.shape[0]
+        # 1e-9 is added, since in floats 0.29 * 100 is a little less than 29.
         trim = int(self.trim if isinstance(self.trim, int | np.integer) else self.trim * m + 1e-9)
         if 2 * trim >= m:
             raise InputError(
                 f"TrimmedMean(trim={self.trim}) needs more than {2 * trim} updates, got {m}. "
-                f"Lower `trim` to at most {(m - 1) // 2}, or keep more clients in the filter."
+                f"Lower `trim` to at most {(m - 1) // 2}, or let the filter keep more clients."
             )
         if self.weighted and not is_uniform(round_.weights):
             return weighted_trimmed_means(round_.updates, round_.weights, trim / m)
@@ -96,18 +98,19 @@ class TrimmedMean(Aggregator):
 
 @dataclass(frozen=True)
 class MeanAroundMedian(Aggregator):
-    r"""Average the m - b values of each parameter that are nearest to its median.
+    r"""Average, for each parameter, the m - b values that are nearest to the median.
 
     .. math:: g_j = \frac{1}{m - b} \sum_{c \in N_j} \theta_{cj}, \quad
               N_j \text{: the } m - b \text{ values nearest to } \operatorname{median}_c \theta_{cj}
 
-    Here :math:`\theta_{cj}` is parameter j of client c's model. If a value below the median and one above it are
-    equally near, the lower one is taken. The FLANDERS paper calls this aggregator trimmed mean.
+    Here m is the number of clients, and :math:`\theta_{cj}` is parameter j of client c's model. If a value below
+    the median and one above it are equally near, the lower one is taken. The FLANDERS paper calls this aggregator
+    trimmed mean.
 
     Parameters
     ----------
     num_malicious
-        The number b of malicious clients, or the fraction of the round.
+        The number b of malicious clients. A float is their share of the round, rounded up to whole clients.
 
     Examples
     --------

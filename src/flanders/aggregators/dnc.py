@@ -14,7 +14,7 @@ from flanders.round import Round
 
 @dataclass(frozen=True)
 class DnC(Aggregator):
-    r"""Average the models that no spectral test finds to be outliers (divide and conquer).
+    r"""Run several tests for outliers, and average the models that pass all of them (divide and conquer).
 
     .. math:: g = \frac{1}{|K|} \sum_{c \in K} \theta_c, \quad
               K = \{c : \langle \theta_c^{(k)} - \mu^{(k)}, v^{(k)} \rangle^2 \le \text{cut}^{(k)}
@@ -22,19 +22,19 @@ class DnC(Aggregator):
 
     Each test k looks at some random parameters. On these parameters, :math:`\theta_c^{(k)}` is the model of client
     c, :math:`\mu^{(k)}` is the mean of all models, and :math:`v^{(k)}` is the direction in which the models vary
-    most. The test drops the clients whose squared projections on this direction are above a cut. The cut is
-    set so that each test drops a fixed number of clients (`filtering_fraction`).
+    most. The test drops the clients whose squared projections on this direction are above a cut. The cut is set
+    such that the test drops a fixed number of clients (see `filtering_fraction`).
 
     Parameters
     ----------
     num_malicious
-        The number b of malicious clients, or the fraction of the round.
+        The number b of malicious clients. A float is their share of the round, rounded up to whole clients.
     iterations
         The number of tests.
     sample
-        The number of random parameters in a test. None: a single test looks at all parameters.
+        The number of random parameters in a test. With None, a single test looks at all parameters.
     filtering_fraction
-        Each test drops this many times b clients.
+        Each test drops this number times b clients, rounded down to whole clients.
     weighted
         Whether clients count by their weights in the average, or all the same. Default: all the same.
 

@@ -17,8 +17,8 @@ from flanders.state import saveable
 
 PLACES = ("last-layer", "all")
 TINY = 1e-5
-"""This is added to the largest cosines, to avoid a division by zero, and to the odds, to avoid the logarithm of
-zero. The authors' code does the same."""
+"""This is added to the largest cosines, so that nothing is divided by zero. It is also added to the odds
+alpha / (1 - alpha), so that the logarithm of zero is not taken. The authors' code does the same."""
 
 
 @saveable
@@ -27,8 +27,8 @@ class FoolsGoldMemory:
     """The memory of `FoolsGold`."""
 
     sums: dict[ClientId, Array] = field(default_factory=dict)
-    """For each client: the sum of its displacements from the global model in all rounds, in the compared
-    parameters."""
+    """For each client: the displacements of its models from the global model, added up over all rounds. Only the
+    parameters that are compared are stored."""
 
 
 @dataclass(frozen=True)
@@ -37,17 +37,17 @@ class FoolsGold(Remembering):
 
     Attackers with a common goal send similar updates. Honest clients with different data do not. For each client
     the displacements of its models from the global model are added up over all rounds. Let :math:`s_{ij}` be the
-    cosine between the sums of clients i and j, and :math:`v_i = \max_j s_{ij}`. An honest client may by chance be
-    similar to an attacker. The attacker then has the larger v, since it is even more similar to other attackers. To
-    spare the honest client, :math:`s_{ij}` is multiplied by :math:`v_i / v_j` if :math:`v_j > v_i`. Then the weight
-    of client i is
+    cosine between the sums of clients i and j, and let :math:`v_i = \max_j s_{ij}`, the largest cosine with another
+    client. An honest client may by chance be similar to an attacker. The attacker then has the larger v, since it
+    is even more similar to other attackers. To spare the honest client, :math:`s_{ij}` is multiplied by
+    :math:`v_i / v_j` if :math:`v_j > v_i`. Then the weight of client i is
 
     .. math:: w_i = \kappa \left( \ln \frac{\alpha_i}{1 - \alpha_i} + \frac12 \right) \text{ clipped to } [0, 1],
               \qquad \alpha_i = \frac{1 - \max_j s_{ij}}{\max_k (1 - \max_j s_{kj})}.
 
-    The result is the global model plus the weighted average of this round's displacements. In the paper clients
-    send gradients, and the weighted gradients are added up without dividing by the sum of the weights. If all
-    weights are zero, the global model stays as it is.
+    The result is the global model plus the weighted average of this round's displacements. If all weights are zero,
+    the global model stays as it is. In the paper clients send gradients, and the weighted gradients are added up
+    without dividing by the sum of the weights.
 
     Parameters
     ----------
@@ -101,10 +101,10 @@ def foolsgold_weights(cosines: FloatMatrix, confidence: float = 1.0) -> FloatVec
     m = cosines.shape[0]
     if m == 1:
         return np.ones(1)
-    alike = cosines - np.diag(np.diagonal(cosines))
-    most = alike.max(axis=1) + TINY
-    pardon = np.minimum(most[:, None] / most[None, :], 1.0)
-    alpha = np.clip(1.0 - (alike * pardon).max(axis=1), 0.0, 1.0)
+    s = cosines - np.diag(np.diagonal(cosines))
+    v = s.max(axis=1) + TINY
+    pardon = np.minimum(v[:, None] / v[None, :], 1.0)  # v_i / v_j where v_j > v_i
+    alpha = np.clip(1.0 - (s * pardon).max(axis=1), 0.0, 1.0)
     if alpha.max() == 0:
         return np.zeros(m)
     alpha = np.minimum(alpha / alpha.max(), 0.99)  # the odds of 1 would be infinite

@@ -14,8 +14,8 @@ from flanders.linalg.products import clipped_steps, combine, gram, move, project
 from flanders.round import Round
 
 FEW = 10
-"""If `GeometricMedian.iterations` is at most this, it is the exact number of steps. If it is more, it is a
-limit."""
+"""If `GeometricMedian.iterations` is at most this, it is the exact number of steps, as in the paper, which takes
+few steps. If it is more, it is a limit, and the search usually ends earlier."""
 
 
 @dataclass(frozen=True)
@@ -23,26 +23,28 @@ class GeometricMedian(Aggregator):
     r"""Find the point with the smallest sum of distances to all models (RFA).
 
     The result minimises :math:`F(z) = \sum_c n_c \|\theta_c - z\|`, where :math:`\theta_c` is the model of client
-    c, and the weights :math:`n_c` add up to 1. It is robust if fewer than half of the clients are malicious.
+    c, and the weights :math:`n_c` add up to 1. The result is robust if fewer than half of the clients are
+    malicious.
 
-    The search takes Weiszfeld steps. If these converge slowly, it takes Newton steps as well. It ends when F(z) is
-    provably above its minimum by at most `tolerance` times the median distance to z. The module
-    `flanders.linalg.geometric_median` has the proof. If a client's model minimises F, the result is exactly this
-    model. If all models lie on a line, all points of an interval may minimise F. The result is then the middle of
-    the interval.
+    The search moves a point z. It takes Weiszfeld steps, which go to a weighted average of the models, where near
+    models count more. If these converge slowly, it takes Newton steps as well. The search ends when F(z) exceeds
+    its minimum by at most `tolerance` times the median distance of the models to z. The module
+    `flanders.linalg.geometric_median` explains how the search knows this. If a client's model minimises F, the
+    result is exactly this model. If all models lie on a line, all points of an interval may minimise F. The result
+    is then the middle of the interval.
 
     Parameters
     ----------
     iterations
-        The largest number of steps. If it is at most 10, exactly this number of Weiszfeld steps is taken from the
-        global model, as in RFA: :math:`z \leftarrow \sum_c \beta_c \theta_c` with
+        The largest number of steps. If it is at most 10, exactly this number of Weiszfeld steps is taken, starting
+        from the global model, as in RFA: :math:`z \leftarrow \sum_c \beta_c \theta_c` with
         :math:`\beta_c \propto n_c / \max(\nu, \|\theta_c - z\|)`.
     tolerance
-        When the search ends; see above. It is not used with at most 10 iterations.
+        The search ends when it is this precise; see above. With at most 10 iterations the tolerance is not used.
     smoothing
         In F, distances below :math:`\nu` are replaced by a smooth function of them. :math:`\nu` is `smoothing`
-        times the median distance. With at most 10 iterations, this is the median distance to the current z. With
-        more iterations, it is the median distance to the geometric median. By default there is no smoothing.
+        times the median distance of the models to a point. With at most 10 iterations, this point is the current z.
+        With more iterations, it is the geometric median. By default there is no smoothing.
     weighted
         Whether the :math:`n_c` are the clients' weights or all the same. Default: all the same.
 
@@ -72,7 +74,7 @@ class GeometricMedian(Aggregator):
         w = n / n.sum()
         if self.iterations <= FEW:
             return weiszfeld(round_.updates, round_.global_model, w, self.iterations, self.smoothing)
-        found = geometric_median(
+        optimum = geometric_median(
             gram(round_.updates, round_.global_model),
             w,
             rounding=rounding_of(round_.updates),
@@ -80,12 +82,12 @@ class GeometricMedian(Aggregator):
             iterations=self.iterations,
             smoothing=self.smoothing,
         )
-        return combine(found.coefficients, round_.updates)
+        return combine(optimum.coefficients, round_.updates)
 
 
 @dataclass(frozen=True)
 class CenteredClipping(Aggregator):
-    r"""Move the global model by the average of the models' displacements from it, each clipped to length `radius`.
+    r"""Clip all displacements from the global model to the length `radius`. Add their average to the global model.
 
     .. math:: v \leftarrow v + \sum_c p_c (\theta_c - v) \min(1, \tau / \|\theta_c - v\|)
 
@@ -95,9 +97,10 @@ class CenteredClipping(Aggregator):
     Parameters
     ----------
     radius
-        The largest length :math:`\tau`. None takes the median distance of the models to the global model.
+        The largest length :math:`\tau` of a displacement. Default: the median distance of the models to the global
+        model.
     iterations
-        How many times the step is taken.
+        How many times the step of the formula is taken.
     weighted
         Whether the :math:`p_c` are the clients' weights or all the same. Default: all the same.
 
@@ -146,7 +149,7 @@ class FLTrust(Aggregator):
     --------
     >>> root = np.array([1.0, 0.0])
     >>> round_ = Round(np.array([[2.0, 0.0], [0.0, 3.0], [-9.0, 0.0]]), global_model=np.zeros(2), root=root)
-    >>> FLTrust().aggregate(round_, np.random.default_rng(0))  # only the first client points as `root` does
+    >>> FLTrust().aggregate(round_, np.random.default_rng(0))  # only the first client agrees with `root`
     array([1., 0.])
 
     References
@@ -163,12 +166,12 @@ class FLTrust(Aggregator):
         """Return the global model plus the average of the updates, weighted by trust."""
         check_root("FLTrust", round_)
         g = round_.global_model
-        own = squared_norms(round_.root[None, :])[0]
-        norms = squared_norms(round_.updates, g)
+        root_square = squared_norms(round_.root[None, :])[0]
+        squares = squared_norms(round_.updates, g)
         products = projections(round_.updates, round_.root[None, :], g)[:, 0]
-        scale = np.sqrt(norms) * np.sqrt(own)
+        scale = np.sqrt(squares) * np.sqrt(root_square)
         trust = np.maximum(0.0, np.divide(products, scale, out=np.zeros_like(scale), where=scale > 0))
         if trust.sum() == 0:
             return copied(g)
-        a = trust / trust.sum() * np.sqrt(np.divide(own, norms, out=np.zeros_like(norms), where=norms > 0))
-        return move(g, a, round_.updates)
+        factors = np.sqrt(np.divide(root_square, squares, out=np.zeros_like(squares), where=squares > 0))
+        return move(g, trust / trust.sum() * factors, round_.updates)

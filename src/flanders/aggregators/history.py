@@ -34,16 +34,16 @@ class HistoryClipping(Remembering):
 
     The sum is over the m clients. v starts at :math:`g + s`, where g is the global model, and s is its change in
     the last round. :math:`\theta_c` is the model of client c. In the first round s is zero, and the aggregator is
-    the same as `centered-clipping` with these parameters. In the paper clients send momenta, which change little
+    the same as `centered-clipping` with the same parameters. In the paper clients send momenta, which change little
     from round to round. Here they send models.
 
     Parameters
     ----------
     radius
-        The largest length :math:`\tau` of a displacement from v. None takes the median distance of the models to
-        the first v.
+        The largest length :math:`\tau` of a displacement from v. Default: the median distance of the models to the
+        first v.
     iterations
-        How many times the step is taken. The paper takes one.
+        How many times the step of the formula is taken. The paper takes one step.
 
     Examples
     --------
@@ -64,7 +64,7 @@ class HistoryClipping(Remembering):
         check_number("HistoryClipping", "iterations", self.iterations, 1, whole=True)
 
     def step(self, memory: object, round_: Round, rng: np.random.Generator) -> tuple[Array, LastStep]:
-        """Return the new global model, and its change to remember."""
+        """Return the new global model, and the change of the global model for the next round."""
         last, g = recalled(self, memory, LastStep).step, round_.global_model
         if last is not None:
             check_continued(round_, last)
@@ -80,30 +80,31 @@ class Unapplied:
     """The memory of `SparseFed`."""
 
     rest: Array = None
-    """The part of earlier steps that was not applied yet, w; None before the first round."""
+    """The part of earlier steps that was not applied yet: w in the formula. None before the first round."""
     momentum: Array = None
-    """The decaying sum of earlier steps, v; None before the first round."""
+    """The decaying sum of earlier steps: v in the formula. None before the first round."""
 
 
 @dataclass(frozen=True)
 class SparseFed(Remembering):
-    r"""Change only the parameters in which the average step is largest, and save the other steps for later rounds.
+    r"""Add up the average steps of all rounds, and apply this sum only to the parameters in which it is largest.
 
     .. math:: v \leftarrow \rho v + \frac1m \sum_c u_c \min(1, S / \|u_c\|), \qquad w \leftarrow w + v, \qquad
               g \leftarrow g + \operatorname{top}_k(w)
 
-    Here g is the global model, and :math:`u_c` is the displacement of client c's model from g. v and w start at
-    zero. :math:`\operatorname{top}_k` keeps the k parameters with the largest absolute values. These are then set
-    to zero in v and w. Attackers and honest clients compete for the k parameters that change.
+    Here m is the number of clients, g is the global model, and :math:`u_c` is the displacement of client c's model
+    from g. v and w start at zero. :math:`\operatorname{top}_k` keeps the k parameters with the largest absolute
+    values. They are then set to zero in v and w, and the rest of w is kept for later rounds. Attackers and honest
+    clients compete for the k parameters that change.
 
     Parameters
     ----------
     share
         The share k / d of the d parameters that change in a round.
     radius
-        The largest length S of a displacement. None takes the median length of the round.
+        The largest length S of a displacement. Default: the median length of the displacements of the round.
     momentum
-        The factor :math:`\rho` of the earlier steps. By default they do not count.
+        The factor :math:`\rho` of the old v. By default it is 0, and v is the average step of this round only.
 
     Examples
     --------
@@ -142,6 +143,6 @@ class SparseFed(Remembering):
         if past.rest is None and count == g.shape[0]:
             return moved, Unapplied(0 * w, 0 * w)
         xp = array_api_compat.array_namespace(g)
-        applied, none = largest_entries(w, count), xp.zeros_like(w)
-        model = g + xp.where(applied, w, none)
-        return model, Unapplied(xp.where(applied, none, w), xp.where(applied, none, v))
+        applied, zeros = largest_entries(w, count), xp.zeros_like(w)
+        model = g + xp.where(applied, w, zeros)
+        return model, Unapplied(xp.where(applied, zeros, w), xp.where(applied, zeros, v))

@@ -17,21 +17,21 @@ from flanders.round import Round
 
 
 def check_krum_minority(caller: str, num_malicious: float, m: int) -> int:
-    """Return the number b of malicious clients. Raise an error if the guarantee of Krum does not hold for it."""
+    """Return the number b of malicious clients. Raise an error if it is too large for the guarantee of Krum."""
     b = resolve_count(num_malicious, m)
     if m <= 2 * b + 2:
         raise InputError(
             f"{caller}(num_malicious={num_malicious}) needs more than 2b + 2 = {2 * b + 2} updates, got {m}. "
-            f"Lower `num_malicious` to at most {max((m - 3) // 2, 0)}, or keep more clients in the filter."
+            f"Lower `num_malicious` to at most {max((m - 3) // 2, 0)}, or let the filter keep more clients."
         )
     return b
 
 
 def choose(round_: Round, pick: Callable[[FloatMatrix], IntVector]) -> IntVector:
-    """Return the rows that `pick` selects by their squared distances, in rising order.
+    """Return the rows that the function `pick` selects, in rising order.
 
-    The rows are passed to `pick` in the order of the client ids. So of clients with equal scores, those with lower
-    ids are selected.
+    `pick` gets the squared distances between the rows. For `pick`, the rows are sorted by client id. So of clients
+    with equal scores, those with lower ids are selected.
     """
     order = round_.by_client()
     distances = squared_distances(round_.updates, round_.global_model)[np.ix_(order, order)]
@@ -50,7 +50,7 @@ class Krum(Aggregator):
     Parameters
     ----------
     num_malicious
-        The number b of malicious clients, or the fraction of the round.
+        The number b of malicious clients. A float is their share of the round, rounded up to whole clients.
 
     Examples
     --------
@@ -81,13 +81,13 @@ class MultiKrum(Aggregator):
     .. math:: g = \frac{1}{k} \sum_{c \in K} \theta_c, \quad
               K \text{: the } k \text{ clients with the lowest } \sum_{i \in N_c} \|\theta_c - \theta_i\|^2
 
-    Here :math:`\theta_c` is the model of client c, and :math:`N_c` are the m - b - 2 clients nearest to c. The
-    number of clients m must be larger than 2b + 2.
+    Here :math:`\theta_c` is the model of client c, and :math:`N_c` are the m - b - 2 clients nearest to c. The sum
+    is the Krum score of client c. The number of clients m must be larger than 2b + 2.
 
     Parameters
     ----------
     num_malicious
-        The number b of malicious clients, or the fraction of the round.
+        The number b of malicious clients. A float is their share of the round, rounded up to whole clients.
     keep
         The number k of models to average. Default: m - b.
     weighted
@@ -125,17 +125,18 @@ class MultiKrum(Aggregator):
 
 @dataclass(frozen=True)
 class Bulyan(Aggregator):
-    r"""Pick m - 2b models by repeated Krum, then average the m - 4b values of each parameter nearest to its median.
+    r"""Select m - 2b models by Krum. For each parameter, average the m - 4b of their values nearest to the median.
 
     .. math:: g_j = \frac{1}{m - 4b} \sum_{c \in N_j} \theta_{cj}, \quad
-              N_j \text{: the } m - 4b \text{ picked models nearest to their median in parameter } j
+              N_j \text{: the } m - 4b \text{ selected models nearest to their median in parameter } j
 
-    Here :math:`\theta_{cj}` is parameter j of client c's model. The number of clients m must be at least 4b + 3.
+    Krum selects one model after the other, each time from the models that are left. :math:`\theta_{cj}` is
+    parameter j of client c's model. The number of clients m must be at least 4b + 3.
 
     Parameters
     ----------
     num_malicious
-        The number b of malicious clients, or the fraction of the round.
+        The number b of malicious clients. A float is their share of the round, rounded up to whole clients.
 
     Examples
     --------
@@ -153,13 +154,13 @@ class Bulyan(Aggregator):
         check_number("Bulyan", "num_malicious", self.num_malicious, 0)
 
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
-        """Return the mean around the median of the picked models."""
+        """Return, for each parameter, the mean of the values nearest to the median of the selected models."""
         m = round_.updates.shape[0]
         b = resolve_count(self.num_malicious, m)
         if m < 4 * b + 3:
             raise InputError(
                 f"Bulyan(num_malicious={self.num_malicious}) needs at least 4b + 3 = {4 * b + 3} updates, got {m}. "
-                f"Lower `num_malicious` to at most {max((m - 3) // 4, 0)}, or keep more clients in the filter."
+                f"Lower `num_malicious` to at most {max((m - 3) // 4, 0)}, or let the filter keep more clients."
             )
         rows = choose(round_, lambda distances: bulyan_rows(distances, b, m - 2 * b))
         return means_around_median(round_.updates, m - 4 * b, rows)

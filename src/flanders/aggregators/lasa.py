@@ -1,4 +1,7 @@
-"""The aggregator `Lasa`. It averages each tensor over the clients whose change of this tensor is normal."""
+"""The aggregator `Lasa`. It averages each tensor over the clients whose change of this tensor is normal.
+
+A tensor is the weights or the biases of one layer.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +28,13 @@ class Lasa(Aggregator):
 
     Here g is the global model. The displacement of a client is its model minus g. A displacement that is longer
     than the median displacement is shortened to the median length. Then the share `sparsity` of its parameters is
-    set to zero: those with the smallest absolute values. The authors' code sets one more parameter to zero. The
-    result is :math:`\tilde u_c` for client c. Its part in tensor l is :math:`\tilde u_{cl}`.
+    set to zero: those with the smallest absolute values. The result is :math:`\tilde u_c` for client c. The part of
+    :math:`\tilde u_c` in tensor l is :math:`\tilde u_{cl}`. The authors' code sets one more parameter to zero.
 
     For each client and each tensor, two numbers are computed: the length of :math:`\tilde u_{cl}`, and the share of
-    positive numbers among its numbers that are not zero. A client is normal in a tensor if both are close to their
-    medians over all clients. If no client is normal in a tensor, all clients are averaged there. If the layers are
-    not known, the whole model counts as one tensor.
+    positive numbers among its numbers that are not zero. A client is normal in a tensor if both numbers are close
+    to their medians over all clients. If no client is normal in a tensor, all clients are averaged there. If the
+    layers are not known, the whole model counts as one tensor.
 
     Parameters
     ----------
@@ -74,15 +77,17 @@ class Lasa(Aggregator):
         parts = []
         for start, stop in itertools.pairwise(np.cumsum([0, *sizes]).tolist()):
             rows, at = updates[:, start:stop], g[start:stop]
-            length, signs = sparse_statistics(rows, at, limits)
-            normal = near_the_median(factors * length, self.length_bound) & near_the_median(signs, self.sign_bound)
+            length, positive = sparse_statistics(rows, at, limits)
+            normal = near_the_median(factors * length, self.length_bound)
+            normal &= near_the_median(positive, self.sign_bound)
             share = normal / normal.sum() if normal.any() else np.full(normal.size, 1 / normal.size)
             parts.append(sparse_move(at, share * factors, rows, limits))
         return array_api_compat.array_namespace(g).concat(parts)
 
 
 def near_the_median(values: FloatVector, bound: float) -> BoolVector:
-    """Return which values are less than `bound` standard deviations away from the median, or are equal to it."""
+    """Return which values equal the median, or are less than `bound` standard deviations away from it."""
     away, spread = np.abs(values - np.median(values)), float(np.std(values))
-    near: BoolVector = (away < bound * spread) | (away <= 1e-9 * np.abs(values).max(initial=0.0))
+    rounding = 1e-9 * np.abs(values).max(initial=0.0)  # values that differ by at most this count as equal
+    near: BoolVector = (away < bound * spread) | (away <= rounding)
     return near

@@ -14,11 +14,11 @@ from flanders.round import Round
 
 @dataclass(frozen=True)
 class FedAvg(Aggregator):
-    r"""Average the models, each weighted by its number of examples: no defence at all.
+    r"""Average the models, weighted by the clients' numbers of examples. This is no defence at all.
 
     .. math:: g = \frac{\sum_c n_c \theta_c}{\sum_c n_c}
 
-    Here :math:`\theta_c` is the model of client c, and :math:`n_c` is its weight.
+    Here :math:`\theta_c` is the model of client c, and :math:`n_c` is the client's weight.
 
     Examples
     --------

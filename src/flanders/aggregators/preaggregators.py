@@ -25,7 +25,7 @@ class Nnm(PreAggregator):
     Parameters
     ----------
     num_malicious
-        The number b of malicious clients, or the fraction of the round.
+        The number b of malicious clients. A float is their share of the round, rounded up to whole clients.
 
     Examples
     --------
@@ -46,7 +46,7 @@ class Nnm(PreAggregator):
         """Return the round with the averages instead of the models."""
         m = round_.updates.shape[0]
         b = check_minority("Nnm", self.num_malicious, m)
-        order = round_.by_client()  # if two models are equally near, that of the lower client id is taken
+        order = round_.by_client()  # of two equally near models, the one of the client with the lower id is taken
         distances = squared_distances(round_.updates, round_.global_model)[np.ix_(order, order)]
         mixing = np.zeros((m, m))
         mixing[order[:, None], order[nearest_rows(distances, m - b)]] = 1 / (m - b)
@@ -57,16 +57,17 @@ class Nnm(PreAggregator):
 class Bucketing(PreAggregator):
     r"""Divide the models at random into buckets of `size`, and replace each bucket by its average.
 
-    .. math:: \theta_k = \frac{\sum_{c \in B_k} n_c \theta_c}{\sum_{c \in B_k} n_c}, \quad
+    .. math:: \bar\theta_k = \frac{\sum_{c \in B_k} n_c \theta_c}{\sum_{c \in B_k} n_c}, \quad
               B_1, B_2, \dots \text{: a random partition of the clients}
 
-    Here :math:`\theta_c` is the model of client c, and :math:`n_c` is its weight. The aggregator gets each bucket
-    as one client, with the total weight of the bucket. The ids of these clients are the numbers of the buckets.
+    Here :math:`\theta_c` is the model of client c, :math:`n_c` is the client's weight, and :math:`\bar\theta_k` is
+    the average of bucket k. The aggregator gets each bucket as one client, with the total weight of the bucket. The
+    ids of these clients are the numbers of the buckets.
 
     Parameters
     ----------
     size
-        The number of models in a bucket. The last bucket may have fewer.
+        The number of models in a bucket. The last bucket may have fewer models.
 
     Examples
     --------
@@ -94,8 +95,8 @@ class Bucketing(PreAggregator):
         for bucket, rows in enumerate(buckets):
             averaging[bucket, rows] = round_.weights[rows]
         weights = averaging.sum(axis=1)
-        for empty in np.flatnonzero(weights == 0):
-            averaging[empty, buckets[empty]] = 1.0
+        for weightless in np.flatnonzero(weights == 0):  # in this bucket, all models count the same
+            averaging[weightless, buckets[weightless]] = 1.0
         rows_ = combine(averaging / averaging.sum(axis=1, keepdims=True), round_.updates)
         return round_.replace(rows_, tuple(range(len(buckets))), weights)
 
@@ -111,7 +112,7 @@ class NormClipping(PreAggregator):
     Parameters
     ----------
     radius
-        The largest length r of a displacement. None takes the median length of the round.
+        The largest length r of a displacement. Default: the median length of the displacements of the round.
 
     Examples
     --------
@@ -145,13 +146,13 @@ class NormClipping(PreAggregator):
 class Arc(PreAggregator):
     r"""Shorten the k longest displacements from the global model to the length of the next longest one (ARC).
 
-    This is adaptive robust clipping. With m clients, of which b are malicious,
+    ARC stands for adaptive robust clipping. With m clients, of which b are malicious,
     :math:`k = \lfloor 2 \frac{b}{m} (m - b) \rfloor`.
 
     Parameters
     ----------
     num_malicious
-        The number b of malicious clients, or the fraction of the round.
+        The number b of malicious clients. A float is their share of the round, rounded up to whole clients.
 
     Examples
     --------
@@ -174,8 +175,8 @@ class Arc(PreAggregator):
         m = updates.shape[0]
         b = check_minority("Arc", self.num_malicious, m)
         lengths = np.sqrt(squared_norms(updates, g))
-        clipped = 2 * b * (m - b) // m
-        factors = clip_factors(lengths, float(np.sort(lengths)[m - clipped - 1]))
+        k = 2 * b * (m - b) // m
+        factors = clip_factors(lengths, float(np.sort(lengths)[m - k - 1]))
         if bool(np.all(factors == 1.0)):
             return round_
         return round_.replace(scaled_around(updates, g, factors))

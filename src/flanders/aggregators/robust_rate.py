@@ -1,4 +1,4 @@
-"""The aggregator `RobustLearningRate`. It reverses the step in parameters in which too few clients agree."""
+"""The aggregator `RobustLearningRate`. It reverses the step of parameters on whose sign too few clients agree."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from flanders.round import Round
 
 @dataclass(frozen=True)
 class RobustLearningRate(Aggregator):
-    r"""Average the displacements from the global model; reverse the parameters in which too few clients agree.
+    r"""Average the displacements from the global model. Reverse the average where too few clients agree on a sign.
 
     .. math:: g_j + \eta_j \sum_c p_c u_{cj}, \qquad \eta_j = \begin{cases} 1 & |\sum_c \operatorname{sign}
               u_{cj}| \ge \theta \\ -1 & \text{otherwise} \end{cases}
@@ -31,9 +31,9 @@ class RobustLearningRate(Aggregator):
     Parameters
     ----------
     agreement
-        The smallest absolute sum of signs, :math:`\theta`, with which a parameter is not reversed: a number of
-        clients, or a fraction of the round. It should be larger than the number of malicious clients. The authors
-        take 4 with one malicious client of 10.
+        The limit :math:`\theta`. A parameter is reversed if the absolute sum of its signs is below the limit. An
+        int is a number of clients. A float is a share of the round, rounded up to whole clients. The limit should
+        be larger than the number of malicious clients. The authors take 4 with 10 clients, one of them malicious.
     weighted
         Whether clients count by their weights, as in the paper, or all the same. Default: all the same.
 

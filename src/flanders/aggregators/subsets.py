@@ -21,14 +21,15 @@ class MinimumDiameter(Aggregator):
     .. math:: \frac{1}{m - b} \sum_{c \in S} \theta_c, \qquad
               S = \arg\min_{|S| = m - b} \max_{i, j \in S} \|\theta_i - \theta_j\|
 
-    Here :math:`\theta_c` is the model of client c, and S is a set of clients. The best set is found exactly. The
-    search takes long if many clients are malicious and their models lie between honest ones. If it takes too long,
-    it ends with an error. Of equally good sets, the one with lower client ids is taken.
+    Here :math:`\theta_c` is the model of client c, m is the number of clients, and S is a set of m - b clients. The
+    best set is found exactly. The search takes long if many clients are malicious and their models lie between
+    honest ones. If it takes too long, it ends with an error. Of equally good sets, the one with lower client ids is
+    taken.
 
     Parameters
     ----------
     num_malicious
-        The number b of malicious clients, or the fraction of the round.
+        The number b of malicious clients. A float is their share of the round, rounded up to whole clients.
     weighted
         Whether clients count by their weights in the average, or all the same. Default: all the same.
 
@@ -49,7 +50,7 @@ class MinimumDiameter(Aggregator):
         check_number("MinimumDiameter", "num_malicious", self.num_malicious, 0)
 
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
-        """Return the mean of the subset."""
+        """Return the mean of the best set."""
         m, order = round_.updates.shape[0], round_.by_client()
         b = check_minority("MinimumDiameter", self.num_malicious, m)
         squares = squared_distances(round_.updates, round_.global_model)
@@ -59,20 +60,21 @@ class MinimumDiameter(Aggregator):
 
 @dataclass(frozen=True)
 class MinimumSpread(Aggregator):
-    r"""Average the set of m - b models with the least variance along its main direction (SMEA).
+    r"""Average the set of m - b models that vary least in the direction in which they vary most (SMEA).
 
     .. math:: \frac{1}{m - b} \sum_{c \in S} \theta_c, \qquad S = \arg\min_{|S| = m - b}
               \lambda_{\max}\Big(\sum_{c \in S} (\theta_c - \bar\theta_S)(\theta_c - \bar\theta_S)^T\Big)
 
-    Here :math:`\theta_c` is the model of client c, S is a set of clients, :math:`\bar\theta_S` is the mean of their
-    models, and :math:`\lambda_{\max}` is the largest eigenvalue. All sets are tried, so it is for few clients: 20
-    clients with 4 malicious ones have 4,845 sets. More than 100,000 sets are an error. The eigenvalues are exact,
-    as in the paper. ByzFL only estimates them.
+    Here :math:`\theta_c` is the model of client c, m is the number of clients, S is a set of m - b clients,
+    :math:`\bar\theta_S` is the mean of their models, and :math:`\lambda_{\max}` is the largest eigenvalue. All sets
+    are tried, so this aggregator is for few clients: with 20 clients, 4 of them malicious, there are 4,845 sets. If
+    there are more than 100,000 sets, an error is raised. The eigenvalues are exact, as in the paper. The library
+    ByzFL only estimates them.
 
     Parameters
     ----------
     num_malicious
-        The number b of malicious clients, or the fraction of the round.
+        The number b of malicious clients. A float is their share of the round, rounded up to whole clients.
     weighted
         Whether clients count by their weights in the average, or all the same. Default: all the same.
 
@@ -93,7 +95,7 @@ class MinimumSpread(Aggregator):
         check_number("MinimumSpread", "num_malicious", self.num_malicious, 0)
 
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
-        """Return the mean of the subset."""
+        """Return the mean of the best set."""
         m, order = round_.updates.shape[0], round_.by_client()
         b = check_minority("MinimumSpread", self.num_malicious, m)
         products = gram(round_.updates, round_.global_model)
@@ -103,19 +105,20 @@ class MinimumSpread(Aggregator):
 
 @dataclass(frozen=True)
 class Caf(Aggregator):
-    r"""Reduce the weights of outliers along the direction in which the models vary most, step by step (CAF).
+    r"""Reduce, step by step, the weights of clients that are far out in the direction of largest variance (CAF).
 
-    All clients start with weight 1. Each step computes the weighted mean of the models, and the first eigenvector
-    of their weighted covariance matrix. :math:`\tau_c` is the squared distance of client c's model from the mean
-    along this eigenvector. The weight of the client is multiplied by :math:`1 - \tau_c / \max \tau`, where the
-    maximum is taken over all clients whose weight is not zero. The steps end when the weights of the m clients add
-    up to at most m - 2b. The result is the weighted mean of the step in which the largest eigenvalue was smallest.
-    The eigenvectors are exact, as in the paper. ByzFL only estimates them.
+    CAF stands for covariance bound-agnostic filter. All clients start with weight 1. Each step computes the
+    weighted mean of the models, and the eigenvector of the largest eigenvalue of their weighted covariance matrix.
+    :math:`\tau_c` is the squared distance of client c's model from the mean along this eigenvector. The weight of
+    the client is multiplied by :math:`1 - \tau_c / \max \tau`, where the maximum is taken over all clients whose
+    weight is not zero. The steps end when the weights of the m clients add up to at most m - 2b. The result is the
+    weighted mean of the step in which the largest eigenvalue was smallest. The eigenvectors are exact, as in the
+    paper. The library ByzFL only estimates them.
 
     Parameters
     ----------
     num_malicious
-        The number b of malicious clients, or the fraction of the round.
+        The number b of malicious clients. A float is their share of the round, rounded up to whole clients.
 
     Examples
     --------
@@ -152,15 +155,15 @@ def agnostic_weights(products: FloatMatrix, num_malicious: int) -> FloatVector:
         values, vectors = np.linalg.eigh(root[:, None] * centred * root[None, :])
         if values[-1] < best:
             best, shares = float(values[-1]), p
-        along = (centred @ (root * vectors[:, -1])) ** 2
-        largest = along[weights > 0].max()
-        if largest <= 0:  # all rows with a weight are equal
+        tau = (centred @ (root * vectors[:, -1])) ** 2
+        largest = tau[weights > 0].max()
+        if largest <= 0:  # all rows whose weight is not zero are equal
             break
-        weights = weights * np.maximum(1 - along / largest, 0.0)
+        weights = weights * np.maximum(1 - tau / largest, 0.0)
     return shares
 
 
 def rounded(distances: FloatMatrix) -> FloatMatrix:
-    """Return distances as shares of the largest one, rounded to 12 digits so that rounding errors do not matter."""
+    """Return distances as shares of the largest one, rounded so that rounding errors do not break ties."""
     scaled: FloatMatrix = distances / (distances.max() or 1.0)
     return scaled.round(12)

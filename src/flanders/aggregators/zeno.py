@@ -15,21 +15,22 @@ from flanders.round import Round
 
 @dataclass(frozen=True)
 class ZenoPlusPlus(Aggregator):
-    r"""Average the updates that agree with the server's own update, each scaled to the length of the server's.
+    r"""Average the updates that agree with the server's own update, each scaled to the length of that update.
 
     The server's own update v (`Round.root`) is trained on the server's examples. The update :math:`u_c` of client c
-    is the displacement of its model from the global model. It is scaled to the length of v:
-    :math:`\tilde u_c = u_c \|v\| / \|u_c\|`. It is accepted if it points in the direction of v far enough:
+    is the displacement of its model from the global model. The update is scaled to the length of v:
+    :math:`\tilde u_c = u_c \|v\| / \|u_c\|`. It is accepted if it points far enough in the direction of v:
 
     .. math:: \gamma \langle v, \tilde u_c \rangle - \rho \|\tilde u_c\|^2 + \gamma \varepsilon \ge 0.
 
     The accepted updates of a round are averaged. If no update is accepted, the global model stays as it is.
 
-    In the paper clients send gradients at any time, and each accepted gradient is applied at once. There v is the
-    gradient of the loss on the server's examples. It may be some steps old, since it is not computed at each step.
+    In the paper clients send gradients at any time, and each accepted gradient is applied at once. The paper's v
+    is the gradient of the loss on the server's examples. The server does not compute v at each step, so v may be
+    some steps old.
 
-    The penalty uses the squared length of the scaled update, as in the paper. The authors' code uses the length
-    before scaling.
+    The term with :math:`\rho` is a penalty on the squared length of the scaled update, as in the paper. The
+    authors' code takes the length before scaling.
 
     Parameters
     ----------
@@ -40,8 +41,8 @@ class ZenoPlusPlus(Aggregator):
         The penalty :math:`\rho` on the squared length. With the defaults, which are those of the authors' scripts,
         a client is accepted if the cosine of its update with v is at least rho / gamma = 0.01.
     epsilon
-        :math:`\varepsilon`: an update is still accepted if its inner product with v is below the limit
-        (rho / gamma) :math:`\|v\|^2` by at most this much.
+        The tolerance :math:`\varepsilon`. A scaled update is accepted if its inner product with v is at least
+        :math:`(\rho / \gamma) \|v\|^2 - \varepsilon`.
 
     Examples
     --------
@@ -72,12 +73,12 @@ class ZenoPlusPlus(Aggregator):
         """Return the global model plus the average of the accepted updates."""
         check_root("ZenoPlusPlus", round_)
         g = round_.global_model
-        own = float(squared_norms(round_.root[None, :])[0])
-        norms = squared_norms(round_.updates, g)
-        factors = np.sqrt(own) / np.sqrt(np.maximum(norms, 1e-200)) * (norms > 0)
+        v_square = float(squared_norms(round_.root[None, :])[0])
+        squares = squared_norms(round_.updates, g)
+        factors = np.sqrt(v_square) / np.sqrt(np.maximum(squares, 1e-200)) * (squares > 0)
         along = projections(round_.updates, round_.root[None, :], g)[:, 0] * factors
-        descent = self.gamma * along - self.rho * own + self.gamma * self.epsilon
-        accepted = (descent >= 0) & (norms > 0)
-        if own == 0 or not accepted.any():
+        descent = self.gamma * along - self.rho * v_square + self.gamma * self.epsilon
+        accepted = (descent >= 0) & (squares > 0)
+        if v_square == 0 or not accepted.any():
             return copied(g)
         return move(g, factors * accepted / accepted.sum(), round_.updates)

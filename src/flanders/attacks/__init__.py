@@ -1,6 +1,7 @@
 """Attacks: what malicious clients send instead of the models that they have trained.
 
-An attack computes the b malicious rows of a round. It may use only what the attacker knows (`View`).
+An attack computes the models that the malicious clients send in a round. It may use only what the attacker knows in
+this round (`View`).
 """
 
 from flanders.attacks.adaptive import BlindSpot, Budget

@@ -1,7 +1,10 @@
-"""Attacks by an attacker that knows the filter: which parameters it reads, or how far a client may deviate.
+"""Two attacks by an attacker that knows the filter.
+
+The attacker of `BlindSpot` knows which parameters the filter looks at. The attacker of `Budget` knows how far a
+client may deviate from its own past.
 
 In the formulas, g is the global model and mu the mean of the honest models. theta_c is what client c has honestly
-trained, and x_c is what it sends.
+trained, and x_c is what it sends. A step is a model minus g.
 """
 
 from __future__ import annotations
@@ -70,7 +73,7 @@ class BlindSpot(Attack):
 @saveable
 @dataclass(frozen=True, eq=False)
 class SeenSteps:
-    """What `Budget` remembers: its direction, and the last step of each client."""
+    """What `Budget` remembers: the direction of its pull, and the last step of each client."""
 
     direction: Array | None = None
     displacements: dict[ClientId, Array] = field(default_factory=dict)
@@ -83,10 +86,11 @@ class Budget(Attack):
     .. math:: x_i = g + \rho D_i + c\,\|D_i\|\, v
 
     Here i is a client and c a number. :math:`D_i` is the last step of client i that the attacker has seen: the
-    model that the client sent, minus the global model of that round. If the attacker has seen none, it takes the
-    client's honest step of this round. The unit vector v stays the same. It is opposite to the mean honest step of
-    the first round that the attacker saw. With rho = 1, a filter that compares clients with their own past sees a
-    deviation of c times the length of the last step.
+    model that the client sent, minus the global model of that round. If the attacker has seen no step of the
+    client, it takes the client's honest step of this round. The last term is the pull. Its direction is the unit
+    vector v, which stays the same in all rounds. It is opposite to the mean honest step of the first round that the
+    attacker saw. With rho = 1, a filter that compares clients with their own past sees a deviation of c times the
+    length of the last step.
 
     Parameters
     ----------
@@ -119,7 +123,7 @@ class Budget(Attack):
         """Return the models with the repeated step and the pull."""
         xp = array_api_compat.array_namespace(view.own)
         g, past = view.global_model, (view.memory or SeenSteps())
-        steps = xp.stack([past.displacements.get(c, view.own[i, :] - g) for i, c in enumerate(view.clients)])
+        steps = xp.stack([past.displacements.get(id_, view.own[i, :] - g) for i, id_ in enumerate(view.clients)])
         v = direction_against(view) if past.direction is None else past.direction
         moved = g[None, :] + self.rho * steps
         if v is None:

@@ -25,15 +25,15 @@ from flanders.linalg.neighbours import bulyan_rows, multi_krum_rows
 DIRECTIONS = ("std", "unit", "sign")
 TARGETS = ("krum", "multi-krum", "bulyan", "server")
 EVALUATIONS = 20
-"""How many values of gamma `AgrTailored(target="server")` tries. ByzFL tries as many."""
+"""How many values of gamma `AgrTailored(target="server")` tries. The library ByzFL tries as many."""
 
 
 @dataclass(frozen=True)
 class AgrAttack(Attack):
     """The base class of these attacks: it sends b copies of mu + gamma p. Subclasses choose gamma.
 
-    `direction` is the name of p. "std" is minus the honest standard deviation. "unit" is minus the unit vector
-    along the honest mean displacement mu - g. "sign" is minus the signs of mu - g.
+    `direction` says which vector p is. "std" is minus the honest standard deviation. "unit" is minus the unit
+    vector along the honest mean displacement mu - g. "sign" is minus the signs of mu - g.
     """
 
     direction: str = "std"
@@ -67,15 +67,16 @@ class AgrAttack(Attack):
 
 @dataclass(frozen=True)
 class AgrMinMax(AgrAttack):
-    r"""Move away from the honest mean, but no farther from any honest model than two of them are from each other.
+    r"""Move away from the honest mean, but no farther from any honest model than the two farthest ones are apart.
 
     .. math:: x = \mu + \gamma p, \quad \text{the largest } \gamma \text{ with }
               \max_i \|x - x_i\| \le \max_{i,j} \|x_i - x_j\|
 
-    No search is needed. For each i, the left side squared minus the right side squared is a parabola in gamma that
-    opens upwards. At gamma = 0 it is not positive, since the mean is no farther from x_i than some x_j is. So the
-    constraint of i holds up to the larger root of its parabola. The result is the least of these roots. If all
-    honest models that the attacker knows are equal, gamma is 0, and the attacker sends their mean.
+    No search is needed. For each honest model x_i, the squared distance from x to x_i, minus the squared right
+    side, is a parabola in gamma that opens upwards. At gamma = 0 it is not positive, since some x_j is at least as
+    far from x_i as the mean is. So x is near enough to x_i up to the larger root of this parabola. There is one
+    such root for each x_i, and gamma is the least of them. If all honest models that the attacker knows are equal,
+    gamma is 0, and the attacker sends their mean.
 
     Parameters
     ----------
@@ -91,7 +92,7 @@ class AgrMinMax(AgrAttack):
     ...     num_clients=3,
     ...     benign=np.array([[1.0], [3.0]]),
     ... )
-    >>> AgrMinMax()(view)  # the honest models are 2 apart, and 1 is at distance 2 from 3
+    >>> AgrMinMax()(view)  # the honest models 1 and 3 are 2 apart, and so are x = 1 and 3
     array([[1.]])
 
     References
@@ -100,21 +101,21 @@ class AgrMinMax(AgrAttack):
     """
 
     def gamma(self, line: Line, view: View) -> float:
-        """Return the least of the larger roots."""
+        """Return the largest gamma that the constraint allows."""
         return min_max_gamma(line)
 
 
 @dataclass(frozen=True)
 class AgrMinSum(AgrAttack):
-    r"""Move away from the honest mean, but no farther from all honest models together than one of them is.
+    r"""Move away from the honest mean, but no farther from all honest models together than the farthest of them is.
 
     .. math:: x = \mu + \gamma p, \quad \text{the largest } \gamma \text{ with }
               \sum_i \|x - x_i\|^2 \le \max_i \sum_j \|x_i - x_j\|^2
 
-    The squared distances from x to all honest models add up to no more than those from the most distant honest
-    model to all others. The left side is a parabola in gamma. At gamma = 0 it is not above the right side, since no
-    point has a smaller sum than the mean. So the largest gamma is the larger one of the two at which both sides are
-    equal.
+    The left side is the sum of the squared distances from x to all honest models. The right side is the largest
+    such sum of an honest model. The left side is a parabola in gamma. At gamma = 0 it is not above the right side,
+    since no point has a smaller sum than the mean. Two values of gamma make both sides equal, and the larger one is
+    taken.
 
     Parameters
     ----------
@@ -139,7 +140,7 @@ class AgrMinSum(AgrAttack):
     """
 
     def gamma(self, line: Line, view: View) -> float:
-        """Return the larger root."""
+        """Return the largest gamma that the constraint allows."""
         return line.longest_within_sum(float(line.between.sum(axis=1).max()))
 
 
@@ -152,14 +153,17 @@ class AgrTailored(AgrAttack):
     Krum is fooled if it selects a malicious model. Multi-Krum selects m - b models, and Bulyan m - 2b. They are
     fooled if they select all b malicious models, or only malicious ones.
 
-    The search follows the authors. Gamma starts at `gamma_init`, rises after a success and falls after a failure.
-    The change of gamma is halved each time until it is at most `tau`. All changes together are less than
+    The search follows the authors. Gamma starts at `gamma_init`. It rises if it fools the target, and falls if it
+    does not. The change of gamma is halved each time until it is at most `tau`. All changes together are less than
     `gamma_init`, so gamma stays below 2 `gamma_init`, even if every gamma fools the target. If no tried gamma fools
-    it, the gamma of `AgrMinMax` is used. An attacker that knows only its own models simulates the round with them,
-    with about the same share of malicious copies as in the real round.
+    the target, the gamma of `AgrMinMax` is used.
 
-    With the target "server", the attack takes the gamma for which the server's new model is farthest from the
-    honest mean. This is the paper's general aim. The attack `OptimalLie` has the same search.
+    An attacker that knows only its own models simulates the round: its own models take the place of the honest
+    models, and copies of x are added. The share of copies is about the share of malicious clients in the real
+    round, but at most a half.
+
+    With the target "server", the attack searches for the gamma for which the server's new model is farthest from
+    the honest mean. This is the paper's general aim. The attack `OptimalLie` uses the same search.
 
     Parameters
     ----------
@@ -208,7 +212,7 @@ class AgrTailored(AgrAttack):
         return copies(mu + most_harmful(view, mu, p, EVALUATIONS) * p, view.num_malicious)
 
     def gamma(self, line: Line, view: View) -> float:
-        """Return the largest gamma that the search finds. If it finds none, return the gamma of `AgrMinMax`."""
+        """Return the largest gamma found that fools the target. If none is found, return that of `AgrMinMax`."""
         b = simulated_copies(view)
         best, gamma, step = 0.0, self.gamma_init, self.gamma_init
         while step > self.tau:
@@ -220,14 +224,14 @@ class AgrTailored(AgrAttack):
         return best if best > 0 else min_max_gamma(line)
 
     def _is_fooled(self, distances: FloatMatrix, b: int) -> bool:
-        """Whether the target selects as many of the last b rows, which are malicious, as it can."""
+        """Whether the target selects as many malicious rows as it can. The last b rows are malicious."""
         chosen = selected_rows(self.target, distances, b)
-        honest = distances.shape[0] - b
-        return int(np.sum(chosen >= honest)) == min(b, chosen.size)
+        num_honest = distances.shape[0] - b
+        return int(np.sum(chosen >= num_honest)) == min(b, chosen.size)
 
 
 def min_max_gamma(line: Line) -> float:
-    """Return the largest gamma at which no row is farther from the point than the two farthest rows are apart."""
+    """Return the largest gamma that `AgrMinMax` allows."""
     return line.longest_within(float(line.between.max()))
 
 

@@ -24,17 +24,18 @@ from flanders.round import ClientId, check_clients, check_matrix, check_same_kin
 
 @dataclass(frozen=True, eq=False)
 class Rehearsal:
-    """Clean models and a test of the backdoor, which the attacker has before it sends anything.
+    """What an attacker with a backdoor has tried out before it sends anything.
 
-    Only attacks that carry a backdoor use it.
+    Only attacks whose `needs_rehearsal` is true get a rehearsal.
     """
 
     clean: Array
-    """The models that the attacker's clients have trained on clean data, `(b, d)`."""
+    """The models that the attacker's clients have trained on clean data, without the backdoor, `(b, d)`."""
     success: Callable[[Array], float]
-    """Returns the attack success of a model `(d,)`, from 0 to 1, on the examples of the attacker's own clients."""
+    """A function that tests the backdoor in a model, `(d,)`, with examples of the attacker's own clients. It
+    returns the share of these examples, from 0 to 1, that the model puts into the class that the attacker wants."""
     layers: Mapping[str, int]
-    """The name and the number of parameters of each tensor of the model, in the order of a row."""
+    """The number of parameters of each tensor, by the tensor's name, in the order of the parameter vector."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,16 +60,16 @@ class View:
     memory
         What the attack remembers of earlier rounds; see `Attack.remember`.
     server_columns
-        The columns of a row that the server's filter looks at. None if the attacker does not know them.
+        The indices of the parameters that the server's filter looks at. None if the attacker does not know them.
     last_layer
-        The columns of the model's last layer. None if they are not known.
+        The indices of the parameters of the model's last layer. None if they are not known.
     respond
-        A function that takes b rows, `(b, d)`. It returns the global model, `(d,)`, that the server would make if
-        the attacker's clients sent these rows. None if the attacker does not know the server's filter and
-        aggregator.
+        A function that takes b models, `(b, d)`. It returns the global model, `(d,)`, that the server would make if
+        the attacker's clients sent these models. None if the attacker cannot compute it, e.g. because it does not
+        know the server's filter and aggregator.
     rehearsal
-        Clean models and a test of the backdoor. None if the attack does not need them; see
-        `Attack.needs_rehearsal`.
+        Models trained on clean data, and a test of the backdoor. None if the attack does not need them (see
+        `Attack.needs_rehearsal`), or if there is no backdoor to test.
     """
 
     own: Array
@@ -91,21 +92,21 @@ class View:
         set_(self, "clients", check_clients(self.clients, b))
         set_(self, "global_model", check_vector(self.global_model, "global_model", self.own))
         check_number("View", "num_clients", self.num_clients, 1, whole=True)
-        others = self.num_clients - b
-        if others < 0:
+        num_others = self.num_clients - b
+        if num_others < 0:
             raise InputError(f"`own` has the models of {b} clients, but `num_clients` is only {self.num_clients}.")
         if self.benign is not None:
-            found = tuple(getattr(self.benign, "shape", (type(self.benign).__name__,)))
-            if found != (others, d):
+            shape = tuple(getattr(self.benign, "shape", (type(self.benign).__name__,)))
+            if shape != (num_others, d):
                 raise InputError(
-                    f"`benign` must have shape {(others, d)}: a row for each other client. Got {found}."
+                    f"`benign` must have shape {(num_others, d)}: a row for each other client. Got {shape}."
                 )
             set_(self, "benign", check_same_kind(self.benign, "benign", self.own))
         if self.benign_clients:
             everyone = {*self.clients, *self.benign_clients}
-            if len(self.benign_clients) != others or len(everyone) != self.num_clients:
+            if len(self.benign_clients) != num_others or len(everyone) != self.num_clients:
                 raise InputError(
-                    f"`benign_clients` must name the {others} other clients of the round once each. "
+                    f"`benign_clients` must name the {num_others} other clients of the round once each. "
                     f"Got {self.benign_clients!r}, and `clients` is {self.clients!r}."
                 )
         if self.server_columns is not None:
@@ -118,15 +119,16 @@ class View:
 
     @property
     def num_malicious(self) -> int:
-        """The number of clients the attacker controls, b."""
+        """The number b of clients that the attacker controls."""
         return int(self.own.shape[0])
 
     @property
     def honest(self) -> Array:
         """The honest models from which the attack computes its statistics.
 
-        These are the models of all benign clients, if the attacker knows them. If it does not, or if there are no
-        benign clients, they are the models of its own clients before poisoning.
+        These are the models of the benign clients, which the attacker does not control. If the attacker does not
+        know these models, or if there are no benign clients, they are the honestly trained models of its own
+        clients.
         """
         if self.benign is None or self.benign.shape[0] == 0:
             return self.own
@@ -142,14 +144,14 @@ class View:
 
 
 class Attack(ABC):
-    """A way to craft the b malicious rows of a round from a `View`.
+    """The base class of attacks. An attack computes what the malicious clients send from what the attacker knows.
 
-    A new attack is a frozen dataclass with `craft`, and one line in the catalog.
+    A new attack is a frozen dataclass with the method `craft`, and an entry in `flanders.catalog`.
     """
 
     @property
     def needs_rehearsal(self) -> bool:
-        """Whether the attack needs clean models of its clients, and a test of its backdoor (`View.rehearsal`)."""
+        """Whether the attack needs clean models and a test of its backdoor (`View.rehearsal`)."""
         return False
 
     @property
@@ -161,7 +163,7 @@ class Attack(ABC):
         """Return which parameters malicious clients do not train in the coming round, as booleans, `(d,)`.
 
         None means that they train all parameters. `memory` is what `remember` returned after the last round. The
-        simulator calls this if the malicious clients train on poisoned data (`data_poison`).
+        simulator uses the result only if the malicious clients train on poisoned data (`data_poison`).
         """
         return None
 
@@ -170,14 +172,17 @@ class Attack(ABC):
         """Return the malicious models, `(b, d)`, one for each of the attacker's clients."""
 
     def rests(self, view: View) -> bool:
-        """Whether the attacker sends only honest models in this round. If so, no client counts as malicious."""
+        """Whether the attacker sends only honest models in this round.
+
+        If so, no client counts as malicious in this round, unless clients have trained on poisoned data.
+        """
         return False
 
     def remember(self, view: View, sent: Array) -> object:
-        """Return what the attack remembers. The next round has it as `view.memory`.
+        """Return what the attack remembers. In the next round, the attack finds it in `view.memory`.
 
-        This is called after every round in which a client of the attacker took part, poisoned or not. `sent` has
-        the rows that the attacker's clients sent.
+        This is called after every round in which a client of the attacker took part, also if no client sent a
+        malicious model. `sent` has the models that the attacker's clients sent, `(b, d)`.
         """
         return view.memory
 

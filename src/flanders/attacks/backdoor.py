@@ -1,7 +1,7 @@
 """Two attacks that carry a backdoor from poisoned data into the model: model replacement and Neurotoxin.
 
 In the formulas, g is the global model, theta_c is what client c has trained on its poisoned data, and x_c is what
-it sends.
+it sends. A step is a model minus g.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from flanders.state import saveable
 
 @dataclass(frozen=True)
 class ModelReplacement(Attack):
-    r"""Scale each client's own step up, so that the average becomes what the attacker has trained.
+    r"""Scale up each client's own step, so that the average of the round becomes what the attacker has trained.
 
     .. math:: x_c = g + \gamma (\theta_c - g), \qquad
               \gamma = \min\left(\frac{m}{b}, \frac{S}{\|\theta_c - g\|}\right)
 
     b of the m clients of the round are malicious. The attack is meant for clients that train on poisoned data
-    (`data_poison`). With a `bound` it is the paper's train-and-scale, whose attacker knows the longest step S that
-    a detector accepts.
+    (`data_poison`). S is the `bound`. With a bound, the attack is the paper's train-and-scale. There the attacker
+    knows that a detector accepts steps up to the length S.
 
     Parameters
     ----------
     boost
-        The factor to use in place of m / b. None for m / b.
+        The factor that is used in place of m / b. Default: m / b.
     bound
-        The length S of the longest step that is sent. None for no bound.
+        The largest length S of a step. Default: the length is not bounded.
 
     Examples
     --------
@@ -77,7 +77,8 @@ class SeenModel:
     model: Array
     """The global model."""
     busy: Array = None
-    """Which parameters the last step of the global model moved most, `(d,)`. None if it has not moved yet."""
+    """The parameters that the last step of the global model changed most, as booleans, `(d,)`. None if the attacker
+    has not seen the global model move yet."""
 
 
 @dataclass(frozen=True)
@@ -92,10 +93,10 @@ class Neurotoxin(Attack):
     model was largest. Malicious clients leave them as they are. The attack is meant for clients that train on
     poisoned data (`data_poison`).
 
-    In the simulator, these clients set the gradients of busy parameters to zero during their local training, as in
-    the paper. Elsewhere, e.g. with `--engine flower`, they train all parameters, and then set the busy ones back to
-    the global model. In the first round that the attacker sees, it knows no last step, and the trained models are
-    sent.
+    In the simulator, malicious clients set the gradients of busy parameters to zero during their local training, as
+    in the paper. Elsewhere, e.g. with `--engine flower`, they train all parameters, and then set the busy ones back
+    to the values of the global model. In the first round that the attacker sees, it knows no last step, and its
+    clients send their trained models.
 
     Parameters
     ----------
@@ -126,7 +127,7 @@ class Neurotoxin(Attack):
         return True
 
     def frozen(self, memory: object, global_model: Array) -> Array | None:
-        """Return the busy parameters as booleans. None if the attacker has not seen the global model move."""
+        """Return the busy parameters as booleans. None if the attacker has not seen the global model move yet."""
         if not isinstance(memory, SeenModel):
             return None
         xp = array_api_compat.array_namespace(global_model)

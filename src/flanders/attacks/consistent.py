@@ -1,6 +1,7 @@
 """PoisonedFL: an attack that pushes the model in the same direction in every round, so that the pushes add up.
 
-Every `period` rounds the attacker tests whether the model has moved in this direction. If not, it pushes less.
+Every `period` rounds the attacker tests whether the model has moved in this direction. If the model has not, the
+attacker pushes less.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from flanders.checks import check_number
 from flanders.state import saveable
 
 SURE = 2.326
-"""The attacker tests its effect: it counts the parameters that have moved in its direction. If they moved at
-random, the count would exceed its mean by more than this many standard deviations in 1% of the tests."""
+"""The attacker tests its effect: it counts the parameters that have moved in its direction. If the parameters moved
+at random, this count would exceed its mean by more than SURE standard deviations in 1% of the tests."""
 SHRINK, SMALLEST = 0.7, 0.5
-"""If the test shows no effect, the strength is multiplied by SHRINK, unless the product is below SMALLEST."""
+"""If the test shows no effect, the strength is multiplied by SHRINK, unless the product is below SMALLEST. Both
+values are those of the authors."""
 
 
 @saveable
@@ -31,42 +33,43 @@ class Campaign:
     """What PoisonedFL remembers from round to round."""
 
     signs: Array
-    """The direction: +1 or -1 for each parameter."""
+    """The direction of the attack: +1 or -1 for each parameter."""
     model: Array
     """The last global model."""
     sent: Array
-    """The last malicious step. Zeros if none was sent."""
+    """The last malicious step. Zeros if no malicious step was sent yet."""
     tested: Array
     """The global model at the last test. Before the first test: the first global model that the attacker saw."""
     strength: float
-    """The factor c of the formula."""
+    """The factor c in the formula of `PoisonedFL`."""
     rounds: int = 0
     """The number of rounds since the last test."""
 
 
 @dataclass(frozen=True)
 class PoisonedFL(Attack):
-    r"""Push the model in one random direction in all rounds, by a multiple of the global model's last step.
+    r"""Push the model in the same random direction in all rounds, c times as far as its last step.
 
     .. math:: x = g + \lambda\, v \odot s, \qquad \lambda = c \|\Delta\|, \qquad
               v = \frac{|\Delta - \|\Delta\| k / \|k\||}{\|\Delta - \|\Delta\| k / \|k\|\|}
 
-    All malicious clients send x. g is the global model, :math:`\Delta` its last step, and k the last malicious
-    step. The vector s has random signs that stay the same in all rounds. In the numerator of v, the bars take the
-    absolute value of each parameter, and :math:`\odot` multiplies parameter by parameter. The attacker needs no
-    honest model.
+    All malicious clients send x. g is the global model. A step is the difference of two models: :math:`\Delta` is
+    the last step of the global model, and k is the last step that malicious clients sent. The vector s has random
+    signs that stay the same in all rounds. In the numerator of v, the bars take the absolute value of each
+    parameter. The sign :math:`\odot` multiplies two vectors parameter by parameter. The attacker needs no honest
+    model.
 
     Every `period` rounds the attacker counts the parameters that have moved in the direction of s since the last
     test. By chance alone, this count would exceed a certain limit in 1% of the tests. If the count is below this
     limit, the strength c is multiplied by 0.7, unless the product is below 0.5. In the first round that the
-    attacker sees, it has not seen the global model move, and sends its honest models.
+    attacker sees, it has not seen the global model move yet, and sends its honest models.
 
     Parameters
     ----------
     strength
         The factor c at the start. The paper uses 8.
     period
-        The rounds between two tests. The paper uses 50.
+        The number of rounds from one test to the next. The paper uses 50.
 
     Examples
     --------
@@ -104,8 +107,8 @@ class PoisonedFL(Attack):
         g, past = view.global_model, view.memory
         xp = array_api_compat.array_namespace(g)
         if past is None:
-            drawn = np.random.default_rng(seed_of(g)).integers(0, 2, size=g.shape[0])
-            return Campaign(like(2.0 * drawn - 1.0, g), copied(g), xp.zeros_like(g), copied(g), self.strength)
+            coins = np.random.default_rng(seed_of(g)).integers(0, 2, size=g.shape[0])
+            return Campaign(like(2.0 * coins - 1.0, g), copied(g), xp.zeros_like(g), copied(g), self.strength)
         strength, rounds, tested = self._strength(view), past.rounds + 1, past.tested
         if rounds == self.period:
             rounds, tested = 0, copied(g)
@@ -114,11 +117,11 @@ class PoisonedFL(Attack):
     def _step(self, view: View) -> Array:
         past = view.memory
         xp = array_api_compat.array_namespace(view.global_model)
-        last = view.global_model - past.model
-        length, before = norm(last), norm(past.sent)
-        rest = xp.abs(last - past.sent * (length / before if before > 0 else 0.0))
-        size = norm(rest)
-        return self._strength(view) * length / (size if size > 0 else 1.0) * rest * past.signs
+        delta, k = view.global_model - past.model, past.sent
+        delta_length, k_length = norm(delta), norm(k)
+        v = xp.abs(delta - k * (delta_length / k_length if k_length > 0 else 0.0))
+        v_length = norm(v)
+        return self._strength(view) * delta_length / (v_length if v_length > 0 else 1.0) * v * past.signs
 
     def _strength(self, view: View) -> float:
         """Return the strength c for this round. Every `period` rounds a test may lower it."""

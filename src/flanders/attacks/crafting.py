@@ -32,13 +32,13 @@ def norm(vector: Array) -> float:
 def simulated_copies(view: View) -> int:
     """Return the number of malicious copies in a round that the attacker simulates.
 
-    An attacker that knows all benign models simulates the round with b copies. Otherwise its own b honest models
-    take the place of the benign models. The number of copies, at most b, is then chosen such that their share of
-    the rows is about the same as in the real round.
+    The benign clients are those that the attacker does not control. An attacker that knows all benign models
+    simulates the round with b copies. If it does not know them, its own b honest models take their place. The share
+    of copies is then about the share of malicious clients in the real round, with at most b copies.
     """
-    b, known = view.num_malicious, view.honest.shape[0]
-    unknown = view.num_clients - b
-    return b if unknown == 0 else min(b, max(1, round(known * b / unknown)))
+    b, num_honest = view.num_malicious, view.honest.shape[0]
+    num_benign = view.num_clients - b
+    return b if num_benign == 0 else min(b, max(1, round(num_honest * b / num_benign)))
 
 
 def copies(model: Array, count: int) -> Array:

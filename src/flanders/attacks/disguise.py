@@ -38,7 +38,7 @@ class SlowDrift(Attack):
 
     t counts the poisoned rounds, from 1. The unit vector v is the direction of the pull. It is opposite to the mean
     honest step of the first round that the attacker saw. From one round to the next the pull changes little. So a
-    filter that learns from the rounds that it accepted may come to accept even a long pull.
+    filter that learns from the models that it has accepted may in the end accept even a long pull.
 
     Parameters
     ----------
@@ -103,8 +103,8 @@ class OnOff(Attack):
     .. math:: x_c = \begin{cases} \text{what the base attack crafts} & t \bmod (n_1 + n_0) < n_1 \\
               \theta_c & \text{otherwise} \end{cases}
 
-    t is the number of earlier rounds, counted from the first poisoned round on, in which a client of the attacker
-    took part. So t is 0 in the first poisoned round.
+    t counts the rounds in which a client of the attacker takes part. The count starts with 0 in the first poisoned
+    round. :math:`n_1` is `on`, and :math:`n_0` is `off`.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ class OnOff(Attack):
 
 @dataclass(frozen=True)
 class KeptSignature(Attack):
-    r"""Add the shift of the LIE attack to each client's own honest model, so that it stays typical of the client.
+    r"""Add the shift of the attack `Lie` to each client's own honest model, which stays typical of the client.
 
     .. math:: x_c = \theta_c - z \sigma
 
@@ -171,7 +171,7 @@ class KeptSignature(Attack):
     Parameters
     ----------
     z
-        The number of standard deviations. None for the z of `Lie`.
+        By how many standard deviations the models are shifted. Default: the z of `Lie`.
     rescale
         Whether to scale the shifted step to the length of the honest step: :math:`x_c = g + \|u_c\|\,(u_c -
         z\sigma) / \|u_c - z\sigma\|` with :math:`u_c = \theta_c - g`.
@@ -207,8 +207,8 @@ class KeptSignature(Attack):
         if not self.rescale:
             return shifted
         g = view.global_model
-        honest, now = np.sqrt(squared_norms(view.own, g)), np.sqrt(squared_norms(shifted, g))
-        factors = np.divide(honest, now, out=np.ones_like(now), where=now > 0)
+        honest_lengths, lengths = np.sqrt(squared_norms(view.own, g)), np.sqrt(squared_norms(shifted, g))
+        factors = np.divide(honest_lengths, lengths, out=np.ones_like(lengths), where=lengths > 0)
         return g[None, :] + like(factors, shifted)[:, None] * (shifted - g[None, :])
 
 
@@ -261,8 +261,8 @@ class NoisyClones(Attack):
         if self.rests(view):
             return rows
         noise = normals_like(rows, rng)
-        steps, lengths = squared_norms(rows, view.global_model), squared_norms(noise)
-        scales = like(self.noise * np.sqrt(steps / lengths), rows)
+        squared_steps, squared_noise = squared_norms(rows, view.global_model), squared_norms(noise)
+        scales = like(self.noise * np.sqrt(squared_steps / squared_noise), rows)
         return rows + scales[:, None] * noise
 
     def rests(self, view: View) -> bool:

@@ -22,19 +22,22 @@ from flanders.linalg.neighbours import krum_scores, multi_krum_rows
 
 @dataclass(frozen=True)
 class Opt(Attack):
-    r"""Step against the honest direction, as far as Krum still selects a malicious model (Fang et al.).
+    r"""Step against the direction of the honest mean step, as far as Krum still selects a malicious model.
 
     .. math:: x = g - \lambda\, s, \quad s = \operatorname{sign}(\mu - g)
 
-    Lambda starts at the authors' upper bound :math:`\lambda_0`. For each honest model i, the sum is over the m - b
-    - 2 honest models j that are nearest to it:
+    Lambda starts at the authors' upper bound:
 
     .. math:: \lambda_0 = \sqrt{\frac{\min_i \sum_j \|x_i - x_j\|^2}{\max(1, m - 2b - 1)\,\|s\|^2}}
               + \frac{\max_i \|x_i - g\|}{\|s\|}
 
-    Lambda is halved until Krum selects a malicious model, or until lambda <= tau. If the honest mean of a parameter
-    equals the global model, s is 0 there, and the global model's value is sent. An attacker that knows only its own
-    models simulates the round with them, with about the same share of malicious copies as in the real round.
+    The sum is over the m - b - 2 honest models :math:`x_j` that are nearest to :math:`x_i`. Lambda is halved until
+    Krum selects a malicious model, or until lambda <= tau. If the honest mean of a parameter equals the global
+    model, s is 0 there, and the global model's value is sent.
+
+    An attacker that knows only its own models simulates the round: its own models take the place of the honest
+    models, and copies of x are added. The share of copies is about the share of malicious clients in the real
+    round, but at most a half.
 
     Parameters
     ----------
@@ -71,8 +74,8 @@ class Opt(Attack):
 
     def _strength(self, line: Line, b: int) -> float:
         n = line.constant.size
-        nearest = float(krum_scores(line.between, 0).min()) if n > 1 else 0.0
-        lambda_ = math.sqrt(nearest / (max(1, n - b - 1) * line.speed))
+        smallest_sum = float(krum_scores(line.between, 0).min()) if n > 1 else 0.0
+        lambda_ = math.sqrt(smallest_sum / (max(1, n - b - 1) * line.speed))
         lambda_ += math.sqrt(float(line.constant.max()) / line.speed)
         while lambda_ > self.tau and multi_krum_rows(line.with_copies(lambda_, b), b, 1)[0] < n:
             lambda_ /= 2
@@ -81,16 +84,16 @@ class Opt(Attack):
 
 @dataclass(frozen=True)
 class OptTrimmedMean(Attack):
-    r"""Put every parameter just outside the honest range, on the side against the honest direction.
+    r"""Put every parameter just outside the range of the honest values, on the side away from the honest mean step.
 
     If the honest mean of a parameter j is above the global model, the malicious values are drawn below the honest
     minimum. If the mean is below the global model, they are drawn above the honest maximum. They are uniform (U)
-    within a factor k of that bound:
+    between this minimum or maximum, called the bound, and k times the bound or a k-th of it:
 
     .. math:: x_j \sim U[\min/k, \min] \text{ or } U[k \min, \min], \qquad
               x_j \sim U[\max, k \max] \text{ or } U[\max, \max/k]
 
-    In each pair, the first interval is for a positive bound and the second for the other bounds. Each malicious
+    In each pair, the first interval is used if the bound is positive, and the second if it is not. Each malicious
     client draws its own values. If the honest mean of a parameter equals the global model, the global model's value
     is sent.
 
@@ -124,11 +127,11 @@ class OptTrimmedMean(Attack):
     def craft(self, view: View, rng: np.random.Generator) -> Array:
         """Return b rows drawn outside the honest range."""
         xp = array_api_compat.array_namespace(view.own)
-        k, moved = self.factor, mean_displacement(view)
+        k, mean_step = self.factor, mean_displacement(view)
         low, high = xp.min(view.honest, axis=0), xp.max(view.honest, axis=0)
-        near = xp.where(moved > 0, low, xp.where(moved < 0, high, view.global_model))
+        near = xp.where(mean_step > 0, low, xp.where(mean_step < 0, high, view.global_model))
         below = xp.where(low > 0, low / k, low * k)
         above = xp.where(high > 0, high * k, high / k)
-        far = xp.where(moved > 0, below, xp.where(moved < 0, above, view.global_model))
+        far = xp.where(mean_step > 0, below, xp.where(mean_step < 0, above, view.global_model))
         draws = rng.random(view.own.shape, dtype=np.float32 if view.own.dtype == xp.float32 else np.float64)
         return near[None, :] + like(draws, view.own) * (far - near)[None, :]

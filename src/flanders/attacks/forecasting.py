@@ -30,23 +30,24 @@ class SeenRound:
     global_model: Array
 
     def rows(self, clients: Sequence[ClientId], columns: IntVector) -> Array:
-        """Return the given columns of the given clients' models. An absent client has the global model."""
+        """Return the given columns of the clients' models. The global model takes the place of absent clients."""
         xp = array_api_compat.array_namespace(self.models)
-        with_absent = xp.concat([self.models, self.global_model[None, :]])
+        models_and_global = xp.concat([self.models, self.global_model[None, :]])
         row_of = {client: row for row, client in enumerate(self.clients)}
         rows = np.array([row_of.get(c, len(self.clients)) for c in clients], dtype=np.int64)
-        return take_columns(take_rows(with_absent, rows), columns)
+        return take_columns(take_rows(models_and_global, rows), columns)
 
 
 @dataclass(frozen=True)
 class Mar(Attack):
-    r"""Replace the parameters that the filter looks at by the filter's own forecast of them.
+    r"""Train honestly, but replace the parameters that the filter looks at by the filter's own forecast of them.
 
     .. math:: x_c = \text{column } c \text{ of } \hat X_t = A\, X_{t-1} B^\top
 
-    MAR, matrix autoregression, is the filter's forecasting model. :math:`X_t` has a column for each client: its
-    model in round t. The attacker fits the matrices A and B to the models that the server received in the last
-    `window` rounds. Each malicious client c then sends its forecast :math:`x_c` instead of what it learnt.
+    MAR, matrix autoregression, is the filter's forecasting model. :math:`X_t` has a column for each client: the
+    parameters of its model in round t that the filter looks at. The attacker fits the matrices A and B to the
+    models that the server received in the last `window` rounds. Each malicious client c then sends its forecast
+    :math:`x_c` instead of what it learnt.
 
     If a client was absent from one of these rounds, the global model of that round takes the place of its model. A
     malicious client that was absent from all these rounds has no forecast and sends its honest model. If a value to
@@ -83,7 +84,7 @@ class Mar(Attack):
         check_number("Mar", "window", self.window, 1, whole=True)
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
-        """Return the honest models with the forecast on the attacked columns."""
+        """Return the honest models, with forecasts in the columns that the filter looks at."""
         columns, history = self._columns(view), view.memory or ()
         seen = {client for round_ in history for client in round_.clients}
         followed = [c for c in view.clients + self._others(view) if c in seen]
@@ -95,9 +96,9 @@ class Mar(Attack):
         models = [round_.rows(followed, columns) for round_ in history]
         if not all(bool(xp.all(xp.isfinite(rows))) for rows in models):
             return copied(view.own)
-        # A client without a forecast gets an arbitrary row here, and `forecastable` excludes it.
-        own = take_rows(forecast(models), np.array([row_of.get(c, 0) for c in view.clients]))
-        return replace_columns(view.own, columns, own, forecastable)
+        # A client without a forecast gets an arbitrary row here. `forecastable` excludes this row.
+        forecasts = take_rows(forecast(models), np.array([row_of.get(c, 0) for c in view.clients]))
+        return replace_columns(view.own, columns, forecasts, forecastable)
 
     def remember(self, view: View, sent: Array) -> tuple[SeenRound, ...]:
         """Keep the models of the last `window` rounds, as the server received them."""
@@ -115,9 +116,8 @@ class Mar(Attack):
         if self.omniscient:
             if view.server_columns is None:
                 raise InputError(
-                    "Mar(omniscient=True) needs the columns that the server's filter samples, but "
-                    "`View.server_columns` is None. Pass them (all columns, if the filter samples none), or "
-                    "use Mar(omniscient=False)."
+                    "Mar(omniscient=True) needs the columns that the server's filter looks at, but "
+                    "`View.server_columns` is None. Pass these columns, or use Mar(omniscient=False)."
                 )
             # A column that occurs twice counts twice in the fit, as it does in the filter.
             return np.asarray(view.server_columns, dtype=np.int64)

@@ -30,8 +30,8 @@ class DeltaFreeRider(Attack):
 
     Client c sends :math:`x_c`. t counts the rounds in which a client of the attacker takes part, and :math:`g_t` is
     the global model at the start of round t. r is the root mean square of the last step :math:`g_t - g_{t-1}` over
-    all parameters. This is the paper's "advanced delta weights" attack. Without noise it is the paper's "delta
-    weights" attack. In the first round that the attacker sees, it knows no last step, so the client sends the
+    all parameters. With noise this is the paper's "advanced delta weights" attack, and without noise its "delta
+    weights" attack. In the first round that the attacker sees, it knows no last step, so its clients send the
     global model back unchanged.
 
     Parameters
@@ -60,8 +60,8 @@ class DeltaFreeRider(Attack):
         """Return the global model with the repeated step, and with different noise for each client."""
         g = view.global_model
         step = 0 * g if view.memory is None else g - view.memory.model
-        size = norm(step) / math.sqrt(g.shape[0])
-        return (g + step)[None, :] + self.sigma * size * normals_like(view.own, rng)
+        r = norm(step) / math.sqrt(g.shape[0])
+        return (g + step)[None, :] + self.sigma * r * normals_like(view.own, rng)
 
     def remember(self, view: View, sent: Array) -> LastGlobalModel:
         """Keep the global model."""

@@ -20,20 +20,21 @@ from flanders.linalg.products import mean
 
 @dataclass(frozen=True)
 class LayerwisePoison(Attack):
-    r"""Send clean models in which only the tensors that carry the backdoor are poisoned (LP attack).
+    r"""Send clean models in which only those tensors are poisoned that carry the backdoor (LP attack).
 
     .. math:: x_{cl} = \begin{cases} \lambda \theta_{cl} + \max(0, 1 - \lambda)\, \bar u_l
               & l \text{ is critical} \\ \bar u_l & \text{otherwise} \end{cases}
 
-    :math:`x_{cl}` is tensor l of what client c sends. :math:`\theta_c` is the model that client c has trained on
-    poisoned data. The *clean model* :math:`\bar u` is the mean of what the malicious clients have trained on clean
-    data. The *poisoned model* is the mean of the :math:`\theta_c`.
+    :math:`x_{cl}` is tensor l of the model that client c sends. :math:`\theta_c` is the model that client c has
+    trained on poisoned data. The *clean model* :math:`\bar u` is the mean of what the malicious clients have
+    trained on clean data. The *poisoned model* is the mean of the :math:`\theta_c`.
 
-    The attacker finds the critical tensors with its own examples. First it puts one clean tensor at a time into the
-    poisoned model, and measures how far the success of the backdoor falls. The farther it falls, the more important
-    is the tensor. Then it puts the poisoned tensors into the clean model, the most important ones first. It stops
-    once the success is at least `enough` times the success of the poisoned model. The tensors that it has put in
-    are critical.
+    The critical tensors carry the backdoor. The attacker finds these tensors with its own examples. First it
+    puts one clean tensor at a time into the poisoned model, and measures how far the success of the backdoor falls.
+    The success is the share of examples on which the backdoor works. The farther it falls, the more important the
+    tensor is. Then the attacker puts the poisoned tensors into the clean model, the most important ones first. It
+    stops once the success is at least `enough` times the success of the poisoned model. The tensors that it has put
+    in are critical.
 
     The attack is meant for clients that train on poisoned data (`data_poison`). The data poison needs a target
     class, and `boost = 1` if it has this parameter. Without poisoned data there is no backdoor to test, and the
@@ -74,12 +75,12 @@ class LayerwisePoison(Attack):
         return True
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
-        """Return the clean model for each client, with the client's poisoned tensors where they are critical."""
-        found = view.rehearsal
-        if found is None:
+        """Return, for each client, the clean model with the critical tensors of the client's poisoned model."""
+        rehearsal = view.rehearsal
+        if rehearsal is None:
             return copied(view.own)
-        clean, poisoned = mean(found.clean), mean(view.own)
-        critical = critical_tensors(poisoned, clean, found, self.enough)
+        clean, poisoned = mean(rehearsal.clean), mean(view.own)
+        critical = critical_tensors(poisoned, clean, rehearsal, self.enough)
         mixed = self.scale * view.own + max(0.0, 1 - self.scale) * clean[None, :]
         xp = array_api_compat.array_namespace(view.own)
         rows = xp.tile(clean[None, :], (view.num_malicious, 1))
@@ -87,23 +88,23 @@ class LayerwisePoison(Attack):
 
 
 def critical_tensors(poisoned: Array, clean: Array, rehearsal: Rehearsal, enough: float) -> list[slice]:
-    """Return the columns of the tensors that carry the backdoor."""
+    """Return the columns of the critical tensors. `LayerwisePoison` explains how they are found."""
     ends = np.cumsum([0, *rehearsal.layers.values()]).tolist()
     tensors = [slice(start, stop) for start, stop in itertools.pairwise(ends) if stop > start]
     wanted = enough * rehearsal.success(poisoned)
-    left = [rehearsal.success(spliced(poisoned, clean, [tensor])) for tensor in tensors]
+    success_without = [rehearsal.success(spliced(poisoned, clean, [tensor])) for tensor in tensors]
     chosen: list[slice] = []
     reached = 0.0
-    for place in np.argsort(left, kind="stable"):
+    for index in np.argsort(success_without, kind="stable"):  # the most important tensor comes first
         if reached >= wanted:
             break
-        chosen.append(tensors[place])
+        chosen.append(tensors[index])
         reached = rehearsal.success(spliced(clean, poisoned, chosen))
     return chosen
 
 
 def spliced(base: Array, other: Array, columns: Sequence[slice]) -> Array:
-    """Return a copy of `base`, with the given columns taken from `other`. Each is one model or several rows."""
+    """Return a copy of `base`, with the given columns taken from `other`. Both are one model or rows of models."""
     xp = array_api_compat.array_namespace(base, other)
     inside = np.zeros(base.shape[-1], dtype=bool)
     for part in columns:

@@ -1,4 +1,7 @@
-"""Two attacks that repeat one model: the model of an honest client, or one malicious model in every round."""
+"""Two attacks that send one model many times.
+
+`Mimic` sends the model of one honest client. `Static` sends the same malicious model in every round.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +23,15 @@ class Mimic(Attack):
 
     .. math:: x = \theta_h \quad \text{for an honest client } h
 
-    :math:`\theta_h` is the model that client h has trained, and x is what the malicious clients send. No single row
-    is abnormal. If the clients have different data, the copies still bias aggregators that trust the majority.
+    :math:`\theta_h` is the model that client h has trained, and x is what the malicious clients send. No single
+    model is abnormal. But if clients have different data, the copies bias aggregators that trust the majority.
 
     Parameters
     ----------
     client
-        The id of the client to copy. The attacker must know this client's model in every poisoned round. Default:
-        it copies the benign client whose id comes first, numbers before strings. If the attacker knows no benign
-        model, it copies the first of its own clients.
+        The id of the client to copy. The attacker must know this client's model in every poisoned round. By default
+        it copies the client whose id comes first among the benign clients, which the attacker does not control.
+        Numbers come before strings. If the attacker knows no benign model, it copies the first of its own clients.
 
     Examples
     --------
@@ -106,10 +109,10 @@ class Static(Attack):
         check_instance("Static", "base", self.base, Attack, "AgrMinMax()")
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
-        """Return b copies of the remembered model. If there is none yet, craft it."""
+        """Return b copies of the remembered model. If no model is remembered yet, craft one."""
         model = self.base.craft(view, rng)[0, :] if view.memory is None else view.memory
         return copies(model, view.num_malicious)
 
     def remember(self, view: View, sent: Array) -> Array:
-        """Keep the first malicious model that was sent. In the rounds before the attack there is none."""
+        """Return the first malicious model that was sent. Before the first poisoned round, return None."""
         return view.memory if view.memory is not None or is_honest(view, sent) else copied(sent[0, :])

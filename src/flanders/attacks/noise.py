@@ -1,6 +1,7 @@
 """Two attacks that need only the client's own model: random noise, and the opposite step.
 
-In the formulas, g is the global model. theta_c is what client c has honestly trained, and x_c is what it sends.
+In the formulas, g is the global model. theta_c is what client c has honestly trained, and x_c is what it sends. The
+step of a client is its model minus g.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Gauss(Attack):
 
 @dataclass(frozen=True)
 class SignFlip(Attack):
-    r"""Send the opposite of the step that the client has honestly trained.
+    r"""Send the opposite of the client's honest step.
 
     .. math:: x_c = g - s\,(\theta_c - g)
 

@@ -1,4 +1,4 @@
-"""The attack `OwnPull` turns each client's own step in a harmful direction. Two more attacks hide this pull.
+"""The attack `OwnPull` pulls each client's own step in a harmful direction. Two more attacks pull less visibly.
 
 In the formulas, g is the global model. theta_c is what client c has honestly trained, and x_c is what it sends. The
 step of a client is its model minus g.
@@ -23,13 +23,13 @@ PLACES = ("all", "last-layer", "but-last-layer")
 
 @dataclass(frozen=True)
 class OwnPull(Attack):
-    r"""Turn each client's own step away from the honest mean step, without changing its length.
+    r"""Pull each client's own step away from the honest mean step, without changing the length of the step.
 
     .. math:: x_c = g + \|u_c\| \frac{u_c - s \|u_c\| n}{\|u_c - s \|u_c\| n\|},
               \qquad u_c = \theta_c - g
 
-    n is the unit vector along the mean of the honest steps that the attacker knows. Each client turns its own step,
-    so no two clients send the same model.
+    n is the unit vector along the mean of the honest steps that the attacker knows. The vector
+    :math:`-s \|u_c\| n` is the pull. Each client pulls its own step, so no two clients send the same model.
 
     Parameters
     ----------
@@ -74,20 +74,21 @@ class Poisoned:
 
 @dataclass(frozen=True)
 class GrowingCamp(Attack):
-    r"""Start the pull of `OwnPull` with `joining` clients, and let as many more clients join in every round.
+    r"""Start the pull of `OwnPull` with `joining` clients, and let as many further clients join in every round.
 
-    .. math:: x_c = \begin{cases} \text{the row of } \texttt{OwnPull} & c \le k\,t \\
+    .. math:: x_c = \begin{cases} \text{the model that } \texttt{OwnPull} \text{ sends} & c \le k\,t \\
               \theta_c & \text{otherwise} \end{cases}
 
-    c numbers the malicious clients, and t the poisoned rounds, both from 1. A group of clients that all turn away
-    in the same round stands out. A group that grows slowly may look like a change of the whole federation.
+    c numbers the malicious clients, and t the poisoned rounds, both from 1. A group of clients that all begin to
+    pull in the same round stands out. A group that grows slowly may look like a change of the whole federation.
 
     Parameters
     ----------
     strength
         The length of the pull, as a multiple of the length of the client's own step.
     joining
-        How many clients join in each poisoned round, k. In the t-th one, the first k t malicious clients pull.
+        How many clients join in each poisoned round, k. In poisoned round t, the first k t of the malicious clients
+        pull.
 
     Examples
     --------
@@ -129,11 +130,11 @@ class BelowTheSplit(Attack):
     .. math:: \max\{s : \operatorname{median}_{c \text{ malicious}} a_c(s) \ge Q_{0.1}(a_i(s) : i \text{ honest})\}
 
     :math:`a_c(s)` is the mean cosine between the step of client c and all steps of the round, if malicious clients
-    pull with strength s. It is computed in the last layer if the attacker knows that layer, else in all parameters.
-    :math:`Q_{0.1}` is the 10% quantile. The attacker searches by bisection for the strongest pull at which the
-    median of its own clients is not below the 10% quantile of the honest clients. If the median is below it even
-    without a pull, the attacker sends its honest models. An attacker that knows no honest model pulls with a
-    strength of about 0.1.
+    pull with strength s. It is computed from the last layer if the attacker knows that layer, and from all
+    parameters if it does not. :math:`Q_{0.1}` is the 10% quantile. The attacker searches by bisection for the
+    strongest pull at which the median of its own clients is at least the 10% quantile of the honest clients. If
+    the median is below the quantile even without a pull, the attacker sends its honest models. An attacker that
+    knows no models of other clients pulls with a strength of about 0.1.
 
     Parameters
     ----------
@@ -147,7 +148,7 @@ class BelowTheSplit(Attack):
     >>> view = View(own=models[:4], global_model=np.zeros(50), num_clients=12, benign=models[4:])
     >>> sent = BelowTheSplit()(view)
     >>> mean = models[4:].mean(axis=0)
-    >>> bool((sent @ mean < models[:4] @ mean).all())  # all of them have turned away from the honest mean
+    >>> bool((sent @ mean < models[:4] @ mean).all())  # all four have turned away from the honest mean
     True
 
     References
@@ -177,8 +178,8 @@ class BelowTheSplit(Attack):
         columns = slice(None) if view.last_layer is None else view.last_layer
         rows = xp.concat([pull_away(view, strength, slice(None)), view.benign])
         cosines = cosines_of_gram(gram(rows[:, columns], view.global_model[columns]))
-        common, b = cosines.mean(axis=1), view.num_malicious
-        return bool(np.median(common[:b]) >= np.quantile(common[b:], 0.1))
+        mean_cosines, b = cosines.mean(axis=1), view.num_malicious
+        return bool(np.median(mean_cosines[:b]) >= np.quantile(mean_cosines[b:], 0.1))
 
 
 def columns_to_pull(view: View, where: str) -> slice:
@@ -189,24 +190,24 @@ def columns_to_pull(view: View, where: str) -> slice:
 
 
 def pull_away(view: View, strength: float, columns: slice) -> Array:
-    """Return the attacker's models with the given columns of each step turned away from the honest mean step.
+    """Return the attacker's models with the given columns of each step pulled away from the honest mean step.
 
-    The turned part of each step keeps its length.
+    The pulled part of each step keeps its length.
     """
     against = direction_against(view)
     if against is None:
         return copied(view.own)
-    part = against[columns]
-    length = norm(part)
-    if length == 0:
+    direction = against[columns]
+    direction_length = norm(direction)
+    if direction_length == 0:
         return copied(view.own)
     g = view.global_model[columns]
     steps = view.own[:, columns] - g[None, :]
-    own = np.sqrt(squared_norms(steps))
-    moved = steps + like(strength * own / length, steps)[:, None] * part[None, :]
-    now = np.sqrt(squared_norms(moved))
-    factors = np.divide(own, now, out=np.ones_like(now), where=now > 0)
-    rows = g[None, :] + like(factors, moved)[:, None] * moved
+    lengths = np.sqrt(squared_norms(steps))
+    pulled = steps + like(strength * lengths / direction_length, steps)[:, None] * direction[None, :]
+    new_lengths = np.sqrt(squared_norms(pulled))
+    factors = np.divide(lengths, new_lengths, out=np.ones_like(new_lengths), where=new_lengths > 0)
+    rows = g[None, :] + like(factors, pulled)[:, None] * pulled
     start, stop, _ = columns.indices(view.own.shape[1])
     xp = array_api_compat.array_namespace(rows)
     return xp.concat([view.own[:, :start], rows, view.own[:, stop:]], axis=1)

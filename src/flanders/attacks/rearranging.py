@@ -1,9 +1,10 @@
 """Two attacks that mislead simple statistics.
 
-`Rearranged` keeps the length and the number of positive values of a step. `ByzMean` chooses the mean of the round.
+`Rearranged` does not change the length of a step or its number of positive values. `ByzMean` decides what the mean
+of all models of the round is.
 
 In the formulas, g is the global model and mu the mean of the honest models that the attacker knows. theta_c is what
-client c has honestly trained, and x_c is what it sends.
+client c has honestly trained, and x_c is what it sends. A step is a model minus g.
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ from flanders.linalg.columns import column_moments
 
 @dataclass(frozen=True)
 class Rearranged(Attack):
-    r"""Rearrange the values of each client's own step, so that it opposes the honest mean step as much as possible.
+    r"""Rearrange the values of each client's own step to oppose the honest mean step as much as possible.
 
     .. math:: x_c = g + P u_c, \quad P = \arg\min_{P \text{ a permutation}} \langle P u_c, \mu - g \rangle
 
     :math:`u_c = \theta_c - g` is the client's own step. Its largest value goes to the parameter in which the honest
-    mean step is smallest, and so on. No other order of the same values has a smaller inner product with the honest
-    mean step. The rearranged step has the same length as the client's own step, and as many positive, zero and
+    mean step :math:`\mu - g` is smallest, its second largest value to the parameter in which that step is second
+    smallest, and so on. No other order of the same values has a smaller inner product with the honest mean step.
+    The rearranged step has the same length as the client's own step, and as many positive, zero and
     negative values. The filter SignGuard looks at the length and at these three numbers.
 
     Examples
@@ -59,15 +61,15 @@ class ByzMean(Attack):
     .. math:: x_1 = \mu - z \sigma, \qquad x_2 = \frac{(m - b_1)\, x_1 - \sum_{c \text{ honest}} \theta_c}{b_2}
 
     The round has m clients, b of them malicious. The first :math:`b_1 = \lfloor b / 2 \rfloor` malicious clients
-    send :math:`x_1`, which is the model of the LIE attack and looks normal. :math:`\sigma` is the standard
+    send :math:`x_1`, which is the model of the attack `Lie` and looks normal. :math:`\sigma` is the standard
     deviation of each parameter over the honest models. The other :math:`b_2 = b - b_1` malicious clients send
     :math:`x_2`, which makes the average of all m clients equal to :math:`x_1`. A single malicious client sends
-    :math:`x_2`. An attacker that knows only its own models uses them in place of the honest ones.
+    :math:`x_2`. An attacker that knows only its own models uses them in place of the other clients' models.
 
     Parameters
     ----------
     z
-        The number of standard deviations of the shift. None for the formula of `Lie`.
+        By how many standard deviations the mean is shifted in :math:`x_1`. Default: the z of `Lie`.
 
     Examples
     --------
@@ -89,14 +91,15 @@ class ByzMean(Attack):
             check_number("ByzMean", "z", self.z, 0)
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
-        """Return the rows of both groups."""
+        """Return a row for each malicious client: first the copies of x_1, then the copies of x_2."""
         b, m = view.num_malicious, view.num_clients
         z = little_is_enough_z(m, b) if self.z is None else self.z
         offset, sigma = column_moments(view.honest, view.global_model)
-        near = offset - z * sigma
-        first = b // 2
-        pull = ((m - first) * near - (m - b) * offset) / (b - first)
+        b_1 = b // 2
+        b_2 = b - b_1
+        step_1 = offset - z * sigma
+        step_2 = ((m - b_1) * step_1 - (m - b) * offset) / b_2
         g = view.global_model
-        if first == 0:
-            return copies(g + pull, b)
-        return array_api_compat.array_namespace(g).concat([copies(g + near, first), copies(g + pull, b - first)])
+        if b_1 == 0:
+            return copies(g + step_2, b)
+        return array_api_compat.array_namespace(g).concat([copies(g + step_1, b_1), copies(g + step_2, b_2)])

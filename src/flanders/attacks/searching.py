@@ -1,7 +1,7 @@
-"""Two attacks that search for the strength which harms the server most: ByzFL's optimal LIE and optimal IPM.
+"""Two attacks that search for the most harmful strength: optimal LIE and optimal IPM of the library ByzFL.
 
-The server's rule is its filter together with its aggregator. The harm is the distance between the model that the
-rule makes of the round and the mean of the honest models.
+The strength is a factor: it says how far the malicious model is shifted. The harm is the distance between the
+server's new model and the mean of the honest models.
 """
 
 from __future__ import annotations
@@ -19,17 +19,19 @@ from flanders.checks import check_number
 from flanders.linalg.columns import column_medians, column_moments
 
 FIRST_STEP, SHRINK = 10.0, 0.8
-"""The search raises the strength in steps. The first step is FIRST_STEP. From the first failed step on, each step
-is SHRINK times the step before. Both values are ByzFL's."""
+"""The search raises the strength in steps. The first step is FIRST_STEP. A step fails if the harm does not grow.
+Before the first failed step, each step is twice the step before. After it, each step is SHRINK times the step
+before. Both values are ByzFL's."""
 CLEARLY = 1e-9
-"""A strength counts as better only if its harm is larger by this share. A smaller gain may be a rounding error."""
+"""A strength counts as more harmful only if its harm is larger by this share. A smaller gain may be a rounding
+error."""
 
 
 @dataclass(frozen=True)
 class SearchedAttack(Attack):
-    """The base class of both attacks. It sends b copies of a + t p, with the most harmful strength t.
+    """The base class of both attacks. It sends b copies of a + t p, with the most harmful strength t that it finds.
 
-    Subclasses choose the point a and the direction p.
+    b is the number of malicious clients. Subclasses choose the start a and the direction p, which are vectors.
     """
 
     evaluations: int = 20
@@ -50,23 +52,23 @@ class SearchedAttack(Attack):
 
 @dataclass(frozen=True)
 class OptimalLie(SearchedAttack):
-    r"""Shift the honest mean as LIE does, by as many standard deviations as harm the server most.
+    r"""Shift the honest mean as `Lie` does, by the number of standard deviations that harms the server most.
 
     .. math:: x = \mu - z^* \sigma, \quad z^* = \arg\max_z \|F(x_1, \dots, x_{m-b}, x(z), \dots, x(z)) - \mu\|
 
     :math:`\mu` and :math:`\sigma` are the mean and the standard deviation of each parameter over the honest models
     :math:`x_1` to :math:`x_{m-b}`. All b malicious clients send x. F is the model that the server makes of the
-    round, with its filter and its aggregator. An attacker that does not know the server takes the median of each
-    parameter for F.
+    round, with its filter and its aggregator. An attacker that cannot compute what the server would do assumes that
+    F is the median of each parameter.
 
     The search is ByzFL's. It raises z in steps that double as long as the harm grows. Then it tries smaller and
-    smaller steps from the best z so far. If the harm has several peaks, e.g. with the pre-aggregator `nnm`, it may
-    miss the best z.
+    smaller steps from the best z so far. If the harm has several peaks, e.g. with the pre-aggregator `nnm`, the
+    search may miss the best z.
 
     Parameters
     ----------
     evaluations
-        How many strengths are tried. Each costs as much as one aggregation.
+        How many strengths are tried. Each try costs as much as one aggregation.
 
     Examples
     --------
@@ -77,7 +79,7 @@ class OptimalLie(SearchedAttack):
     ...     benign=np.array([[1.0], [3.0], [5.0], [7.0]]),
     ...     respond=lambda rows: np.where(rows[0] > -1, rows[0], 4.0),
     ... )
-    >>> OptimalLie()(view)  # this server takes everything above -1
+    >>> OptimalLie()(view)  # this server accepts malicious models above -1 only
     array([[-0.68...]])
 
     References
@@ -105,7 +107,7 @@ class OptimalIpm(SearchedAttack):
     Parameters
     ----------
     evaluations
-        How many strengths are tried. Each costs as much as one aggregation.
+        How many strengths are tried. Each try costs as much as one aggregation.
 
     Examples
     --------
@@ -130,7 +132,7 @@ class OptimalIpm(SearchedAttack):
 
 
 def most_harmful(view: View, at: Array, along: Array, evaluations: int) -> float:
-    """Return the strength t at which copies of `at + t * along` harm the server most.
+    """Return the most harmful strength t that the search finds, if malicious clients send `at + t * along`.
 
     The search doubles its step as long as the harm grows. Then it tries smaller and smaller steps from the best
     strength so far.
@@ -142,15 +144,15 @@ def most_harmful(view: View, at: Array, along: Array, evaluations: int) -> float
         response = assumed_response if view.respond is None else server_response
         return norm(response(view, model) - mean)
 
-    best, step, grows = 0.0, FIRST_STEP, True
-    most = harm(best)
+    best, step, never_failed = 0.0, FIRST_STEP, True
+    most_harm = harm(best)
     for _ in range(evaluations - 1):
-        found = harm(best + step)
-        if found > most * (1 + CLEARLY):
-            best, most = best + step, found
-            step *= 2 if grows else SHRINK
+        new_harm = harm(best + step)
+        if new_harm > most_harm * (1 + CLEARLY):
+            best, most_harm = best + step, new_harm
+            step *= 2 if never_failed else SHRINK
         else:
-            step, grows = step * SHRINK, False
+            step, never_failed = step * SHRINK, False
     return best
 
 
@@ -161,6 +163,6 @@ def server_response(view: View, model: Array) -> Array:
 
 
 def assumed_response(view: View, model: Array) -> Array:
-    """Return the median of a simulated round, in which malicious clients send copies of `model`."""
+    """Return the median of each parameter in a simulated round in which malicious clients send `model`."""
     xp = array_api_compat.array_namespace(model)
     return column_medians(xp.concat([view.honest, copies(model, simulated_copies(view))]))

@@ -1,7 +1,7 @@
-"""The attacks LIE and IPM, which use only the mean and the standard deviation of the honest models.
+"""The attacks LIE ("a little is enough") and IPM (inner product manipulation).
 
-LIE hides in the spread of the honest models. IPM sends the opposite of their mean step. A round has m clients, b of
-them malicious, and all b send the same model x.
+LIE hides in the spread of the honest models. IPM sends the opposite of their mean step, where a step is a model
+minus the global model. A round has m clients, b of them malicious, and all b send the same model x.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from flanders.checks import check_number
 from flanders.linalg.columns import column_moments
 
 MAJORITY_Z = 1.5
-"""LIE shifts the honest mean by z standard deviations. This is z if at least half of the clients are malicious. The
-formula of `little_is_enough_z` is for fewer malicious clients."""
+"""LIE shifts the honest mean by z standard deviations. This is z if at least half of the clients are malicious: the
+formula of `little_is_enough_z` is only for fewer malicious clients. The default of the authors' code is the
+same."""
 
 
 def little_is_enough_z(num_clients: int, num_malicious: int) -> float:
@@ -43,7 +44,7 @@ def little_is_enough_z(num_clients: int, num_malicious: int) -> float:
 
 @dataclass(frozen=True)
 class Lie(Attack):
-    r"""Shift each parameter from the honest mean by a small number of standard deviations, so that it looks honest.
+    r"""Shift the honest mean by a small number of standard deviations in each parameter. The result looks honest.
 
     .. math:: x = \mu - z \sigma, \quad z = \Phi^{-1}\left(\frac{m - b - s}{m - b}\right), \quad
               s = \lfloor m/2 + 1 \rfloor - b
@@ -57,7 +58,7 @@ class Lie(Attack):
     Parameters
     ----------
     z
-        The number of standard deviations. None for the formula.
+        The number of standard deviations. Default: the z of the formula.
 
     Examples
     --------
@@ -90,7 +91,7 @@ class Lie(Attack):
 
 @dataclass(frozen=True)
 class Ipm(Attack):
-    r"""Send the opposite of the honest clients' average step (inner product manipulation).
+    r"""Send the opposite of the honest clients' mean step (inner product manipulation).
 
     .. math:: x = g - \varepsilon\,(\mu - g)
 
@@ -100,8 +101,8 @@ class Ipm(Attack):
     Parameters
     ----------
     epsilon
-        The length of the opposite step, as a multiple of the length of the average honest step. Common values are
-        0.1, 0.5 and 100.
+        The length of the opposite step, as a multiple of the length of the mean honest step. Common values are 0.1,
+        0.5 and 100.
 
     Examples
     --------

@@ -1,7 +1,10 @@
-"""Callbacks: objects that get the record of each round, and pass it to TensorBoard, MLflow and other tools.
+"""Callbacks: objects that get the record of each round, and pass it on to TensorBoard, MLflow and other tools.
+
+The record of a round says what happened to each client, and to the round as a whole.
 
 `Simulation`, `FilteredStrategy` and `Defense` take a list of callbacks as `callbacks=`. The commands `flanders run`
-and `flanders resume` have the option `--callback`. Some callbacks need an extra of this package to be installed.
+and `flanders resume` have the option `--callback`. Some callbacks need optional
+packages: `pip install 'flanders-fl[tensorboard]'` installs those of `TensorBoard`.
 """
 
 from flanders.callbacks.alarm_calls import Command, Webhook

@@ -26,16 +26,17 @@ from flanders.record import RoundRecord
 from flanders.round import ClientId
 
 MOST_CLIENTS = 100
-"""The most clients of an alarm that a message lists. An alarm may be about thousands of clients."""
+"""A message lists at most this many clients of an alarm. The limit keeps messages short: an alarm may be about
+thousands of clients."""
 
 
 class AlarmCall(Callback):
-    """Sends a message for each round that has alarms.
+    """The base class of `Webhook` and `Command`. It sends a message for each round that has alarms.
 
     Parameters
     ----------
     seconds
-        How long sending a message may take. After that, the federation goes on, and the log has an error.
+        How long it may take to send a message. After that, the federation goes on, and an error is logged.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -60,8 +61,9 @@ class AlarmCall(Callback):
 def message_of(run: str, record: RoundRecord, alarms: Sequence[Alarm]) -> dict[str, object]:
     """Return the alarms of a round as a dictionary that can be written as JSON.
 
-    The entry `text` has all alarms in words. Chat services such as Slack and Mattermost show this entry. Markup and
-    control characters, which clients could put into their names, are replaced.
+    The entry `text` has all alarms in words. Chat services such as Slack and Mattermost show this entry. The entry
+    `clients` has the number of clients with each fate, e.g. kept or dropped. Markup and control characters, which
+    clients could put into their names, are replaced.
     """
     words = "; ".join(alarm.text for alarm in alarms)
     return {
@@ -98,7 +100,7 @@ class Webhook(AlarmCall):
     headers
         Further headers of the request, e.g. `{"Authorization": "Bearer ..."}`.
     seconds
-        How long to wait for the answer.
+        How long to wait for the answer of the web server.
     """
 
     def __init__(self, url: str, headers: Mapping[str, str] | None = None, *, seconds: float = 5.0) -> None:
@@ -114,12 +116,12 @@ class Webhook(AlarmCall):
     def send(self, message: bytes) -> None:
         """Send a message in a thread, and wait for the answer for at most `seconds`."""
         if self._thread is not None and self._thread.is_alive():
-            raise TimeoutError(f"{self._place} has not answered the last message yet, so this one is not sent")
+            raise TimeoutError(f"{self._place} has not answered the last message yet. The new message is not sent")
         self._problem = ""
         self._thread = threading.Thread(target=self._post, args=(message,), daemon=True)
         self._thread.start()
         self._thread.join(self.seconds)
-        # The limits of the thread and of the request end at about the same time, so either may come first.
+        # The waiting for the thread and the request itself time out almost together, so either may come first.
         if self._thread.is_alive() or self._problem == TimeoutError.__name__:
             raise TimeoutError(f"{self._place} has not answered within {self.seconds:g} seconds")
         if self._problem:
@@ -137,7 +139,7 @@ class Webhook(AlarmCall):
 
     @property
     def _place(self) -> str:
-        """The host name of the address, for messages. The rest of the address may hold a secret."""
+        """The host name of the address, for error messages. The rest of the address may hold a secret."""
         return str(urlsplit(self._url).hostname)
 
 

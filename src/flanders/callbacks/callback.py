@@ -1,4 +1,7 @@
-"""The base class of callbacks, and the class `Callbacks`, which calls several of them and catches their errors."""
+"""The base class of callbacks, and the class `Callbacks`, which calls a list of callbacks and catches errors.
+
+A callback gets the record of each round. The record says what happened to each client and to the round as a whole.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +23,13 @@ class RunInfo:
     name: str
     """A short description of the run."""
     id: str = ""
-    """The id of the run in a results file; empty if there is no results file."""
+    """The id of the run in the results file. Empty if there is no results file."""
     settings: Mapping[str, object] = field(default_factory=dict)
-    """The settings of the run. The keys have dots, for example `filter.name`."""
+    """The settings of the run, by name. The names of settings of a spec have dots, for example `filter.name`."""
 
 
 class Callback(ABC):
-    """The base class of callbacks. The simulator, the Flower wrapper and `Defense` call its methods.
+    """The base class of callbacks. The simulator, the Flower wrapper and `Defense` call the methods of a callback.
 
     If the process is killed, `on_end` is not called. So `on_round` should write everything that must not be lost.
     """
@@ -55,7 +58,7 @@ class Callbacks:
     Parameters
     ----------
     caller
-        The name of the class that has the parameter `callbacks`, for messages.
+        The name of the class that has the parameter `callbacks`, for error messages.
     callbacks
         Objects with the method `on_round`, or functions that take the record of a round.
     """
@@ -70,7 +73,7 @@ class Callbacks:
             if isinstance(callback, type) or not (callable(callback) or hasattr(callback, "on_round")):
                 raise InputError(
                     f"Each of the `callbacks` of {caller} must be an object with the method `on_round(record)`, "
-                    f"e.g. TensorBoard('runs'), or a function of the record. Got {callback!r} instead."
+                    f"e.g. TensorBoard('runs'), or a function that takes the record. Got {callback!r} instead."
                 )
         self._failed = [0] * len(self._callbacks)
         self._started = False
@@ -80,7 +83,7 @@ class Callbacks:
         return bool(self._callbacks)
 
     def start(self, run: RunInfo) -> None:
-        """Call `on_start` of all callbacks, unless it was already called for this run."""
+        """Call `on_start` of all callbacks, if it was not called for this run before."""
         if not self._started:
             self._started = True
             self._call("on_start", run)

@@ -1,4 +1,7 @@
-"""Functions that turn the record of a round into named numbers and lines of text, for tools such as TensorBoard."""
+"""Functions that turn the record of a round into named numbers and lines of text, for tools such as TensorBoard.
+
+The record of a round says what happened to each client, and to the round as a whole.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,18 @@ import math
 from flanders.record import RoundRecord
 
 MOST_NAMED = 50
-"""The most clients that the lines about one round name. A round may have thousands of clients."""
+"""The lines about one round name at most this many clients. A round may have thousands of clients."""
 LONGEST = 300
-"""The most characters of a text that `plain` returns. Clients choose their names, and could choose long ones."""
+"""`plain` cuts a text after this many characters. Clients choose their names, and could choose long names."""
 
 
 def measures_of(record: RoundRecord) -> dict[str, float]:
     """Return the measured numbers of a round and the number of clients with each fate, by name.
 
-    Numbers that were not measured are left out. If the malicious clients are known, there are three more numbers.
-    `detection/caught` counts the malicious clients that were not kept, `detection/missed` the malicious clients
-    that were kept, and `detection/wronged` the honest clients that were not kept.
+    The fate of a client says what happened to it, e.g. kept or dropped. Numbers that were not measured are left
+    out. If the malicious clients are known, there are three more numbers. `detection/caught` counts the malicious
+    clients that were not kept, `detection/missed` the malicious clients that were kept, and `detection/wronged` the
+    honest clients that were not kept.
 
     Examples
     --------
@@ -26,27 +30,27 @@ def measures_of(record: RoundRecord) -> dict[str, float]:
     >>> {name: value for name, value in measures_of(record).items() if value}
     {'threshold': 0.5, 'clients/kept': 1.0, 'clients/dropped': 1.0}
     """
-    found = {
+    numbers = {
         "accuracy": record.accuracy,
         "loss": record.loss,
         "attack_success": record.attack_success,
         "source_accuracy": record.source_accuracy,
         "threshold": record.threshold,
     }
-    found |= {f"clients/{fate}": float(count) for fate, count in record.counts.items()}
+    numbers |= {f"clients/{fate}": float(count) for fate, count in record.counts.items()}
     if record.clients and all(client.malicious is not None for client in record.clients):
         kept, malicious = record.kept, record.malicious
-        found["detection/caught"] = float((malicious & ~kept).sum())
-        found["detection/missed"] = float((malicious & kept).sum())
-        found["detection/wronged"] = float((~malicious & ~kept).sum())
-    found |= {f"seconds/{phase}": float(spent) for phase, spent in record.seconds.items()}
-    return {name: value for name, value in found.items() if math.isfinite(value)}
+        numbers["detection/caught"] = float((malicious & ~kept).sum())
+        numbers["detection/missed"] = float((malicious & kept).sum())
+        numbers["detection/wronged"] = float((~malicious & ~kept).sum())
+    numbers |= {f"seconds/{phase}": float(spent) for phase, spent in record.seconds.items()}
+    return {name: value for name, value in numbers.items() if math.isfinite(value)}
 
 
 def unused_lines(record: RoundRecord) -> list[str]:
     """Return a line for each client that was not kept: its name, what happened to it, and why.
 
-    If there are more than `MOST_NAMED` such clients, the last line only counts the others.
+    If there are more than `MOST_NAMED` such clients, the last line says how many others there are.
     """
     unused = [client for client in record.clients if not client.kept]
     lines = [
@@ -59,7 +63,7 @@ def unused_lines(record: RoundRecord) -> list[str]:
 def plain(text: object) -> str:
     """Return a text that is safe to show: one line of printable characters without markup.
 
-    If it has more than `LONGEST` characters, it is cut, and three dots are added.
+    If the text has more than `LONGEST` characters, it is cut, and three dots are added.
 
     Examples
     --------

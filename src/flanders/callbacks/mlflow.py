@@ -1,4 +1,4 @@
-"""The callback `MLflow`: logs the rounds of a run as metrics of a run in MLflow."""
+"""The callback `MLflow`: logs the numbers of each round to MLflow."""
 
 from __future__ import annotations
 
@@ -15,40 +15,41 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 LONGEST_VALUE = 500
-"""The most characters of a parameter's value. Older MLflow servers refuse longer values."""
+"""The value of a parameter is cut after this many characters. Older MLflow servers refuse longer values."""
 RUN_TAG = "flanders.run"
-"""The tag of an MLflow run whose value is the id of the run in the results file."""
+"""The name of a tag of MLflow runs. Its value is the id that the run has in the results file."""
 
 
 class MLflow(Callback):
     """Log the settings of a run and the numbers of each round to MLflow.
 
-    If a run of MLflow is active (`mlflow.start_run()`), the numbers go to it. Otherwise the callback makes a run in
-    MLflow. If a run of a results file is continued later, its MLflow run is continued, too. The callback needs the
-    extra `mlflow`.
+    If a run of MLflow is active (`mlflow.start_run()`), the numbers go to this MLflow run. Otherwise the callback
+    makes an MLflow run. If the results of the run are in a results file, and the run is continued later, its MLflow
+    run is continued, too. The callback needs optional packages: `pip install 'flanders-fl[mlflow]'`.
 
     Parameters
     ----------
     tracking_uri
-        The tracking server, a folder or a database. Default: the setting of MLflow, e.g. `MLFLOW_TRACKING_URI`.
+        Where MLflow stores its runs: a tracking server, a folder or a database. Default: the setting of MLflow,
+        e.g. `MLFLOW_TRACKING_URI`.
     experiment
-        The experiment in MLflow to which a new run belongs.
+        The experiment in MLflow to which a new MLflow run belongs.
     run_name
-        The name of the MLflow run. Default: a short description of the run.
+        The name of a new MLflow run. Default: a short description of the run (`RunInfo.name`).
     """
 
     def __init__(
         self, tracking_uri: str | None = None, experiment: str = "flanders", run_name: str | None = None
     ) -> None:
-        # Otherwise, MLflow would send usage data to its makers.
+        # Without this setting, MLflow would send usage data to its makers.
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         with needing("mlflow"):
             import mlflow  # noqa: F401
         self.tracking_uri, self.experiment, self.run_name = tracking_uri, experiment, run_name
         self.run_id = ""
-        """The id of the MLflow run; empty before the run starts."""
+        """The id of the MLflow run. Empty before the run starts."""
         self._client: MlflowClient | None = None
-        self._own = False
+        self._own = False  # whether the callback has made the MLflow run
 
     def on_start(self, run: RunInfo) -> None:
         """Open the MLflow run, and log the settings as parameters."""
@@ -95,8 +96,8 @@ class MLflow(Callback):
 
     def _find_or_make(self, client: MlflowClient, run: RunInfo) -> str:
         """Return the id of the MLflow run that belongs to `run`. If there is none yet, make one."""
-        found = client.get_experiment_by_name(self.experiment)
-        experiment = client.create_experiment(self.experiment) if found is None else found.experiment_id
+        existing = client.get_experiment_by_name(self.experiment)
+        experiment = client.create_experiment(self.experiment) if existing is None else existing.experiment_id
         if run.id.isalnum():
             earlier = client.search_runs([experiment], f"tags.`{RUN_TAG}` = '{run.id}'", max_results=1)
             if earlier:

@@ -26,13 +26,16 @@ GAUGES = {
         "flanders_source_accuracy",
         "The share of the targeted examples that the model puts into their true class",
     ),
-    "threshold": ("flanders_threshold", "The largest score of a kept client"),
+    "threshold": ("flanders_threshold", "The largest score of a kept client; higher scores are more suspicious"),
 }
-"""The name and the description of a metric for each of these fields of a `RoundRecord`."""
+"""For each of these fields of a `RoundRecord`: the name and the description of its metric in Prometheus."""
 
 
 class Endpoint:
-    """A small web server whose page `/metrics` holds the metrics of one or more runs."""
+    """A small web server whose page `/metrics` holds the metrics of one or more runs.
+
+    The fate of a client, such as kept or dropped, says what happened to it in a round.
+    """
 
     def __init__(self, port: int, host: str) -> None:
         with needing("prometheus"):
@@ -42,16 +45,25 @@ class Endpoint:
             field: Gauge(name, text, ["run"], registry=registry) for field, (name, text) in GAUGES.items()
         }
         self.clients: Gauge = Gauge(
-            "flanders_clients", "Clients of the last round by fate", ["run", "fate"], registry=registry
+            "flanders_clients",
+            "The number of clients of the last round with each fate",
+            ["run", "fate"],
+            registry=registry,
         )
         self.replies: Counter = Counter(
-            "flanders_client_rounds", "Clients of all rounds by fate", ["run", "fate"], registry=registry
+            "flanders_client_rounds",
+            "The number of clients with each fate, added up over all rounds",
+            ["run", "fate"],
+            registry=registry,
         )
         self.seconds: Gauge = Gauge(
-            "flanders_seconds", "Seconds of the last round by phase", ["run", "phase"], registry=registry
+            "flanders_seconds",
+            "How many seconds each phase of the last round took",
+            ["run", "phase"],
+            registry=registry,
         )
         self.alarms: Counter = Counter(
-            "flanders_alarms", "Alarms of all rounds by kind", ["run", "kind"], registry=registry
+            "flanders_alarms", "The number of alarms of each kind in all rounds", ["run", "kind"], registry=registry
         )
         try:
             self._server, self._thread = start_http_server(port, host, registry)
@@ -69,10 +81,11 @@ class Endpoint:
 
 
 class Prometheus(Callback):
-    """Serve the numbers of the last round at `http://HOST:PORT/metrics`. It needs the extra `prometheus`.
+    """Serve the numbers of the last round at `http://HOST:PORT/metrics`.
 
     No metric is about a single client, since there may be too many clients, and clients may choose their ids. The
-    page stays until the process ends or `close` is called. So the last round can still be read after the run.
+    page stays until the process ends or `close` is called. So the last round can still be read after the run. The
+    callback needs an optional package: `pip install 'flanders-fl[prometheus]'`.
 
     Parameters
     ----------
@@ -114,17 +127,17 @@ class Prometheus(Callback):
 
     def on_round(self, record: RoundRecord) -> None:
         """Update the metrics."""
-        end, run = self._endpoint, self._run
-        for field, gauge in end.gauges.items():
+        endpoint, run = self._endpoint, self._run
+        for field, gauge in endpoint.gauges.items():
             if not math.isnan(value := float(getattr(record, field))):
                 gauge.labels(run).set(value)
         for alarm in self._lookout.look(record):
-            end.alarms.labels(run, str(alarm.kind)).inc()
+            endpoint.alarms.labels(run, str(alarm.kind)).inc()
         for fate, count in record.counts.items():
-            end.clients.labels(run, str(fate)).set(count)
-            end.replies.labels(run, str(fate)).inc(count)
+            endpoint.clients.labels(run, str(fate)).set(count)
+            endpoint.replies.labels(run, str(fate)).inc(count)
         for phase, spent in record.seconds.items():
-            end.seconds.labels(run, phase).set(spent)
+            endpoint.seconds.labels(run, phase).set(spent)
 
     def close(self) -> None:
         """Stop serving the page."""

@@ -1,4 +1,4 @@
-"""The callback `WandB`: logs the rounds of a run to Weights & Biases (W&B)."""
+"""The callback `WandB`: logs the numbers of each round to Weights & Biases (W&B)."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ Mode = Literal["online", "offline"]
 class WandB(Callback):
     """Log the settings of a run and the numbers of each round to Weights & Biases.
 
-    If a run of W&B is active (`wandb.init()`), the numbers go to it. Otherwise the callback makes a run in W&B. The
-    callback needs the extra `wandb`.
+    If a run of W&B is active (`wandb.init()`), the numbers go to this W&B run. Otherwise the callback makes a W&B
+    run. The callback needs an optional package: `pip install 'flanders-fl[wandb]'`.
 
     Parameters
     ----------
     project
-        The project in W&B to which a new run belongs.
+        The project in W&B to which a new W&B run belongs.
     name
-        The name of the W&B run. Default: a short description of the run.
+        The name of a new W&B run. Default: a short description of the run (`RunInfo.name`).
     mode
-        `"online"` sends the numbers to the W&B server. `"offline"` writes them to `folder` and does not use the
-        network. The command `wandb sync` can send them later.
+        `"online"` sends the numbers to the W&B server. `"offline"` writes the numbers to `folder` and does not use
+        the network. The command `wandb sync` can send them later.
     folder
         The folder in which W&B keeps its files. Default: the working directory.
     """
@@ -46,12 +46,12 @@ class WandB(Callback):
     ) -> None:
         check_choice("WandB", "mode", mode, ("online", "offline"))
         if mode == "offline":
-            os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # W&B would report its own crashes
+            os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # otherwise W&B reports its own crashes
         with needing("wandb"):
             import wandb  # noqa: F401
         self.project, self.name, self.mode, self.folder = project, name, mode, folder
         self._run: Run | None = None
-        self._own = False
+        self._own = False  # whether the callback has made the W&B run
         self._info = RunInfo("flanders")
 
     def on_start(self, run: RunInfo) -> None:
