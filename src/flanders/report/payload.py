@@ -29,8 +29,8 @@ from flanders.results.spec_keys import (
 )
 
 CELLS = 1_500_000
-"""The most cells in one page. A cell is one client in one round. The cells then take about 15 MB, which a browser can
-open."""
+"""The most cells in one page. A cell is one client in one round. The cells then take about 15 MB, which a browser
+can open."""
 CHARACTERS = 6_000_000
 """The most characters in one page for each text field of clients, such as the reason. They take about 6 MB."""
 FEWEST = 8
