@@ -24,7 +24,7 @@ DEEPEST = 20
 
 
 def read_toml(path: Path) -> Table:
-    """Return the content of a spec file. Raise an error if it cannot be read."""
+    """Return the content of a spec file. Raise an error if the file cannot be read."""
     try:
         with open(path, "rb") as file:
             return tomllib.load(file)
@@ -45,7 +45,7 @@ def read_toml(path: Path) -> Table:
 
 
 def expand(tree: Table, place: str = "spec") -> list[Table]:
-    """Return the points of the grid in the order of the file. The last list changes fastest.
+    """Return the points of the grid of a spec. The last list changes fastest. `place` names the spec in errors.
 
     Examples
     --------
@@ -63,6 +63,7 @@ def expand(tree: Table, place: str = "spec") -> list[Table]:
 
 
 def _size(tree: Table, place: str) -> int:
+    """Return the number of points of the grid of a table."""
     total = 1
     for key, value in tree.items():
         where = f"{place}: {key}" if ": " not in place else f"{place}.{key}"
@@ -81,6 +82,7 @@ def _points(tree: Table) -> Iterator[Table]:
 
 
 def _values(value: object) -> Iterator[object]:
+    """Yield all values that a key takes in the grid."""
     if isinstance(value, dict):
         yield from _points(value)
     elif isinstance(value, list):
@@ -125,7 +127,7 @@ def parse_override(text: str) -> tuple[list[str], object]:
 
 
 def override(tree: Table, path: list[str], value: object) -> Table:
-    """Return the spec with one key set. If the key leads through a list of tables, it is set in each of them."""
+    """Return the spec with one key set. If the key leads into a list of tables, it is set in each table."""
     head, *rest = path
     if not rest:
         return {**tree, head: value}
