@@ -30,7 +30,10 @@ Add = Callable[[str, Command, str], argparse.ArgumentParser]
 
 
 def run_board(options: argparse.Namespace) -> int:
-    """Carry out the runs of the leaderboard that are not done. With `--dry-run`, print their commands instead."""
+    """Carry out the chosen runs of the leaderboard, except those that are done.
+
+    With `--dry-run`, print the command of each chosen run instead.
+    """
     with needing("sim"):
         from flanders.experiments.execution import run_with_output_to_stderr
         from flanders.leaderboard.cells import attacks_named, cells_of, chosen_cells, experiments_of
@@ -140,7 +143,7 @@ def add_leaderboard(add: Add) -> None:
     submission.add_argument("--check", action="store_true", help=text)
     text = "results file of `leaderboard run` (may be repeated)"
     submission.add_argument("--results", action="append", type=Path, default=[], metavar="FILE", help=text)
-    text = "CSV file for the rows of --results; rows that are in it already stay"
+    text = "CSV file for the rows of --results; it keeps its rows of other runs"
     submission.add_argument("--out", type=Path, metavar="FILE", help=text)
     _where(submission, "with --results: only runs with these values, e.g. start=1 (may be repeated)")
     submission.add_argument("--rows", type=Path, metavar="FILE", help="CSV file of rows to check")

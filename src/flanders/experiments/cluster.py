@@ -138,7 +138,7 @@ class ClusterGrid:
         return len(self._running)
 
     def add(self, claimed: Claimed) -> None:
-        """Give a run to Ray."""
+        """Give a run to Ray. This process has claimed the run, so no other process carries it out."""
         run = claimed.spec.id
         experiment = Experiment.of(claimed.spec)
         rounds = experiment.setting.federation.rounds

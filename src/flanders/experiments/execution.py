@@ -213,7 +213,7 @@ def _sum_up(path: Path, ids: Sequence[str], stop: Interrupt, died: int) -> int:
         again = f" To try {'the others' if refused else 'them'} again: flanders resume {path}"
         again = again if refused < len(failed) else ""
         change = (
-            f" {refused} failed because of their specs: correct these, or the files that they name."
+            f" {refused} failed because of their specs: correct the specs, or the files that they name."
             if refused
             else ""
         )

@@ -223,7 +223,7 @@ def below(where: str, key: str) -> str:
 
 
 def place(where: str) -> str:
-    """Return the name of a table for the beginning of an error message, which adds a colon itself."""
+    """Return the name of a table without the colon at its end. Error messages add a colon themselves."""
     return where.removesuffix(": ")
 
 

@@ -17,6 +17,7 @@ from flanders.checks import InputError
 from flanders.results.tree import Table
 
 TOO_MUCH = "its tables or lists are nested too deeply, or a number has too many digits"
+"""The end of an error message if Python's TOML parser gives up."""
 LARGEST = 100_000
 """The most runs that one spec may have. If it has more, that is probably a mistake."""
 DEEPEST = 20

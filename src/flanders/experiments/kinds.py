@@ -1,7 +1,7 @@
 """Finds out which values a type annotation allows.
 
 These are plain values such as numbers, lists, tables, or entries that are chosen by name, e.g. attacks. The module
-`filling` checks specs in this way, and the module `json_schema` describes specs in this way.
+`filling` uses this to check specs, and the module `json_schema` uses this to describe specs.
 """
 
 from __future__ import annotations

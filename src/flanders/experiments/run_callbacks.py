@@ -31,8 +31,8 @@ Make = Callable[[RunInfo], Callback]
 """A function that makes the callback of one run.
 
 The functions below return such a function. They get the VALUE of `--callback NAME=VALUE`, or an empty text if there
-is no value. Each of them also makes one callback at once. If a package is missing or the value is wrong, this raises
-an error before the first run starts."""
+is no value. Each of them also makes one callback at once. If a package is missing or the value is wrong, this
+raises an error before the first run starts."""
 
 
 def tensorboard(value: str) -> Make:

@@ -91,7 +91,7 @@ def _runs(tree: Table, place: str) -> list[Experiment]:
             raise InputError(f"{place}: there is no table {section!r}.{guess} Known: {', '.join(SECTIONS)}.")
     for key, value in as_table(tree.get("run", {}), f"{place}: run").items():
         if isinstance(value, list):
-            raise InputError(f"{place}: run.{key} cannot be a list: options do not change results.")
+            raise InputError(f"{place}: run.{key} cannot be a list: it would describe the same run several times.")
     runs: dict[str, Experiment] = {}
     for point in expand(tree, place):
         try:

@@ -33,8 +33,9 @@ PageData = dict[str, Any]
 def encode_clients(run: RunData, rows: int, characters: int, since: int = 0, until: int | None = None) -> PageData:
     """Return all fields of `ClientRecord` for at most `rows` clients of a run, from column `since` to `until - 1`.
 
-    A column is a round. The different texts of a field have at most `characters` characters together. If the run
-    has more clients than `rows`, `choose_rows` chooses the clients that are shown.
+    A column is a round. If `until` is None, all columns from `since` on are returned. The different texts of a
+    field have at most `characters` characters together. If the run has more clients than `rows`, `choose_rows`
+    chooses the clients that are shown.
     """
     total = run.totals.clients
     if rows == 0 or run.rounds.size == 0:

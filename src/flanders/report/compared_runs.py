@@ -44,7 +44,7 @@ def _words(key: str) -> str:
 class ComparedRuns:
     """The runs of one results file, compared with each other.
 
-    Methods name a run by its position in `runs`.
+    The methods take the position of a run in `runs`.
 
     Attributes
     ----------

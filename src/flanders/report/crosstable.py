@@ -37,7 +37,9 @@ from flanders.results.summary import RunSummary, read_summaries
 from flanders.results.tree import Table
 
 Cells = dict[tuple[str, ...], dict[str, list[float]]]
-"""For each row of the table and each defence, the values of all seeds. The key of a row is its first columns."""
+"""For each row of the table and each defence, the values of all seeds.
+
+The key of a row is the texts in its first columns, which describe it."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +57,9 @@ class Metric:
 METRICS = {
     "accuracy": Metric("final", "Accuracy after the last round"),
     "best": Metric("best", "Best accuracy of any round"),
-    "precision": Metric("precision", "Precision (the share of clients not kept that were malicious)"),
-    "recall": Metric("recall", "Recall (the share of malicious clients that were not kept)"),
-    "fpr": Metric("false_positive_rate", "False-positive rate (the share of honest clients not kept)", False),
+    "precision": Metric("precision", "Precision (of the clients not kept, the share that was malicious)"),
+    "recall": Metric("recall", "Recall (of the malicious clients, the share that was not kept)"),
+    "fpr": Metric("false_positive_rate", "False-positive rate (of the honest clients, the share not kept)", False),
     "attack-success": Metric("attack_success", "Attack success after the last round", False),
     "source-accuracy": Metric("source_accuracy", "Accuracy on the examples that the attack aims at"),
     "seconds": Metric("seconds", "Seconds of all rounds", False, 1),
@@ -139,7 +141,7 @@ class Grid:
     """The mean of a measure for each attack and defence."""
 
     rows: list[str]
-    """The name of each row: the other values in which runs differ, and the attack."""
+    """The name of each row: its attack, and before it the other values in which runs differ."""
     columns: list[str]
     """The name of the defence of each column."""
     means: list[list[float]]
@@ -202,7 +204,7 @@ def _heading(key: str) -> str:
 
 
 def _worded(key: str, value: str) -> str:
-    """Return a setting as text to put before an attack, e.g. `mnist,` or `alpha 0.5,`."""
+    """Return a key of a spec and its value as text to put before an attack, e.g. `mnist,` or `alpha 0.5,`."""
     return f"{value}," if last_part(key) == "name" else f"{_heading(key)} {value},"
 
 
@@ -238,7 +240,7 @@ def without_shared_part(defences: Sequence[str]) -> list[str]:
 
 
 def _defence_details(rows: Sequence[tuple[str, ...]], flats: Sequence[Table]) -> list[str]:
-    """Return the keys of the defence in which runs of the same row and seed differ, except the names of parts."""
+    """Return the keys of the defence in which runs of the same row and seed differ, except names."""
     groups: dict[tuple[object, ...], list[Table]] = defaultdict(list)
     for row, flat in zip(rows, flats, strict=True):
         groups[row, flat.get(SEED)].append(flat)

@@ -96,7 +96,7 @@ def scripts(last: str) -> str:
 
 
 def script_json(value: object) -> str:
-    r"""Return a value as JSON that is safe inside a script element: it cannot end the element.
+    r"""Return a value as JSON that is safe inside a script element: no text in it ends the element.
 
     Examples
     --------

@@ -34,8 +34,8 @@ can open."""
 CHARACTERS = 6_000_000
 """The most characters in one page for each text field of clients, such as the reason. They take about 6 MB."""
 FEWEST = 8
-"""The fewest clients of a run that the page shows, if the run has more of them. If not even this many fit into the
-page, none are shown: a few of very many clients would say little about the run."""
+"""The page shows at least this many clients of a run, or all clients if the run has fewer. If they do not fit, it
+shows none of them: very few of many clients would say little about the run."""
 
 _COLUMNS = (
     (DATASET, "Data"),
@@ -47,7 +47,7 @@ _COLUMNS = (
     ("aggregator.name", "Aggregator"),
     (SEED, "Seed"),
 )
-"""The keys of a spec that get a column in the table of runs, with the title of the column."""
+"""The usual keys of a spec that get a column in the table of runs if runs differ in them, with its title."""
 _RESULTS = (
     ("final", "Accuracy", "percent"),
     ("best", "Best", "percent"),

@@ -98,7 +98,7 @@ def draw_figures(
     shown_as = dict(zip(defences, without_shared_part(list(defences)), strict=True))
     runs_of = {shown_as[label]: [compared.runs[i] for i in runs] for label, runs in defences.items()}
     twin = next((compared.twin(i) for i in group if compared.twin(i) is not None), None)
-    free = None if twin is None or twin in group else compared.runs[twin]
+    free = None if twin is None or twin in group else compared.runs[twin]  # a similar run without an attack
     judged = [(label, run) for label, runs in runs_of.items() for run in runs if run.judged]
     shown: dict[str, RunData | None] = dict(reversed(judged)) or {"": None}  # the first run of each defence
     if "accuracy" in only:
@@ -341,7 +341,7 @@ def _per_round(runs: Sequence[RunData]) -> dict[str, float]:
 
 
 def score_norm(scores: FloatVector) -> Normalize:
-    """Return a scale for scores. It is logarithmic if no score is negative and they vary widely, as on the page."""
+    """Return a scale for scores. It is logarithmic if no score is negative and the scores vary widely."""
     scores = scores.clip(-DRAWABLE, DRAWABLE)
     positive = scores[scores > 1 / DRAWABLE]
     low, high = float(scores.min()), float(scores.max())

@@ -61,7 +61,7 @@ class Totals:
     attacked: bool = False
     """Whether any client is known to be malicious."""
     judged: bool = False
-    """Whether a filter judged the clients: their scores differ, or it dropped a client in a round with scores."""
+    """Whether a filter judged the clients: scores differ, or the filter dropped a client in a round with scores."""
     alarms: tuple[Alarm, ...] = ()
     """The alarms of all rounds, in order. An alarm is something that a person should look at."""
 
@@ -70,10 +70,10 @@ class Totals:
 class RunData:
     """One run: its T finished rounds, and what happened to each of C clients in each round.
 
-    Vectors have one value for each round. Matrices are `(C, T)`: a row for each client, a column for each round. If
-    a client has no record in a round, `present` is false in this cell. The other matrices have no value there: NaN,
-    `UNKNOWN` or an empty text. If a run has very many clients, only some of them have a row. `totals` counts all
-    clients.
+    `rounds` and each vector of `measures` have a value for each round. Matrices are `(C, T)`: a row for each
+    client, a column for each round. If a client has no record in a round, `present` is false in this cell. The
+    other matrices have no value there: NaN, `UNKNOWN` or an empty text. If a run has very many clients, only some
+    of them have a row. `totals` counts all clients.
     """
 
     id: str
@@ -125,7 +125,7 @@ class RunData:
 
     @cached_property
     def seconds(self) -> Mapping[str, FloatVector]:
-        """The seconds of each phase, in each round."""
+        """The seconds of each phase of a round, such as training, in each round."""
         return {phase: self.measures[phase] for phase in PHASES}
 
     @property

@@ -83,7 +83,7 @@ def _rounds(connection: sqlite3.Connection, id_: str) -> list[RoundDetails]:
     counts = {(number, fate): count for number, fate, count in connection.execute(query, (id_,))}
     for number in {number for number, _ in counts}:
         fates[number] = {str(fate): counts[number, fate] for fate in Fate if (number, fate) in counts}
-    detection = {
+    truth = {
         number: (caught, missed)
         for number, caught, missed in connection.execute(
             f"SELECT round, sum(malicious * (fate != '{Fate.KEPT}')), sum(malicious * (fate = '{Fate.KEPT}')) "
@@ -97,8 +97,8 @@ def _rounds(connection: sqlite3.Connection, id_: str) -> list[RoundDetails]:
         (id_,),
     )
     return [
-        RoundDetails(number, *measures, fates[number], *detection.get(number, (None, None)), note)
-        for number, *measures, note in rounds
+        RoundDetails(number, accuracy, loss, success, source, fates[number], *truth.get(number, (None, None)), note)
+        for number, accuracy, loss, success, source, note in rounds
     ]
 
 
@@ -121,9 +121,9 @@ def _clients(connection: sqlite3.Connection, id_: str) -> list[ClientDetails]:
 
 
 def _typical(reasons: list[str]) -> str:
-    """Return the most frequent reason. Reasons that differ only in their numbers count as the same reason.
+    """Return the most frequent reason.
 
-    Return the latest of them.
+    Reasons that differ only in their numbers count as the same reason. Of such reasons, the latest is returned.
 
     Examples
     --------

@@ -140,7 +140,7 @@ class GrowingRun:
     def data(self, id_: str, spec: str, status: str, error: str | None, *, sort: bool = True) -> RunData:
         """Return all rounds so far as arrays. With `sort`, clients are sorted by their ids.
 
-        Without it, they stay in the order in which they appeared.
+        Without `sort`, the clients stay in the order in which they appeared.
         """
         clients = list(self._row_of)
         order = sorted(range(len(clients)), key=lambda i: by_id(clients[i])) if sort else list(range(len(clients)))
@@ -185,7 +185,7 @@ class GrowingRun:
         )
 
     def _matrix(self, name: str, place: IntVector, empty: NDArray[Any]) -> NDArray[Any]:
-        """Write one field of all rounds into the matrix `empty`. `place` has the row in it for each client."""
+        """Write one field of all rounds into the matrix `empty`. `place` has the row of each client."""
         for t, (rows, columns) in enumerate(self._cells):
             empty[place[rows], t] = columns[name]
         return empty

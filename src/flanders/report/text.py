@@ -143,7 +143,7 @@ def _print_not_kept(clients: Sequence[ClientDetails], path: Path) -> None:
 
 
 def print_table(rows: Sequence[Sequence[str]], columns: Sequence[str], title: str = "") -> None:
-    """Print a table. In a terminal, the table is at most as wide as the terminal. Elsewhere nothing limits it."""
+    """Print a table. In a terminal, it is at most as wide as the terminal. Elsewhere its width has no limit."""
     if sys.stdout.isatty() and find_spec("rich") is not None:  # rich is installed with the extra `sim`
         from rich.box import SIMPLE
         from rich.console import Console

@@ -1,6 +1,6 @@
 """Chooses the runs that fulfil the conditions of the option `--where`, such as `attack=lie`.
 
-A condition compares a value in the spec of a run. The spec describes the run: its data, its attack, its defence.
+A condition names a value that the spec of a run must have. The spec describes the run: data, attack, defence.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def selected(specs: Sequence[Table], wheres: Sequence[str]) -> list[int]:
 def _reader(name: str, keys: Sequence[str]) -> Callable[[Table, Table], object]:
     """Return a function that reads the value of the key `name` of a run.
 
-    The function gets the spec of the run, and the same spec by dotted keys. `keys` are the dotted keys of all runs.
+    The function gets the spec of the run, and its values by dotted keys. `keys` are the dotted keys of all runs.
     """
     if name in WORDS:
         read = WORDS[name]

@@ -62,7 +62,9 @@ function statsOf(run) {
     return kinds.get(kind);
   });
   const fateOf = fate.words.map((word) => FATES.indexOf(word));
-  const mix = new Uint8Array(12); // what occurred, as 1: a fate (of an honest client, of a malicious one) in 0 to 9, an absence in 10, no score in 11
+  // What occurs in any cell, as 1. Entry 2f: the fate with the number f, of an honest client. Entry 2f + 1: the same fate,
+  // of a malicious client. Entry 10: a client without a record. Entry 11: a client without a score.
+  const mix = new Uint8Array(12);
   c.stats = c.ids.map((id, row) => {
     const fates = [0, 0, 0, 0, 0], why = new Map();
     let bad = 0, rounds = 0, last = -1;

@@ -4,7 +4,7 @@ const clientTable = { words: [], order: "notKept", most: few() };
 const FATE_SHADES = { [KEPT]: "var(--kept)", [DROPPED]: "var(--malicious)", [REFUSED]: "var(--refused)", [BANNED]: "var(--banned)", [SILENT]: "var(--silent)" };
 
 function sortedClients(run) {
-  const c = clientsOf(run), stats = statsOf(run).filter((s) => s.rounds); // some clients may take part only in a later round
+  const c = clientsOf(run), stats = statsOf(run).filter((s) => s.rounds); // without clients that have not taken part yet
   const text = (s) => `${clean(s.id)} ${s.reasons.map((r) => c.reason(r.k)).join(" ")} ${FATES.filter((_, i) => s.fates[i]).join(" ")}`.toLowerCase();
   const found = clientTable.words.length ? stats.filter((s) => clientTable.words.every((word) => text(s).includes(word))) : [...stats];
   const score = clientTable.order === "score" ? new Map(found.map((s) => [s.row, highScore(c, s.row)])) : null;
@@ -124,7 +124,7 @@ function drawReasons(run, c, s) {
 
 function drawClientScores(run, c, row) {
   const box = $("client-scores"), T = c.T;
-  const own = []; // what can be drawn: [round, score, fate]
+  const own = []; // what can be drawn: [position of the round, score, fate]
   if (c.score) for (let t = 0; t < T; t += 1) { const k = row * T + t; if (Number.isFinite(c.score[k])) own.push([t, c.score[k], c.fate(k)]); }
   $("client-scores-card").hidden = !own.length;
   if (!own.length) return;
