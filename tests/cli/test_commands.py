@@ -128,7 +128,8 @@ def test_a_run_that_cannot_be_built_does_not_keep_the_others_from_going_on(cli, 
     assert out.count("failed") == out.count("done") == 2
     assert re.search(r"failed: \w{16}, \w{16}: InputError: No files of mnist were found", err)
     assert (
-        "2 of 4 runs failed. 2 failed because of their specs: correct these, or the files that they name.\n" in err
+        "2 of 4 runs failed. 2 failed because of their specs: correct the specs, or the files that they name.\n"
+        in err
     )
     code, out, err = cli("resume", "--data-dir", tmp_path, "--device", "cuda")
     assert code == 2

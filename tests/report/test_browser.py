@@ -313,7 +313,7 @@ def test_pointing_at_a_cell_tells_its_client_round_and_score(report, open_page, 
 def test_a_round_can_be_picked_for_the_distributions(report, open_page):
     page, problems = open_page(report, 1280)
     open_run(page, "flanders + fedavg · lie 80%")
-    assert "median threshold" in page.locator("#scores-lede").inner_text()
+    assert "median of these thresholds" in page.locator("#scores-lede").inner_text()
     page.locator("#round").focus()
     page.keyboard.press("Home")
     assert "Nobody was scored in round 1" in page.locator("#scores").inner_text()

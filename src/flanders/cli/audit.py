@@ -1,8 +1,8 @@
 """Prints the check of an audit trail, for the command `flanders audit verify`.
 
-An audit trail is a file of decisions. Each entry contains a hash of the entry before it. A *head* is the number and
-the hash of an entry. The server also writes the heads to its log. If the file is changed later, its heads differ
-from those in the log.
+An audit trail is a file of entries that record decisions. Each entry contains a hash of the entry before it. A
+*head* is the number and the hash of an entry. The server also writes the heads to its log. If the file is changed
+later, its heads differ from the heads in the log.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ A breach is a place where the trail was changed.
 
 
 def heads_in_logs(paths: Iterable[Path]) -> list[Head]:
-    """Return the heads in logs of the server."""
-    found: list[Head] = []
+    """Return all heads in these logs of the server."""
+    heads: list[Head] = []
     for path in paths:
         try:
-            heads = heads_in_log(path.read_text(errors="replace"))
+            heads_here = heads_in_log(path.read_text(errors="replace"))
         except OSError as error:
             raise InputError(f"The log {path} cannot be read: {error.strerror or error}.") from error
-        if not heads:
+        if not heads_here:
             raise InputError(f"The log {path} names no `audit head`. Is it the log of a server with `audit=`?")
-        found += heads
-    return found
+        heads += heads_here
+    return heads
 
 
 def print_check(check: TrailCheck, path: Path, heads: Sequence[Head]) -> None:

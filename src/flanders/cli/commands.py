@@ -1,6 +1,6 @@
-"""The commands of the command line. Each takes the parsed arguments and returns the exit code.
+"""The commands of the command line. Each is a function that takes the parsed arguments and returns the exit code.
 
-Modules that need optional packages are imported inside a command, so that the other commands work without them.
+Modules that need optional packages are imported inside a command. So the other commands work without them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from flanders.results.schema import reading
 from flanders.watch.log import watch_log
 
 MOST_NAMED = 10
-"""The most files that `flanders plot` names one by one."""
+"""The most files that `flanders plot` names one by one, so that its output stays short."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -36,13 +36,13 @@ def run(options: argparse.Namespace) -> int:
         from flanders.experiments.run_callbacks import parse_callback
         from flanders.experiments.spec import read_specs
 
-    found = [replace(each, engine=options.engine) for each in read_specs(options.specs, options.overrides)]
+    runs = [replace(each, engine=options.engine) for each in read_specs(options.specs, options.overrides)]
     if options.dry_run:
-        for each, name in zip(found, labels([each.canonical for each in found]), strict=True):
+        for each, name in zip(runs, labels([each.canonical for each in runs]), strict=True):
             print(f"{each.id}  {name}")
         return 0
     callbacks = [parse_callback(text) for text in options.callbacks]
-    return run_experiments(options.out, found, option_changes(options), workforce_of(options), callbacks)
+    return run_experiments(options.out, runs, option_changes(options), workforce_of(options), callbacks)
 
 
 def resume(options: argparse.Namespace) -> int:
@@ -62,31 +62,31 @@ def reproduce(options: argparse.Namespace) -> int:
         from flanders.paper import reproduction
 
     limits = [*options.where, *([f"dataset={options.dataset}"] if options.dataset else [])]
-    asked = reproduction.Reproduction.of(
+    wanted = reproduction.Reproduction.of(
         options.names, options.variant, options.seeds, reproduction.parse_where(limits), options.overrides
     )
     changes, workforce = option_changes(options), workforce_of(options)
     if options.dry_run:
-        reproduction.print_missing(asked, options.out)
+        reproduction.print_missing(wanted, options.out)
         return 0
     if options.table_only and not (options.tables and (options.tables / f"{options.variant}.csv").exists()):
         with reading(options.out):
             pass  # raises an error now if there is nothing to show
     if options.tables:
-        reproduction.check_tables(options.tables, asked)
+        reproduction.check_tables(options.tables, wanted)
     if options.figures:
         with needing("report"):  # raises an error before the runs, which may take hours
             from flanders.paper.figures import write_paper_figures
     code = 0
     if not options.table_only:
-        code = run_with_output_to_stderr(options.out, asked.runs(), changes, workforce)
-    compared = asked.compare(options.out)
-    reproduction.print_compared(compared, asked.words, options.format)
+        code = run_with_output_to_stderr(options.out, wanted.runs(), changes, workforce)
+    compared = wanted.compare(options.out)
+    reproduction.print_compared(compared, wanted.words, options.format)
     if options.tables:
-        # Cells that are already in the CSV file of the folder stay in the tables.
-        compared = reproduction.write_tables(options.tables, asked, options.out)
+        # The tables keep the cells that an earlier command has written to the CSV file in this folder.
+        compared = reproduction.write_tables(options.tables, wanted, options.out)
     if options.figures:
-        write_paper_figures(asked, options.out, compared, options.figures)
+        write_paper_figures(wanted, options.out, compared, options.figures)
     return code
 
 
@@ -161,7 +161,7 @@ def report(options: argparse.Namespace) -> int:
 def watch(options: argparse.Namespace) -> int:
     """Show a results file while it is written: as a page, or as a log in the terminal."""
     if options.once and not options.text:
-        raise InputError("--once needs --text. `flanders report` writes a page of what is there.")
+        raise InputError("--once needs --text. `flanders report` writes a page of the rounds so far.")
     if options.results.is_dir() or (options.results.exists() and options.results.stat().st_size):
         with reading(options.results):
             pass  # raises an error now if it is not a results file; a missing file may appear later

@@ -30,24 +30,26 @@ Add = Callable[[str, Command, str], argparse.ArgumentParser]
 
 
 def run_board(options: argparse.Namespace) -> int:
-    """Carry out the runs of the leaderboard that are not done."""
+    """Carry out the chosen runs of the leaderboard, except those that are done.
+
+    With `--dry-run`, print the command of each chosen run instead.
+    """
     with needing("sim"):
         from flanders.experiments.execution import run_with_output_to_stderr
         from flanders.leaderboard.cells import attacks_named, cells_of, chosen_cells, experiments_of
 
     protocol = read_protocol()
     attacks = ALL if attacks_named(options.where) else options.attacks
-    every = cells_of(protocol, _entrants(options.defences), options.dataset, attacks)
-    cells = chosen_cells(every, options.where)
+    all_cells = cells_of(protocol, _entrants(options.defences), options.dataset, attacks)
+    cells = chosen_cells(all_cells, options.where)
     if options.dry_run:
         for cell, _ in cells:
             print(cell.command)
         print(f"{len(cells)} runs.")
         return 0
-    found = experiments_of(protocol, cells)
-    once = {experiment.id: experiment for experiment in found.values()}
+    runs = {experiment.id: experiment for experiment in experiments_of(protocol, cells).values()}
     return run_with_output_to_stderr(
-        options.out, list(once.values()), option_changes(options), workforce_of(options)
+        options.out, list(runs.values()), option_changes(options), workforce_of(options)
     )
 
 
@@ -62,14 +64,14 @@ def table_of_board(options: argparse.Namespace) -> int:
     rows = [*([] if options.only else published_rows()), *(row for path in options.rows for row in read_rows(path))]
     protocol = read_protocol()
     cases = cases_with(protocol, ALL if attacks_named(options.where) else options.attacks, options.shares)
-    found = standings_of(rows_with(rows, options.where), options.dataset, cases)
-    title = f"Leaderboard, protocol {protocol.version}: {options.dataset}, {shares_of(found.cases)}"
-    print(rendered(found, title, options.format, terminal_width(116)), end="")
+    standings = standings_of(rows_with(rows, options.where), options.dataset, cases)
+    title = f"Leaderboard, protocol {protocol.version}: {options.dataset}, {shares_of(standings.cases)}"
+    print(rendered(standings, title, options.format, terminal_width(116)), end="")
     return 0
 
 
 def submit(options: argparse.Namespace) -> int:
-    """Check defences or their rows, or write the rows of finished runs."""
+    """Check defences, check their rows, or write the rows of finished runs."""
     with needing("sim"):
         from flanders.leaderboard.board_rows import measured_runs, read_rows, write_rows
         from flanders.leaderboard.cells import KEYS, condition
@@ -91,9 +93,9 @@ def submit(options: argparse.Namespace) -> int:
     if options.results:
         merged = {row.cell: row for row in (read_rows(options.out) if options.out.exists() else ())}
         packages = packages_of(entrants)
-        found = [row for path in options.results for row in measured_runs(path, entrants, packages)]
-        fits = [condition(where, KEYS, [row.cell for row in found]) for where in options.where]
-        merged |= {row.cell: row for row in found if all(fit(row.cell) for fit in fits)}
+        rows = [row for path in options.results for row in measured_runs(path, entrants, packages)]
+        conditions = [condition(where, KEYS, [row.cell for row in rows]) for where in options.where]
+        merged |= {row.cell: row for row in rows if all(fulfils(row.cell) for fulfils in conditions)}
         if not merged:
             raise InputError("These files have no finished run of the leaderboard. Use `leaderboard run` first.")
         write_rows(options.out, merged.values())
@@ -102,7 +104,7 @@ def submit(options: argparse.Namespace) -> int:
 
 
 def _entrants(path: Path | None) -> Sequence[Entrant]:
-    """Return the defences that a file describes. Without a file, return those of this package."""
+    """Return the defences that a file describes. Without a file, return the defences of this package."""
     with needing("sim"):
         from flanders.leaderboard.entrants import own_entrants, read_entrants
 
@@ -122,27 +124,29 @@ def add_leaderboard(add: Add) -> None:
     add_run_options(run)
     table = add("table", table_of_board, "Show the leaderboard: one line for each defence.")
     _dataset(table)
-    text = "rows to add to those that come with the package (may be repeated)"
+    text = "CSV file with rows to show besides those that come with the package (may be repeated)"
     table.add_argument("--rows", action="append", type=Path, default=[], metavar="FILE", help=text)
     table.add_argument("--only", action="store_true", help="leave out the rows that come with the package")
-    text = "which shares of malicious clients: 10-40%%, 60-80%%, or all (default: %(default)s)"
+    text = "shares of malicious clients: minority (10-40%%), majority (60-80%%) or all (default: %(default)s)"
     table.add_argument("--shares", choices=SHARES, default=MINORITY, help=text)
     _attacks(table)
-    _where(table, "only cases with these values, e.g. attack=lie,ipm or fraction=0.2 (may be repeated)")
+    _where(table, "only runs with these values, e.g. attack=lie,ipm or fraction=0.2 (may be repeated)")
     formats = ("text", "markdown", "latex", "csv")
     text = "format of the table (default: %(default)s)"
     table.add_argument("--format", choices=formats, default=formats[0], help=text)
-    sent = add("submit", submit, "Check a defence of your own for the leaderboard, and write the rows of its runs.")
-    text = "TOML file that describes the defences (default: those of this package)"
-    sent.add_argument("defences", nargs="?", type=Path, metavar="DEFENCES", help=text)
+    submission = add(
+        "submit", submit, "Check a defence of your own for the leaderboard, and write the rows of its runs."
+    )
+    text = "TOML file that describes the defences (default: the defences of this package)"
+    submission.add_argument("defences", nargs="?", type=Path, metavar="DEFENCES", help=text)
     text = "check the defences; with --rows, check these rows and run some of them again"
-    sent.add_argument("--check", action="store_true", help=text)
+    submission.add_argument("--check", action="store_true", help=text)
     text = "results file of `leaderboard run` (may be repeated)"
-    sent.add_argument("--results", action="append", type=Path, default=[], metavar="FILE", help=text)
-    text = "CSV file for the rows of --results; rows that are in it already stay"
-    sent.add_argument("--out", type=Path, metavar="FILE", help=text)
-    _where(sent, "with --results: only runs with these values, e.g. start=1 (may be repeated)")
-    sent.add_argument("--rows", type=Path, metavar="FILE", help="CSV file of rows to check")
+    submission.add_argument("--results", action="append", type=Path, default=[], metavar="FILE", help=text)
+    text = "CSV file for the rows of --results; it keeps its rows of other runs"
+    submission.add_argument("--out", type=Path, metavar="FILE", help=text)
+    _where(submission, "with --results: only runs with these values, e.g. start=1 (may be repeated)")
+    submission.add_argument("--rows", type=Path, metavar="FILE", help="CSV file of rows to check")
 
 
 def _where(parser: argparse.ArgumentParser, text: str) -> None:
@@ -160,5 +164,7 @@ def _defences(parser: argparse.ArgumentParser) -> None:
 
 
 def _attacks(parser: argparse.ArgumentParser) -> None:
-    text = "core: the attacks of the ranking; all: every attack; --where can name any (default: %(default)s)"
+    text = (
+        "core: the attacks of the ranking; all: every attack; --where can name other attacks (default: %(default)s)"
+    )
     parser.add_argument("--attacks", choices=(CORE, ALL), default=CORE, help=text)

@@ -14,13 +14,14 @@ from flanders.choices import registry
 from flanders.registry import REQUIRED, Entry
 
 OUTPUT_WIDTH, NARROWEST = 116, 60
-"""The width of the output in characters if it does not go to a terminal, and the least width if it does."""
+"""The width of the output in characters if it does not go to a terminal, and the least width in a terminal."""
 
 
 def print_listing(kinds: Sequence[str], *, as_json: bool = False) -> None:
-    """Print the name and the summary of each entry of these kinds, grouped by family.
+    """Print the name and the summary of each entry of these kinds.
 
-    If there is only one kind, the parameters of its entries are printed as well.
+    A kind is e.g. `attacks`, and an entry is then one attack. Entries of a kind that are similar form a family, and
+    are printed together. If there is only one kind, the parameters of its entries are printed as well.
     """
     entries, broken = {}, list[str]()
     for kind in kinds:
@@ -32,8 +33,8 @@ def print_listing(kinds: Sequence[str], *, as_json: bool = False) -> None:
                 raise
             print(f"{kind}: {error}", file=sys.stderr)
     if as_json:
-        found = {kind: [dataclasses.asdict(entry) for entry in group] for kind, group in entries.items()}
-        print(json.dumps(found if len(kinds) > 1 else found[kinds[0]], indent=2, default=str))
+        tables = {kind: [dataclasses.asdict(entry) for entry in group] for kind, group in entries.items()}
+        print(json.dumps(tables if len(kinds) > 1 else tables[kinds[0]], indent=2, default=str))
         return
     for kind, group in entries.items():
         if len(kinds) > 1:

@@ -28,16 +28,16 @@ TABLE_FORMATS, FIGURE_FORMATS = ("markdown", "latex", "csv"), ("pdf", "svg", "pn
 TABLE_FORMAT_HELP = "format of the tables (default: %(default)s)"
 FIGURE_FORMAT_HELP = "format of the figures (default: %(default)s)"
 Group: TypeAlias = "argparse._SubParsersAction[Parser]"
-"""The object of argparse to which the commands of a parser are added."""
+"""What `add_subparsers` of argparse returns. Commands are added to it."""
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser with errors of one line. If a word is misspelt, the error suggests the right one."""
+    """A parser whose errors have one line. If a word is misspelt, the error suggests the right word."""
 
     def __init__(self, prog: str, description: str = "") -> None:
         super().__init__(prog=prog, description=description)
         self.commands: list[Parser] = []
-        """The parsers of the commands."""
+        """The parsers of the commands that were added so far."""
 
     def added(self, group: Group, name: str, command: Command, text: str) -> Parser:
         """Add a command to a group of commands, and return its parser."""
@@ -97,9 +97,7 @@ def make_parser() -> Parser:
             "List everything that a spec can choose by name, with parameters and defaults.",
         )
     )
-    add(
-        "schema", commands.schema, "Print the JSON Schema of spec files. Editors use it to check and complete them."
-    )
+    add("schema", commands.schema, "Print the JSON Schema of spec files. With it, editors can check specs.")
     _show(add("show", commands.show, "Show all runs of a results file, or one run in detail."))
     _table(
         add(
@@ -137,7 +135,8 @@ def _run(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         "--engine",
         choices=engines,
         default=SIMULATOR,
-        help="what runs the clients: our simulator, or Flower's simulation runtime (default: %(default)s)",
+        help="what runs the clients: the simulator of this package, or Flower's simulation runtime "
+        "(default: %(default)s)",
     )
     parser.add_argument("--dry-run", action="store_true", help="list the runs without running them")
     _callbacks(parser)
@@ -159,7 +158,7 @@ def _resume(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
 
 def _callbacks(parser: argparse.ArgumentParser) -> None:
     text = (
-        "send each round to tensorboard=DIR, mlflow[=SERVER], wandb[=PROJECT], wandb-offline[=DIR] or "
+        "send each round to tensorboard[=DIR], mlflow[=SERVER], wandb[=PROJECT], wandb-offline[=DIR] or "
         "prometheus[=PORT], or send alarms to webhook=URL or command=WORDS (may be repeated)"
     )
     parser.add_argument("--callback", action="append", default=[], metavar="NAME", dest="callbacks", help=text)
@@ -167,7 +166,9 @@ def _callbacks(parser: argparse.ArgumentParser) -> None:
 
 def _reproduce(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     parser.add_argument(
-        "names", metavar="NAME", help="label of a table or figure, e.g. tab:pr-20; several with commas; or all"
+        "names",
+        metavar="NAME",
+        help="label of a table or figure of the paper, e.g. tab:pr-20; several as A,B,C; or all",
     )
     parser.add_argument(
         "--variant",
@@ -181,7 +182,7 @@ def _reproduce(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="KEY=VALUES",
-        help="only cells with one of these values, e.g. aggregator=fedavg,multikrum (may be repeated)",
+        help="only runs with one of these values, e.g. aggregator=fedavg,multikrum (may be repeated)",
     )
     _seeds(parser, 3)
     _set(parser, "set a value in all runs, e.g. federation.rounds=3 (may be repeated)")
@@ -263,7 +264,9 @@ def _table(parser: argparse.ArgumentParser) -> None:
         help="how to show the differences between seeds: by range, standard deviation, or 95%% confidence interval "
         "(default: %(default)s)",
     )
-    parser.add_argument("--best", choices=("bold", "none"), default="none", help="mark the best value of each row")
+    parser.add_argument(
+        "--best", choices=("bold", "none"), default="none", help="bold: mark the best value of each row"
+    )
     parser.add_argument("--format", choices=("text", *TABLE_FORMATS), default="text", help=TABLE_FORMAT_HELP)
     parser.add_argument("--caption", metavar="TEXT", help="the caption (default: the name of the file)")
     parser.add_argument("--label", metavar="NAME", help="the name of the table in LaTeX, e.g. tab:attacks")
@@ -297,7 +300,7 @@ def _watch(parser: argparse.ArgumentParser) -> None:
     text = "address to listen on (default: %(default)s, which only this machine can reach)"
     parser.add_argument("--host", default="127.0.0.1", help=text)
     parser.add_argument("--port", type=int, default=PORT, help="port to listen on (default: %(default)s)")
-    text = "file with the token that visitors need; needed if other machines can reach --host"
+    text = "file with the token that visitors must enter; required if other machines can reach --host"
     parser.add_argument("--token-file", type=Path, metavar="FILE", help=text)
 
 
@@ -315,7 +318,7 @@ def _audit(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "trail", type=Path, metavar="FILE", help="the file that was passed as `audit=` to FilteredStrategy"
     )
-    text = "a head that the trail must contain, as the server has logged it, e.g. 12:3fa9... (may be repeated)"
+    text = "a head (number and hash of an entry) that the trail must contain, e.g. 12:3fa9... (may be repeated)"
     parser.add_argument("--head", action="append", default=[], metavar="HEAD", dest="heads", help=text)
     text = "the server's log: the trail must contain every `audit head` in it (may be repeated)"
     parser.add_argument("--log", action="append", default=[], type=Path, metavar="FILE", dest="logs", help=text)

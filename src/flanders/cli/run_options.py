@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options to the parser of a command."""
+    """Add these options to the parser of a command."""
     parser.add_argument(
         "--data-dir", type=Path, metavar="DIR", help="folder with the datasets (default: $FLANDERS_DATA)"
     )
@@ -34,7 +34,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
 
 
 def option_changes(options: argparse.Namespace) -> OptionChanges:
-    """Return the run options that the command line sets for all runs."""
+    """Return the options that the command line sets for all runs. They replace the options in the specs."""
     changes: OptionChanges = {}
     if options.data_dir is not None:
         changes["data_dir"] = options.data_dir.absolute()
@@ -44,7 +44,7 @@ def option_changes(options: argparse.Namespace) -> OptionChanges:
 
 
 def workforce_of(options: argparse.Namespace) -> Workforce:
-    """Return what carries out the runs, as the command line says: a number of processes, or a cluster."""
+    """Return what the command line has chosen to carry out the runs: a number of processes, or a cluster."""
     with needing("sim"):
         from flanders.experiments.execution import Workforce
 

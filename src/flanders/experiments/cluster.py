@@ -1,8 +1,8 @@
-"""Carries out a grid of runs on the machines of a Ray cluster (`flanders run --on ray`).
+"""Carries out runs on the machines of a Ray cluster (`flanders run --on ray`).
 
-Each run is a Ray task. Ray decides on which machine it runs. The task sends the results of its rounds to the
-process that started the grid. Only this process writes the results file. If a machine is lost, its runs continue on
-another machine after their last checkpoint.
+Each run is a Ray task. Ray chooses a machine for each task. The task sends the results of its rounds to the process
+that started all runs. Only this process writes the results file. If a machine is lost, its runs continue on another
+machine after their last checkpoints. A checkpoint is the saved state of a run.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 WAIT = 1.0
 """Seconds between two checks for a request to stop."""
 AHEAD = 2
-"""Ray gets this many times as many runs as the cluster can carry out at once.
+"""Ray gets up to this many runs for each run that the cluster can carry out at once.
 
-So the next run is already there when one ends."""
+So when a run ends, the next run is already there."""
 MOST_LOSSES = 5
-"""A run whose machine or process was lost this many times is marked as failed.
+"""If the machine or process of a run is lost this many times, the run is marked as failed.
 
-The run itself may have caused the losses, e.g. if it needs too much memory."""
+The run itself may cause the losses, e.g. if it needs too much memory."""
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 """Environment variables that stop Ray from sending usage statistics, and silence one of its warnings."""
 
@@ -51,19 +51,19 @@ class Cluster:
     Parameters
     ----------
     gpus_per_run
-        The share of a GPU that each run gets. Below 1, several runs share a GPU. Default: a whole GPU if the
-        cluster has any.
+        The number of GPUs that each run gets. If it is below 1, several runs share a GPU. Default: 1 if the
+        cluster has GPUs.
     """
 
     gpus_per_run: float | None = None
 
     def places(self, cpus: int) -> int:
-        """Return how many runs with this many CPUs the cluster can carry out at once."""
+        """Return how many runs the cluster can carry out at once if each run gets this many CPUs."""
         share, by_cpu = self.gpus("auto"), int(resource("CPU") // cpus)
         return max(1, min(by_cpu, int(resource("GPU") / share)) if share else by_cpu)
 
     def gpus(self, device: str) -> float:
-        """Return the share of a GPU that a run gets if it computes on this device."""
+        """Return the number of GPUs that a run gets if it computes on this device."""
         if device == "cpu" or not resource("GPU"):
             return 0.0
         return 1.0 if self.gpus_per_run is None else self.gpus_per_run
@@ -88,13 +88,13 @@ def resource(name: str) -> float:
     """Return how much of a resource all machines of the cluster have together."""
     import ray
 
-    found: Callable[[], dict[str, float]] = ray.cluster_resources
-    return found().get(name, 0.0)
+    resources: Callable[[], dict[str, float]] = ray.cluster_resources
+    return resources().get(name, 0.0)
 
 
 @contextlib.contextmanager
 def connected(gpus_per_run: float | None = None) -> Iterator[Cluster]:
-    """Connect to the Ray cluster on this machine, or to the one that RAY_ADDRESS names, until the block ends."""
+    """Connect to a Ray cluster until the block ends: the one on this machine, or the one that RAY_ADDRESS names."""
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     with needing("cluster"):
@@ -116,7 +116,7 @@ def connected(gpus_per_run: float | None = None) -> Iterator[Cluster]:
 
 
 class ClusterGrid:
-    """The runs that Ray is carrying out, or will carry out next.
+    """The runs that were given to Ray: it carries them out now, or next.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ class ClusterGrid:
         return len(self._running)
 
     def add(self, claimed: Claimed) -> None:
-        """Give a run to Ray."""
+        """Give a run to Ray. This process has claimed the run, so no other process carries it out."""
         run = claimed.spec.id
         experiment = Experiment.of(claimed.spec)
         rounds = experiment.setting.federation.rounds
@@ -154,7 +154,7 @@ class ClusterGrid:
         for task in [task for task in self._running if task in ready]:
             claimed = self._running[task]
             try:
-                found: Batch | Failure = ray.get(next(task))
+                result: Batch | Failure = ray.get(next(task))
             except StopIteration:
                 self._lose(task, "its rounds ended too early")
                 continue
@@ -162,10 +162,10 @@ class ClusterGrid:
                 self._lose(task, type(error).__name__)
                 continue
             try:
-                self._write(task, claimed.spec.id, found)
+                self._write(task, claimed.spec.id, result)
             except ClaimLost as error:
                 self._end(task, "lost", str(error))
-        if time.monotonic() - self._beat > HEARTBEAT:
+        if time.monotonic() - self._beat > HEARTBEAT:  # tell other processes that these runs are not abandoned
             for claimed in self._running.values():
                 self.store.beat(claimed.spec.id)
             self._beat = time.monotonic()
@@ -180,19 +180,19 @@ class ClusterGrid:
             self.store.release(claimed.spec.id)
             self._end(task, "stopped")
 
-    def _write(self, task: ObjectRefGenerator, run: str, found: Batch | Failure) -> None:
-        if isinstance(found, Failure):
-            self.store.fail(run, found.message, found.traceback)
-            self._end(task, "failed", found.message)
+    def _write(self, task: ObjectRefGenerator, run: str, result: Batch | Failure) -> None:
+        if isinstance(result, Failure):
+            self.store.fail(run, result.message, result.traceback)
+            self._end(task, "failed", result.message)
             return
-        self.store.write_rounds(run, found.records, state=found.state, last=found.last)
-        for record in found.records:
+        self.store.write_rounds(run, result.records, state=result.state, last=result.last)
+        for record in result.records:
             self.notify(RoundEnded(run, record))
-        if found.last:
+        if result.last:
             self._end(task, "done")
 
     def _lose(self, task: ObjectRefGenerator, why: str) -> None:
-        """End a task whose machine or process was lost. Release its run, so that it is carried out again."""
+        """End a task whose machine or process was lost. Its run can start again, or fails; see `MOST_LOSSES`."""
         run = self._running[task].spec.id
         self._losses[run] = self._losses.get(run, 0) + 1
         if self._losses[run] < MOST_LOSSES:

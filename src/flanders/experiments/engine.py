@@ -27,10 +27,10 @@ class StartedRun(Protocol):
 
     @property
     def like(self) -> Array:
-        """An array of the run's library and device. Pass it to `load_state` as `like`."""
+        """An example of the run's arrays, of the same library and on the same device. `load_state` needs it."""
 
     def run(self) -> Iterator[RoundRecord]:
-        """Carry out the remaining rounds. Yield the record of each."""
+        """Carry out the remaining rounds. Yield the record of each round."""
 
     def state_dict(self) -> dict[str, object]:
         """Return the state from which the run can continue."""
@@ -71,13 +71,17 @@ def check(experiment: Experiment, datasets: Datasets) -> None:
 
 def versions() -> dict[str, str]:
     """Return the versions of the software on which the results of a run may depend."""
-    found = {"flanders": flanders.__version__, "python": platform.python_version(), "platform": platform.platform()}
+    result = {
+        "flanders": flanders.__version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+    }
     for package in ("numpy", "torch"):
         try:
-            found[package] = metadata.version(package)
+            result[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
-            found[package] = "none"
-    return found
+            result[package] = "none"
+    return result
 
 
 def _flower() -> type[FlowerSimulation]:

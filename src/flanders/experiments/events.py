@@ -30,6 +30,7 @@ class RoundEnded:
     """A round has ended."""
 
     run: str
+    """The id of the run."""
     record: RoundRecord
 
 
@@ -38,11 +39,14 @@ class RunEnded:
     """A process no longer carries out a run."""
 
     run: str
+    """The id of the run."""
     status: str
-    """`done`, `failed`, `stopped` (somebody has asked for it), or `lost` (another process has taken over the run,
-    or its machine or process was lost)."""
+    """`done`, `failed`, `stopped` (the user has asked for it), or `lost` (another process has taken over the run,
+    or the machine or process of the run was lost)."""
     error: str = ""
+    """Why the run failed or was lost. Empty if it is done or was stopped."""
 
 
 Event = RunStarted | RoundEnded | RunEnded
 Notify = Callable[[Event], None]
+"""A function that receives the events of runs."""

@@ -26,7 +26,7 @@ from flanders.results.store import Store
 from flanders.results.summary import read_summaries
 
 SHOWN = 4
-"""If several runs failed with the same error, at most this many of them are named."""
+"""If several runs failed with the same error, at most this many of them are named, so that the line stays short."""
 REFUSED = InputError.__name__
 """The first word of the stored error if a run failed because of wrong input, e.g. in its spec."""
 
@@ -47,16 +47,16 @@ class Workforce:
     on_ray: bool = False
     """Whether the machines of a Ray cluster carry out the runs."""
     gpus_per_run: float | None = None
-    """On a cluster, the number of GPUs that each run gets, e.g. 0.25. None for one, if the cluster has GPUs."""
+    """On a cluster, the number of GPUs that each run gets, e.g. 0.25. None means 1, if the cluster has GPUs."""
 
     def __post_init__(self) -> None:
         if self.jobs < 1:
             raise InputError(f"--jobs must be at least 1. Got {self.jobs} instead.")
         if self.on_ray and self.jobs > 1:
-            raise InputError(f"--jobs {self.jobs} does not go with --on ray: Ray distributes the runs. Omit it.")
+            raise InputError(f"--jobs {self.jobs} does not go with --on ray: Ray shares out the runs. Omit --jobs.")
         if self.gpus_per_run is not None:
             if not self.on_ray:
-                raise InputError("--gpus-per-run is for runs on a cluster. Add --on ray, or omit it.")
+                raise InputError("--gpus-per-run is for runs on a cluster. Add --on ray, or omit --gpus-per-run.")
             if not 0 < self.gpus_per_run < math.inf:
                 raise InputError(f"--gpus-per-run must be above 0. Got {self.gpus_per_run} instead.")
 
@@ -68,14 +68,14 @@ def run_experiments(
     workforce: Workforce,
     callbacks: Sequence[Make] = (),
 ) -> int:
-    """Add runs to a results file, carry out the runs that are not done, and return the exit code."""
-    asked = [each.with_options(_absolute(replace(each.options, **changes))) for each in experiments]
+    """Add runs to a results file, carry out those of them that are not done, and return the exit code."""
+    changed = [each.with_options(_absolute(replace(each.options, **changes))) for each in experiments]
     datasets = Datasets()
     if not path.exists():  # if data are missing, do not leave an empty results file
-        for each in asked:
+        for each in changed:
             check(_as_checked_here(each, workforce), datasets)
     with Store(path) as store:
-        ids = store.add([each.spec for each in asked], versions())
+        ids = store.add([each.spec for each in changed], versions())
     return _carry_on(path, ids, changes, workforce, datasets, callbacks)
 
 
@@ -84,7 +84,7 @@ def run_with_output_to_stderr(
 ) -> int:
     """Do what `run_experiments` does, but print to standard error.
 
-    Then standard output is free for the caller's tables.
+    The caller prints its tables to standard output.
     """
     with contextlib.redirect_stdout(sys.stderr):
         return run_experiments(path, experiments, changes, workforce)
@@ -106,29 +106,30 @@ def _carry_on(
     datasets: Datasets,
     callbacks: Sequence[Make],
 ) -> int:
+    """Carry out the runs with these ids that are not done, print a summary, and return the exit code."""
     with Store(path, create=False) as store:
         unfinished = [Experiment.of(spec) for spec, _ in store.unfinished(ids)]
-        left, refused = _startable(unfinished, changes, workforce, datasets)
-        if (workforce.jobs > 1 or workforce.on_ray) and any(each.engine == FLOWER for each in left):
+        startable, refused = _startable(unfinished, changes, workforce, datasets)
+        if (workforce.jobs > 1 or workforce.on_ray) and any(each.engine == FLOWER for each in startable):
             option = "--on ray" if workforce.on_ray else f"--jobs {workforce.jobs}"
             raise InputError(
-                f"{option} does not work with the Flower engine: each run uses all cores already. Omit it."
+                f"{option} does not work with the Flower engine: each run uses all cores already. Omit the option."
             )
         for id_, problem in refused.items():
             store.refuse(id_, problem)
-        store.retry([each.id for each in left], changes)
-    jobs = max(1, min(workforce.jobs, len(left)))
-    specs = {each.id: each.canonical for each in left}
+        store.retry([each.id for each in startable], changes)
+    jobs = max(1, min(workforce.jobs, len(startable)))
+    specs = {each.id: each.canonical for each in startable}
     names = dict(zip(specs, short_labels(list(specs.values())), strict=True))
-    stop, died, told = Interrupt(), 0, GridCallbacks(callbacks, names, specs)
+    stop, died, call_back = Interrupt(), 0, GridCallbacks(callbacks, names, specs)
     try:
-        with stop.listening(), watching(len(ids), len(ids) - len(left), names) as show:
+        with stop.listening(), watching(len(ids), len(ids) - len(startable), names) as show:
 
             def notify(event: Event) -> None:
                 show(event)
-                told(event)
+                call_back(event)
 
-            todo = [each.id for each in left]
+            todo = [each.id for each in startable]
             if workforce.on_ray:
                 with connected(workforce.gpus_per_run) as cluster:
                     run_on_cluster(path, todo, notify, stop, cluster)
@@ -137,7 +138,7 @@ def _carry_on(
     except KeyboardInterrupt:  # the second Ctrl-C; saved rounds are kept
         pass
     finally:
-        told.close()
+        call_back.close()
     with Store(path, create=False) as store:
         store.compact()
     return _sum_up(path, ids, stop, died)
@@ -146,24 +147,28 @@ def _carry_on(
 def _startable(
     experiments: Sequence[Experiment], changes: OptionChanges, workforce: Workforce, datasets: Datasets
 ) -> tuple[list[Experiment], dict[str, str]]:
-    """Return the runs that can start, and the errors of the others by id. If all have errors, raise the first."""
-    left, refused = [], dict[str, str]()
+    """Return the runs that can start, and the errors of the other runs by id.
+
+    If no run can start, raise the first error.
+    """
+    startable, refused = [], dict[str, str]()
     for each in experiments:
         try:
             check(_as_checked_here(each.with_options(replace(each.options, **changes)), workforce), datasets)
-            left.append(each)
+            startable.append(each)
         except InputError as error:
             refused[each.id] = f"{REFUSED}: {error}"
-    if refused and not left:
+    if refused and not startable:
         id_, problem = next(iter(refused.items()))
         raise InputError(f"Run {id_}: {problem.removeprefix(f'{REFUSED}: ')}")
-    return left, refused
+    return startable, refused
 
 
 def _as_checked_here(experiment: Experiment, workforce: Workforce) -> Experiment:
-    """Return the run to check on this machine. If a cluster carries it out, it gets the device `cpu` for the check.
+    """Return a run in the form in which this machine checks it.
 
-    The machines of a cluster may have a device that is missing on this machine.
+    If a cluster carries out the run, the form has the device `cpu`: the machines of the cluster may have a device
+    that this machine does not have.
     """
     if not workforce.on_ray:
         return experiment
@@ -176,11 +181,12 @@ def _absolute(options: Options) -> Options:
 
 
 def _sum_up(path: Path, ids: Sequence[str], stop: Interrupt, died: int) -> int:
-    found = read_summaries(path, ids)
-    print_summaries(found)
+    """Print what became of the runs, and return the exit code. `died` is the number of processes that died."""
+    summaries = read_summaries(path, ids)
+    print_summaries(summaries)
     print(f"Results: {path}")
-    failed = [s for s in found if s.status == "failed"]
-    left = [s for s in found if s.status in ("pending", "running")]
+    failed = [s for s in summaries if s.status == "failed"]
+    left = [s for s in summaries if s.status in ("pending", "running")]
     problems: dict[str, list[str]] = {}
     for s in failed:
         problems.setdefault(str(s.error), []).append(s.id)
@@ -188,10 +194,10 @@ def _sum_up(path: Path, ids: Sequence[str], stop: Interrupt, died: int) -> int:
         more = f" and {len(failed_ids) - SHOWN} more" if len(failed_ids) > SHOWN else ""
         print(f"failed: {', '.join(failed_ids[:SHOWN])}{more}: {problem}", file=sys.stderr)
     if stop.signal is not None:
-        saved = sum(s.rounds for s in found)
+        saved = sum(s.rounds for s in summaries)
         print(
-            f"Stopped. {len(found) - len(left)} of {len(found)} runs are finished and {saved} rounds are saved. "
-            f"To continue: flanders resume {path}",
+            f"Stopped. {len(summaries) - len(left)} of {len(summaries)} runs are finished, and {saved} rounds are "
+            f"saved. To continue: flanders resume {path}",
             file=sys.stderr,
         )
         return 128 + signal.Signals(stop.signal)
@@ -199,16 +205,17 @@ def _sum_up(path: Path, ids: Sequence[str], stop: Interrupt, died: int) -> int:
         print(f"{died} of the processes died. The rounds that they had saved are kept.", file=sys.stderr)
     if left:
         print(
-            f"{len(left)} runs are not done. If no other process does them: flanders resume {path}", file=sys.stderr
+            f"{len(left)} runs are not done. If no other process carries them out: flanders resume {path}",
+            file=sys.stderr,
         )
     if failed:
         refused = sum(str(s.error).startswith(f"{REFUSED}: ") for s in failed)
         again = f" To try {'the others' if refused else 'them'} again: flanders resume {path}"
         again = again if refused < len(failed) else ""
         change = (
-            f" {refused} failed because of their specs: correct these, or the files that they name."
+            f" {refused} failed because of their specs: correct the specs, or the files that they name."
             if refused
             else ""
         )
-        print(f"{len(failed)} of {len(found)} runs failed.{change}{again}", file=sys.stderr)
+        print(f"{len(failed)} of {len(summaries)} runs failed.{change}{again}", file=sys.stderr)
     return 1 if failed or died else 0

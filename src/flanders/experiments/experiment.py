@@ -1,4 +1,7 @@
-"""The class `Experiment`: one run, with its setting and the engine that carries it out."""
+"""The class `Experiment`: one run, with its setting and the engine that carries it out.
+
+The setting describes the federation, its attacker and its defence.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,8 @@ from flanders.results.tree import Table
 from flanders.simulation.setting import Setting, Threat
 
 ENGINE, OPTIONS = "engine", "run"
-"""`engine` is a key that a stored spec has besides the fields of the setting. The field `run` of the setting, which
-holds the options, is not part of a stored spec."""
+"""Two keys in which a spec in a results file differs from a setting. Only the spec has `engine`. Only the setting
+has `run`, which holds the options."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ class Experiment:
 
     @property
     def options(self) -> Options:
-        """How the run is carried out."""
+        """How the run is carried out, e.g. on which device. Options do not change the id."""
         return self.setting.run
 
     def with_options(self, options: Options) -> Experiment:

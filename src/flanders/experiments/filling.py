@@ -1,6 +1,6 @@
-"""Turns a table of a spec into a dataclass, and back.
+"""Turns a table of a spec into a dataclass, and a dataclass into a table.
 
-Each value is checked against the type annotation of its field.
+Each value in the table is checked against the type annotation of its field.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ class Filler:
     """Builds dataclasses from tables of a spec. Every error names the key that is wrong."""
 
     counts: Mapping[str, int] = field(default_factory=dict)
-    """The numbers of clients for which the words "b" and "m-b" stand, by word; empty if these are not known yet."""
+    """The numbers of clients in a round for which words stand: "b" for the malicious clients, "m-b" for the others.
+
+    It is empty while these numbers are not known.
+    """
 
     def fill(self, cls: type[T], table: Mapping[str, object], where: str) -> T:
         """Build a dataclass from a table of its fields. `where` is the name of the table in error messages."""
@@ -54,7 +57,7 @@ class Filler:
             raise InputError(f"{place(where)}: {error}") from error
 
     def convert(self, value: object, hint: Hint, where: str) -> Any:
-        """Return a TOML value, converted to what the annotation of its field asks for."""
+        """Return a TOML value as a value that fits the annotation `hint` of its field."""
         allowed = allowed_by(hint)
         if allowed.anything or (is_dataclass(value) and not isinstance(value, type)):
             return value
@@ -71,6 +74,7 @@ class Filler:
         return self._plain_value(value, allowed, where)
 
     def _plain_value(self, value: object, allowed: Allowed, where: str) -> object:
+        """Return a number, a text, a path, or true or false. Raise an error if the value is not allowed."""
         if isinstance(value, str) and value in self.counts and allowed.number:
             return self._count(value, where)
         if isinstance(value, str) and str not in allowed.plain and Path in allowed.plain:
@@ -138,17 +142,18 @@ class Filler:
         links = [] if given == NONE else given if isinstance(given, list) else [given]
         if links and table.get("name") == NONE:
             raise InputError(f"{where}: {PREAGGREGATORS} need an aggregator after them. Give its name.")
-        found: Aggregator = self._entry(table, entries, where)
+        aggregator: Aggregator = self._entry(table, entries, where)
         for link in reversed(links):
             before: PreAggregator = self.convert(link, PreAggregator, f"{where}.{PREAGGREGATORS}")
-            found = before | found
-        return found
+            aggregator = before | aggregator
+        return aggregator
 
 
 def one_table(value: object, where: str) -> Table:
     """Return one table with the name and the parameters of an entry, e.g. of an attack.
 
-    `value` may be a name, a table with the key `name`, or a table whose `name` is itself such a table.
+    `value` may be a name, or a table with the key `name`. The value of `name` may again be a table with a name and
+    parameters.
     """
     table = {"name": value} if isinstance(value, str) else as_table(value, where)
     inner = table.get("name")
@@ -161,7 +166,7 @@ def one_table(value: object, where: str) -> Table:
 
 
 def as_table(value: object, where: str) -> Table:
-    """Return `value` if it is a table. Otherwise raise an error that names it `where`."""
+    """Return `value` if it is a table. Otherwise raise an error, in which `where` is the name of the value."""
     if not isinstance(value, dict):
         raise InputError(f"{where} must be a table of keys and values. Got {value!r} instead.")
     return value
@@ -170,7 +175,7 @@ def as_table(value: object, where: str) -> Table:
 def tree_of(instance: object, where: str = "") -> Table:
     """Return all fields of a dataclass as a table of JSON values.
 
-    `Filler.fill` turns the table into the dataclass again.
+    `Filler.fill` turns the table into the dataclass again. `where` is the name of the table in error messages.
     """
     hints = hints_of(type(instance))
     return {key: written(getattr(instance, key), hint, below(where, key)) for key, hint in hints.items()}
@@ -207,7 +212,7 @@ def _written_aggregator(value: Aggregator, allowed: Allowed, where: str) -> Tabl
 
 
 def below(where: str, key: str) -> str:
-    """Return the dotted key of a value in the table `where`. After the name of a file there is no dot.
+    """Return the dotted key of a value in the table `where`. If `where` ends with a colon, no dot is added.
 
     Examples
     --------
@@ -218,7 +223,7 @@ def below(where: str, key: str) -> str:
 
 
 def place(where: str) -> str:
-    """Return the name of a table, as it stands at the beginning of an error message."""
+    """Return the name of a table without the colon at its end. Error messages add a colon themselves."""
     return where.removesuffix(": ")
 
 

@@ -17,6 +17,7 @@ from flanders.checks import InputError
 from flanders.results.tree import Table
 
 TOO_MUCH = "its tables or lists are nested too deeply, or a number has too many digits"
+"""The end of an error message if Python's TOML parser gives up."""
 LARGEST = 100_000
 """The most runs that one spec may have. If it has more, that is probably a mistake."""
 DEEPEST = 20
@@ -24,7 +25,7 @@ DEEPEST = 20
 
 
 def read_toml(path: Path) -> Table:
-    """Return the content of a spec file. Raise an error if it cannot be read."""
+    """Return the content of a spec file. Raise an error if the file cannot be read."""
     try:
         with open(path, "rb") as file:
             return tomllib.load(file)
@@ -45,7 +46,7 @@ def read_toml(path: Path) -> Table:
 
 
 def expand(tree: Table, place: str = "spec") -> list[Table]:
-    """Return the points of the grid in the order of the file. The last list changes fastest.
+    """Return the points of the grid of a spec. The last list changes fastest. `place` names the spec in errors.
 
     Examples
     --------
@@ -63,6 +64,7 @@ def expand(tree: Table, place: str = "spec") -> list[Table]:
 
 
 def _size(tree: Table, place: str) -> int:
+    """Return the number of points of the grid of a table."""
     total = 1
     for key, value in tree.items():
         where = f"{place}: {key}" if ": " not in place else f"{place}.{key}"
@@ -81,6 +83,7 @@ def _points(tree: Table) -> Iterator[Table]:
 
 
 def _values(value: object) -> Iterator[object]:
+    """Yield all values that a key takes in the grid."""
     if isinstance(value, dict):
         yield from _points(value)
     elif isinstance(value, list):
@@ -125,7 +128,7 @@ def parse_override(text: str) -> tuple[list[str], object]:
 
 
 def override(tree: Table, path: list[str], value: object) -> Table:
-    """Return the spec with one key set. If the key leads through a list of tables, it is set in each of them."""
+    """Return the spec with one key set. If the key leads into a list of tables, it is set in each table."""
     head, *rest = path
     if not rest:
         return {**tree, head: value}

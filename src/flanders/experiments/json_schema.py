@@ -1,7 +1,8 @@
 """Makes a JSON Schema of spec files. With it, a text editor can check a spec, and suggest keys and values.
 
 The schema is made from the fields of `Setting`, from the registries (the tables of attacks, filters and so on), and
-from the docstrings. Except in the table `run`, any value may be a list. Such a list is an axis of the grid of runs.
+from the docstrings. Except in the table `run`, any value may be a list. Such a list is an axis of the grid of runs:
+there is a run for each value in it.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ def spec_schema() -> Schema:
 
 
 def _record(cls: type[object], *, axes: bool = True) -> Schema:
-    """Return the schema of a table with the fields of a dataclass. With `axes`, values may be axes of the grid."""
-    told, hints = parameter_texts(cls), hints_of(cls)
+    """Return the schema of a table with the fields of a dataclass. With `axes`, its values may be lists, too."""
+    texts, hints = parameter_texts(cls), hints_of(cls)
     properties = {
-        field.name: {**_value(hints[field.name], axes=axes and field.name != "run"), **_about(field, told)}
+        field.name: {**_value(hints[field.name], axes=axes and field.name != "run"), **_about(field, texts)}
         for field in fields_of(cls)
     }
     schema = {"type": "object", "description": first_paragraph(cls), "properties": properties}
@@ -53,34 +54,34 @@ def _record(cls: type[object], *, axes: bool = True) -> Schema:
 def _value(hint: Hint, *, axes: bool) -> Schema:
     """Return the schema of a value. With `axes`, a list of such values is allowed as well."""
     allowed = allowed_by(hint)
-    one = _one(allowed, axes=axes)
-    return {"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]} if axes and one else one
+    single = _single_value(allowed, axes=axes)
+    return {"anyOf": [single, {"type": "array", "items": single, "minItems": 1}]} if axes and single else single
 
 
-def _one(allowed: Allowed, *, axes: bool) -> Schema:
-    """Return the schema of one value."""
+def _single_value(allowed: Allowed, *, axes: bool) -> Schema:
+    """Return the schema of a value that is not a list of values. With `axes`, tables in it may have such lists."""
     if allowed.anything:
         return {}
-    found: list[Schema] = []
+    forms: list[Schema] = []
     if allowed.kind:
-        found.append({"$ref": f"#/$defs/{allowed.kind}"})
+        forms.append({"$ref": f"#/$defs/{allowed.kind}"})
     elif allowed.entries is not None:
-        found.append(_choice(allowed.entries, ""))
+        forms.append(_choice(allowed.entries, ""))
     if allowed.record is not None:
-        found.append(_record(allowed.record, axes=axes and allowed.record.__name__ != "Options"))
+        forms.append(_record(allowed.record, axes=axes and allowed.record.__name__ != "Options"))
     if allowed.values is not None:
-        found.append({"type": "object", "additionalProperties": _value(allowed.values, axes=axes)})
+        forms.append({"type": "object", "additionalProperties": _value(allowed.values, axes=axes)})
     if allowed.items is not None:
-        found.append({"type": "array", "items": _one(allowed_by(allowed.items), axes=False)})
+        forms.append({"type": "array", "items": _single_value(allowed_by(allowed.items), axes=False)})
     if allowed.words:
-        found.append({"enum": list(allowed.words)})
+        forms.append({"enum": list(allowed.words)})
     else:
-        found += [{"type": name} for kind, name in _TYPES.items() if kind in allowed.plain]
+        forms += [{"type": name} for kind, name in _TYPES.items() if kind in allowed.plain]
     if allowed.number and axes and str not in allowed.plain:
-        found.append({"enum": COUNTS})
+        forms.append({"enum": COUNTS})
     if allowed.none and str not in allowed.plain:
-        found.append({"const": NONE})
-    return found[0] if len(found) == 1 else {"anyOf": found}
+        forms.append({"const": NONE})
+    return forms[0] if len(forms) == 1 else {"anyOf": forms}
 
 
 def _choice(entries: AnyRegistry, kind: str) -> Schema:
@@ -90,7 +91,7 @@ def _choice(entries: AnyRegistry, kind: str) -> Schema:
     tables = [{"$ref": f"#/$defs/{kind}.{name}"} if kind else _entry(name, entries, kind) for name in names]
     shared: Schema = {name: {} for name in _parameters(entries)} | _in_front(kind)
     several: Schema = {
-        "description": "A list of names is an axis. A name may be replaced by a table of it and its parameters.",
+        "description": "A list of names is an axis of the grid. A name may also be a table with its parameters.",
         "anyOf": [
             {"type": "array", "items": {"anyOf": [one_name, *tables, {"const": NONE}]}, "minItems": 1},
             *tables,
@@ -108,9 +109,9 @@ def _choice(entries: AnyRegistry, kind: str) -> Schema:
 def _entry(name: str, entries: AnyRegistry, kind: str) -> Schema:
     """Return the schema of a table with the name and the parameters of one entry."""
     cls = entries[name]
-    told, hints = parameter_texts(cls), hints_of(cls)
+    texts, hints = parameter_texts(cls), hints_of(cls)
     parameters = {
-        field.name: {**_value(hints[field.name], axes=True), **_about(field, told)} for field in fields_of(cls)
+        field.name: {**_value(hints[field.name], axes=True), **_about(field, texts)} for field in fields_of(cls)
     }
     return {
         "type": "object",
@@ -128,7 +129,8 @@ def _in_front(kind: str) -> Schema:
     link = {"anyOf": [{"$ref": "#/$defs/preaggregators"}, {"const": NONE}]}
     chain = {"type": "array", "items": {"$ref": "#/$defs/preaggregators"}}
     text = (
-        "What prepares the updates for the aggregator. A list is an axis of the grid; a chain is a list in a list."
+        "The pre-aggregators, which prepare the updates for the aggregator. A list is an axis of the grid. Several "
+        "pre-aggregators that follow each other are a list inside this list."
     )
     axis = {"type": "array", "items": {"anyOf": [link, chain]}, "minItems": 1}
     return {PREAGGREGATORS: {"description": text, "anyOf": [link, axis]}}
@@ -139,14 +141,14 @@ def _parameters(entries: AnyRegistry) -> list[str]:
     return list(dict.fromkeys(field.name for cls in entries.values() for field in fields_of(cls)))
 
 
-def _about(field: Field[Any], told: dict[str, str]) -> Schema:
-    """Return the description and the default of a field."""
-    found: Schema = {}
-    if field.name in told:
-        found["description"] = told[field.name]
+def _about(field: Field[Any], texts: dict[str, str]) -> Schema:
+    """Return the description and the default of a field. `texts` has the descriptions by name."""
+    about: Schema = {}
+    if field.name in texts:
+        about["description"] = texts[field.name]
     if field.default is not MISSING and isinstance(field.default, bool | int | float | str):
-        found["default"] = field.default
-    return found
+        about["default"] = field.default
+    return about
 
 
 def parameter_texts(cls: type[object]) -> dict[str, str]:

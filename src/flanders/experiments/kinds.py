@@ -1,6 +1,7 @@
-"""Finds out which values a type annotation allows: plain values, a dataclass, or an entry chosen by its name.
+"""Finds out which values a type annotation allows.
 
-`filling` uses it to check specs, and `json_schema` uses it to describe them.
+These are plain values such as numbers, lists, tables, or entries that are chosen by name, e.g. attacks. The module
+`filling` uses this to check specs, and the module `json_schema` uses this to describe specs.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ BY_NAME: dict[type[object], str] = {
     Partition: "partitions",
     ModelSpec: "models",
 }
-"""The base classes whose subclasses are chosen by name, and their registries (see `flanders.choices.KINDS`)."""
+"""The base classes whose subclasses are chosen by name, and the names of the registries with these subclasses."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,11 +59,11 @@ class Allowed:
     values: Hint = None
     """The annotation of the values of a table with any keys. None if no such table is allowed."""
     record: type[DataclassInstance] | None = None
-    """The dataclass that may be written as a table of its fields. None if there is none."""
+    """The dataclass that may be written as a table of its fields. None if no dataclass or several are allowed."""
     entries: AnyRegistry | None = None
-    """The entries that may be chosen by name. None if there are none."""
+    """A table of names and classes: what may be chosen by name. None if nothing can be chosen by name."""
     kind: str = ""
-    """The name of `entries` in `flanders.choices.KINDS`. Empty if they are not registered there."""
+    """The name of `entries` in `flanders.choices.KINDS`. Empty if `entries` is not one of these registries."""
     anything: bool = False
     """Whether any value is allowed."""
 
@@ -76,11 +77,11 @@ def allowed_by(hint: Hint) -> Allowed:
     """Return the values that an annotation allows."""
     members = _members(hint)
     records = [m for m in members if _is_record(m)]
-    chosen = [kind for m in members if (kind := _kind(m)) is not None]
+    kinds = [kind for m in members if (kind := _kind(m)) is not None]
     lists = [m for m in members if _origin(m) in (tuple, list, Sequence)]
     tables = [m for m in members if _origin(m) in (dict, Mapping)]
     literals = tuple(word for m in members if _origin(m) is typing.Literal for word in typing.get_args(m))
-    entries = registry(chosen[0]) if chosen else _union(records) if len(records) > 1 else None
+    entries = registry(kinds[0]) if kinds else _union(records) if len(records) > 1 else None
     return Allowed(
         none=type(None) in members,
         plain=frozenset(m for m in members if m in PLAIN) | {type(word) for word in literals},
@@ -89,13 +90,13 @@ def allowed_by(hint: Hint) -> Allowed:
         values=typing.get_args(tables[0])[1] if tables else None,
         record=records[0] if len(records) == 1 else None,
         entries=entries,
-        kind=chosen[0] if chosen else "",
+        kind=kinds[0] if kinds else "",
         anything=Any in members,
     )
 
 
 def hints_of(cls: type[object]) -> dict[str, Hint]:
-    """Return the annotation of each field that a dataclass can be built with, in order."""
+    """Return the annotation of each field that a dataclass can be built with, by name."""
     hints = typing.get_type_hints(cls)
     return {field.name: hints[field.name] for field in fields_of(cls)}
 
@@ -135,6 +136,6 @@ def _kind(member: Hint) -> str | None:
 
 
 def _union(records: Sequence[type[DataclassInstance]]) -> AnyRegistry:
-    """Return a registry of dataclasses. Their names are the class names, in lower case and with dashes."""
+    """Return a table of names and dataclasses. The names are the class names, in lower case and with dashes."""
     named = {re.sub(r"(?<!^)(?=[A-Z])", "-", cls.__name__).lower(): cls for cls in records}
     return Registry("form", dict(named))

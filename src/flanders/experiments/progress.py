@@ -1,4 +1,4 @@
-"""Shows the progress of a grid of runs: with bars in a terminal, and otherwise with a line for each run."""
+"""Shows the progress of several runs: with bars in a terminal, and otherwise with a line for each run."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class TimeLeft:
         self._rounds: dict[str, tuple[int, int]] = {}  # rounds to do and rounds done, for each run that has started
 
     def note(self, event: Event) -> None:
-        """Update the counts of rounds with an event."""
+        """Take an event into account."""
         if isinstance(event, RunStarted):
             self._rounds[event.run] = event.rounds - event.after, 0
         elif isinstance(event, RoundEnded):
@@ -58,7 +58,7 @@ class TimeLeft:
             self._rounds[event.run] = done, done
 
     def __str__(self) -> str:
-        """Return the time in words. It is empty if no round is done yet, or none is left."""
+        """Return the time in words. It is empty if no round is done yet, or no round is left."""
         todo, done = (
             (sum(column) for column in zip(*self._rounds.values(), strict=True)) if self._rounds else (0, 0)
         )
@@ -101,7 +101,7 @@ def shortened(name: str, longest: int = LONGEST_NAME) -> str:
 
 
 class Lines:
-    """Prints a line when a run ends or is resumed. It is used if the output is no terminal but e.g. a log file."""
+    """Prints a line when a run ends or is resumed. It is used if the output is not a terminal."""
 
     def __init__(self, total: int, done: int, names: Mapping[str, str], stream: TextIO) -> None:
         self.total, self.ended, self.stream = total, done, stream

@@ -1,6 +1,6 @@
 """Carries out one run on another machine of a cluster.
 
-The rounds of the run are sent in batches to the process that started the grid (see `cluster`). That process writes
+The rounds of the run are sent in batches to the process that started all runs (see `cluster`). That process writes
 the results file.
 """
 
@@ -30,7 +30,7 @@ class Batch:
 
     records: tuple[RoundRecord, ...]
     state: bytes | None = None
-    """The checkpoint after these rounds. None if there is no checkpoint after them."""
+    """The checkpoint after these rounds: a state from which the run can continue. None if there is none."""
     last: bool = False
     """Whether the run is done."""
 
@@ -44,9 +44,9 @@ class Failure:
 
 
 def rounds_elsewhere(spec: RunSpec, state: bytes | None, expected: Mapping[str, str]) -> Iterator[Batch | Failure]:
-    """Carry out one run and yield its rounds. If `state` is given, the run continues from it.
+    """Carry out one run and yield its rounds. If `state` is given, the run continues from this checkpoint.
 
-    `expected` are the versions of the packages on the machine that collects the results.
+    `expected` has the versions of the packages on the machine that collects the results.
     """
     try:
         check_versions(expected)

@@ -1,7 +1,7 @@
-"""The callbacks of a grid of runs, which the option `--callback` asks for. Each run gets callbacks of its own.
+"""The callbacks of runs, for the option `--callback`. A callback gets each round of a run, e.g. to log it.
 
-They run in the process that started the grid. A spec or a results file cannot name callbacks. So a file from
-somebody else can neither use the network nor run a command.
+Each run gets callbacks of its own. They are called in the process that started the runs. A spec or a results file
+cannot name callbacks. So a file from somebody else can neither use the network nor run a command.
 """
 
 from __future__ import annotations
@@ -28,14 +28,17 @@ from flanders.results.spec_keys import flat_spec
 from flanders.results.tree import Tree
 
 Make = Callable[[RunInfo], Callback]
-"""A function that makes the callback of one run. The functions below return one. They get the VALUE of
-`--callback NAME=VALUE`."""
+"""A function that makes the callback of one run.
+
+The functions below return such a function. They get the VALUE of `--callback NAME=VALUE`, or an empty text if there
+is no value. Each of them also makes one callback at once. If a package is missing or the value is wrong, this
+raises an error before the first run starts."""
 
 
 def tensorboard(value: str) -> Make:
     """Write each run for TensorBoard to a folder of its own. The value is the parent folder of these folders."""
     folder = Path(value or "tensorboard")
-    TensorBoard(folder)  # raises an error now if the package is missing
+    TensorBoard(folder)
     return lambda run: TensorBoard(folder / f"{file_name(run.name)}-{run.id[:6]}")
 
 
@@ -107,14 +110,14 @@ def parse_callback(text: str) -> Make:
 
 
 class GridCallbacks:
-    """Passes the events of a grid of runs to callbacks. Each run has callbacks of its own.
+    """Passes the events of runs to callbacks. Each run has callbacks of its own.
 
     Parameters
     ----------
     makers
         The functions that make the callbacks of a run; see `parse_callback`.
     names, specs
-        The label and the canonical spec of each run, by its id.
+        The label of each run, and its spec with all defaults filled in, by the id of the run.
     """
 
     def __init__(self, makers: Sequence[Make], names: Mapping[str, str], specs: Mapping[str, Tree]) -> None:
@@ -134,6 +137,6 @@ class GridCallbacks:
             self._open.pop(event.run).end()
 
     def close(self) -> None:
-        """End the callbacks of runs that have not ended, e.g. because the grid was interrupted."""
+        """End the callbacks of runs that have not ended, e.g. because the user stopped them."""
         while self._open:
             self._open.popitem()[1].end()

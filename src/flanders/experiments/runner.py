@@ -1,7 +1,7 @@
 """Carries out the runs of a results file in this process.
 
-Other processes may work on the same file at the same time. A run that was interrupted continues after its last
-checkpoint.
+Other processes may work on the same file at the same time. So a process first claims a run: then no other process
+carries it out. A run that was interrupted continues after its last checkpoint, which is its saved state.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from flanders.simulation.thread_limits import computing_with, num_threads
 Stop = Callable[[], bool]
 """A function that says whether to stop now."""
 CHECKPOINT_SHARE = 0.1
-"""The largest share of a run's time that checkpoints may take, unless `checkpoint_every` is set."""
+"""The largest share of a run's time that checkpoints may take, so that they slow the run down only a little."""
 CHECKPOINT_GAP = 2.0
-"""The fewest seconds between two checkpoints, unless `checkpoint_every` is set."""
+"""The fewest seconds between two checkpoints. After a crash, so few seconds of work are quickly repeated."""
 WRITE_GAP = 0.5
 """The fewest seconds between two writes of rounds. Rounds that end in between are written together.
 
@@ -37,7 +37,7 @@ Fewer writes are better, since only one process can write to the file at a time.
 
 
 def work(path: Path, ids: Sequence[str], datasets: Datasets, notify: Notify, stop: Stop) -> None:
-    """Carry out these runs until none is left for this process, or `stop()` is true.
+    """Carry out these runs, one after the other, until no run is left to claim or `stop()` is true.
 
     If a run raises an error, it is marked as failed, and the next run follows. If the results file cannot be
     written, the error is raised.
@@ -104,9 +104,9 @@ def carry_out(store: Store, claimed: Claimed, datasets: Datasets, notify: Notify
 class Pace:
     """Decides when to write checkpoints and rounds.
 
-    A checkpoint is written every `every` rounds. If `every` is None, checkpoints take at most the share
-    `CHECKPOINT_SHARE` of the time. Checkpoints do not change the results of a run. They only change how many rounds
-    are repeated after a crash.
+    A checkpoint is written every `every` rounds. If `every` is None, `CHECKPOINT_SHARE` and `CHECKPOINT_GAP` decide
+    when the next checkpoint is written. Checkpoints do not change the results of a run. They only change how many
+    rounds are repeated after a crash.
     """
 
     def __init__(self, every: int | None) -> None:
@@ -148,7 +148,7 @@ def closing(records: Iterator[RoundRecord]) -> Iterator[Iterator[RoundRecord]]:
 
 
 def describe_error(error: Exception) -> str:
-    """Return an error in one line."""
+    """Return an error as text: its type, its message, and the line of code that raised it."""
     return f"{type(error).__name__}: {error}{_line_of(error)}"
 
 
@@ -157,7 +157,7 @@ def _line_of(error: Exception) -> str:
     if isinstance(error, InputError):  # its message says what to do, so the line does not matter
         return ""
     frames = traceback.extract_tb(error.__traceback__)
-    others = (str(Path(__file__).parents[1]), *map(sysconfig.get_path, ("stdlib", "purelib", "platlib")), "<")
-    own = [frame for frame in frames if not frame.filename.startswith(others)]
+    libraries = (str(Path(__file__).parents[1]), *map(sysconfig.get_path, ("stdlib", "purelib", "platlib")), "<")
+    own = [frame for frame in frames if not frame.filename.startswith(libraries)]
     last = (own or frames)[-1]
     return f" (in {Path(last.filename).name}:{last.lineno})"

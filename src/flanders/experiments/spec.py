@@ -1,8 +1,9 @@
 """Reads spec files and returns the runs that they describe.
 
-The tables of a spec are the fields of `flanders.simulation.Setting`. All of them are optional. Attacks, filters and
-other entries are written as a name, or as a table with the name and parameters. A list means a run for each of its
-values (see `flanders.experiments.grid`)::
+A spec file is a TOML file. Its tables are the fields of `flanders.simulation.Setting`. All tables are optional. An
+attack, a filter, or anything else that is chosen by name is written as its name, or as a table of its name and its
+parameters. A list means a run for each of its values. With several lists, there is a run for each combination of
+their values. All these combinations are the grid of the spec (see `flanders.experiments.grid`)::
 
     [data]
     dataset = "digits"
@@ -29,12 +30,12 @@ values (see `flanders.experiments.grid`)::
     preaggregators = "nnm"                  # prepares the updates; a chain of two is [["bucketing", "nnm"]]
     [fallback]
     name = "median"
-    [run]                                   # how to compute; not part of a run's id, and without lists
+    [run]                                   # how to compute; it does not change a run's id, and has no lists
     device = "auto"
 
 `"b"` is the number of malicious clients in a round: `ceil(fraction * m)`, where m is the number of clients in a
-round. It is 0 without an attack. `"m-b"` is the number of all other clients in a round. `"none"` stands for None,
-where a parameter may be None.
+round. It is 0 without an attack. `"m-b"` is the number of all other clients in a round. If a parameter may be None,
+`"none"` stands for None.
 """
 
 from __future__ import annotations
@@ -59,7 +60,10 @@ DEFAULT_DATA = {"dataset": "digits", "partition": "dirichlet"}
 
 
 def read_specs(paths: Iterable[Path], overrides: Sequence[str] = ()) -> list[Experiment]:
-    """Read spec files and return their runs, each once, in the order of the files."""
+    """Read spec files and return their runs, each once, in the order of the files.
+
+    `overrides` are texts `KEY=VALUE`. Each sets a key in all specs.
+    """
     runs: dict[str, Experiment] = {}
     for path in paths:
         for run in parse_spec(read_toml(Path(path)), overrides, str(path)):
@@ -68,7 +72,10 @@ def read_specs(paths: Iterable[Path], overrides: Sequence[str] = ()) -> list[Exp
 
 
 def parse_spec(tree: Table, overrides: Sequence[str] = (), place: str = "spec") -> list[Experiment]:
-    """Return the runs that a spec describes, each once, in the order of its grid."""
+    """Return the runs that a spec describes, each once, in the order of its grid.
+
+    `overrides` are texts `KEY=VALUE`. Each sets a key of the spec. `place` is the name of the spec in errors.
+    """
     for text in overrides:
         tree = override(tree, *parse_override(text))
     try:
@@ -84,7 +91,7 @@ def _runs(tree: Table, place: str) -> list[Experiment]:
             raise InputError(f"{place}: there is no table {section!r}.{guess} Known: {', '.join(SECTIONS)}.")
     for key, value in as_table(tree.get("run", {}), f"{place}: run").items():
         if isinstance(value, list):
-            raise InputError(f"{place}: run.{key} cannot be a list: it does not change the results of a run.")
+            raise InputError(f"{place}: run.{key} cannot be a list: it would describe the same run several times.")
     runs: dict[str, Experiment] = {}
     for point in expand(tree, place):
         try:
@@ -96,7 +103,10 @@ def _runs(tree: Table, place: str) -> list[Experiment]:
 
 
 def resolve(point: Table, place: str = "spec") -> Experiment:
-    """Return the run that one point of a grid describes. Raise an error that names the key that is wrong."""
+    """Return the run that one point of a grid describes: a spec without lists of values.
+
+    If a key is wrong, raise an error that names it. `place` is the name of the spec in this error.
+    """
     federation = Filler().fill(
         Federation, as_table(point.get("federation", {}), f"{place}: federation"), f"{place}: federation"
     )
@@ -126,22 +136,25 @@ def _threat(table: Table, federation: Federation, where: str) -> Threat:
 def _data(table: Table, where: str) -> Table:
     """Return the tables of the dataset and the partition.
 
-    Parameters may be written directly in the table `data`. They are moved into the table to which they belong.
+    Parameters of both may be written directly in the table `data`. They are moved into the table of the dataset or
+    of the partition.
     """
     parts = {part: one_table(table.get(part, default), f"{where}.{part}") for part, default in DEFAULT_DATA.items()}
     for key, value in table.items():
         if key in parts:
             continue
-        has = [part for part, chosen in parts.items() if key in _parameters(f"{part}s", chosen.get("name"))]
-        if len(has) != 1:
+        owners = [part for part, chosen in parts.items() if key in _parameters(f"{part}s", chosen.get("name"))]
+        if len(owners) != 1:
             names = " nor ".join(repr(chosen.get("name")) for chosen in parts.values())
             what = (
-                f"neither {names} has such a parameter" if not has else "both the dataset and the partition have it"
+                f"neither {names} has such a parameter"
+                if not owners
+                else "both the dataset and the partition have it"
             )
             raise InputError(
                 f"{where}.{key}: {what}. Write it in a table, e.g. partition = {{ name = ..., {key} = ... }}."
             )
-        (part,) = has
+        (part,) = owners
         if key in parts[part]:
             raise InputError(f"{where}.{key} is given twice, here and in {part}.")
         parts[part][key] = value
@@ -149,19 +162,23 @@ def _data(table: Table, where: str) -> Table:
 
 
 def _parameters(kind: str, name: object) -> set[str]:
-    """Return the names of an entry's parameters; none if there is no such entry, which a later check reports."""
+    """Return the names of the parameters of an entry, e.g. of the dataset `digits`.
+
+    If there is no such entry, return no names. A later check reports the wrong name.
+    """
     entries = registry(kind)
     return set(entries.describe(name).parameters) if isinstance(name, str) and name in entries else set()
 
 
 def _axis_tip(tree: Table, problem: str) -> str:
-    """Return advice if a parameter belongs to only some of the names in a list."""
+    """Return advice to add to an error message, if a parameter belongs to only some of the names in a list."""
     if "there is no such parameter" not in problem:
         return ""
     for section in SECTIONS:
         table = tree.get(section)
         if isinstance(table, dict) and isinstance(table.get("name"), list) and f": {section}." in problem:
             return (
-                ' Not all names in the list have it. Write it beside the name: name = ["a", {name = "b", key = 1}].'
+                " Not all names in the list have this parameter. Write it beside the name: "
+                'name = ["a", {name = "b", key = 1}].'
             )
     return ""

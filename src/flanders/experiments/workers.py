@@ -1,4 +1,4 @@
-"""Carries out a grid of runs in several processes, and stops it on request.
+"""Carries out runs in several processes, and stops them if the user asks for it.
 
 Rounds that were saved before a stop stay in the results file.
 """
@@ -31,7 +31,7 @@ THREADS = "OMP_NUM_THREADS"
 GRACE = 10.0
 """A worker process is killed if it has not exited this many seconds after its work. Some libraries hang at exit."""
 WAIT = 0.2
-"""Seconds between two checks of the workers."""
+"""Seconds between two checks of the workers. So a request to stop does not wait for long."""
 
 
 class Interrupt:
@@ -40,14 +40,14 @@ class Interrupt:
     Attributes
     ----------
     signal
-        The number of the signal that asked for the stop. None before that.
+        The number of the signal that asked for a stop. None if no signal has come.
     """
 
     def __init__(self) -> None:
         self.signal: int | None = None
 
     def __call__(self) -> bool:
-        """Whether somebody has asked for a stop."""
+        """Whether a signal has asked for a stop."""
         return self.signal is not None
 
     @contextlib.contextmanager
@@ -186,7 +186,10 @@ def _worker(number: int, path: Path, ids: Sequence[str], reports: Queue[Report],
 
 @contextlib.contextmanager
 def _shared_threads(jobs: int) -> Iterator[None]:
-    """Give each process its share of the cores, unless the user has set the number of threads."""
+    """Give each process that is started in the block its share of the cores.
+
+    If the user has set the number of threads, do nothing.
+    """
     if THREADS in os.environ:
         yield
         return

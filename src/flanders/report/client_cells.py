@@ -1,6 +1,6 @@
 """Encodes what happened to the clients of a run, as compact JSON for the HTML page.
 
-The script `cells.js` of the page decodes it.
+The script `cells.js` of the page decodes this JSON.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from flanders.report.run_reading import FIELDS, choose_rows
 from flanders.round import ClientId
 
 ENCODINGS = {"float64": "number", "int64": "number", "bool": "answer", "string": "text"}
-"""The encoding of a field of `ClientRecord` for the page, by the type of its column in the results file.
+"""How a field of `ClientRecord` is encoded for the page, by the type of its column (`Column.kind`).
 
 An answer is yes, no or unknown.
 """
 SCORE_REASON = re.compile(r"score [-+.\dainfe]+")
-"""The pattern of reasons that only repeat the score. The page has the score anyway, so the number is left out."""
+"""The pattern of reasons that only repeat the score. For such a reason the page gets the word `score`, since it has
+the number of the score anyway."""
 
 PageData = dict[str, Any]
 """A part of the page's data, ready for JSON."""
@@ -32,16 +33,16 @@ PageData = dict[str, Any]
 def encode_clients(run: RunData, rows: int, characters: int, since: int = 0, until: int | None = None) -> PageData:
     """Return all fields of `ClientRecord` for at most `rows` clients of a run, from column `since` to `until - 1`.
 
-    A column is a round. The different texts of a field have at most `characters` characters together. If the run
-    has more clients than `rows`, half of the shown clients are spread evenly over all clients. The other half are
-    the clients that were most often not kept.
+    A column is a round. If `until` is None, all columns from `since` on are returned. The different texts of a
+    field have at most `characters` characters together. If the run has more clients than `rows`, `choose_rows`
+    chooses the clients that are shown.
     """
     total = run.totals.clients
     if rows == 0 or run.rounds.size == 0:
         return {"shown": 0, "total": total, "shortened": False}
-    every = len(run.clients) <= rows
+    all_fit = len(run.clients) <= rows
     chosen, spread = np.arange(len(run.clients)), np.ones(len(run.clients), dtype=bool)
-    if not every:
+    if not all_fit:
         chosen, spread = choose_rows(run.not_kept, rows)
     if run.spread is not None:
         spread = spread & run.spread if (spread & run.spread).any() else spread
@@ -61,7 +62,7 @@ def encode_clients(run: RunData, rows: int, characters: int, since: int = 0, unt
         "shown": int(chosen.size),
         "total": total,
         "ids": [page_id(run.clients[i]) for i in chosen],
-        "spread": None if every and run.spread is None else np.flatnonzero(spread[chosen]).tolist(),
+        "spread": None if all_fit and run.spread is None else np.flatnonzero(spread[chosen]).tolist(),
         "since": since,
         "fields": fields,
         "shortened": shortened,
@@ -79,7 +80,7 @@ def _pack(array: NDArray[Any]) -> str:
 
 
 def _number_field(values: FloatMatrix) -> PageData | None:
-    """Return numbers for the page, clipped to the range of float32. None if no number is finite."""
+    """Return numbers for the page as float32. Finite numbers stay finite. None if no number is finite."""
     if not np.isfinite(values).any():
         return None
     largest = float(np.finfo(np.float32).max)
@@ -88,7 +89,10 @@ def _number_field(values: FloatMatrix) -> PageData | None:
 
 
 def _text_field(texts: TextMatrix, chosen: IntVector, columns: slice, characters: int) -> tuple[PageData, bool]:
-    """Return the texts for the page, and whether some were left out. If not all fit, the rarest are left out."""
+    """Return the texts for the page, and whether some were left out.
+
+    If the different texts have more than `characters` characters together, the rarest are left out.
+    """
     cells = texts.codes[chosen, columns]
     codes, places, counts = np.unique(cells, return_inverse=True, return_counts=True)
     plain = ["score" if SCORE_REASON.fullmatch(texts.words[code]) else texts.words[code] for code in codes]

@@ -44,7 +44,20 @@ def _words(key: str) -> str:
 class ComparedRuns:
     """The runs of one results file, compared with each other.
 
-    `labels` names each run by its defence, its attack, and the other values in which the runs differ.
+    The methods take the position of a run in `runs`.
+
+    Attributes
+    ----------
+    runs
+        The runs, in the order of the results file.
+    flat
+        The values of each run's spec by dotted keys. The spec describes the run.
+    free
+        For each run, whether it is known that it has no attack.
+    varying
+        The dotted keys in which the runs differ.
+    labels
+        A text for each run: its defence, its attack, and the other values in which the runs differ.
     """
 
     def __init__(self, runs: Sequence[RunData]) -> None:
@@ -52,19 +65,19 @@ class ComparedRuns:
         self.flat = relative_counts([flat_spec(run.spec) for run in runs])
         self.free = [is_attack_free(run) for run in runs]
         self.varying = varying(self.flat)
-        named = [self._label(i) for i in range(len(runs))]
-        count = Counter(named)
-        self.labels = [x if count[x] == 1 else f"{x} · {r.id[:6]}" for x, r in zip(named, runs, strict=True)]
+        names = [self._label(i) for i in range(len(runs))]
+        count = Counter(names)
+        self.labels = [x if count[x] == 1 else f"{x} · {r.id[:6]}" for x, r in zip(names, runs, strict=True)]
         self._same_setting: dict[str, list[int]] = defaultdict(list)
         for i in range(len(runs)):
             self._same_setting[self._without(i, DEFENCE)].append(i)
         self._twins: dict[str, int | None] = {}
 
     def defence(self, i: int) -> str:
-        """Return the filter and the aggregator as text, e.g. `flanders (keep 6) + fedavg`.
+        """Return the filter and the aggregator of run `i` as text, e.g. `flanders (keep 6) + fedavg`.
 
-        The filter `keep-all` is not named. Parameters, the fallback, and `informed` (see `Setting`) are named if
-        runs differ in them.
+        The filter `keep-all` is not named. Three things are named only if runs differ in them: the parameters, the
+        fallback, and whether the aggregator is told the number of malicious clients (`informed`).
         """
         flat = self.flat[i]
         chain = preaggregator_names(self.runs[i].spec) if "aggregator.preaggregators" in flat else []
@@ -84,7 +97,7 @@ class ComparedRuns:
         return str(flat.get(f"{section}.name") or "") + (f" ({', '.join(details)})" if details else "")
 
     def attack(self, i: int) -> str:
-        """Return the attack as text, e.g. `lie 80%`."""
+        """Return the attack of run `i` and its share of malicious clients as text, e.g. `lie 80%`."""
         if self.free[i]:
             return "no attack"
         if not self.runs[i].truth:
@@ -94,16 +107,16 @@ class ComparedRuns:
         return f"{names or 'attack'} {flat[FRACTION]:.0%}" if FRACTION in flat else names or "attack"
 
     def setting(self, i: int) -> str:
-        """Return as text the values of run `i` in which runs differ, e.g. `alpha 0.5`.
+        """Return as text the values of run `i` in which runs differ, except attack, defence and seed.
 
-        Attack, defence and seed are left out.
+        For example, `alpha 0.5`.
         """
         return " · ".join(self._detail(key, value) for key, value in self.other_details(i) if key != SEED)
 
     def siblings(self, i: int, most: int | None = None) -> list[int]:
-        """Return run `i` and the runs that differ from it only in their defence, in order.
+        """Return run `i` and the runs that differ from it only in their defence, in the order of `runs`.
 
-        If `most` is given, return at most this many runs, among them run `i`.
+        If `most` is given, return at most this many runs. Run `i` is one of them.
         """
         others = [j for j in self._same_setting[self._without(i, DEFENCE)] if j != i]
         return sorted([i, *(others if most is None else others[: most - 1])])
@@ -111,7 +124,8 @@ class ComparedRuns:
     def settings(self) -> list[list[int]]:
         """Return groups of runs. The runs of a group differ only in their defence and seed.
 
-        A group is left out if one of its runs is the `twin` of a run with an attack, unless no group would be left.
+        A group is left out if one of its runs is the attack-free `twin` of a run with an attack: the figures of the
+        attacked run show its twin, too. If this would leave out every group, all groups are returned.
         """
         groups: dict[str, list[int]] = defaultdict(list)
         for i, flat in enumerate(self.flat):
@@ -122,9 +136,9 @@ class ComparedRuns:
         return chosen or list(groups.values())
 
     def twin(self, i: int) -> int | None:
-        """Return the attack-free run that is most similar to run `i`, among those with the same dataset and model.
+        """Return the attack-free run that is most similar to run `i` and has the same dataset and model.
 
-        None if there is none.
+        None if there is no such run.
         """
         key = self._without(i, (THREAT,))
         if key not in self._twins:
@@ -138,15 +152,20 @@ class ComparedRuns:
         return [(key, self.flat[i][key]) for key in keys if key in self.flat[i]]
 
     def _comparable(self, i: int, j: int) -> bool:
+        """Whether run `j` is attack-free, has begun, and has the same dataset and model as run `i`."""
         same = all(self.flat[i].get(k) == self.flat[j].get(k) for k in (DATASET, MODEL))
         return same and self.free[j] and self.runs[j].rounds.size > 0
 
     def _distance(self, i: int, j: int) -> tuple[int, int, bool]:
-        """Return how much two runs differ. Differences of settings count more than differences of defences."""
-        mine, theirs = self.flat[i], self.flat[j]
-        apart = [section_of(k) for k in mine.keys() | theirs.keys() if mine.get(k) != theirs.get(k)]
-        setting = sum(section not in (THREAT, *DEFENCE) for section in apart)
-        return setting, sum(section in DEFENCE for section in apart), theirs.get("filter.name") != "keep-all"
+        """Return how much run `j` differs from run `i`, as a tuple. Smaller tuples mean more similar runs.
+
+        The first number counts the different values outside of attack and defence. The second number counts the
+        different values of the defence. The last entry tells whether run `j` has a filter.
+        """
+        first, second = self.flat[i], self.flat[j]
+        differing = [section_of(k) for k in first.keys() | second.keys() if first.get(k) != second.get(k)]
+        others = sum(section not in (THREAT, *DEFENCE) for section in differing)
+        return others, sum(section in DEFENCE for section in differing), second.get("filter.name") != "keep-all"
 
     def _label(self, i: int) -> str:
         parts = [self.defence(i), self.attack(i)]
@@ -159,5 +178,5 @@ class ComparedRuns:
         return str(value) if name == "name" else f"{_words(name)} {value}"
 
     def _without(self, i: int, sections: Sequence[str]) -> str:
-        """Return the spec of run `i` as text, without these sections."""
+        """Return the spec of run `i` as text, without the sections in `sections`."""
         return repr(sorted((k, v) for k, v in self.flat[i].items() if section_of(k) not in sections))

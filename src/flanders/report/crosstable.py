@@ -37,7 +37,9 @@ from flanders.results.summary import RunSummary, read_summaries
 from flanders.results.tree import Table
 
 Cells = dict[tuple[str, ...], dict[str, list[float]]]
-"""For each row of the table and each defence, the values of all seeds."""
+"""For each row of the table and each defence, the values of all seeds.
+
+The key of a row is the texts in its first columns, which describe it."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +57,9 @@ class Metric:
 METRICS = {
     "accuracy": Metric("final", "Accuracy after the last round"),
     "best": Metric("best", "Best accuracy of any round"),
-    "precision": Metric("precision", "Precision (the share of clients not kept that were malicious)"),
-    "recall": Metric("recall", "Recall (the share of malicious clients that were not kept)"),
-    "fpr": Metric("false_positive_rate", "False-positive rate (the share of honest clients not kept)", False),
+    "precision": Metric("precision", "Precision (of the clients not kept, the share that was malicious)"),
+    "recall": Metric("recall", "Recall (of the malicious clients, the share that was not kept)"),
+    "fpr": Metric("false_positive_rate", "False-positive rate (of the honest clients, the share not kept)", False),
     "attack-success": Metric("attack_success", "Attack success after the last round", False),
     "source-accuracy": Metric("source_accuracy", "Accuracy on the examples that the attack aims at"),
     "seconds": Metric("seconds", "Seconds of all rounds", False, 1),
@@ -72,7 +74,7 @@ class TableStyle:
     Parameters
     ----------
     metric
-        One of `METRICS`.
+        The name of the measure: a key of `METRICS`.
     spread
         How to show the differences between seeds: `range`, `std`, `ci` or `none`; see `flanders.report.spread`.
     bold
@@ -115,14 +117,14 @@ def crosstable(
         return _csv(
             [*header, "defence", style.metric, *_spread_columns(style.spread), "seeds"], cells, style.spread
         )
-    defences = list(dict.fromkeys(name for found in cells.values() for name in found))
+    defences = list(dict.fromkeys(name for by_defence in cells.values() for name in by_defence))
     body = [
-        [*row, *(_cell(found.get(name, []), style.spread, metric.digits) for name in defences)]
-        for row, found in cells.items()
+        [*row, *(_cell(by_defence.get(name, []), style.spread, metric.digits) for name in defences)]
+        for row, by_defence in cells.items()
     ]
     best = _best(cells, defences, metric, len(header)) if style.bold else set()
     shown, shared = _without_shared_aggregator(defences)
-    several = any(len(values) > 1 for found in cells.values() for values in found.values())
+    several = any(len(values) > 1 for by_defence in cells.values() for values in by_defence.values())
     legend = f"{metric.words}{f': {SPREAD_WORDS[style.spread]}' if several else ''}.{shared}"
     if any("-" in row[len(header) :] for row in body):
         legend += " `-`: no run is done, or nothing was measured."
@@ -139,7 +141,7 @@ class Grid:
     """The mean of a measure for each attack and defence."""
 
     rows: list[str]
-    """The name of the attack of each row, with the other settings in which runs differ."""
+    """The name of each row: its attack, and before it the other values in which runs differ."""
     columns: list[str]
     """The name of the defence of each column."""
     means: list[list[float]]
@@ -149,7 +151,7 @@ class Grid:
 
 
 def grid_means(results: Path, wheres: Sequence[str] = (), metric: str = "accuracy") -> Grid | None:
-    """Return the means over all runs that are done. None if no run is done, or `metric` was not measured."""
+    """Return the means of `metric` over all runs that are done. None if no such run measured it."""
     measured = METRICS[metric]
     done = [s for s in read_summaries(results) if s.status == "done"]
     done = [done[i] for i in selected([s.spec for s in done], wheres)] if done else []
@@ -157,20 +159,23 @@ def grid_means(results: Path, wheres: Sequence[str] = (), metric: str = "accurac
     if not done:
         return None
     header, cells = _cells(done, measured)
-    defences = list(dict.fromkeys(name for found in cells.values() for name in found))
+    defences = list(dict.fromkeys(name for by_defence in cells.values() for name in by_defence))
     names = [" ".join(_worded(key, value) for key, value in zip(header, row[:-2], strict=False)) for row in cells]
     attacks = ["no attack" if row[-2] == "none" else f"{row[-2]} {row[-1]}" for row in cells]
-    means = [[fmean(found[name]) if name in found else math.nan for name in defences] for found in cells.values()]
+    means = [[fmean(row[name]) if name in row else math.nan for name in defences] for row in cells.values()]
     rows = [f"{name} {attack}".strip() for name, attack in zip(names, attacks, strict=True)]
     columns = ["no filter" if name == "keep-all" else name for name in _without_shared_aggregator(defences)[0]]
     return Grid(rows, columns, means, measured.words)
 
 
 def _cells(done: Sequence[RunSummary], metric: Metric) -> tuple[list[str], Cells]:
-    """Return the headings of the columns that describe a row, and the values for each row and defence."""
+    """Return the keys of the columns that describe a row, and the values for each row and defence.
+
+    A row is described by the values in which runs differ, its attack, and the share of malicious clients, `r`.
+    """
     flats = relative_counts([flat_spec(s.spec) for s in done])
-    inner = (*ATTACK_KEYS, SEED, "live")
-    setting_keys = [k for k in varying(flats) if k not in inner and section_of(k) not in DEFENCE]
+    not_settings = (*ATTACK_KEYS, SEED, "live")
+    setting_keys = [k for k in varying(flats) if k not in not_settings and section_of(k) not in DEFENCE]
     rows = [
         (*(_text(flat.get(key)) for key in setting_keys), attack_name(s.spec), _fraction(s))
         for s, flat in zip(done, flats, strict=True)
@@ -199,14 +204,14 @@ def _heading(key: str) -> str:
 
 
 def _worded(key: str, value: str) -> str:
-    """Return a setting as text to put before an attack, e.g. `mnist,` or `alpha 0.5,`."""
+    """Return a key of a spec and its value as text to put before an attack, e.g. `mnist,` or `alpha 0.5,`."""
     return f"{value}," if last_part(key) == "name" else f"{_heading(key)} {value},"
 
 
 def _without_shared_aggregator(defences: Sequence[str]) -> tuple[list[str], str]:
-    """Remove the aggregator from the names of defences if all of them have the same one.
+    """Remove the aggregator from the names of defences if all defences have the same aggregator.
 
-    Return the names, and a sentence that names the removed aggregator.
+    The names are those of `_defence`. Return the new names, and a sentence that names the removed aggregator.
     """
     pairs = [name.partition(" + ") for name in defences]
     aggregators = {pair[2].partition(" (")[0] for pair in pairs}
@@ -217,7 +222,9 @@ def _without_shared_aggregator(defences: Sequence[str]) -> tuple[list[str], str]
 
 
 def without_shared_part(defences: Sequence[str]) -> list[str]:
-    """Remove the aggregator from the names of defences if all of them have the same one, and return the names.
+    """Remove the aggregator from the names of defences if all defences have the same aggregator.
+
+    The names are those of `ComparedRuns.defence`. Return the new names.
 
     Examples
     --------
@@ -233,7 +240,7 @@ def without_shared_part(defences: Sequence[str]) -> list[str]:
 
 
 def _defence_details(rows: Sequence[tuple[str, ...]], flats: Sequence[Table]) -> list[str]:
-    """Return the keys of defences, except names, in which runs of the same row and seed differ."""
+    """Return the keys of the defence in which runs of the same row and seed differ, except names."""
     groups: dict[tuple[object, ...], list[Table]] = defaultdict(list)
     for row, flat in zip(rows, flats, strict=True):
         groups[row, flat.get(SEED)].append(flat)
@@ -242,6 +249,7 @@ def _defence_details(rows: Sequence[tuple[str, ...]], flats: Sequence[Table]) ->
 
 
 def _defence(s: RunSummary, flat: Mapping[str, object], keys: Sequence[str]) -> str:
+    """Return the name of a run's defence, e.g. `guard + fedavg`, with the values of `keys` in brackets."""
     details = [f"{key.removeprefix('filter.')}={flat[key]}" for key in keys if key in flat]
     return f"{filter_name(s.spec)} + {aggregator_name(s.spec)}" + (f" ({', '.join(details)})" if details else "")
 
@@ -251,10 +259,10 @@ def _cell(values: Sequence[float], spread: str, digits: int) -> str:
 
 
 def _best(cells: Cells, defences: Sequence[str], metric: Metric, first: int) -> set[tuple[int, int]]:
-    """Return the positions of the cells with the best value of their row. Equal rounded values are equally good."""
+    """Return the positions of the cells with the best value of their row. Values are compared after rounding."""
     best = set()
-    for i, found in enumerate(cells.values()):
-        means = {name: round(fmean(found[name]), metric.digits) for name in defences if name in found}
+    for i, by_defence in enumerate(cells.values()):
+        means = {name: round(fmean(values), metric.digits) for name, values in by_defence.items()}
         wanted = (max if metric.higher_is_better else min)(means.values())
         best |= {(i, first + j) for j, name in enumerate(defences) if means.get(name) == wanted}
     return best
@@ -272,8 +280,8 @@ def _csv(header: Sequence[str], cells: Cells, spread: str) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)
-    for row, found in cells.items():
-        for name, values in found.items():
+    for row, by_defence in cells.items():
+        for name, values in by_defence.items():
             numbers = [f"{fmean(values):.4f}"]
             if spread == RANGE:
                 numbers += [f"{min(values):.4f}", f"{max(values):.4f}"]

@@ -24,7 +24,8 @@ FIGURE_NAMES = (
     "precision_recall",
     "time_by_phase",
 )
-"""The names of all figures. `grid` shows all runs together. The other figures are drawn for each setting."""
+"""The names of all figures. `grid` shows all runs together. The other figures are drawn for each setting, which is
+everything in a run except its defence and its seed."""
 
 
 def write_figures(
@@ -39,9 +40,9 @@ def write_figures(
     `accuracy`, `precision_recall` and `time_by_phase` compare the defences of one setting, averaged over its seeds.
     `scores_heatmap` and `score_distributions` show one run of each defence that scores clients.
 
-    A setting is everything except the defence and the seed: the attack, the data and so on. If the results have
-    several settings, only `grid` is drawn by default. If `only` names other figures, they are drawn for each
-    setting, in a folder of its own.
+    A setting is everything in a run except its defence and its seed: the attack, the data and so on. If the results
+    have several settings, only `grid` is drawn by default. If `only` names other figures, each setting has a folder
+    with these figures.
 
     Parameters
     ----------
@@ -52,7 +53,8 @@ def write_figures(
     format
         `pdf`, `svg` or `png`.
     only
-        The names of the figures to draw. Default: `grid` if there are several settings, else all others.
+        The names of the figures to draw. Default: `grid` if there are several settings. If there is only one,
+        all figures except `grid`.
     wheres
         Conditions on the runs, e.g. `attack=lie`; see `flanders.report.where`.
 
@@ -78,12 +80,12 @@ def write_figures(
             written.append(Path(folder) / f"{GRID}.{format}")
             plots.save(grid_plot.draw_grid(grid_means(Path(results), wheres)), written[-1])
         for group in settings if set(only) - {GRID} else ():
-            place = Path(folder)
+            target = Path(folder)
             if len(settings) > 1:
-                place /= _unique(_setting_name(compared, group), written)
-            place.mkdir(parents=True, exist_ok=True)
+                target /= _unique(_setting_name(compared, group), written)
+            target.mkdir(parents=True, exist_ok=True)
             for name, figure in plots.draw_figures(compared, group, only):
-                written.append(place / f"{name}.{format}")
+                written.append(target / f"{name}.{format}")
                 plots.save(figure, written[-1])
     return written
 
@@ -98,5 +100,6 @@ def _setting_name(compared: ComparedRuns, group: list[int]) -> str:
 
 
 def _unique(name: str, written: list[Path]) -> str:
+    """Return a name for a folder. If files were written to a folder `name` before, it ends with a number."""
     taken = {path.parent.name for path in written}
     return next(x for x in (name, *(f"{name}-{n}" for n in range(2, len(taken) + 3))) if x not in taken)

@@ -1,4 +1,4 @@
-"""Draws the figure of a whole grid: a heat map with a row for each attack and a column for each defence."""
+"""Draws the figure `grid`: a heat map of accuracies, with a row for each attack and a column for each defence."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ LETTER = 0.062
 CELL = 0.34
 """The smallest width of a cell in which a number can be read, in inches."""
 MOST = 40
-"""The largest number of rows, and also of columns. More would not fit on a page."""
+"""The most rows of the heat map, and also its most columns. More would not fit on a page."""
 
 
 def draw_grid(grid: Grid | None) -> Figure:
-    """Draw the means of a grid, with a number in each cell.
+    """Draw the mean accuracies in `grid`, with a number in each cell.
 
-    If the figure does not fit into one column of a two-column page, it takes both.
+    If the figure does not fit into one column of a two-column page, it takes both columns. If `grid` is None, the
+    figure says that no run is finished.
     """
     if grid is None:
-        return new_figure(1.5, _say_nothing)
+        return new_figure(1.5, _no_run)
     names, rows = grid.columns[:MOST], grid.rows[:MOST]
     left = LETTER * max(map(len, rows)) + 0.1
     width = COLUMN if left + CELL * len(names) <= COLUMN else PAGE
@@ -36,7 +37,7 @@ def draw_grid(grid: Grid | None) -> Figure:
     return new_figure(0.35 + head + 0.22 * len(rows), lambda ax: _fill(ax, grid, slanted=slanted), width)
 
 
-def _say_nothing(ax: Axes) -> None:
+def _no_run(ax: Axes) -> None:
     raise NothingToDraw("No finished run yet.")
 
 
@@ -59,6 +60,6 @@ def _fill(ax: Axes, grid: Grid, *, slanted: bool) -> None:
     ax.set_yticks(np.arange(means.shape[0] - 1) + 0.5, minor=True)
     ax.grid(which="minor", color="white", linewidth=1)
     ax.tick_params(which="both", length=0)
-    left = len(grid.rows) - means.shape[0], len(grid.columns) - means.shape[1]
-    rest = f" ({left[0]} rows and {left[1]} columns are not shown)" if any(left) else ""
+    hidden = len(grid.rows) - means.shape[0], len(grid.columns) - means.shape[1]
+    rest = f" ({hidden[0]} rows and {hidden[1]} columns are not shown)" if any(hidden) else ""
     ax.set_xlabel(f"Accuracy after the last round, mean over seeds{rest}")

@@ -29,9 +29,9 @@ SCRIPTS = (
     "table.js",
     "main.js",
 )
-"""The scripts of the page.
+"""The scripts of the page, in order. A script may use the scripts before it.
 
-A script may use the scripts before it. `static.js` or `live.js` comes last and starts them.
+One more script comes last and starts the page: `static.js` in a report, `live.js` in the page of `flanders watch`.
 """
 
 
@@ -55,8 +55,8 @@ def write_html(results: Path, html: Path) -> None:
 def render_page(payload: PageData, source: str) -> str:
     """Return the page with its data, its style and its scripts.
 
-    The content security policy of the page has the hashes of this style and this script. So a browser accepts no
-    other style and no other script.
+    The page forbids the browser to use any other style or script: its content security policy has the hashes of
+    this style and this script. `source` is the name of the results file.
     """
     style, script = "\n" + stylesheet(), "\n" + scripts("static.js")
     policy = (
@@ -96,7 +96,7 @@ def scripts(last: str) -> str:
 
 
 def script_json(value: object) -> str:
-    r"""Return JSON that is safe inside a script element.
+    r"""Return a value as JSON that is safe inside a script element: no text in it ends the element.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Builds the data of the HTML page: all runs, in a compact form for JSON and of limited size."""
+"""Builds the data of the HTML page: all runs, in a compact form for JSON. The size of the data is limited."""
 
 from __future__ import annotations
 
@@ -29,11 +29,13 @@ from flanders.results.spec_keys import (
 )
 
 CELLS = 1_500_000
-"""The most cells in one page. A cell is one client in one round. They take about 15 MB."""
+"""The most cells in one page. A cell is one client in one round. The cells then take about 15 MB, which a browser
+can open."""
 CHARACTERS = 6_000_000
-"""One page has at most this many characters of each text field about clients, such as the reason: about 6 MB."""
+"""The most characters in one page for each text field of clients, such as the reason. They take about 6 MB."""
 FEWEST = 8
-"""If a run has more clients than fit into the page, and fewer than this would fit, none of them are shown."""
+"""The page shows at least this many clients of a run, or all clients if the run has fewer. If they do not fit, it
+shows none of them: very few of many clients would say little about the run."""
 
 _COLUMNS = (
     (DATASET, "Data"),
@@ -45,6 +47,7 @@ _COLUMNS = (
     ("aggregator.name", "Aggregator"),
     (SEED, "Seed"),
 )
+"""The usual keys of a spec that get a column in the table of runs if runs differ in them, with its title."""
 _RESULTS = (
     ("final", "Accuracy", "percent"),
     ("best", "Best", "percent"),
@@ -56,10 +59,11 @@ _RESULTS = (
     ("rounds", "Rounds", "number"),
     ("status", "Status", "text"),
 )
+"""The results that get a column in the table of runs: the name, the title, and how the page writes the values."""
 
 
 def build_payload(runs: Sequence[RunData], cells: int = CELLS, characters: int = CHARACTERS) -> PageData:
-    """Return all data that the page shows."""
+    """Return all data that the page shows. Its size has limits, which `CELLS` and `CHARACTERS` explain."""
     compared = ComparedRuns(runs)
     shares = share_cells(runs, cells)
     clients = [encode_clients(run, rows, characters // len(runs)) for run, rows in zip(runs, shares, strict=True)]
@@ -84,8 +88,8 @@ def build_summary(compared: ComparedRuns) -> PageData:
 def share_cells(runs: Sequence[RunData], cells: int) -> list[int]:
     """Return how many clients of each run are shown, if all runs together may have `cells` cells.
 
-    A cell is one client in one round. All runs get the same number of cells, except that cells that small runs do
-    not need go to the other runs.
+    A cell is one client in one round. Each run gets the same number of cells. If a small run needs fewer, the rest
+    of its cells go to the other runs.
     """
     want = [len(run.clients) * run.rounds.size for run in runs]
     rows, left = [0] * len(runs), cells
@@ -135,7 +139,7 @@ def json_numbers(values: Iterable[float]) -> list[float | int | None]:
 
 def _describe(compared: ComparedRuns, i: int) -> PageData:
     run = compared.runs[i]
-    found = run.detection
+    detection = run.detection
     totals = {phase: float(np.nansum(values)) for phase, values in run.seconds.items()}
     measured = {name: values for name, values in run.measures.items() if name not in (*PHASES, "widening")}
     return {
@@ -165,13 +169,13 @@ def _describe(compared: ComparedRuns, i: int) -> PageData:
         "notes": {str(key): value for key, value in run.notes.items() if value},
         "seconds": {phase: json_number(total) for phase, total in totals.items() if total > 0},
         "detection": {
-            "caught": found.caught,
-            "wronged": found.wronged,
-            "missed": found.missed,
-            "passed": found.passed,
-            "precision": json_number(found.precision),
-            "recall": json_number(found.recall),
-            "fpr": json_number(found.false_positive_rate),
+            "caught": detection.caught,
+            "wronged": detection.wronged,
+            "missed": detection.missed,
+            "passed": detection.passed,
+            "precision": json_number(detection.precision),
+            "recall": json_number(detection.recall),
+            "fpr": json_number(detection.false_positive_rate),
         },
         "cells": {
             "status": run.status,
@@ -179,9 +183,9 @@ def _describe(compared: ComparedRuns, i: int) -> PageData:
             "final": json_number(run.accuracy[-1]) if run.rounds.size else None,
             "best": json_number(np.nanmax(run.accuracy)) if np.isfinite(run.accuracy).any() else None,
             "attack_success": json_number(run.attack_success[-1]) if run.rounds.size else None,
-            "precision": json_number(found.precision),
-            "recall": json_number(found.recall),
-            "fpr": json_number(found.false_positive_rate),
+            "precision": json_number(detection.precision),
+            "recall": json_number(detection.recall),
+            "fpr": json_number(detection.false_positive_rate),
             "seconds": json_number(sum(totals.values())) if run.rounds.size else None,
         },
     }
@@ -194,9 +198,9 @@ def _alarm(alarm: Alarm) -> PageData:
 
 
 def _table_columns(compared: ComparedRuns, described: Sequence[PageData]) -> list[dict[str, str]]:
-    """Return the columns of the table of runs: the results, then the keys of the spec in which runs differ.
+    """Return the columns of the table of runs: first the results, then the keys of the spec in which runs differ.
 
-    Add the values of these keys to the cells of the runs in `described`.
+    Also write the values of these keys into `described`, as cells of the runs.
     """
     columns = [
         {"key": key, "title": title, "kind": kind}
@@ -221,9 +225,11 @@ def _table_columns(compared: ComparedRuns, described: Sequence[PageData]) -> lis
 
 def _left_out(runs: Sequence[RunData], clients: Sequence[PageData]) -> str:
     """Return a sentence about what was left out of the page. It is empty if the page is complete."""
-    have = [entry for run, entry in zip(runs, clients, strict=True) if run.rounds.size and run.totals.clients]
-    some = [entry for entry in have if 0 < entry["shown"] < entry["total"]]
-    none = sum(entry["shown"] == 0 for entry in have)
+    with_rounds = [
+        entry for run, entry in zip(runs, clients, strict=True) if run.rounds.size and run.totals.clients
+    ]
+    some = [entry for entry in with_rounds if 0 < entry["shown"] < entry["total"]]
+    none = sum(entry["shown"] == 0 for entry in with_rounds)
     cut = sum(entry["shortened"] for entry in clients)
     parts = []
     if some:
@@ -246,6 +252,7 @@ def _left_out(runs: Sequence[RunData], clients: Sequence[PageData]) -> str:
 
 
 def _span(values: Sequence[int], noun: str) -> str:
+    """Return the range of some counts as text, e.g. `3 rounds` or `3 to 5 rounds`."""
     low, high = min(values), max(values)
     return f"{high:,} {noun}{'s' * (high != 1)}" if low == high else f"{low:,} to {high:,} {noun}s"
 

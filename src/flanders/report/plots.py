@@ -30,7 +30,7 @@ from flanders.results.spec_keys import attack_start
 COLUMN = 3.35
 """The width of one column of a two-column page, in inches."""
 TALL = 100
-"""The most clients in a heat map. In print, more rows could not be told apart."""
+"""The most clients in a heat map, which has a row for each client. In print, more rows could not be told apart."""
 BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, INDIGO, GREY = (
     *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#332288", "#777777"),
 )
@@ -39,9 +39,10 @@ LONGEST_LINE = 22
 DRAWABLE = 1e30
 """Scores are clipped to this absolute value, since matplotlib cannot draw larger ones.
 
-A logarithmic scale has no values below one divided by this."""
+A logarithmic scale begins above 1 / `DRAWABLE`."""
 MISSED, WRONGED = "#FF5A36", "#FF9DE1"
-"""The colours of the frames around wrong decisions in a heat map. They do not occur in its scale of scores."""
+"""The frames around wrong decisions in a heat map have these colours: a malicious client was kept (missed), or an
+honest client was dropped (wronged). The colours of the scores do not include them."""
 Style = dict[str, Any]
 """Keyword arguments of matplotlib."""
 SERIES = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, INDIGO)
@@ -50,7 +51,7 @@ DASHES: Sequence[Any] = (
 )  # fmt: skip
 """The styles of lines. With five styles and seven colours, 35 lines differ from each other."""
 FATE_MARKERS = {Fate.REFUSED: "x", Fate.BANNED: "s", Fate.SILENT: "$○$"}
-"""The markers of clients that have no score because their reply was not used."""
+"""The markers of clients without a score: no reply came, or the reply could not be used."""
 PHASE_COLORS = (SKY, VERMILLION, BLUE, GREEN, ORANGE, PURPLE, GREY)
 STYLE: Any = {
     "font.size": 8,
@@ -81,29 +82,29 @@ STYLE: Any = {
 
 
 FIGURES = ("accuracy", "scores_heatmap", "score_distributions", "precision_recall", "time_by_phase")
-"""The names of the figures of one setting."""
+"""The names of the figures of one setting, which is everything in a run except its defence and its seed."""
 
 
 def draw_figures(
     compared: ComparedRuns, group: Sequence[int], only: Sequence[str] = FIGURES
 ) -> Iterator[tuple[str, Figure]]:
-    """Draw the figures of one setting whose names are in `only`, and yield the name and the figure of each.
+    """Draw figures of one setting, and yield the name of each figure and the figure.
 
-    `group` has the numbers of the runs with this setting.
+    `group` has the positions of the runs with this setting in `compared.runs`. `only` has the names of the figures.
     """
     defences: dict[str, list[int]] = {}
     for i in group:
         defences.setdefault(compared.defence(i), []).append(i)
     shown_as = dict(zip(defences, without_shared_part(list(defences)), strict=True))
-    every = {shown_as[label]: [compared.runs[i] for i in runs] for label, runs in defences.items()}
+    runs_of = {shown_as[label]: [compared.runs[i] for i in runs] for label, runs in defences.items()}
     twin = next((compared.twin(i) for i in group if compared.twin(i) is not None), None)
-    free = None if twin is None or twin in group else compared.runs[twin]
-    judged = [(label, run) for label, runs in every.items() for run in runs if run.judged]
+    free = None if twin is None or twin in group else compared.runs[twin]  # a similar run without an attack
+    judged = [(label, run) for label, runs in runs_of.items() for run in runs if run.judged]
     shown: dict[str, RunData | None] = dict(reversed(judged)) or {"": None}  # the first run of each defence
     if "accuracy" in only:
-        height = 2.0 + 0.15 * _legend_rows([*every, *([] if free is None else ["attack-free"])])
+        height = 2.0 + 0.15 * _legend_rows([*runs_of, *([] if free is None else ["attack-free"])])
         start = min((attack_start(compared.runs[i].spec) for i in group if not compared.free[i]), default=1)
-        yield "accuracy", new_figure(height, lambda ax: _accuracy(ax, every, free, start))
+        yield "accuracy", new_figure(height, lambda ax: _accuracy(ax, runs_of, free, start))
     for label, run in shown.items():
         end = f"-{file_name(label)}" if len(shown) > 1 else ""
         height = 1.0 + 2.9 * min(1, max(0.25, min(len(run.clients), TALL) / TALL)) if run else 1.5
@@ -111,11 +112,11 @@ def draw_figures(
             yield f"scores_heatmap{end}", new_figure(height, partial(_heatmap, run=run))
         if "score_distributions" in only:
             yield f"score_distributions{end}", new_figure(2.1, partial(_distributions, run=run))
-    rows = max(1, len(every))
+    rows = max(1, len(runs_of))
     if "precision_recall" in only:
-        yield "precision_recall", new_figure(0.9 + 0.42 * rows, lambda ax: _rates(ax, every))
+        yield "precision_recall", new_figure(0.9 + 0.42 * rows, lambda ax: _rates(ax, runs_of))
     if "time_by_phase" in only:
-        yield "time_by_phase", new_figure(0.9 + 0.32 * rows, lambda ax: _time(ax, every))
+        yield "time_by_phase", new_figure(0.9 + 0.32 * rows, lambda ax: _time(ax, runs_of))
 
 
 def save(figure: Figure, path: Path) -> None:
@@ -127,7 +128,7 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def new_figure(height: float, fill: Callable[[Axes], None], width: float = COLUMN) -> Figure:
-    """Return a figure that `fill` draws. By default it is as wide as one column of text."""
+    """Return a figure that `fill` draws. By default the figure is as wide as one column of text."""
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")
         ax = figure.add_subplot()
@@ -238,7 +239,7 @@ def _legend(ax: Axes, place: Any, **style: Any) -> None:
 
 
 def _spaced(values: Sequence[int]) -> list[int]:
-    """Return the positions of at most about six values, for tick labels. They are multiples of a round number."""
+    """Return the positions of about six values for tick labels. These values are multiples of a round number."""
     step = next(s for k in range(12) for s in (10**k, 2 * 10**k, 5 * 10**k) if len(values) <= 6 * s)
     return [i for i, value in enumerate(values) if value % step == 0] or [0]
 
@@ -340,7 +341,7 @@ def _per_round(runs: Sequence[RunData]) -> dict[str, float]:
 
 
 def score_norm(scores: FloatVector) -> Normalize:
-    """Return the scale for scores: logarithmic if none is negative and they vary widely, as on the HTML page."""
+    """Return a scale for scores. It is logarithmic if no score is negative and the scores vary widely."""
     scores = scores.clip(-DRAWABLE, DRAWABLE)
     positive = scores[scores > 1 / DRAWABLE]
     low, high = float(scores.min()), float(scores.max())

@@ -19,7 +19,8 @@ from flanders.round import ClientId
 
 BoolMatrix = NDArray[np.bool_]
 NO, YES, UNKNOWN = 0, 1, 2
-"""The values of a matrix of answers. It may, for example, answer for each cell whether the client is malicious."""
+"""The values in a matrix of answers. Each cell of the matrix answers a question about one client in one round, for
+example whether the client is malicious."""
 MEASURES = tuple(column.name for column in ROUND_COLUMNS if column.kind == "float64")
 """The names of the numbers that are measured in each round: accuracy, loss, the seconds of each phase and so on."""
 
@@ -28,36 +29,39 @@ MEASURES = tuple(column.name for column in ROUND_COLUMNS if column.kind == "floa
 class TextMatrix:
     """A text for each client and round.
 
-    The different texts are stored once, and each cell has the position of its text.
+    Each different text is stored once, in `words`. A cell of `codes` has the position of its text in `words`.
     """
 
     words: tuple[str, ...]
     """The texts. The first one is empty."""
     codes: NDArray[np.int64]
-    """The position in `words` for each of C clients and T rounds, `(C, T)`. 0 if a client did not take part."""
+    """An array of shape `(C, T)` for C clients and T rounds. 0 if the client has no record in the round."""
 
     def is_(self, word: str) -> BoolMatrix:
         """Return for each cell whether its text is `word`."""
-        found: BoolMatrix = self.codes == (self.words.index(word) if word in self.words else -1)
-        return found
+        equal: BoolMatrix = self.codes == (self.words.index(word) if word in self.words else -1)
+        return equal
 
 
 @dataclass(frozen=True, eq=False)
 class Totals:
-    """Numbers about all clients of a run together. They include clients that have no row in the matrices."""
+    """What is known about all clients of a run, also about those that have no row in the matrices of `RunData`."""
 
     clients: int = 0
     """How many clients took part in any round."""
     fates: Mapping[Fate, IntVector] = field(default_factory=dict)
-    """For each fate, how many clients had it in each round. Fates that did not occur are left out."""
+    """For each fate, how many clients had this fate in each round. Fates that did not occur are left out.
+
+    The fate of a client is what happened to it in a round: it was kept, dropped, refused, banned or silent.
+    """
     detection: Confusion = field(default_factory=Confusion)
-    """The counts of malicious and honest clients that were kept or not, over all rounds. Zeros if not `truth`."""
+    """The counts of malicious and honest clients that were kept or not, over all rounds. 0 if `truth` is false."""
     truth: bool = True
-    """Whether it is known which clients are malicious. It is not known in a live federation."""
+    """Whether it is known which clients are malicious. It is not known in a live federation, with real clients."""
     attacked: bool = False
     """Whether any client is known to be malicious."""
     judged: bool = False
-    """Whether a filter judged the clients. False if all scores are the same and no client was dropped."""
+    """Whether a filter judged the clients: scores differ, or the filter dropped a client in a round with scores."""
     alarms: tuple[Alarm, ...] = ()
     """The alarms of all rounds, in order. An alarm is something that a person should look at."""
 
@@ -66,18 +70,20 @@ class Totals:
 class RunData:
     """One run: its T finished rounds, and what happened to each of C clients in each round.
 
-    Vectors have one value for each round. Matrices are `(C, T)`: a row for each client, a column for each round. If
-    a client has no record in a round, `present` is false in this cell. The other matrices have no value there: NaN,
-    `UNKNOWN` or an empty text. If a run has very many clients, only some of them have a row. `totals` counts all
-    clients.
+    `rounds` and each vector of `measures` have a value for each round. Matrices are `(C, T)`: a row for each
+    client, a column for each round. If a client has no record in a round, `present` is false in this cell. The
+    other matrices have no value there: NaN, `UNKNOWN` or an empty text. If a run has very many clients, only some
+    of them have a row. `totals` counts all clients.
     """
 
     id: str
     spec: Table
+    """The description of the run: its data, its attack, its defence and so on."""
     status: str
     rounds: IntVector
+    """The numbers of the finished rounds."""
     measures: Mapping[str, FloatVector]
-    """What was measured in each round, by its name in `MEASURES`. NaN if it was not measured."""
+    """The measured numbers of each round, by their names in `MEASURES`. NaN if a number was not measured."""
     clients: tuple[ClientId, ...]
     numbers: Mapping[str, FloatMatrix]
     """The fields of `ClientRecord` that are numbers, by name. NaN if there is no number."""
@@ -91,9 +97,10 @@ class RunData:
     """Why the run failed, or why it could not be read."""
     totals: Totals = field(default_factory=Totals)
     spread: BoolVector | None = None
-    """If only some clients have a row: which rows belong to clients that are spread evenly over all clients.
+    """For each row, whether its client was chosen to represent all clients. None if every client has a row.
 
-    The other rows belong to the clients that were most often not kept. None if every client has a row.
+    If only some clients have a row, they are chosen in two ways. The clients that represent all clients stand at
+    equal distances in the list of all clients. The other clients are those that were most often not kept.
     """
 
     @property
@@ -108,7 +115,7 @@ class RunData:
 
     @property
     def attack_success(self) -> FloatVector:
-        """The attack success after each round; see `RoundRecord.attack_success`."""
+        """How often the attacker gets the class that it wants; see `RoundRecord.attack_success`."""
         return self.measures["attack_success"]
 
     @property
@@ -118,7 +125,7 @@ class RunData:
 
     @cached_property
     def seconds(self) -> Mapping[str, FloatVector]:
-        """The seconds of each phase, in each round."""
+        """The seconds of each phase of a round, such as training, in each round."""
         return {phase: self.measures[phase] for phase in PHASES}
 
     @property
@@ -134,14 +141,14 @@ class RunData:
     @cached_property
     def present(self) -> BoolMatrix:
         """Whether a client has a record in a round."""
-        found: BoolMatrix = self.texts["fate"].codes > 0
-        return found
+        has_record: BoolMatrix = self.texts["fate"].codes > 0
+        return has_record
 
     @cached_property
     def malicious(self) -> BoolMatrix:
         """Whether a client has a record in a round, and is known to be malicious."""
-        found: BoolMatrix = self.answers["malicious"] == YES
-        return found
+        known: BoolMatrix = self.answers["malicious"] == YES
+        return known
 
     @cached_property
     def kept(self) -> BoolMatrix:

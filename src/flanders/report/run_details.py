@@ -15,7 +15,11 @@ from flanders.round import ClientId
 
 @dataclass(frozen=True)
 class RoundDetails:
-    """One round: what was measured, and how many clients had each fate."""
+    """One round: what was measured, and how many clients had each fate.
+
+    The fate of a client is what happened to it: it was kept, dropped, refused, banned or silent. `RoundRecord`
+    explains the measured numbers.
+    """
 
     round: int
     accuracy: float | None
@@ -31,7 +35,7 @@ class RoundDetails:
     note: str
 
     def as_json(self) -> dict[str, object]:
-        """Return the round as one flat table, with a number for every fate."""
+        """Return the round as a dictionary without inner dictionaries. It has a number for every fate."""
         values = asdict(self)
         counts = values.pop("fates")
         return {**values, **{str(fate): counts.get(fate, 0) for fate in Fate}}
@@ -49,7 +53,7 @@ class ClientDetails:
     fates: dict[str, int]
     """The number of rounds with each fate other than `kept`."""
     reason: str
-    """The most frequent reason. Reasons that differ only in their numbers count as one. This is the latest one."""
+    """The most frequent reason why the client was not kept; see `_typical`."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +73,8 @@ def read_run_details(path: Path, id_: str) -> RunDetails:
     """Read one run of a results file in detail."""
     with reading(path) as connection:
         connection.execute("BEGIN")
-        found = connection.execute("SELECT traceback FROM run WHERE id = ?", (id_,)).fetchone()
-        return RunDetails(_rounds(connection, id_), _clients(connection, id_), str(found[0] or "").rstrip())
+        [traceback] = connection.execute("SELECT traceback FROM run WHERE id = ?", (id_,)).fetchone()
+        return RunDetails(_rounds(connection, id_), _clients(connection, id_), str(traceback or "").rstrip())
 
 
 def _rounds(connection: sqlite3.Connection, id_: str) -> list[RoundDetails]:
@@ -109,15 +113,17 @@ def _clients(connection: sqlite3.Connection, id_: str) -> list[ClientDetails]:
         fates[client][fate] += 1
         if reason:
             reasons[client].append(reason)
-    found = [
+    details = [
         ClientDetails(client, rounds[client], counts.total(), dict(counts.most_common()), _typical(reasons[client]))
         for client, counts in fates.items()
     ]
-    return sorted(found, key=lambda row: (-row.not_kept, isinstance(row.client, str), row.client))
+    return sorted(details, key=lambda row: (-row.not_kept, isinstance(row.client, str), row.client))
 
 
 def _typical(reasons: list[str]) -> str:
-    """Return the most frequent reason. Reasons that differ only in their numbers count as one: return the last one.
+    """Return the most frequent reason.
+
+    Reasons that differ only in their numbers count as the same reason. Of such reasons, the latest is returned.
 
     Examples
     --------

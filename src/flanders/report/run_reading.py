@@ -26,14 +26,15 @@ from flanders.results.schema import ResultsError, reading
 from flanders.round import ClientId
 
 MOST_ROWS = 1_000
-"""The most clients of a run that get a row in the arrays. A screen cannot show more rows."""
+"""At most this many clients of a run get a row in the arrays. A screen cannot show more rows."""
 FEWEST_ROWS = 8
-"""At least this many clients of a run get a row, no matter how many rounds there are."""
+"""At least this many clients of a run get a row, so that a run with very many rounds shows some clients, too."""
 MOST_CELLS = 2_000_000
-"""An array of a run has at most this many cells: its rows times its rounds. All arrays of the run then take about
-100 MB together."""
+"""An array of a run has at most this many cells, which is its number of rows times its number of rounds. All arrays
+of the run then take about 100 MB together."""
 MOST_ALARMS = 500
-"""How many alarms of a run are remembered. Older alarms are forgotten."""
+"""How many alarms of a run are remembered: the latest ones. There is a limit, since a long run may have an alarm in
+every round."""
 FIELDS = tuple(column for column in CLIENT_COLUMNS if column.name != "client")
 """The columns of the table `client` except the client's id."""
 
@@ -44,7 +45,7 @@ class ChosenClients:
 
     clients: Collection[ClientId]
     spread: Collection[ClientId]
-    """The chosen clients that are spread evenly over all clients.
+    """The chosen clients that represent all clients: they stand at equal distances in the list of all clients.
 
     The other chosen clients are those that were most often not kept.
     """
@@ -91,10 +92,14 @@ class GrowingRun:
         )
 
     def replace_measures(self, rows: Sequence[Sequence[float]]) -> None:
-        """Replace the measures of all rounds, since an accuracy may be measured after the round was written."""
+        """Replace the measures of all rounds. An accuracy may be measured after its round was written.
+
+        `rows` has a row for each round, with the numbers in the order of `MEASURES`.
+        """
         self._measures = [list(row) for row in rows]
 
     def _has_row(self, client: ClientId) -> bool:
+        """Whether a client has a row. A new client gets a row if it is chosen and a row is left."""
         if client in self._row_of:
             return True
         wanted = self._chosen is None or client in self._chosen.clients
@@ -105,6 +110,7 @@ class GrowingRun:
         return True
 
     def _column(self, name: str, kind: str, shown: Sequence[ClientRecord]) -> NDArray[Any]:
+        """Return one field of the shown clients as an array. A text becomes its position in `_words`."""
         values = [getattr(client, name) for client in shown]
         if kind == "string":
             words = self._words[name]
@@ -132,10 +138,13 @@ class GrowingRun:
         )
 
     def data(self, id_: str, spec: str, status: str, error: str | None, *, sort: bool = True) -> RunData:
-        """Return all rounds so far as arrays. With `sort`, the clients are sorted by their ids."""
+        """Return all rounds so far as arrays. With `sort`, clients are sorted by their ids.
+
+        Without `sort`, the clients stay in the order in which they appeared.
+        """
         clients = list(self._row_of)
         order = sorted(range(len(clients)), key=lambda i: by_id(clients[i])) if sort else list(range(len(clients)))
-        place = np.empty(len(order), dtype=np.int64)
+        place = np.empty(len(order), dtype=np.int64)  # the new row of each client
         place[order] = np.arange(len(order))
         shape = len(clients), len(self.numbers)
         numbers, answers, texts = dict[str, FloatMatrix](), dict[str, NDArray[np.uint8]](), dict[str, TextMatrix]()
@@ -176,6 +185,7 @@ class GrowingRun:
         )
 
     def _matrix(self, name: str, place: IntVector, empty: NDArray[Any]) -> NDArray[Any]:
+        """Write one field of all rounds into the matrix `empty`. `place` has the row of each client."""
         for t, (rows, columns) in enumerate(self._cells):
             empty[place[rows], t] = columns[name]
         return empty
@@ -190,8 +200,8 @@ def read_results(path: Path, most_rows: int | None = None) -> list[RunData]:
     """Read all runs of a results file, in the order in which they were added.
 
     Other processes may write to the file at the same time. What is read is the state of the file at one moment. If
-    `most_rows` is given, the matrices of a run have at most this many rows (or `FEWEST_ROWS`, if this is more). A
-    run that cannot be read has a message and no rounds.
+    `most_rows` is given, it limits how many clients of a run get a row in the matrices; see `choose_clients`. A run
+    that cannot be read has a message and no rounds.
     """
     path = Path(path)
     if path.is_dir():
@@ -215,32 +225,35 @@ def _read_run(
 
 
 def choose_clients(connection: sqlite3.Connection, id_: str, most: int) -> ChosenClients | None:
-    """Return the clients of a run that get a row. None if all of them do.
+    """Return the clients of a run that get a row. None if every client gets a row.
 
-    Half of them are spread evenly over all clients. The other half are the clients that were most often not kept.
+    At most `most` clients get a row. If the run has many rounds, fewer clients do, so that an array has at most
+    `MOST_CELLS` cells. At least `FEWEST_ROWS` clients get a row in any case. `choose_rows` chooses the clients.
     """
-    [[rounds, rows]] = connection.execute(
+    [[rounds, records]] = connection.execute(
         "SELECT (SELECT count(*) FROM round WHERE run = :run), (SELECT count(*) FROM client WHERE run = :run)",
         {"run": id_},
     )
     most = max(FEWEST_ROWS, min(most, MOST_CELLS // max(1, rounds)))
-    if rows <= most:
+    if records <= most:
         return None
-    found = connection.execute(
+    counts = connection.execute(
         f"SELECT client, total(fate != '{Fate.KEPT}') FROM client WHERE run = ? GROUP BY client", (id_,)
     ).fetchall()
-    if len(found) <= most:
+    if len(counts) <= most:
         return None
-    found.sort(key=lambda row: by_id(row[0]))
-    rows, spread = choose_rows(np.array([count for _, count in found]), most)
-    return ChosenClients({found[i][0] for i in rows}, {found[i][0] for i in np.flatnonzero(spread)})
+    counts.sort(key=lambda row: by_id(row[0]))
+    rows, spread = choose_rows(np.array([not_kept for _, not_kept in counts]), most)
+    return ChosenClients({counts[i][0] for i in rows}, {counts[i][0] for i in np.flatnonzero(spread)})
 
 
 def choose_rows(not_kept: NDArray[Any], most: int) -> tuple[IntVector, BoolVector]:
-    """Choose `most` of all clients. Half are spread evenly over all clients, half were most often not kept.
+    """Choose `most` of all clients, in two ways.
 
-    `not_kept` has the number of rounds in which each client was not kept. Return the positions of the chosen
-    clients, and for every client whether it is one of the evenly spread ones.
+    Half of the chosen clients represent all clients: they stand at equal distances in the list of all clients. The
+    other half are the clients that were most often not kept. `not_kept` has the number of rounds in which each
+    client was not kept. Return the positions of the chosen clients, and for every client whether it was chosen to
+    represent all clients.
 
     Examples
     --------

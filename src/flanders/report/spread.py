@@ -1,4 +1,7 @@
-"""Shows how much values of several seeds differ: by their range, standard deviation, or a confidence interval."""
+"""Writes as text how much the values of several seeds differ: their spread.
+
+A spread is the range, the standard deviation, or a confidence interval of the mean.
+"""
 
 from __future__ import annotations
 
@@ -43,9 +46,9 @@ def half_width(values: Sequence[float], spread: str) -> float:
 def student_quantile(freedom: int, level: float = 0.95) -> float:
     """Return half the width of a two-sided confidence interval of a mean, in standard errors.
 
-    `level` is the probability of the interval. The result is a quantile of Student's t distribution with `freedom`
-    degrees of freedom. Python's standard library does not have this quantile. So the area under the density is
-    computed by Simpson's rule, and the quantile by bisection.
+    `level` is the probability that the interval contains the true mean. The result is a quantile of Student's t
+    distribution with `freedom` degrees of freedom. Python's standard library does not have this quantile. So the
+    area under the density is computed by Simpson's rule, and the quantile by bisection.
 
     Examples
     --------
@@ -55,7 +58,10 @@ def student_quantile(freedom: int, level: float = 0.95) -> float:
     scale = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(freedom * math.pi)
 
     def area(high: float, steps: int = 400) -> float:
-        """Return the area under the density from 0 to `high`, with the substitution t = tan(u)."""
+        """Return the area under the density of t from 0 to `high`, by `steps` steps of Simpson's rule.
+
+        The steps are equal in u, where t = tan(u). So they are small where t is small.
+        """
         end = math.atan(high)
 
         def height(u: float) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 
 Rows = Sequence[Sequence[str]]
 Places = Collection[tuple[int, int]]
-"""The row and the column of each of some cells, counted from 0."""
+"""The positions of some cells: the row and the column of each cell, counted from 0."""
 
 
 def markdown(title: str, header: Sequence[str], rows: Rows, legend: str, *, bold: Places = ()) -> str:
@@ -55,7 +55,7 @@ def latex(title: str, header: Sequence[str], rows: Rows, legend: str, *, label: 
 def text_table(
     title: str, header: Sequence[str], rows: Rows, legend: str, fixed: int, width: int, bold: Places = ()
 ) -> str:
-    """Return a table as plain text, with lines of at most `width` characters if each column fits.
+    """Return a table as plain text. Lines have at most `width` characters, if no single column needs more.
 
     If the table is too wide, it is cut into several tables, one below the other. Each of them begins with the first
     `fixed` columns. Long headings take several lines. `*` marks the cells in `bold`.
@@ -77,7 +77,7 @@ def text_table(
 
 
 def _pages(widths: Sequence[int], fixed: int, width: int) -> list[list[int]]:
-    """Return the columns of each table: the first `fixed` columns, and as many others as fit beside them."""
+    """Cut a wide table into several. Return the columns of each: the first `fixed` ones, and others that fit."""
     first = list(range(fixed))
     room = width - sum(widths[j] + 2 for j in first)
     pages: list[list[int]] = [[]]
@@ -92,7 +92,7 @@ def _pages(widths: Sequence[int], fixed: int, width: int) -> list[list[int]]:
 
 
 def _wrapped(name: str, width: int) -> list[str]:
-    """Return the lines of a heading. It is broken at spaces and hyphens, and inside words that are too long."""
+    """Return the lines of a heading. They are broken at spaces and hyphens, and inside words that are too long."""
     return textwrap.wrap(name, width) or [""]
 
 
@@ -105,4 +105,4 @@ def _escaped(text: str) -> str:
     data=\{dataset="mnist"\}, 50\% of x\_1 $\pm$ 2
     """
     signs = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$"}
-    return re.sub(r"[_%&#${}\\~^±]", lambda found: signs.get(found[0], rf"\{found[0]}"), text)
+    return re.sub(r"[_%&#${}\\~^±]", lambda sign: signs.get(sign[0], rf"\{sign[0]}"), text)

@@ -1,4 +1,4 @@
-"""Prints results: as tables in a terminal, as plain columns elsewhere, and as JSON on request."""
+"""Prints results as tables or as JSON. A table has plain columns if the output is not a terminal."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ CLIENTS_SHOWN = 20
 
 def print_results(path: Path, *, as_json: bool = False) -> None:
     """Print one line for each run of a results file."""
-    found = read_summaries(path)
+    summaries = read_summaries(path)
     if as_json:
-        print(json.dumps([dataclasses.asdict(summary) for summary in found], indent=2))
+        print(json.dumps([dataclasses.asdict(summary) for summary in summaries], indent=2))
     else:
-        print_summaries(found)
+        print_summaries(summaries)
 
 
 def print_run(path: Path, beginning: str, *, as_json: bool = False) -> None:
     """Print the run whose id begins with `beginning`: its spec, its rounds, and the clients that were not kept."""
-    found = [summary for summary in read_summaries(path) if summary.id.startswith(beginning)]
-    if len(found) != 1:
-        what = "no run" if not found else f"{len(found)} runs"
+    matching = [summary for summary in read_summaries(path) if summary.id.startswith(beginning)]
+    if len(matching) != 1:
+        what = f"{len(matching)} runs" if matching else "no run"
         raise InputError(
             f"{path} has {what} whose id begins with {beginning!r}. `flanders show {path}` lists all runs."
         )
-    (summary,) = found
+    (summary,) = matching
     details = read_run_details(path, summary.id)
     if as_json:
         rounds = [row.as_json() for row in details.rounds]
@@ -104,20 +104,20 @@ def print_summaries(found: Sequence[RunSummary]) -> None:
 def _narrowed(rows: list[dict[str, str]]) -> tuple[list[dict[str, str]], str]:
     """Return rows for the terminal, and a sentence about the columns that were left out.
 
-    If the terminal is too narrow for all columns, columns in which all rows are the same are left out.
+    If the terminal is too narrow for all columns, a column is left out if it has the same value in all rows.
     """
     width = sum(max(len(name), *(len(row[name]) for row in rows)) + 3 for name in rows[0])
     if len(rows) == 1 or not sys.stdout.isatty() or width <= terminal_width():
         return rows, ""
     same = [name for name in rows[0] if name != "run" and len({row[name] for row in rows}) == 1]
-    left = [{name: value for name, value in row.items() if name not in same} for row in rows]
-    return left, f"All runs: {', '.join(f'{name} {rows[0][name]}' for name in same)}." if same else ""
+    narrow = [{name: value for name, value in row.items() if name not in same} for row in rows]
+    return narrow, f"All runs: {', '.join(f'{name} {rows[0][name]}' for name in same)}." if same else ""
 
 
 def _print_rounds(rounds: Sequence[RoundDetails]) -> None:
     fates = [fate for fate in Fate if fate is Fate.KEPT or any(fate in row.fates for row in rounds)]
-    aims = any(row.source_accuracy is not None for row in rounds)
-    measured = ["accuracy", "loss", "attack_success", *(["source_accuracy"] if aims else [])]
+    targeted = any(row.source_accuracy is not None for row in rounds)
+    measured = ["accuracy", "loss", "attack_success", *(["source_accuracy"] if targeted else [])]
     header = ["round", *measured, *fates, "caught", "missed", "note"]
     cells = []
     for row in rounds:
@@ -143,7 +143,7 @@ def _print_not_kept(clients: Sequence[ClientDetails], path: Path) -> None:
 
 
 def print_table(rows: Sequence[Sequence[str]], columns: Sequence[str], title: str = "") -> None:
-    """Print a table. In a terminal it is as wide as the terminal, elsewhere as wide as its content."""
+    """Print a table. In a terminal, it is at most as wide as the terminal. Elsewhere its width has no limit."""
     if sys.stdout.isatty() and find_spec("rich") is not None:  # rich is installed with the extra `sim`
         from rich.box import SIMPLE
         from rich.console import Console

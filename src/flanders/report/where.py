@@ -1,4 +1,7 @@
-"""Chooses runs by the values in their specs, for the option `--where`."""
+"""Chooses the runs that fulfil the conditions of the option `--where`, such as `attack=lie`.
+
+A condition names a value that the spec of a run must have. The spec describes the run: data, attack, defence.
+"""
 
 from __future__ import annotations
 
@@ -19,21 +22,21 @@ from flanders.results.tree import Table, Tree
 
 WORDS: dict[str, Callable[[Tree], object]] = {
     "attack": attack_name,
-    "r": lambda spec: None if is_live(spec) else attack_fraction(spec),
+    "r": lambda spec: None if is_live(spec) else attack_fraction(spec),  # the share of malicious clients
     "filter": filter_name,
     "aggregator": aggregator_name,
     "dataset": dataset_name,
 }
-"""Short names for the values that are asked for most often, with the function that reads the value from a spec.
+"""Short names for some values of a spec, with the functions that read these values.
 
-A condition may also name any key of a spec."""
+A condition may use a short name or any key of a spec."""
 
 
 def selected(specs: Sequence[Table], wheres: Sequence[str]) -> list[int]:
     """Return the positions in `specs` of the runs that fulfil all conditions.
 
     Each condition is `KEY=VALUE`, or `KEY=VALUE,VALUE` if one of several values is enough. The key is one of
-    `WORDS`, a dotted key of a spec, or the last part of such a key.
+    `WORDS`, a dotted key of a spec such as `federation.seed`, or the last part of such a key.
 
     Examples
     --------
@@ -50,19 +53,22 @@ def selected(specs: Sequence[Table], wheres: Sequence[str]) -> list[int]:
             raise InputError(f"--where needs KEY=VALUE, e.g. attack=lie or seed=0,1. Got {where!r} instead.")
         read = _reader(name, keys)
         wanted = text.split(",")
-        found = [read(spec, flat) for spec, flat in zip(specs, flats, strict=True)]
-        chosen = [i for i in chosen if any(_same(found[i], value) for value in wanted)]
+        values = [read(spec, flat) for spec, flat in zip(specs, flats, strict=True)]
+        chosen = [i for i in chosen if any(_same(values[i], value) for value in wanted)]
         if not chosen:
-            there = sorted({str(value) for value in found if value is not None})
-            raise InputError(f"--where {where} leaves no run. Values of {name} in this file: {', '.join(there)}.")
+            known = sorted({str(value) for value in values if value is not None})
+            raise InputError(f"--where {where} leaves no run. Values of {name} in this file: {', '.join(known)}.")
     return chosen
 
 
 def _reader(name: str, keys: Sequence[str]) -> Callable[[Table, Table], object]:
-    """Return a function that reads the value of the key `name` from a spec and its flat form."""
+    """Return a function that reads the value of the key `name` of a run.
+
+    The function gets the spec of the run, and its values by dotted keys. `keys` are the dotted keys of all runs.
+    """
     if name in WORDS:
-        word = WORDS[name]
-        return lambda spec, flat: word(spec)
+        read = WORDS[name]
+        return lambda spec, flat: read(spec)
     fitting = [key for key in keys if key == name] or [key for key in keys if last_part(key) == name]
     if len(fitting) == 1:
         return lambda spec, flat: flat.get(fitting[0])
@@ -75,6 +81,7 @@ def _reader(name: str, keys: Sequence[str]) -> Callable[[Table, Table], object]:
 
 
 def _same(value: object, text: str) -> bool:
+    """Whether a value of a spec is the value that a condition names."""
     if value is None:
         return False
     if isinstance(value, int | float) and not isinstance(value, bool):

@@ -7,9 +7,9 @@ function drawDetection() {
   $("pair").classList.toggle("single", !rows.length);
   if (!rows.length) return;
   const why = (d, key) => ({
-    precision: d.caught + d.wronged ? `${d.caught.toLocaleString("en")} of ${(d.caught + d.wronged).toLocaleString("en")} dropped were malicious` : "nobody was dropped",
-    recall: d.caught + d.missed ? `${d.caught.toLocaleString("en")} of ${(d.caught + d.missed).toLocaleString("en")} malicious were dropped` : "nobody was malicious",
-    fpr: d.wronged + d.passed ? `${d.wronged.toLocaleString("en")} of ${(d.wronged + d.passed).toLocaleString("en")} honest were dropped` : "nobody was honest",
+    precision: d.caught + d.wronged ? `${d.caught.toLocaleString("en")} of ${(d.caught + d.wronged).toLocaleString("en")} that were not kept were malicious` : "everybody was kept",
+    recall: d.caught + d.missed ? `${d.caught.toLocaleString("en")} of ${(d.caught + d.missed).toLocaleString("en")} malicious were not kept` : "nobody was malicious",
+    fpr: d.wronged + d.passed ? `${d.wronged.toLocaleString("en")} of ${(d.wronged + d.passed).toLocaleString("en")} honest were not kept` : "nobody was honest",
   })[key];
   const cell = (d, [key, title, shade]) => {
     const fill = el("b");

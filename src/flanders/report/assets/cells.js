@@ -1,5 +1,6 @@
-// The records of a run's clients, decoded when a run is first shown. Every field of a record is a matrix with a row for
-// each client and a column for each round. k is the number of a cell, counted row by row.
+// The records of a run's clients. They are decoded when the run is first shown, into an object that is called c here.
+// Every field of a record is a matrix with a row for each client and a column for each of T rounds. A cell of a matrix
+// is one client in one round. k is the number of a cell, counted row by row.
 
 const NO = 0, YES = 1; // any other number means: not known
 
@@ -26,7 +27,7 @@ function prepare(run, c) {
   c.rounds = run.rounds.slice(0, fate.values.length / c.shown);
   c.T = c.rounds.length;
   c.cells = fate.values.length;
-  c.fate = (k) => fate.words[fate.values[k]]; // empty: the client took no part in the round
+  c.fate = (k) => fate.words[fate.values[k]]; // empty if the client has no record in the round
   c.malicious = (k) => malicious.values[k] === YES;
   c.score = score ? score.values : null;
   c.scale = c.score ? scoreScale(c.score) : null;
@@ -41,7 +42,7 @@ function prepare(run, c) {
   c.decoded = true;
 }
 
-// A reason that only repeats the score is stored as the word "score". Returns it with the number.
+// The text of a reason. A reason that only repeats the score is stored as the word "score": the number is added here.
 function reasonText(run, c, word, k) {
   if (word !== "score") return clean(word || "");
   const value = c.score ? c.score[k] : NaN, limit = run.threshold[k % c.T];
@@ -49,8 +50,8 @@ function reasonText(run, c, word, k) {
   return known(limit) && value > limit ? `score ${figure(value)}, above ${figure(limit)}, the largest score of a kept client` : `score ${figure(value)}`;
 }
 
-// Statistics of each client over all rounds: how often it had each fate, and its most frequent reason. Reasons that
-// differ only in their numbers count as one.
+// Statistics of each client over all rounds: how often it had each fate, and its reasons, the most frequent first.
+// Reasons that differ only in their numbers count as the same reason.
 function statsOf(run) {
   const c = clientsOf(run);
   if (c.stats) return c.stats;
@@ -61,7 +62,9 @@ function statsOf(run) {
     return kinds.get(kind);
   });
   const fateOf = fate.words.map((word) => FATES.indexOf(word));
-  const mix = new Uint8Array(12); // which fates occurred, honest and malicious; then: absent, no score
+  // What occurs in any cell, as 1. Entry 2f: the fate with the number f, of an honest client. Entry 2f + 1: the same fate,
+  // of a malicious client. Entry 10: a client without a record. Entry 11: a client without a score.
+  const mix = new Uint8Array(12);
   c.stats = c.ids.map((id, row) => {
     const fates = [0, 0, 0, 0, 0], why = new Map();
     let bad = 0, rounds = 0, last = -1;
@@ -129,12 +132,12 @@ function factsOf(run, c, k, row, t) {
     const text = fieldText(run, c, key, k);
     if (text) facts.push([FIELD_NAMES[key] || key.replaceAll("_", " "), text]);
   }
-  const told = c.fields.reason.words[c.fields.reason.values[k]] === "score"; // such a reason names the largest score
+  const told = c.fields.reason.words[c.fields.reason.values[k]] === "score"; // such a reason already names the largest score
   if (!told && known(run.threshold[t]) && c.score && Number.isFinite(c.score[k])) facts.push(["largest score of a kept client", figure(run.threshold[t])]);
   return facts;
 }
 
-// Adds rounds that the live page got later. They may add rows at the end and columns at the right.
+// Adds rounds that the live page got later. New rounds become columns at the right. New clients become rows at the end.
 function extendClients(run, more) {
   const old = clientsOf(run);
   if (!old.shown || !more.since) { run.clients = more; return; }
@@ -145,6 +148,7 @@ function extendClients(run, more) {
   prepare(run, c);
   run.clients = c;
 }
+// One field of the old and the new rounds as one matrix.
 function joined(old, news, name, since, T) {
   const a = old.fields[name], b = news.fields[name];
   if (!a && !b) return null;

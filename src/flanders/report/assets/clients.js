@@ -4,7 +4,7 @@ const clientTable = { words: [], order: "notKept", most: few() };
 const FATE_SHADES = { [KEPT]: "var(--kept)", [DROPPED]: "var(--malicious)", [REFUSED]: "var(--refused)", [BANNED]: "var(--banned)", [SILENT]: "var(--silent)" };
 
 function sortedClients(run) {
-  const c = clientsOf(run), stats = statsOf(run).filter((s) => s.rounds); // some clients may take part only in a later round
+  const c = clientsOf(run), stats = statsOf(run).filter((s) => s.rounds); // without clients that have not taken part yet
   const text = (s) => `${clean(s.id)} ${s.reasons.map((r) => c.reason(r.k)).join(" ")} ${FATES.filter((_, i) => s.fates[i]).join(" ")}`.toLowerCase();
   const found = clientTable.words.length ? stats.filter((s) => clientTable.words.every((word) => text(s).includes(word))) : [...stats];
   const score = clientTable.order === "score" ? new Map(found.map((s) => [s.row, highScore(c, s.row)])) : null;
@@ -24,7 +24,7 @@ function drawClients() {
   const left = !ever ? "Every client was kept in every round." : ever === stats.length && ever > 1 ? "Every client was left out in at least one round."
     : `${count(ever)} of ${plural(stats.length, "client")} ${ever === 1 ? "was" : "were"} left out in at least one round.`;
   $("clients-lede").textContent = `${left} Choose one to see its history.`
-    + (c.shown < c.total ? ` ${count(c.total - c.shown)} more clients are not listed here: those most often not kept are.` : "");
+    + (c.shown < c.total ? ` ${count(c.total - c.shown)} more clients are not listed here. The list includes the clients that were most often not kept.` : "");
   const head = ["Client", "What happened", run.truth ? "Sent poison" : null, c.score && run.judged ? "Score over rounds" : null, "Why, most often"].filter(Boolean);
   $("clients").replaceChildren(el("table", { class: "clients" },
     el("thead", {}, el("tr", {}, ...head.map((title) => el("th", { scope: "col", text: title })))),
@@ -81,7 +81,7 @@ function sparkline(run, c, row) {
   return drawn;
 }
 
-// The view of one client: all its rounds, its score beside the largest score of a kept client, and the reasons.
+// The view of one client: all its rounds, its score beside the largest score of a kept client, and why it was not kept.
 const historyTable = { most: 30 };
 
 function drawClient() {
@@ -92,13 +92,13 @@ function drawClient() {
   $("client-title").textContent = `Client ${known_ ? fullName(c, row) : nameOf(state.client)}`;
   if (!known_) {
     $("client-missing").textContent = c.loading ? "Loading."
-      : c.total > c.shown ? "This client is not one of those that the page shows one by one. The results file has its rounds." : "No round of this run has such a client.";
+      : c.total > c.shown ? "The page shows only some clients of this run, and not this client. The results file has all clients." : "No round of this run has such a client.";
     return;
   }
   const s = statsOf(run)[row];
   const facts = [fact("Kept", percent(s.fates[0] / s.rounds), `in ${count(s.fates[0])} of ${plural(s.rounds, "round")}`)];
   FATES.slice(1).forEach((fate, i) => { if (s.fates[i + 1]) facts.push(fact(fate[0].toUpperCase() + fate.slice(1), count(s.fates[i + 1]), `${FATE_WORDS[fate]}`)); });
-  if (run.truth) facts.push(fact("Sent poison", s.bad ? count(s.bad) : "never", s.bad ? `${s.bad === 1 ? "round" : "rounds"} of ${count(s.rounds)}` : "as the simulation knows"));
+  if (run.truth) facts.push(fact("Sent poison", s.bad ? count(s.bad) : "never", s.bad ? `${s.bad === 1 ? "round" : "rounds"} of ${count(s.rounds)}` : "known from the simulation"));
   $("client-facts").replaceChildren(...facts);
   drawReasons(run, c, s);
   drawClientScores(run, c, row);
@@ -124,7 +124,7 @@ function drawReasons(run, c, s) {
 
 function drawClientScores(run, c, row) {
   const box = $("client-scores"), T = c.T;
-  const own = []; // what can be drawn: [round, score, fate]
+  const own = []; // what can be drawn: [position of the round, score, fate]
   if (c.score) for (let t = 0; t < T; t += 1) { const k = row * T + t; if (Number.isFinite(c.score[k])) own.push([t, c.score[k], c.fate(k)]); }
   $("client-scores-card").hidden = !own.length;
   if (!own.length) return;

@@ -27,7 +27,7 @@ function drawScores() {
   const groups = { honest: [], malicious: [] };
   const isBad = (k) => (run.truth ? c.malicious(k) : c.fate(k) !== KEPT);
   for (let row = 0; row < c.shown; row += 1) {
-    if (c.spreadOnly && !c.spreadOnly.has(row)) continue; // the other rows are the clients most often not kept, which are not typical
+    if (c.spreadOnly && !c.spreadOnly.has(row)) continue; // the other rows are the clients that were most often not kept: they are not typical
     for (let t = one ? state.round : 0; t < (one ? state.round + 1 : T); t += 1) {
       const k = row * T + t;
       if (c.fate(k) && Number.isFinite(c.score[k])) groups[isBad(k) ? "malicious" : "honest"].push(c.score[k]);
@@ -42,11 +42,11 @@ function drawScores() {
 }
 
 function scoreWords(one, cuts, sampled) {
-  const parts = [one ? "Share of each group in this round." : "Share of each group, all rounds together."];
+  const parts = [one ? "A bar is a share of its group in this round." : "A bar is a share of its group, in all rounds together."];
   if (!cuts.length) parts.push(one ? "No client with a score was kept." : "No client with a score was kept in any round.");
   else if (one) parts.push(`The line is the threshold, the largest score of a kept client: ${figure(cuts[0])}.`);
-  else parts.push("The threshold of a round is the largest score of a kept client. The line is the median threshold, the band its range.");
-  if (sampled) parts.push("From a sample of the clients, spread evenly over all.");
+  else parts.push("The threshold of a round is the largest score of a kept client. The line is the median of these thresholds, and the band is their range.");
+  if (sampled) parts.push("Only some clients are counted: they stand at equal distances in the list of all clients.");
   return parts.join(" ");
 }
 

@@ -1,6 +1,6 @@
 // The heat map: a row for each client, a column for each round. The colour of a cell is the score. A dot marks a
-// malicious client, and a line through the cell marks a dropped client. If the reply was not used, there is no score,
-// and the colour shows the fate instead.
+// malicious client, and a line through the cell marks a dropped client. If no reply came or it could not be used, there
+// is no score, and the colour shows what happened instead.
 
 const VIRIDIS = ["#440154", "#482475", "#414487", "#355f8d", "#2a788e", "#21918c", "#22a884", "#44bf70", "#7ad151", "#bddf26", "#fde725"]
   .map((hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16)));
@@ -32,7 +32,7 @@ function drawHeat() {
   $("heat-order").querySelector("option[value=malicious]").hidden = !run.truth;
   $("heat-marks").querySelector("option[value=mistakes]").hidden = !run.truth;
   $("heat-lede").textContent = (run.judged ? "The colour is the anomaly score: brighter is more abnormal." : "No filter judged the clients of this run.")
-    + (c.shown < c.total ? ` ${count(c.shown)} of ${count(c.total)} clients: ${c.spread ? "one half spread evenly over all, the other those most often not kept" : "the first that came"}.` : "");
+    + (c.shown < c.total ? ` The map shows ${count(c.shown)} of ${count(c.total)} clients${c.spread ? ". Half of them stand at equal distances in the list of all clients. The others were most often not kept." : ": those that came first."}` : "");
   heat.dark = matchMedia("(prefers-color-scheme: dark)").matches;
   heat.fills = Object.fromEntries(["none", ...UNUSED].map((name) => [name, css(`--${name}`)]));
   const rows = rowsInOrder(run), scored = run.judged && c.scale, names = shortNames(c), font = "11px system-ui, sans-serif";
@@ -118,7 +118,7 @@ function drawHeat() {
     mark.scrollIntoView({ block: "nearest", inline: "nearest" });
   });
   heat.cursor = null;
-  $("heat-readout").textContent = "Point at a cell to read it. Choose one to keep it here and to see its round below.";
+  $("heat-readout").textContent = "Point at a cell to read it. Choose a cell to keep its text here, and to see the scores of its round below.";
   box.replaceChildren(map);
   drawHeatLegend(run, c, scored, many);
 }
@@ -130,7 +130,7 @@ function canvas(width, height, ratio, attributes) {
   return made;
 }
 
-// Draws very many cells: one pixel for each, and then enlarged.
+// Draws very many cells: as an image with one pixel for each cell, which is then enlarged.
 function drawPixels(pen, c, rows, scored, left, cw, ch) {
   const T = c.T, image = new ImageData(T, rows.length), pixels = new Uint32Array(image.data.buffer);
   const packed = ([r, g, b]) => ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0; // the order of bytes in an image
@@ -220,8 +220,8 @@ function drawHeatLegend(run, c, scored, many) {
     if (any(DROPPED)) example(DROPPED, false, fill(0.85), "dropped");
   }
   if (any(REFUSED)) example(REFUSED, false, NaN, "refused: the reply could not be used");
-  if (any(BANNED)) example(BANNED, false, NaN, "banned: no longer asked");
-  if (any(SILENT)) example(SILENT, false, NaN, "silent: asked, no reply");
+  if (any(BANNED)) example(BANNED, false, NaN, "banned: the server did not ask it");
+  if (any(SILENT)) example(SILENT, false, NaN, "silent: it was asked and did not reply");
   if (scored && seen.has("no score")) example(KEPT, false, NaN, "no score");
   if (run.start !== null && c.rounds.indexOf(run.start) > 0) items.push(el("span", { class: "item" }, el("span", { class: "begin-key" }), el("span", { text: `attack from round ${run.start}` })));
   if (seen.has("absent")) items.push(el("span", { text: "blank: not selected" }));

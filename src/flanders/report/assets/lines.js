@@ -1,4 +1,5 @@
-// Accuracy, loss or attack success over rounds: a line for each compared run, and a dotted line for the run without attack.
+// Accuracy, loss or attack success over rounds: a line for each compared run, and a dotted line for the twin.
+// The twin of a run is the most similar run without an attack.
 
 const METRICS = {
   accuracy: { title: "Accuracy over rounds", name: "Accuracy", format: percent },
@@ -16,7 +17,7 @@ function drawChoice() {
   })));
 }
 
-// The lines to draw: the compared runs, and the most similar run without attack if it is not one of them.
+// The lines to draw: the compared runs, and the twin if it is not one of the compared runs.
 function linesToDraw() {
   const lines = state.compare.map((i, n) => ({ run: report.runs[i], i, stroke: color(n), dash: DASHES[n % 8], chosen: i === state.run }));
   const twin = report.runs[state.run].twin;
@@ -104,7 +105,7 @@ function drawLines() {
     el(line.chosen ? "b" : "span", { text: line.free ? `attack-free: ${clean(line.run.label)}` : lineName(line) }))));
 }
 
-// The name of a line: its defence if all lines have the same setting, else its full label.
+// The name of a line: the defence of its run if the compared runs differ only in their defence, otherwise the full label.
 function lineName(line) {
   const run = report.runs[state.run], alike = state.compare.every((i) => run.siblings.includes(i));
   return clean(alike ? line.run.defence : line.run.label);
@@ -113,15 +114,15 @@ function comparedWords(run) {
   const missing = run.siblings.filter((i) => !state.compare.includes(i)).length;
   if (run.siblings.length < 2) return "";
   return missing ? `${count(run.siblings.length - missing)} of the ${count(run.siblings.length)} defences of this setting are drawn. Tick others in the table of all runs below.`
-    : `All ${count(run.siblings.length)} defences of this setting.`;
+    : `All ${count(run.siblings.length)} defences of this setting are drawn.`;
 }
 function twinWords(run) {
   if (run.live) return "";
   if (run.twin === null) return "No attack-free run of this data and model is in these results.";
-  if (report.runs[run.twin] === run) return "This run is the attack-free one.";
-  return state.compare.includes(run.twin) ? `Attack-free: ${clean(report.runs[run.twin].label)}.` : "The dotted line is the same setting without an attack.";
+  if (report.runs[run.twin] === run) return "This run is attack-free.";
+  return state.compare.includes(run.twin) ? `The attack-free run is ${clean(report.runs[run.twin].label)}.` : "The dotted line is the most similar run without an attack.";
 }
-// A mark at the first round with an attack.
+// Draws a vertical line before the first round with an attack.
 function markStart(chart, run, x, top, bottom, first, last, right) {
   if (run.start === null || run.start > last || run.start < first) return;
   const at = run.start === first ? x(first) : (x(run.start - 1) + x(run.start)) / 2, flip = at > right - 110;

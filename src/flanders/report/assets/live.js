@@ -1,6 +1,6 @@
-// The live page: asks the server regularly for new rounds and draws them. It sends nothing else.
+// The live page. It asks the server regularly for new rounds and draws them. It sends nothing except these requests.
 
-const PAUSE = 1000, LONGEST_PAUSE = 15000; // milliseconds between two requests; the longest pause if the server does not answer
+const PAUSE = 1000, LONGEST_PAUSE = 15000; // milliseconds between two requests; the pause grows while the server does not answer
 const live = { version: null, pause: PAUSE, down: false, late: false, answered: 0 };
 
 async function ask(path) {
@@ -27,6 +27,7 @@ async function update() {
   setTimeout(update, Math.max(live.pause, 5 * (performance.now() - began)));
 }
 
+// Takes over what is new. If a run has another epoch than before, its clients are out of date and are loaded again.
 async function take(news) {
   const before = report.runs[state.run], kept = new Map(report.runs.map((run) => [run.id, run]));
   const runs = news.order.map((id) => {

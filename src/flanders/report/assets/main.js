@@ -1,5 +1,5 @@
-// The three views of the page: the overview, one run, one client. The address says which one is shown, so that a view
-// can be linked to and the browser's buttons work.
+// The three views of the page: the overview, one run, one client. The address names the view that is shown. So a link can
+// lead to a view, and the browser's buttons for back and forward work.
 
 const MOST = 8; // the most lines in one chart; more could not be told apart
 const source = { load: null, waiting: "This results file holds no runs yet. Start some with: flanders run SPEC" };
@@ -56,7 +56,7 @@ function drawFacts() {
       facts.push(fact(unfinished(run) ? "Accuracy so far" : "Final accuracy", percent(c.final), gap === null ? `best ${percent(c.best)}`
         : Math.abs(gap) < 0.05 ? "as without the attack" : `${Math.abs(gap).toFixed(1)} points ${gap < 0 ? "below" : "above"} attack-free`));
     }
-    if (d.caught + d.missed) facts.push(fact("Malicious not kept", percent(d.recall), `${count(d.missed)} of ${count(d.caught + d.missed)} slipped through`));
+    if (d.caught + d.missed) facts.push(fact("Malicious not kept", percent(d.recall), `${count(d.missed)} of ${count(d.caught + d.missed)} were kept`));
     if (d.wronged + d.passed) facts.push(fact("Honest not kept", percent(d.fpr), `${count(d.wronged)} of ${count(d.wronged + d.passed)}`));
     const replies = of(KEPT) + of(DROPPED) + of(REFUSED);
     if (!run.truth && replies) facts.push(fact("Replies dropped", percent(of(DROPPED) / replies), `${count(of(DROPPED))} of ${count(replies)}`));
@@ -89,7 +89,7 @@ function drawTop() {
   $("heading").textContent = state.view === "overview" ? report.name : state.view === "run" ? runName : $("client-title").textContent;
   $("summary").textContent = state.view === "overview" ? clean(report.summary) : state.view === "run" ? (several ? clean([run.setting, run.seed === null ? "" : `seed ${run.seed}`].filter(Boolean).join(" · ")) : clean(report.summary)) : clientWords(run);
   $("seeds").hidden = state.view !== "run" || cell.length < 2;
-  $("seeds").replaceChildren(el("span", { text: "Runs of this cell" }), ...cell.map((other, n) => el("a", { class: "chip", href: routeOf(other), "aria-current": other === run ? "page" : null, text: other.seed === null ? `run ${n + 1}` : `seed ${other.seed}` })));
+  $("seeds").replaceChildren(el("span", { text: "Runs like this one" }), ...cell.map((other, n) => el("a", { class: "chip", href: routeOf(other), "aria-current": other === run ? "page" : null, text: other.seed === null ? `run ${n + 1}` : `seed ${other.seed}` })));
   const place = { overview: report.name, run: several ? `${runName} · ${report.name}` : report.name, client: `${$("client-title").textContent} · ${report.name}` }[state.view];
   const loud = report.live ? report.runs.filter((r) => r.status === "running").reduce((sum, r) => sum + r.alarms.length, 0) : 0;
   document.title = `${loud ? `(${loud}) ` : ""}${place} – flanders ${report.live ? "watch" : "report"}`;
@@ -100,7 +100,7 @@ function clientWords(run) {
   return s ? `Took part in ${count(s.rounds)} of ${plural(c.T, "round")}` : "";
 }
 
-// Draws the view again. The link or field that had the focus gets it back.
+// Draws the view again. A link that had the focus gets the focus back.
 function draw() {
   tip(null);
   const holder = document.activeElement, link = holder && holder.matches && holder.matches("main a[href]") ? holder.getAttribute("href") : null;

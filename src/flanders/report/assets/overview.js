@@ -1,4 +1,5 @@
-// The overview: a table with a row for each attack, a column for each defence, and the accuracy. A cell links to its runs.
+// The overview: a table with a row for each attack and a column for each defence. A cell shows the mean accuracy of its
+// runs, and links to the first of them.
 
 // The colour of an accuracy: orange is low, pale is medium, and blue is high. The colour-blind can tell them apart.
 const LOW = [204, 85, 0], MIDDLE = [244, 240, 230], HIGH = [0, 104, 168];
@@ -6,6 +7,7 @@ function accuracyColor(x) {
   const t = Math.min(1, Math.max(0, x)), [a, b, part] = t < 0.5 ? [LOW, MIDDLE, t * 2] : [MIDDLE, HIGH, t * 2 - 1];
   return a.map((v, i) => Math.round(v + part * (b[i] - v)));
 }
+// The colour of text that can be read on this background.
 const inkOn = (rgb) => {
   const light = rgb.map((v) => v / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
   return 0.2126 * light[0] + 0.7152 * light[1] + 0.0722 * light[2] > 0.19 ? "#14181c" : "#ffffff";

@@ -1,11 +1,12 @@
-// Functions that all parts of the page use: the data, elements, numbers as text, scales, the tooltip.
+// What all parts of the page use: the data, and functions for elements, for numbers as text, for scales and for the tooltip.
 
 const report = JSON.parse(document.getElementById("data").textContent);
 const state = { view: "overview", run: 0, client: null, compare: [], touched: false, metric: "accuracy", round: null };
 const KEPT = "kept", DROPPED = "dropped", REFUSED = "refused", BANNED = "banned", SILENT = "silent";
+// The fate of a client is what happened to it in a round.
 const FATES = [KEPT, DROPPED, REFUSED, BANNED, SILENT];
 const FATE_WORDS = {
-  [KEPT]: "its model was averaged", [DROPPED]: "the filter left its model out", [REFUSED]: "its reply could not be used",
+  [KEPT]: "its model was aggregated", [DROPPED]: "the filter left its model out", [REFUSED]: "its reply could not be used",
   [BANNED]: "the server did not ask it", [SILENT]: "it was asked and did not reply",
 };
 
@@ -59,7 +60,7 @@ function seconds(x) {
 }
 const count = (n) => n.toLocaleString("en");
 const plural = (n, noun) => `${count(n)} ${noun}${n === 1 ? "" : "s"}`;
-const few = () => (innerWidth < 560 ? 8 : 20); // rows of a table before a button shows more
+const few = () => (innerWidth < 560 ? 8 : 20); // how many rows a table shows at first; a button shows more
 const unfinished = (run) => run.status !== "done";
 // Numbers of rounds as text, e.g. "rounds 3–7, 9".
 function spans(numbers) {
@@ -72,13 +73,14 @@ function spans(numbers) {
   return `${numbers.length === 1 ? "round" : "rounds"} ${words.join(", ")}${parts.length > 6 ? " and more" : ""}`;
 }
 
-// A scale from values to 0..1. Scores get a logarithmic scale if they are positive and vary widely.
+// Returns a function that maps the values from low to high to the numbers from 0 to 1.
 function scale(low, high, log) {
   if (!(high > low)) { low = log ? low / 2 : low - 0.5; high = log ? high * 2 : high + 0.5; }
   const a = log ? Math.log(low) : low, b = log ? Math.log(high) : high;
   const f = (x) => ((log ? Math.log(Math.max(x, low)) : x) - a) / (b - a);
   return Object.assign(f, { low, high, log, at: (t) => (log ? Math.exp(a + t * (b - a)) : a + t * (b - a)), ticks: (n) => ticks(low, high, log, n) });
 }
+// The scale for scores. It is logarithmic if no score is negative and the scores vary widely.
 function scoreScale(values) {
   let low = Infinity, high = -Infinity, least = Infinity, positive = 0, finite = 0;
   for (const x of values) {
@@ -133,7 +135,8 @@ function tip(event, ...content) {
   const y = event.clientY + 16 + bh > h ? event.clientY - bh - 12 : event.clientY + 16;
   box.style.transform = `translate(${Math.max(8, Math.min(x, w - bw - 8))}px, ${Math.max(8, y)}px)`;
 }
-// Shows something while the mouse points at a node. On a touch screen: from a tap on it until a tap elsewhere.
+// Calls `show` when the mouse points at a node, and `hide` when it leaves. On a touch screen, a tap on the node shows,
+// and a tap elsewhere hides.
 function pointing(node, show, hide) {
   node.addEventListener("pointermove", (event) => { if (event.pointerType !== "touch") show(event); });
   node.addEventListener("pointerleave", (event) => { if (event.pointerType !== "touch") hide(); });

@@ -1,4 +1,4 @@
-// How many clients had each fate, round by round: a column for each round, for all clients of the run.
+// A chart with a column for each round. It shows how many of all clients had each fate, that is, what happened to them.
 
 function drawRounds() {
   const run = report.runs[state.run], box = $("rounds"), T = run.rounds.length, fates = FATES.filter((fate) => run.fates_by_round[fate]);

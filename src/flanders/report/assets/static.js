@@ -1,2 +1,2 @@
-// Starts the page that is a file. All its data are in the file.
+// Starts the page of a report, which is one file with all its data.
 begin();
