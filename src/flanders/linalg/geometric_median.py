@@ -47,8 +47,7 @@ if their relative difference is below this. Rounding errors are smaller."""
 TINY = 1e-200
 """A length in a denominator is at least this, so that nothing is divided by zero."""
 SLOW = 1 / 8
-"""Newton steps take longer. They begin once a Weiszfeld step leaves more than this share of the gradient's
-length."""
+"""Newton steps, which take longer, begin once a Weiszfeld step leaves more than this share of the gradient."""
 PATIENCE = 20
 """After this many steps without a smaller gap the search ends. More steps would only change rounding errors."""
 

@@ -78,13 +78,13 @@ class Answers:
     """The answers to the questions about the m updates of a round."""
 
     values: FloatMatrix
-    """`(m, channels)`: the answers; NaN where there is no answer."""
+    """The answers, with a row for each client and a column for each channel; NaN where there is no answer."""
     asked: BoolVector
-    """`(m, channels)`: by which channels each client is judged."""
+    """By which channels each client is judged, in the shape of `values`."""
     products: FloatMatrix
     """`(m, m)`: the inner products of the updates."""
     scale: FloatVector
-    """`(m,)`: the factor by which a client's length and heading may deviate more, because the client was absent."""
+    """`(m,)`: how many times as far a client's length and heading may deviate, because the client was absent."""
     likeness: FloatVector
     """`(m,)`: each update's cosine with its sender's mark; NaN if the sender has no mark."""
     moved: BoolVector
@@ -111,9 +111,9 @@ class Answers:
 
     def in_company(self, group: BoolVector) -> Answers:
         """Return the answers with the channel `company`: each client's mean cosine with the others of a group."""
-        values, found = self.values.copy(), measure_company(self.products, group)
-        values[:, COMPANY] = found.common
-        return replace(self, values=values, company=found)
+        values, company = self.values.copy(), measure_company(self.products, group)
+        values[:, COMPANY] = company.common
+        return replace(self, values=values, company=company)
 
 
 def ask_questions(known: Signatures, round_: Round, number: int) -> Answers:
@@ -209,7 +209,7 @@ def apartness(products: FloatMatrix) -> FloatMatrix:
 def originality(apart: FloatMatrix, fingerprints: FloatVector) -> FloatVector:
     """Return how far each update is from the nearest update with a higher fingerprint, as log(1 - cosine).
 
-    NaN if no fingerprint is higher. A client without a fingerprint is compared with all others.
+    The result is NaN if no fingerprint is higher. A client without a fingerprint is compared with all others.
     """
     clearer = fingerprints[None, :] > fingerprints[:, None]
     clearer[np.isnan(fingerprints)] = True
