@@ -35,7 +35,7 @@ class AfaState:
 
 @dataclass(frozen=True)
 class Afa(Filter[AfaState]):
-    r"""Drop clients with an unusual cosine with the average, and block clients that are often dropped (AFA).
+    r"""Drop clients whose cosine with the average is unusual, and block clients that are often dropped (AFA).
 
     Let :math:`\alpha` be 3 plus the number of rounds in which a client was kept, and :math:`\beta` be 3 plus the
     number of rounds in which it was dropped. The client's chance of being honest is

@@ -45,7 +45,7 @@ class KeepAll(Stateless):
 
 @dataclass(frozen=True)
 class Oracle(Stateless):
-    """Drop exactly the malicious clients, which it is told: the best that any filter could do.
+    """Drop exactly the clients that it is told to drop: the best that any filter could do.
 
     A simulation tells it in each round which clients are malicious. No real server knows this.
 

@@ -22,8 +22,8 @@ SEEDS = (0, 1, 2)
 """The seeds of the random inputs. As in the paper, there are three sets of inputs."""
 FEWEST_EXCEED = 0.01
 """A client counts as trained on a class if the energy of the class (see `DeepSight`) is above this share of the
-client's largest energy. With fewer than 100 classes, the share is 1 / (number of classes) instead. Both are those
-of the paper."""
+client's largest energy. With fewer than 100 classes, the share is 1 / (number of classes) instead. Both values
+are those of the paper."""
 SMALLEST = 1e-30
 """Probabilities of the global model that are smaller than this are replaced by it, since they are divisors."""
 

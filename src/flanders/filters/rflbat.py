@@ -29,11 +29,11 @@ class Rflbat(Stateless):
 
     Here :math:`p_c` are the first two principal components of client c's update. There are three steps:
 
-    1. Outliers by the formula above are dropped. 2. The other clients are clustered by k-means. The gap statistic
-    gives the number of clusters (see `clusters_of`).
-       For each client, the cosines of its update with those of all clients of its cluster are averaged. The cluster
-       with the lowest median of these averages is kept, since colluding clients are more alike than honest ones.
-       Clusters of one client do not count.
+    1. Outliers by the formula above are dropped.
+    2. The other clients are clustered by k-means. The gap statistic gives the number of clusters (see
+       `clusters_of`). For each client, the cosines of its update with those of all clients of its cluster are
+       averaged. The cluster with the lowest median of these averages is kept, since colluding clients are more
+       alike than honest ones. Clusters of one client do not count.
     3. Outliers in the kept cluster are dropped, by the same formula with `near` instead of `far`.
 
     The score is 2 for a client that step 1 drops, 1 for a client that a later step drops, and 0 for a client that

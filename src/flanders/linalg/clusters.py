@@ -61,7 +61,8 @@ def num_clusters(values: FloatVector, rng: np.random.Generator, most: int = 6, r
     The costs that `line_clusters` returns are compared with the costs for random sets of as many values. There are
     `references` random sets. Their values are drawn uniformly between the smallest and the largest given value. The
     gap of k clusters is the mean logarithm of the random sets' costs, minus the logarithm of the given values'
-    cost. The result is the smallest k whose gap is at least that of k + 1, minus the standard error of that gap.
+    cost. The result is the smallest k whose gap is at least the gap of k + 1, minus the standard error of the gap
+    of k + 1. If there is no such k, the result is `most`.
 
     References
     ----------
@@ -91,9 +92,9 @@ def minority_counts(updates: Array, center: Array, separation: float) -> tuple[F
     number of telling columns.
 
     The two best clusters of a column are its i lowest values and all others, for some i. Let S_i be the sum of the
-    i lowest of the m values, and S the sum of all values. Then the clusters explain (m S_i - i S)^2 / (i (m - i) m)
-    of the sum of squared distances from the column's mean. In the code, the mean is first subtracted from each
-    column, and the column is divided by its largest absolute value, so that no square overflows. This does not
+    i lowest of the m values, and S the sum of all values. Of the sum of squared distances from the column's mean,
+    the clusters explain the part (m S_i - i S)^2 / (i (m - i) m). In the code, the mean is first subtracted from
+    each column, and the column is divided by its largest absolute value, so that no square overflows. This does not
     change the clusters.
     """
     source, center = on_host(updates), on_host(center)

@@ -120,7 +120,7 @@ def weighted_trimmed_means(matrix: Array, weights: FloatVector, share: float) ->
     for values, value_weights in _sorted_with_weights(matrix, weights):
         xp = array_api_compat.array_namespace(values)
         up_to = xp.cumulative_sum(value_weights, axis=1)  # the weight of all values up to this one
-        below = up_to - value_weights  # without its own weight
+        below = up_to - value_weights  # the weight of all lower values
         rounding = 2 * values.shape[1] * float(xp.finfo(value_weights.dtype).eps)
         if share >= 0.5:
             at_half = (below <= 0.5 + rounding) & (up_to >= 0.5 - rounding) & (value_weights > 0)

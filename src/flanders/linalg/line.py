@@ -89,9 +89,9 @@ class Line:
         return distances
 
     def longest_within(self, squared_radius: float) -> float:
-        """Return the largest t >= 0 at which no squared distance from x(t) to a row is above `squared_radius`.
+        """Return the largest t >= 0 at which every squared distance to a row is at most `squared_radius`.
 
-        At t = 0, none of them may be above it either.
+        At t = 0, every squared distance must be at most `squared_radius`, too.
         """
         return min(
             largest_root(self.speed, float(b), float(c) - squared_radius)

@@ -190,8 +190,8 @@ def forecast(matrices: Sequence[Array], *, order: int = 1, iterations: int = 100
     if d <= h * len(matrices):
         columns = [np.asarray(to_numpy(m), dtype=np.float64).T for m in matrices]
     else:
-        # For precision, one model is subtracted from all rows. The added row of zeros is then minus this model. So
-        # the last line undoes the subtraction.
+        # For precision, one model is subtracted from all rows. A row of zeros is added, and becomes minus this
+        # model. Below, it is subtracted from all other rows, which undoes the first subtraction.
         gram = inner_products([*matrices, xp.zeros_like(newest[:1, :])], newest[0, :])
         basis = coordinates(gram, rounding_of(newest))
         columns = np.split(basis[:, :-1] - basis[:, -1:], len(matrices), axis=1)
@@ -203,10 +203,10 @@ def coordinates(gram: FloatMatrix, rounding: float = float(np.finfo(np.float64).
     """Return a matrix R with `R.T @ R == gram`: the coordinates of vectors in an orthonormal basis of their span.
 
     `gram` has the inner products of the vectors, and R has a column for each vector. A direction of the span counts
-    as zero if the parts of all vectors along it are as small as rounding errors. Before, the vectors are scaled to
-    unit length. So the part of a vector is compared with the length of this vector, not with the longest length. In
-    float64, parts below about 1e-7 of the length count as zero. `rounding` is the relative rounding error of
-    `gram`.
+    as zero if the parts of all vectors along it are as small as rounding errors. For this test the vectors are
+    scaled to unit length. So the part of a vector is compared with the length of this vector, not with the longest
+    length. In float64, parts below about 1e-7 of the length count as zero. `rounding` is the relative rounding
+    error of `gram`.
     """
     lengths = np.sqrt(np.maximum(np.diagonal(gram), 0.0))
     scale = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)

@@ -15,7 +15,7 @@ from flanders.arrays import Array, like, on_host, widest_float
 from flanders.linalg.blocks import column_blocks, join, join_columns
 
 START = 1.0
-"""The value of every logit before training. The weight is then 0.73."""
+"""The value of every logit before training, as in the code of SkyMask's authors. The weight is then 0.73."""
 
 
 def masked_mean(rows: Array, logits: Array) -> Array:

@@ -26,8 +26,8 @@ def local_false_discovery_rate(p: FloatVector) -> FloatVector:
     """Return, for each p-value, the probability pi0 / f(p) that it belongs to an honest client.
 
     The p-values of honest clients are spread evenly between 0 and 1. Those of attackers are mostly near 0. pi0 is
-    Storey's estimate of the share of honest clients: about twice the share of the p-values above a half. f
-    is the decreasing density that fits the p-values best (Grenander's estimator). It is the slope of the smallest
+    Storey's estimate of the share of honest clients: about twice the share of the p-values above a half.
+    f is the decreasing density that fits the p-values best (Grenander's estimator). It is the slope of the smallest
     concave function above their distribution function.
 
     First, m evenly spread p-values are added to the m given ones, and count as those of honest clients. Without

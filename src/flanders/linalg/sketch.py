@@ -61,7 +61,10 @@ class CountSketch:
         return cls(width, buckets, signs)
 
     def of(self, matrix: Array, center: Array) -> Array:
-        """Return the sketch of each row of `matrix - center`, `(m, width)`. In main memory it is float64."""
+        """Return the sketch of each row of `matrix - center`, `(m, width)`.
+
+        If the matrix is in main memory, the sketches are a float64 NumPy array.
+        """
         source, center = on_host(matrix), on_host(center)
         total = np.zeros((source.shape[0], self.width))
         for columns in column_blocks(source):

@@ -1,4 +1,7 @@
-"""Principal components of updates, and the tests of divide and conquer (DnC), which find outliers along them."""
+"""Principal components of updates, and the tests of divide and conquer (DnC).
+
+The tests find updates that are outliers along the first principal component.
+"""
 
 from __future__ import annotations
 

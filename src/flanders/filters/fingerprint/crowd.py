@@ -30,7 +30,7 @@ class Company:
     """The m clients of a round, compared with a reference group of clients."""
 
     common: FloatVector
-    """`(m,)`: each client's mean cosine with the other clients of the reference group; NaN if it is too small."""
+    """`(m,)`: each client's mean cosine with the rest of the reference group; NaN if the group is too small."""
     crowd: BoolVector
     """`(m,)`: which clients belong to the crowd. Clients outside the reference group may belong to it, too."""
     level: float = math.nan

@@ -1,6 +1,7 @@
 """Updates the memory of `Fingerprint` and `Guard` after a round.
 
-The module `memory` says what is remembered, and explains the words: mark, heading, company and common direction.
+The module `memory` says what is remembered, and explains the words: mark, heading, company and common direction. An
+answer is a number that the module `questions` computes from an update.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 r"""Measures the updates of a round: the six questions that the filter `Fingerprint` asks about each update.
 
 The filter `Guard` uses some of the answers, too. The update :math:`u_c` of client c is the difference between its
-model and the global model. The common direction :math:`\bar u` is the mean of the unit updates of the clients
-accepted in a round. A client's data leave a mark on everything that it sends. The mark :math:`e_c` is the direction
-in which the client differed from the common direction when it was last accepted:
+model and the global model. The common direction :math:`\bar u` is the mean of the updates of the clients accepted
+in a round, each scaled to length 1. A client's data leave a mark on everything that it sends. The mark :math:`e_c`
+is the direction in which the client differed from the common direction when it was last accepted:
 
 .. math:: e_c \propto \frac{u_c}{\|u_c\|} - \frac{\langle u_c, \bar u\rangle}{\|u_c\|\,\|\bar u\|^2}\, \bar u,
           \qquad \|e_c\| = 1.
@@ -68,9 +68,10 @@ Until then it grows with the square root of the rounds, since lengths and headin
 LEAST_SQUARE = 1e-60
 """An update with a smaller squared length counts as zero. Its direction cannot be computed in float32."""
 SAME = 1e-6
-"""Two directions count as the same if their cosine is this close to 1."""
+"""Two directions count as the same if their cosine is this close to 1. Rounding errors of float32 are smaller."""
 FEWEST_OTHERS = 3
-"""There is a fingerprint only if an update can be compared with the marks of at least this many other clients."""
+"""There is a fingerprint only if an update can be compared with the marks of at least this many other clients. The
+standard deviation of fewer inner products is not known well enough."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -51,7 +51,7 @@ class Calibration:
 
 
 def log_scores(scores: FloatVector) -> FloatVector:
-    """Return the logarithms of scores. They are finite also for a score of zero or infinity."""
+    """Return the logarithms of scores. They are finite even if a score is zero or infinite."""
     return np.log(np.clip(scores, 1e-300, 1e300))
 
 

@@ -44,9 +44,9 @@ class Look:
         return None
 
     def views(self, numbering: Numbering, rng: np.random.Generator) -> Iterator[Numbering]:
-        """Yield the vectors of this round, reduced to the compared numbers, once for each random draw.
+        """Yield all vectors of `numbering`, reduced to the compared numbers, once for each random draw.
 
-        It is used only if `changes` is true.
+        This method is used only if `changes` is true.
         """
         yield numbering
 
@@ -65,8 +65,8 @@ class Sample(Look):
     size
         How many parameters to compare. The FLANDERS paper compares 500.
     choose
-        How they are chosen. `"random"`: at random. `"variance"`: the parameters in which the clients kept in the
-        first round differ most. `"last-layer"`: at random from the last layer. `"per-layer"`: at random, the
+        How the parameters are chosen. `"random"`: at random. `"variance"`: the parameters in which the clients kept
+        in the first round differ most. `"last-layer"`: at random from the last layer. `"per-layer"`: at random, the
         same number from each layer. The last two need the layers: pass `layers=` to `Defense` or `Round`.
     redraw
         Whether to draw new parameters in every round, after the models have arrived. This needs
