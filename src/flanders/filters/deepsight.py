@@ -153,7 +153,7 @@ def last_layer_steps(round_: Round, order: IntVector) -> tuple[FloatMatrix, Floa
 
 
 def normalised_energies(weights: FloatMatrix, biases: FloatMatrix) -> FloatMatrix:
-    """Return the energies of each client's output neurons, `(m, P)`. They add up to 1.
+    """Return the energies of each client's output neurons, `(m, P)`. Each row adds up to 1.
 
     If a client has changed nothing, all its energies are equal.
     """
