@@ -1,6 +1,7 @@
 """The filter `Afa` (adaptive federated averaging).
 
-It drops clients whose cosine with the average is an outlier, and blocks clients that are often dropped.
+It drops clients whose model has an unusual cosine with the average model, and blocks clients that are often
+dropped.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class AfaState:
 
 @dataclass(frozen=True)
 class Afa(Filter[AfaState]):
-    r"""Drop outliers in the cosine with the average, and block clients that are often dropped (AFA).
+    r"""Drop clients whose cosine with the average is unusual, and block clients that are often dropped (AFA).
 
     Let :math:`\alpha` be 3 plus the number of rounds in which a client was kept, and :math:`\beta` be 3 plus the
     number of rounds in which it was dropped. The client's chance of being honest is
@@ -114,20 +115,23 @@ class Afa(Filter[AfaState]):
     ) -> AfaState:
         """Return the counts after a round. Those of blocked clients do not change."""
         check_state("Afa", state, AfaState)
-        found = self.score(state, round_) if scores is None else scores
-        assert found is not None
-        inside, counts = set(kept.tolist()), {}
-        for row, (client, blocked) in enumerate(zip(round_.clients, np.asarray(found.evidence), strict=True)):
+        scores = self.score(state, round_) if scores is None else scores
+        assert scores is not None
+        kept_rows, counts = set(kept.tolist()), {}
+        for row, (client, blocked) in enumerate(zip(round_.clients, np.asarray(scores.evidence), strict=True)):
             times_kept, times_dropped = state.counts.get(client, (0, 0))
             if not blocked:
-                times_kept, times_dropped = times_kept + (row in inside), times_dropped + (row not in inside)
+                times_kept, times_dropped = times_kept + (row in kept_rows), times_dropped + (row not in kept_rows)
             counts[client] = times_kept, times_dropped
         return AfaState(newest_clients(state.counts, counts, len(round_.clients)))
 
     def _search(
         self, products: FloatMatrix, weights: FloatVector, good: BoolVector
     ) -> tuple[FloatVector, BoolVector]:
-        """Return the cosines of all clients with the last average, and which clients are left."""
+        """Return the cosines of all clients with the last average, and which clients are left.
+
+        `good` says which clients are not blocked.
+        """
         slack, lengths = self.slack, np.sqrt(np.maximum(np.diagonal(products), 0.0))
         while True:
             share = np.where(good, weights, 0.0)

@@ -1,4 +1,7 @@
-"""Simple filters to compare other filters with: `KeepAll`, `Oracle`, `DistanceToGlobal` and `Persistence`."""
+"""Controls, which are simple filters to compare other filters with.
+
+They are `KeepAll`, `Oracle`, `DistanceToGlobal` and `Persistence`.
+"""
 
 from __future__ import annotations
 

@@ -22,19 +22,23 @@ SEEDS = (0, 1, 2)
 """The seeds of the random inputs. As in the paper, there are three sets of inputs."""
 FEWEST_EXCEED = 0.01
 """A client counts as trained on a class if the energy of the class (see `DeepSight`) is above this share of the
-client's largest energy. With fewer than 100 classes, the share is 1 / (number of classes) instead."""
+client's largest energy. With fewer than 100 classes, the share is 1 / (number of classes) instead. Both values
+are those of the paper."""
 SMALLEST = 1e-30
 """Probabilities of the global model that are smaller than this are replaced by it, since they are divisors."""
 
 
 @dataclass(frozen=True)
 class DeepSight(Stateless):
-    r"""Keep clusters of clients with similar training data, unless many of their clients trained on few classes.
+    r"""Cluster clients with similar training data. Drop clusters in which many clients trained on few classes.
 
     The energy of an output neuron shows how much a client trained on the class of this neuron. For client c and
-    neuron i, with the changes :math:`\Delta b` of the bias and :math:`\Delta w` of the weights, the energy is
+    neuron i the energy is
 
     .. math:: C_{ci} = \frac{e_{ci}^2}{\sum_j e_{cj}^2}, \quad e_{ci} = |\Delta b_{ci}| + \sum_h |\Delta w_{cih}|.
+
+    Here :math:`\Delta b_{ci}` is the change of the neuron's bias, :math:`\Delta w_{cih}` is the change of its
+    weight from input h, and j runs over all output neurons.
 
     For each client, the energies above a share :math:`\max(0.01, 1/P)` of the client's largest energy are counted,
     where P is the number of classes. A client is suspect if its count is at most half of the median count.
@@ -51,10 +55,11 @@ class DeepSight(Stateless):
     The energies show little if clients train with Adam, since Adam takes steps of about the same length for all
     classes.
 
-    A round without `outputs` is clustered in the first two ways only. The last tensor counts as the biases, and the
-    tensor before it as the weights. If the size of the latter is not a multiple of the number of biases, no weights
-    are used. If the layers are not known, the whole model counts as biases. The paper also clips the kept updates.
-    Put `norm-clipping` in front of the aggregator for this. The filter needs scikit-learn.
+    A round without `outputs` is clustered in the first two ways only. The last tensor of the model counts as the
+    biases, and the tensor before it as the weights. If the size of the tensor of weights is not a multiple of the
+    number of biases, no weights are used. If the layers are not known, the whole model counts as biases. The paper
+    also clips the kept updates. Put the pre-aggregator `norm-clipping` in front of the aggregator for this. The
+    filter needs scikit-learn.
 
     Parameters
     ----------
@@ -97,8 +102,8 @@ class DeepSight(Stateless):
         suspect = few_classes(energies)
         apart = [self._separated(energies), self._separated(cosine_rows(biases), precomputed=True)]
         if round_.outputs is not None:
-            noise = [self._separated(likelier(round_, order, seed, self.samples)) for seed in SEEDS]
-            apart.append(np.mean(noise, axis=0))
+            by_outputs = [self._separated(likelier(round_, order, seed, self.samples)) for seed in SEEDS]
+            apart.append(np.mean(by_outputs, axis=0))
         labels = self._clusters(np.mean(apart, axis=0), precomputed=True)
         shares = suspect.astype(np.float64)
         for label in np.unique(labels[labels >= 0]):
@@ -122,7 +127,7 @@ class DeepSight(Stateless):
         return apart
 
     def _clusters(self, points: FloatMatrix, *, precomputed: bool) -> IntVector:
-        """Return the number of each client's cluster; -1 for clients outside all clusters."""
+        """Return the number of each client's cluster. For clients outside all clusters it is -1."""
         if len(points) <= self.smallest:
             return np.full(len(points), -1)
         with needing("sim"):
@@ -135,8 +140,9 @@ class DeepSight(Stateless):
 def last_layer_steps(round_: Round, order: IntVector) -> tuple[FloatMatrix, FloatMatrix]:
     """Return by how much each client changed the weights `(m, P * h)` and the biases `(m, P)` of the last layer.
 
-    The last tensor counts as the biases of P classes, and the one before it as the weights from h inputs. If its
-    size is not a multiple of P, there are no weights. `order` is the order of the clients in the results.
+    The last tensor counts as the biases of P classes, and the tensor before it as the weights from h inputs. If the
+    size of the tensor of weights is not a multiple of P, there are no weights. `order` is the order of the clients
+    in the results.
     """
     *before, classes = list(round_.layers.values()) or [round_.global_model.shape[0]]
     weights = before[-1] if before and classes and before[-1] % classes == 0 else 0
@@ -147,7 +153,7 @@ def last_layer_steps(round_: Round, order: IntVector) -> tuple[FloatMatrix, Floa
 
 
 def normalised_energies(weights: FloatMatrix, biases: FloatMatrix) -> FloatMatrix:
-    """Return the energies of each client's output neurons, `(m, P)`. They add up to 1.
+    """Return the energies of each client's output neurons, `(m, P)`. Each row adds up to 1.
 
     If a client has changed nothing, all its energies are equal.
     """

@@ -1,4 +1,4 @@
-"""The filter `DnCFilter`: divide and conquer, in front of any aggregator."""
+"""The filter `DnCFilter`: the method divide and conquer (DnC), in front of any aggregator."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class DnCState:
 
 @dataclass(frozen=True)
 class DnCFilter(Filter[DnCState]):
-    r"""Drop the clients that stand out along the main direction of spread (divide and conquer).
+    r"""Drop the clients that stand out along the direction in which the models vary most (divide and conquer).
 
     .. math:: \text{score}_c = \max_k \langle \theta_c^{(k)} - \mu^{(k)}, v^{(k)} \rangle^2 / \text{cut}^{(k)}
 
@@ -39,14 +39,14 @@ class DnCFilter(Filter[DnCState]):
     num_malicious
         The number b of malicious clients, or the fraction of the round.
     keep
-        Instead of the clients that no test flags, keep this many clients, or this fraction of the round: those with
-        the lowest scores.
+        How many clients to keep: a number, or a fraction of the round. Those with the lowest scores are kept. By
+        default, all clients that no test flags are kept.
     iterations
         The number of tests.
     sample
-        The number of random parameters in a test. None: a single test looks at all parameters.
+        The number of random parameters in a test. If it is None, a single test looks at all parameters.
     filtering_fraction
-        Each test flags this many times b clients.
+        Each test flags `filtering_fraction` times b clients.
 
     Examples
     --------

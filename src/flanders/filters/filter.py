@@ -35,11 +35,12 @@ class Scores:
     reasons: tuple[str, ...] = ()
     """For each client, what is suspicious, in words, or "" if nothing is. Empty if the filter gives no reasons."""
     provisional: bool = False
-    """Whether the filter knows too little for a reliable decision. The fallback aggregator is then used."""
+    """Whether the filter knows too little for a reliable decision. The defense then uses its fallback
+    aggregator."""
     note: str = ""
     """What the user should know about the whole round, in words."""
     widening: float = 1.0
-    """How many times as wide as usual the filter's limits are. They widen after rounds in which no client was
+    """The factor by which the filter's limits are wider than usual. They widen after rounds in which no client was
     kept."""
     evidence: object = None
     """Results that `amend` can use again. Only the filter itself reads them."""
@@ -48,9 +49,9 @@ class Scores:
 class Filter(ABC, Generic[S]):
     """Decides which clients of a round are kept for the aggregation.
 
-    A filter object does not change. Its memory is a separate state: `init` makes it, `score` reads it, and `amend`
-    returns the next one. A new filter is a frozen dataclass with these three methods and `select`, and an entry in
-    `flanders.catalog`.
+    A filter object does not change. Its memory is a separate object, the state: `init` makes it, `score` reads it,
+    and `amend` returns the state after a round. To add a filter, write a frozen dataclass with these three methods
+    and `select`, and add it to `flanders.catalog`.
     """
 
     @property
@@ -78,11 +79,11 @@ class Filter(ABC, Generic[S]):
         """
 
     def visible_columns(self, state: S, d: int, layers: Mapping[str, int] | None = None) -> IntVector | None:
-        """Return the positions of the parameters that the filter looks at, if they are the same in every round.
+        """Return the positions of the parameters that the filter looks at.
 
-        Otherwise return None. Studies of attacks give these positions to the attacker. A real server keeps them
-        secret. `d` is the number of parameters of the model, and `layers` are the sizes of its layers (see
-        `Round`).
+        Return None if the filter looks at all parameters, or at different ones in each round. Studies of attacks
+        give these positions to the attacker. A real server keeps them secret. `d` is the number of parameters of
+        the model, and `layers` are the sizes of its layers (see `Round`).
         """
         return None
 

@@ -24,9 +24,9 @@ class FlameFilter(Stateless):
     .. math:: d_{ij} = 1 - \cos(\theta_i, \theta_j)
 
     HDBSCAN clusters the models :math:`\theta` by these cosine distances. A cluster must have more than half of the
-    clients, so there is one cluster only. All clients outside the cluster are dropped. A client's score is the
-    cosine distance at which single linkage joins it to the cluster. The aggregator `flame` is the whole method,
-    with clipping and noise.
+    clients, so there is one cluster only. All clients outside the cluster are dropped. With this condition, HDBSCAN
+    joins the two nearest groups of clients again and again. A client's score is the cosine distance at which it
+    joins the cluster. The aggregator `flame` is the whole method, with clipping and noise.
 
     Parameters
     ----------

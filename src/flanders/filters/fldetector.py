@@ -17,7 +17,7 @@ from flanders.round import ClientId, Round, check_continued
 from flanders.state import saveable
 
 FARTHEST = 1e150
-"""A distance whose square overflows is replaced by this."""
+"""A distance whose square overflows is replaced by this. The sum of all distances is then still finite."""
 
 
 @saveable
@@ -26,7 +26,7 @@ class FLDetectorState:
     """The memory of `FLDetector`."""
 
     seed: int
-    """The secret seed of the gap statistic."""
+    """The secret seed of the random numbers in the gap statistic; see `num_clusters`."""
     round_number: int = 0
     """How many rounds the filter has seen."""
     last: dict[ClientId, Array] = field(default_factory=dict)
@@ -61,15 +61,15 @@ class FLDetector(Filter[FLDetectorState]):
     these shares over the last `window` rounds of the client. A client that takes part for the first time gets the
     median score of the round. There are no scores in the first round.
 
-    By default, as in the paper of FLDetector, the gap statistic tells whether the scores form more than one
-    cluster. If they do, they are divided into two clusters, and the clients in the cluster with the higher scores
-    are dropped.
+    By default, as in the paper of FLDetector, the gap statistic (see `num_clusters`) tells whether the scores form
+    more than one cluster. If they do, they are divided into two clusters, and the clients in the cluster with the
+    higher scores are dropped.
 
     Parameters
     ----------
     keep
-        Keep this many clients, or this fraction of the round, instead: those with the lowest scores. The FLANDERS
-        paper keeps m - b of m clients, where b of them are malicious.
+        How many clients to keep: a number, or a fraction of the round. Those with the lowest scores are kept, and
+        there are no clusters. The FLANDERS paper keeps m - b of m clients, where b of them are malicious.
     window
         The number of rounds over which the scores are averaged, and from which the Hessian is estimated.
 
@@ -136,7 +136,7 @@ class FLDetector(Filter[FLDetectorState]):
         return Scores(round_.clients, values, suspects=suspects, evidence=shares)
 
     def select(self, scores: Scores) -> IntVector:
-        """Return the clients with the `keep` lowest scores, or those that are not in the higher cluster."""
+        """Return the clients with the `keep` lowest scores, or those outside the cluster of higher scores."""
         if self.keep is not None:
             return lowest(scores, self.keep)
         assert scores.suspects is not None

@@ -22,23 +22,22 @@ class KMeans(Stateless):
               {\#\{j \text{ telling}\}}
 
     For each parameter j, exact 2-means divides the clients' values :math:`\theta_{cj}` into two clusters. The
-    parameter is telling if the clusters explain at least the share `separation` of the variance of its values. The
-    score of client c is the share of telling parameters in which the client is in the smaller cluster. The filter
-    takes the majority of the round for honest.
+    parameter is telling if the clusters explain at least the share `separation` of the variance of its values, and
+    do not have the same size. The score of client c is the share of telling parameters in which the client is in
+    the smaller cluster. The filter assumes that most clients of the round are honest.
 
     Parameters
     ----------
     keep
-        Keep this many clients, or this fraction of the round: those with the lowest scores. By default, the clients
-        with a score of at most `suspicion` are kept.
+        How many clients to keep: a number, or a fraction of the round. Those with the lowest scores are kept. By
+        default, the clients with a score of at most `suspicion` are kept.
     separation
         The smallest share of the variance that the clusters of a telling parameter explain.
     suspicion
         The largest score of a client that is kept. It is used only without `keep`.
     least_telling
-        If fewer than this share of all parameters are telling, the numerator of the score is divided by this share
-        of all parameters, and not by the smaller number of telling ones. So no client is dropped because of a few
-        parameters that form clusters by chance.
+        The smallest denominator of the score, as a share of all parameters. It is used if fewer parameters are
+        telling. So no client is dropped because of a few parameters that form clusters by chance.
 
     Examples
     --------
@@ -65,8 +64,8 @@ class KMeans(Stateless):
 
     def score(self, state: None, round_: Round) -> Scores | None:
         """Score each client by the share of telling parameters in which it is in the smaller cluster."""
-        minority, telling = minority_counts(round_.updates, round_.global_model, self.separation)
-        values = minority / max(telling, self.least_telling * round_.updates.shape[1], 1.0)
+        counts, num_telling = minority_counts(round_.updates, round_.global_model, self.separation)
+        values = counts / max(num_telling, self.least_telling * round_.updates.shape[1], 1.0)
         return Scores(round_.clients, values, suspects=values > self.suspicion)
 
     def select(self, scores: Scores) -> IntVector:

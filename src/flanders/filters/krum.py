@@ -23,15 +23,15 @@ class KrumFilter(Stateless):
               N_c \text{: the } m - b - 2 \text{ nearest models}
 
     Here :math:`\theta_c` is the model of client c, m is the number of clients, and b is the number of malicious
-    ones. Followed by a weighted average, this is Multi-Krum with clients weighted by their examples. The guarantee
-    of Krum needs m > 2b + 2. The filter also runs with fewer clients.
+    ones. With a weighted average as the aggregator, this is Multi-Krum with clients weighted by their numbers of
+    examples. The guarantee of Krum needs m > 2b + 2. The filter also runs with fewer clients.
 
     Parameters
     ----------
     num_malicious
         The number b of malicious clients, or the fraction of the round.
     keep
-        How many clients to keep: a number, or a fraction of the round. Default: m - b, at least one.
+        How many clients to keep: a number, or a fraction of the round. By default m - b, but at least one.
 
     Examples
     --------

@@ -17,11 +17,11 @@ from flanders.round import Round
 def too_long(round_: Round) -> dict[int, str]:
     """Return the rows whose updates are more than 50 times as long as the median update, with the reason in words.
 
-    Updates of length zero do not count in the median. A single update of this length would dominate an average. The
-    filter `Guard` has the same limit in its first round.
+    A single update of this length would dominate an average. Updates of length zero do not count in the median. The
+    filter `Guard` has the same limit in its first round (`LOUDEST`, the logarithm of 50).
     """
     lengths = np.sqrt(squared_norms(round_.updates, round_.global_model))
     usual = float(np.median(lengths[lengths > 0])) if lengths.any() else 0.0
-    loud = np.flatnonzero(lengths > math.exp(LOUDEST) * usual)
+    long_rows = np.flatnonzero(lengths > math.exp(LOUDEST) * usual)
     with np.errstate(over="ignore"):
-        return {int(row): f"{lengths[row] / usual:.2g} times as long as the median update" for row in loud}
+        return {int(row): f"{lengths[row] / usual:.2g} times as long as the median update" for row in long_rows}

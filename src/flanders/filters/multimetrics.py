@@ -1,4 +1,4 @@
-"""The filter `MultiMetrics`. It combines three distances of each client's model to the global model."""
+"""The filter `MultiMetrics`. It combines three measures of how far a client's model is from the global model."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from flanders.round import Round
 
 @dataclass(frozen=True)
 class MultiMetrics(Stateless):
-    r"""Keep the clients that are most like all others in three distances to the global model (Multi-metrics).
+    r"""Keep the clients that are most like all others in three measures of their models (Multi-metrics).
 
-    The three measures f are the Manhattan distance, the Euclidean distance, and the cosine of a model with the
-    global model. For each measure, client i gets the sum of its differences to all other clients,
-    :math:`x_i = \sum_j |f_i - f_j|`. So each client has a vector x of three sums. Its score is
-    :math:`\sqrt{x^T \Sigma^{-1} x}`, where :math:`\Sigma` is the covariance matrix of these vectors. This is the
-    form in the paper. The authors' code adds up pairwise distances between the models instead.
+    The three measures f are a model's Manhattan distance, Euclidean distance and cosine to the global model. For
+    each measure, client i gets the sum of its differences to all other clients, :math:`x_i = \sum_j |f_i - f_j|`.
+    So each client has a vector x of three sums. Its score is :math:`\sqrt{x^T \Sigma^{-1} x}`, where :math:`\Sigma`
+    is the covariance matrix of these vectors. This is the formula of the paper. The authors' code adds up pairwise
+    distances between the models instead.
 
     Parameters
     ----------
@@ -49,11 +49,12 @@ class MultiMetrics(Stateless):
     def score(self, state: None, round_: Round) -> Scores | None:
         """Score each client by how much it differs from all others in the three measures."""
         updates, g = round_.updates, round_.global_model
-        taxi = manhattan_norms(updates, g)
+        manhattan = manhattan_norms(updates, g)
+        euclidean = np.sqrt(squared_norms(updates, g))
         lengths = np.sqrt(squared_norms(updates) * squared_norms(g[None, :])[0])
         products = projections(updates, g[None, :])[:, 0]
         cosines = np.divide(products, lengths, out=np.zeros_like(lengths), where=lengths > 0)
-        return Scores(round_.clients, whitened([taxi, np.sqrt(squared_norms(updates, g)), cosines]))
+        return Scores(round_.clients, whitened([manhattan, euclidean, cosines]))
 
     def select(self, scores: Scores) -> IntVector:
         """Return the clients with the lowest scores."""

@@ -30,10 +30,10 @@ class Rflbat(Stateless):
     Here :math:`p_c` are the first two principal components of client c's update. There are three steps:
 
     1. Outliers by the formula above are dropped.
-    2. The other clients are clustered by k-means. The gap statistic gives the number of clusters. For each
-       client, the cosines of its update with those of all clients of its cluster are averaged. The cluster with the
-       lowest median of these averages is kept, since colluding clients are more alike than honest ones. Clusters of
-       one client do not count.
+    2. The other clients are clustered by k-means. The gap statistic gives the number of clusters (see
+       `clusters_of`). For each client, the cosines of its update with those of all clients of its cluster are
+       averaged. The cluster with the lowest median of these averages is kept, since colluding clients are more
+       alike than honest ones. Clusters of one client do not count.
     3. Outliers in the kept cluster are dropped, by the same formula with `near` instead of `far`.
 
     The score is 2 for a client that step 1 drops, 1 for a client that a later step drops, and 0 for a client that
@@ -70,13 +70,13 @@ class Rflbat(Stateless):
         products = gram(round_.updates, round_.global_model)[np.ix_(order, order)]
         points = principal_components(products)
         values = np.full(order.size, 2.0)
-        first = np.flatnonzero(inliers(points, self.far))
-        values[first] = 1.0
-        chosen = first[least_uniform(points[first], cosines_of_gram(products)[np.ix_(first, first)])]
+        left = np.flatnonzero(inliers(points, self.far))
+        values[left] = 1.0
+        chosen = left[least_uniform(points[left], cosines_of_gram(products)[np.ix_(left, left)])]
         values[chosen[inliers(points[chosen], self.near)]] = 0.0
-        ranked = np.empty(order.size)
-        ranked[order] = values
-        return Scores(round_.clients, ranked, suspects=ranked > 0)
+        scores = np.empty(order.size)
+        scores[order] = values
+        return Scores(round_.clients, scores, suspects=scores > 0)
 
     def select(self, scores: Scores) -> IntVector:
         """Return the clients that no step drops."""
@@ -86,7 +86,7 @@ class Rflbat(Stateless):
 def inliers(points: FloatMatrix, factor: float) -> BoolVector:
     """Return which points have a sum of distances to all others below `factor` times the median sum.
 
-    Points with a sum of zero are also returned.
+    Points with a sum of zero count as well, even if the median sum is zero.
     """
     sums = np.linalg.norm(points[:, None] - points[None, :], axis=2).sum(axis=1)
     near: BoolVector = (sums < factor * np.median(sums)) | (sums == 0)
@@ -94,7 +94,7 @@ def inliers(points: FloatMatrix, factor: float) -> BoolVector:
 
 
 def least_uniform(points: FloatMatrix, cosines: FloatMatrix) -> IntVector:
-    """Return the rows of the cluster whose clients are least alike; all rows if no cluster has two clients."""
+    """Return the rows of the cluster whose clients are least alike, or all rows if no cluster has two clients."""
     labels = clusters_of(points)
     best, chosen = np.inf, np.arange(len(points))
     for label in np.unique(labels):
@@ -108,8 +108,10 @@ def least_uniform(points: FloatMatrix, cosines: FloatMatrix) -> IntVector:
 def clusters_of(points: FloatMatrix) -> IntVector:
     """Return the label of each point's cluster. The gap statistic gives the number of clusters.
 
-    It is the smallest k whose gap is at least the gap of k + 1 minus the standard error of the latter. If there is
-    no such k, it is the largest k that is tried.
+    The cost of k clusters is the sum of squared distances of the points to the centres of their clusters. The gap
+    of k is the mean logarithm of this cost for random sets of points, minus the logarithm for the given points. The
+    number of clusters is the smallest k whose gap is at least the gap of k + 1, minus the standard error of the gap
+    of k + 1. If there is no such k, it is the largest k that is tried.
     """
     distinct = len(np.unique(points, axis=0))
     if distinct < 3:
@@ -117,13 +119,13 @@ def clusters_of(points: FloatMatrix) -> IntVector:
     most = min(MOST_CLUSTERS, distinct - 1)
     rng = np.random.default_rng(0)
     low, high = points.min(axis=0), points.max(axis=0)
-    found = [k_means(points, k) for k in range(1, most + 1)]
-    drawn = [rng.uniform(low, high, size=points.shape) for _ in range(REFERENCES)]
-    logs = np.array([[np.log(max(k_means(x, k)[0], 1e-300)) for k in range(1, most + 1)] for x in drawn])
-    gap = logs.mean(axis=0) - np.log(np.maximum([cost for cost, _ in found], 1e-300))
+    clusterings = [k_means(points, k) for k in range(1, most + 1)]
+    random_sets = [rng.uniform(low, high, size=points.shape) for _ in range(REFERENCES)]
+    logs = np.array([[np.log(max(k_means(x, k)[0], 1e-300)) for k in range(1, most + 1)] for x in random_sets])
+    gap = logs.mean(axis=0) - np.log(np.maximum([cost for cost, _ in clusterings], 1e-300))
     error = logs.std(axis=0) * np.sqrt(1 + 1 / REFERENCES)
     enough = gap[:-1] >= gap[1:] - error[1:]
-    return found[int(np.argmax(enough)) if enough.any() else most - 1][1]
+    return clusterings[int(np.argmax(enough)) if enough.any() else most - 1][1]
 
 
 def k_means(points: FloatMatrix, k: int) -> tuple[float, IntVector]:

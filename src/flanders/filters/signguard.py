@@ -105,7 +105,10 @@ class SignGuard(Filter[SignGuardState]):
 
 
 def largest_cluster(points: FloatMatrix) -> tuple[BoolVector, np.ndarray]:
-    """Return which points are in the largest cluster of mean shift, and all distances to its centre."""
+    """Return which points are in the largest cluster of mean shift, and the distance of each point to its centre.
+
+    If mean shift finds no cluster, all points count as one cluster, and the distances are zero.
+    """
     with needing("sim"):
         from sklearn.cluster import MeanShift, estimate_bandwidth
     bandwidth = estimate_bandwidth(points, quantile=0.5)
@@ -115,9 +118,9 @@ def largest_cluster(points: FloatMatrix) -> tuple[BoolVector, np.ndarray]:
         return away == away.min(), away
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # scikit-learn warns if each bin has only one point
-        found = MeanShift(bandwidth=bandwidth, bin_seeding=True, cluster_all=False).fit(points)
-    labels = found.labels_
+        fit = MeanShift(bandwidth=bandwidth, bin_seeding=True, cluster_all=False).fit(points)
+    labels = fit.labels_
     if labels.max() < 0:
         return np.ones(len(points), dtype=bool), np.zeros(len(points))
     largest = int(np.argmax(np.bincount(labels[labels >= 0])))
-    return labels == largest, np.linalg.norm(points - found.cluster_centers_[largest], axis=1)
+    return labels == largest, np.linalg.norm(points - fit.cluster_centers_[largest], axis=1)

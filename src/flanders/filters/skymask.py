@@ -29,21 +29,23 @@ code."""
 class SkyMask(Stateless):
     r"""Keep the clients whose models get masks like that of the server's own model (SkyMask).
 
-    The server adds a model of its own: the global model plus `Round.root`. A mask has a weight :math:`\sigma(l)`
-    for each parameter of a model, where :math:`\sigma` is the logistic function and l is trained. The masks of all
-    models are trained on the server's examples, so that the weighted mean of the models has a low loss. Then each
-    weight becomes 1 if it is above a half, and 0 if not. A mixture of two Gaussians is fitted to the first two
-    principal components of the masks. The score of a client is the probability that its mask does not belong to the
-    Gaussian of the server's mask. Clients with a score of at most a half are kept.
+    The server adds a model that it has trained on its own examples (the global model plus `Round.root`). A mask has
+    a weight :math:`\sigma(l)` for each parameter of a model, where :math:`\sigma` is the logistic function and l is
+    trained. The masks of all models are trained on the server's examples, so that the weighted mean of the models
+    has a low loss. Then each weight becomes 1 if it is above a half, and 0 if not. A mixture of two Gaussians is
+    fitted to the first two principal components of the masks. The score of a client is the probability that its
+    mask does not belong to the Gaussian of the server's mask. Clients with a score of at most a half are kept.
 
-    The method works with any number of malicious clients, if the server's data are like those of the clients. A
-    client whose model has no finite loss is dropped without a mask. The filter needs scikit-learn, and a
-    `Round.evaluate` with a gradient. The simulator provides the gradient.
+    The method works with any number of malicious clients, if the server's data are like those of the clients. If
+    the loss of the mean model has no finite gradient, clients whose models have no finite loss are dropped without
+    a mask. If training fails, all clients are dropped. The filter needs scikit-learn, and a `Round.evaluate` with a
+    gradient. The simulator provides the gradient.
 
     Parameters
     ----------
     steps
-        The largest number of training steps. Training stops after 11 steps if the loss has hardly fallen.
+        The largest number of training steps. Training stops earlier if the loss falls by less than 0.01 in 10
+        steps.
     rate
         The learning rate of l. One step changes l by at most 1.
 
@@ -89,11 +91,11 @@ class SkyMask(Stateless):
                 "this round does not have both. Give the server examples, or choose a filter that needs none."
             )
         order = round_.by_client()  # so that the order of the clients in the round does not matter
-        seen = order[self._testable(round_, order, losses)]
+        usable = order[self._testable(round_, order, losses)]
         values = np.ones(order.size)
-        masks = self._masks(round_, seen, losses) if seen.size else None
+        masks = self._masks(round_, usable, losses) if usable.size else None
         if masks is not None:
-            values[seen] = other_component(principal_components(gram(masks)))[:-1]
+            values[usable] = other_component(principal_components(gram(masks)))[:-1]
         return Scores(round_.clients, values, suspects=values > 0.5)
 
     def select(self, scores: Scores) -> IntVector:
@@ -110,11 +112,14 @@ class SkyMask(Stateless):
         return np.array([bool(np.all(np.isfinite(losses(round_.updates[int(i), :])))) for i in order])
 
     def _masks(self, round_: Round, order: IntVector, losses: Differentiable) -> Array | None:
-        """Return the trained masks of the clients, in this order, and of the server; None if training fails."""
+        """Return the trained masks of the clients in `order`, and last that of the server's model.
+
+        Return None if training fails: a gradient is not finite.
+        """
         xp = array_api_compat.array_namespace(round_.updates)
-        own = (round_.global_model + round_.root)[None, :]
-        rows = xp.concat([take_rows(round_.updates, order), own])
-        before, logits = math.inf, starting_masks(rows)
+        server_model = (round_.global_model + round_.root)[None, :]
+        rows = xp.concat([take_rows(round_.updates, order), server_model])
+        loss_before, logits = math.inf, starting_masks(rows)
         for number in range(self.steps):
             middle = masked_mean(rows, logits)
             slope = losses.gradient(middle)
@@ -122,10 +127,10 @@ class SkyMask(Stateless):
                 return None
             logits = descended_masks(rows, logits, middle, slope, self.rate)
             if number % CHECKED == 0:
-                now = float(np.mean(losses(middle)))
-                if before - now < ENOUGH:
+                loss = float(np.mean(losses(middle)))
+                if loss_before - loss < ENOUGH:
                     break
-                before = now
+                loss_before = loss
         return binary_masks(logits)
 
 
@@ -143,5 +148,5 @@ def other_component(points: FloatMatrix) -> FloatVector:
         from sklearn.mixture import GaussianMixture
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # scikit-learn warns if the fit has not converged: it is used as it is
-        found = GaussianMixture(n_components=2, random_state=0).fit(points).predict_proba(points)
-    return np.asarray(1.0 - found[:, np.argmax(found[-1])], dtype=np.float64)
+        probabilities = GaussianMixture(n_components=2, random_state=0).fit(points).predict_proba(points)
+    return np.asarray(1.0 - probabilities[:, np.argmax(probabilities[-1])], dtype=np.float64)

@@ -14,7 +14,7 @@ from flanders.linalg.products import squared_norms
 from flanders.round import Round
 
 LARGEST = 1e150
-"""The score of a client whose model has no finite loss."""
+"""The score of a client whose model has no finite loss. No score is higher."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,12 @@ class Zeno(Stateless):
     num_malicious
         The number b of malicious clients, or the fraction of the round.
     rho
-        The penalty on the squared length of an update. The paper has gradients v instead of updates, with
-        :math:`u = -\gamma v` for the learning rate :math:`\gamma`. It penalises gradients with
-        :math:`\gamma / 200`. For updates this is :math:`1 / (200 \gamma)`. The default is its value for
+        The penalty on the squared length of an update. In the paper, clients send gradients v, so that
+        :math:`u = -\gamma v` with the learning rate :math:`\gamma`. The penalty on the squared length of a gradient
+        is :math:`\gamma / 200` there. For updates this is :math:`1 / (200 \gamma)`. The default is the value for
         :math:`\gamma = 0.1`.
     keep
-        How many clients to keep: a number, or a fraction of the round. Default: m - b, at least one.
+        How many clients to keep: a number, or a fraction of the round. By default m - b, but at least one.
 
     Examples
     --------

@@ -1,6 +1,7 @@
-"""Cuts matrices into blocks of columns, and joins results of blocks.
+"""Cuts matrices into blocks of columns, and joins the results that were computed from the blocks.
 
-The other modules of `flanders.linalg` read large matrices block by block. So a matrix is never copied as a whole.
+The other modules of `flanders.linalg` read large matrices block by block. So they do not copy a matrix as a whole.
+In this module, a matrix is `(m, d)`: it has m rows and d columns. The width of a block is its number of columns.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ HOST_BLOCK = 500_000
 """About how many numbers a block on the CPU has. In float64 they take 4 MB, so a block fits in the cache."""
 
 WIDE = 1000
-"""The smallest number of columns in a block for matrix products. With fewer columns, it takes too long to add up
-the products of all blocks."""
+"""The smallest number of columns in a block for matrix products. With fewer columns there are more blocks, and
+it takes too long to add up their products."""
 
 DEVICE_BLOCK = 2**22, 2**24
-"""How many numbers a block on an accelerator has at least and at most. Small blocks are slow there."""
+"""How many numbers a block on an accelerator has at least and at most. Smaller blocks are slow there, and
+larger ones take too much memory: 2**24 numbers take 128 MiB in float64."""
 
 
 def column_blocks(*matrices: Array, least: int = 64) -> Iterator[slice]:
@@ -39,14 +41,14 @@ def column_blocks(*matrices: Array, least: int = 64) -> Iterator[slice]:
 
 
 def product_blocks(*matrices: Array) -> list[slice]:
-    """Return slices like `column_blocks`, with a size that suits products of the rows."""
+    """Return slices like those of `column_blocks`, but wide enough for products of the rows (see `WIDE`)."""
     return list(column_blocks(*matrices, least=WIDE))
 
 
 def centred_block(matrix: Array, center: Array | None, columns: slice) -> Array:
-    """Return `matrix[:, columns]` minus these columns of `center`, in the widest float type.
+    """Return `matrix[:, columns]` minus these columns of `center`, in the library's widest float type.
 
-    `center` is one vector, `(d,)`, or has one vector for each row, `(m, d)`. If it is None, nothing is subtracted.
+    `center` is one vector, `(d,)`, or one vector for each row, `(m, d)`. If it is None, nothing is subtracted.
     """
     xp = array_api_compat.array_namespace(matrix)
     block = xp.astype(matrix[:, columns], widest_float(xp), copy=False)
@@ -58,8 +60,8 @@ def centred_blocks(
 ) -> Iterator[Array]:
     """Stack the matrices `pieces`, subtract `center` from each row, and yield the result in blocks of columns.
 
-    The blocks are of the type `dtype`; by default of the widest float type. `columns` are the slices to use; by
-    default those of `column_blocks`. With NumPy and PyTorch, each block overwrites the block before it.
+    `dtype` is the type of the blocks, by default the library's widest float type. `columns` has one slice for each
+    block, by default those of `column_blocks`. With NumPy and PyTorch, each block overwrites the block before it.
     """
     xp = array_api_compat.array_namespace(*pieces)
     dtype = widest_float(xp) if dtype is None else dtype
@@ -82,7 +84,7 @@ def centred_blocks(
 
 
 def sorted_columns(matrix: Array, rows: IntVector | None = None) -> Iterator[Array]:
-    """Yield blocks of columns of the matrix. The values of each column are in rising order.
+    """Sort the values of each column of the matrix, and yield the sorted columns in blocks.
 
     A block is transposed: it is `(width, m)`, with a row for each column of the matrix. If `rows` is given, only
     these rows of the matrix are used.
@@ -102,7 +104,7 @@ def sorted_columns(matrix: Array, rows: IntVector | None = None) -> Iterator[Arr
 
 
 def join_columns(blocks: Iterator[Array], matrix: Array) -> Array:
-    """Join results `(k, width)`, one for each block of `matrix`, to a `(k, d)` array."""
+    """Join arrays side by side to a `(k, d)` array. There is one array `(k, width)` for each block of `matrix`."""
     if not array_api_compat.is_numpy_array(matrix):
         return array_api_compat.array_namespace(matrix).concat(list(blocks), axis=1)
     out = None
@@ -114,9 +116,9 @@ def join_columns(blocks: Iterator[Array], matrix: Array) -> Array:
 
 
 def join(pieces: Sequence[Array], matrix: Array) -> Array:
-    """Join results `(width,)`, one for each block of `matrix`, to a `(d,)` array.
+    """Join vectors to one vector `(d,)`. There is one vector `(width,)` for each block of `matrix`.
 
-    It has the library, device and type of `matrix`.
+    The result has the library, device and type of `matrix`.
     """
     xp = array_api_compat.array_namespace(pieces[0])
     joined = pieces[0] if len(pieces) == 1 else xp.concat(list(pieces))

@@ -1,6 +1,6 @@
 """Clusters of single numbers: exact k-means, the number of clusters, and clusters in each column of a matrix.
 
-The filters `FLDetector` and `KMeans` use them.
+The filters `FLDetector` and `KMeans` use these functions.
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ from flanders.linalg.blocks import centred_block, column_blocks
 
 
 def line_clusters(values: FloatVector, most: int) -> list[tuple[float, IntVector]]:
-    """Return the best division of the values into k clusters, for each k = 1 .. most.
+    """Return the best division of the values into k clusters, for each k from 1 to `most`.
 
-    For each k the result has the sum of the squared distances of all values from the means of their clusters, and
-    the cluster of each value. The clusters are numbered from low to high. The best clusters have the smallest sum.
-    They are runs of neighbours in the sorted values. Dynamic programming finds them exactly. It takes n^2 steps for
-    each k, where n is the number of values.
+    The cost of a division is the sum of the squared distances of all values from the means of their clusters. The
+    best division has the smallest cost. For each k the result has this cost and the number of each value's cluster.
+    The clusters are numbered from low to high. If there are fewer values than `most`, the largest k is the number
+    of values.
+
+    In the best division, each cluster is a run of neighbours in the sorted values. So dynamic programming finds the
+    division exactly. It takes n^2 steps for each k, where n is the number of values.
 
     Examples
     --------
@@ -33,10 +36,10 @@ def line_clusters(values: FloatVector, most: int) -> list[tuple[float, IntVector
     start, end = np.arange(n)[:, None], np.arange(1, n + 1)[None, :]
     count = np.maximum(end - start, 1)
     spread = squares[end] - squares[start] - (sums[end] - sums[start]) ** 2 / count
-    cost = np.where(end > start, np.maximum(spread, 0.0), np.inf)  # the sum of squares of the run [start, end)
+    cost = np.where(end > start, np.maximum(spread, 0.0), np.inf)  # the cost of the run [start, end)
     best = cost[0]
     cuts: list[IntVector] = []
-    found = []
+    divisions = []
     for k in range(1, min(most, n) + 1):
         if k > 1:
             before = np.concatenate([[np.inf], best[:-1]])[:, None] + cost
@@ -48,15 +51,18 @@ def line_clusters(values: FloatVector, most: int) -> list[tuple[float, IntVector
             begin = int(cuts[level - 1][stop - 1])
             labels[order[begin:stop]] = level
             stop = begin
-        found.append((float(best[-1]), labels))
-    return found
+        divisions.append((float(best[-1]), labels))
+    return divisions
 
 
 def num_clusters(values: FloatVector, rng: np.random.Generator, most: int = 6, references: int = 20) -> int:
     """Return the number of clusters by the gap statistic, at most `most`.
 
-    The sums that `line_clusters` returns are compared with those for random sets of as many values, which are drawn
-    uniformly between the smallest and the largest value. `references` is the number of random sets.
+    The costs that `line_clusters` returns are compared with the costs for random sets of as many values. There are
+    `references` random sets. Their values are drawn uniformly between the smallest and the largest given value. The
+    gap of k clusters is the mean logarithm of the random sets' costs, minus the logarithm of the given values'
+    cost. The result is the smallest k whose gap is at least the gap of k + 1, minus the standard error of the gap
+    of k + 1. If there is no such k, the result is `most`.
 
     References
     ----------
@@ -68,26 +74,28 @@ def num_clusters(values: FloatVector, rng: np.random.Generator, most: int = 6, r
         return 1
     most = min(most, values.size)
 
-    def logs(x: FloatVector) -> FloatVector:
+    def log_costs(x: FloatVector) -> FloatVector:
         return np.log(np.maximum([cost for cost, _ in line_clusters(x, most)], 1e-300))
 
-    drawn = np.stack([logs(rng.uniform(low, high, size=values.size)) for _ in range(references)])
-    gap = drawn.mean(axis=0) - logs(values)
-    error = drawn.std(axis=0) * np.sqrt(1 + 1 / references)
+    random_costs = np.stack([log_costs(rng.uniform(low, high, size=values.size)) for _ in range(references)])
+    gap = random_costs.mean(axis=0) - log_costs(values)
+    error = random_costs.std(axis=0) * np.sqrt(1 + 1 / references)
     enough = gap[:-1] >= gap[1:] - error[1:]
     return int(np.argmax(enough)) + 1 if enough.any() else most
 
 
 def minority_counts(updates: Array, center: Array, separation: float) -> tuple[FloatVector, int]:
-    """Return in how many telling columns each row is in the smaller cluster, and how many columns are telling.
+    """Return, for each row, in how many columns it is in the smaller of two clusters. Only telling columns count.
 
     Each column of `updates - center` is divided into its two best clusters. The column is telling if the clusters
-    explain at least the share `separation` of its variance, and do not have the same size.
+    explain at least the share `separation` of its variance, and do not have the same size. The second result is the
+    number of telling columns.
 
     The two best clusters of a column are its i lowest values and all others, for some i. Let S_i be the sum of the
-    i lowest of the m values, and S the sum of all values. Then the clusters explain (m S_i - i S)^2 / (i (m - i) m)
-    of the sum of squared distances from the column's mean. The mean is first subtracted from each column, and the
-    column is divided by its largest absolute value, so that no square overflows. This does not change the clusters.
+    i lowest of the m values, and S the sum of all values. Of the sum of squared distances from the column's mean,
+    the clusters explain the part (m S_i - i S)^2 / (i (m - i) m). In the code, the mean is first subtracted from
+    each column, and the column is divided by its largest absolute value, so that no square overflows. This does not
+    change the clusters.
     """
     source, center = on_host(updates), on_host(center)
     xp = array_api_compat.array_namespace(source)
@@ -96,8 +104,8 @@ def minority_counts(updates: Array, center: Array, separation: float) -> tuple[F
         return np.zeros(m), 0
     device = array_api_compat.device(source)
     sizes = xp.arange(1, m, dtype=widest_float(xp), device=device)[None, :]
-    minority: Array = 0
-    telling: Array = 0
+    counts: Array = 0
+    num_telling: Array = 0
     for columns in column_blocks(source):
         values = centred_block(source, center, columns).T
         values = values - xp.mean(values, axis=1)[:, None]
@@ -107,12 +115,12 @@ def minority_counts(updates: Array, center: Array, separation: float) -> tuple[F
         running = xp.cumulative_sum(ordered, axis=1)[:, :-1]
         explained = running**2 * m / (sizes * (m - sizes))
         cut = xp.argmax(explained, axis=1)[:, None]  # the position of the highest value in the lower cluster
-        most = xp.max(explained, axis=1)
-        whole = xp.sum(values**2, axis=1)
+        best = xp.max(explained, axis=1)
+        total = xp.sum(values**2, axis=1)
         num_high = m - 1 - cut
-        tells = (most >= separation * whole) & (whole > 0) & (2 * num_high[:, 0] != m)
+        is_telling = (best >= separation * total) & (total > 0) & (2 * num_high[:, 0] != m)
         high = values > xp.take_along_axis(ordered, cut, axis=1)
-        smaller = xp.where(2 * num_high < m, high, ~high) & tells[:, None]
-        minority = minority + xp.count_nonzero(smaller, axis=0)
-        telling = telling + xp.count_nonzero(tells)
-    return to_numpy(minority).astype(np.float64), int(telling)
+        smaller = xp.where(2 * num_high < m, high, ~high) & is_telling[:, None]
+        counts = counts + xp.count_nonzero(smaller, axis=0)
+        num_telling = num_telling + xp.count_nonzero(is_telling)
+    return to_numpy(counts).astype(np.float64), int(num_telling)

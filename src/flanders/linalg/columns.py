@@ -32,15 +32,15 @@ def column_moments(rows: Array, center: Array) -> tuple[Array, Array]:
 
 
 def _statistics(rows: Array, center: Array, *names: str) -> list[Array]:
-    """Return statistics of each column of `rows - center`, in one pass. `names` are functions of the array API."""
+    """Return statistics of each column of `rows - center`. `names` are the names of array API functions."""
     source, origin = on_host(rows), on_host(center)
     xp = array_api_compat.array_namespace(source)
-    found: list[list[Array]] = [[] for _ in names]
+    results: list[list[Array]] = [[] for _ in names]
     for columns in column_blocks(source):
         block = centred_block(source, origin, columns)
-        for pieces, name in zip(found, names, strict=True):
+        for pieces, name in zip(results, names, strict=True):
             pieces.append(getattr(xp, name)(block, axis=0))
-    return [join(pieces, rows) for pieces in found]
+    return [join(pieces, rows) for pieces in results]
 
 
 def sign_sums(rows: Array, center: Array) -> Array:
@@ -109,25 +109,26 @@ def weighted_trimmed_means(matrix: Array, weights: FloatVector, share: float) ->
     """Return the weighted mean of each column without its lowest and its highest values.
 
     The dropped low values have the share `share` of the total weight, and so have the dropped high values. If only
-    a part of the weight of a value is dropped, the value counts with the rest of its weight. If this rest is as
-    small as a rounding error, the value does not count, since a huge value matters even with a weight of 1e-17.
+    a part of the weight of a value is dropped, the value counts with the rest of its weight. A rest that is as
+    small as a rounding error counts as zero. A huge value would otherwise change the mean even with a weight of
+    1e-17.
 
     With `share=0.5` the result is the weighted median. If the values up to some value have exactly half of the
     weight, the median is the mean of this value and the next higher one.
     """
     pieces = []
-    for values, carried in _sorted_with_weights(matrix, weights):
+    for values, value_weights in _sorted_with_weights(matrix, weights):
         xp = array_api_compat.array_namespace(values)
-        above = xp.cumulative_sum(carried, axis=1)
-        below = above - carried
-        rounding = 2 * values.shape[1] * float(xp.finfo(carried.dtype).eps)
+        up_to = xp.cumulative_sum(value_weights, axis=1)  # the weight of all values up to this one
+        below = up_to - value_weights  # the weight of all lower values
+        rounding = 2 * values.shape[1] * float(xp.finfo(value_weights.dtype).eps)
         if share >= 0.5:
-            at_half = (below <= 0.5 + rounding) & (above >= 0.5 - rounding) & (carried > 0)
-            inside = xp.astype(at_half, carried.dtype)
+            at_half = (below <= 0.5 + rounding) & (up_to >= 0.5 - rounding) & (value_weights > 0)
+            left = xp.astype(at_half, value_weights.dtype)
         else:
-            inside = xp.clip(above, share, 1 - share) - xp.clip(below, share, 1 - share)
-            inside = xp.where(inside > rounding, inside, xp.zeros_like(inside))
-        pieces.append(xp.sum(values * inside, axis=1) / xp.sum(inside, axis=1))
+            left = xp.clip(up_to, share, 1 - share) - xp.clip(below, share, 1 - share)
+            left = xp.where(left > rounding, left, xp.zeros_like(left))
+        pieces.append(xp.sum(values * left, axis=1) / xp.sum(left, axis=1))
     return join(pieces, matrix)
 
 
@@ -148,5 +149,5 @@ def _sorted_with_weights(matrix: Array, weights: FloatVector) -> Iterator[tuple[
     for columns in column_blocks(source):
         block = source[:, columns].T
         order = xp.argsort(block, axis=1, stable=True)
-        carried = xp.reshape(xp.take(share, xp.reshape(order, (-1,))), order.shape)
-        yield xp.take_along_axis(block, order, axis=1), carried
+        value_weights = xp.reshape(xp.take(share, xp.reshape(order, (-1,))), order.shape)
+        yield xp.take_along_axis(block, order, axis=1), value_weights

@@ -1,6 +1,7 @@
 """Distances and norms of rows, computed from the rows themselves.
 
-If the inner products of all rows are known, it is faster to compute Euclidean distances from these; see `products`.
+If the inner products of all rows are known, it is faster to compute Euclidean distances from the inner products;
+see `flanders.linalg.products`.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from flanders.arrays import (
 from flanders.linalg.blocks import centred_block, centred_blocks, column_blocks
 
 EUCLIDEAN = ("squared-l2", "l2", "cosine")
-"""Distances that can be computed from inner products alone."""
+"""The names of distances that can be computed from inner products alone."""
 DISTANCES = (*EUCLIDEAN, "l1")
-"""All distances that have a name. A number p instead of a name means the L^p distance."""
+"""The names of all distances. A number p instead of a name means the L^p distance."""
 
 Pairs = Iterable[tuple[Array, Array]]
 """Two matrices of the same shape, in pairs of blocks: some columns of one matrix, and the same columns of the
@@ -43,11 +44,12 @@ def distance_to_sums(
     *,
     centred: bool,
 ) -> FloatVector:
-    """Return, for each client c, the distance between `updates[c] - center` and another vector, such as a forecast.
+    """Return, for each row c, the distance between `updates[c] - center` and a second vector, such as a forecast.
 
-    The other vector is a weighted sum of the rows of all `pieces`, with the weights `factors[c]`, minus
-    `shift[c] * center`. If `centred` is true, `center` is first subtracted from each row of `pieces`. If it is
-    false, the weighted sum may be a model. A shift of 1 then turns this model into a difference from the center.
+    The second vector is a weighted sum of the rows of all `pieces`, with the weights `factors[c]`, minus
+    `shift[c] * center`. If `centred` is true, `center` is first subtracted from each row of `pieces`. If `centred`
+    is false, the weighted sum may be a model. A shift of 1 then turns this model into a difference from the center.
+    `distance` is one of `DISTANCES`, or the number p of an L^p distance.
     """
     sent, g, known = on_host(updates), on_host(center), [on_host(piece) for piece in pieces]
     xp = array_api_compat.array_namespace(sent)
@@ -60,28 +62,29 @@ def distance_to_sums(
 
     if distance in EUCLIDEAN:
         return _euclidean_distances(pairs(), str(distance))
-    return lp_norms((one - other for one, other in pairs()), 1.0 if distance == "l1" else float(distance))
+    return lp_norms((first - second for first, second in pairs()), 1.0 if distance == "l1" else float(distance))
 
 
 def _euclidean_distances(pairs: Pairs, distance: str) -> FloatVector:
     inner: Array = 0.0
     squares: Array = 0.0
-    for one, other in pairs:
-        xp = array_api_compat.array_namespace(one)
+    for first, second in pairs:
+        xp = array_api_compat.array_namespace(first)
         if distance == "cosine":
-            inner = inner + xp.vecdot(one, other)
-            squares = squares + xp.stack([xp.vecdot(one, one), xp.vecdot(other, other)])
+            inner = inner + xp.vecdot(first, second)
+            squares = squares + xp.stack([xp.vecdot(first, first), xp.vecdot(second, second)])
         else:
-            squares = squares + xp.vecdot(one - other, one - other)
+            squares = squares + xp.vecdot(first - second, first - second)
     if distance == "cosine":
         return cosine_distances(_float64(inner), *_float64(squares))
     return _float64(squares) if distance == "squared-l2" else np.sqrt(_float64(squares))
 
 
 def cosine_distances(inner: FloatVector, one: FloatVector, other: FloatVector) -> FloatVector:
-    """Return 1 minus the cosine of pairs of vectors; 1 if a vector is zero.
+    """Return, for each pair of vectors, 1 minus the cosine of the angle between them.
 
-    `inner` has the inner product of each pair. `one` and `other` have the squared lengths of the two vectors.
+    If a vector is zero, the result is 1. `inner` has the inner product of each pair. `one` and `other` have the
+    squared lengths of the two vectors.
     """
     sizes = np.sqrt(np.maximum(one, 0.0)) * np.sqrt(np.maximum(other, 0.0))  # the product one * other may overflow
     return np.asarray(1.0 - np.divide(inner, sizes, out=np.zeros_like(inner), where=sizes > 0))
@@ -138,25 +141,27 @@ def squares_by_layer(
 ) -> FloatMatrix:
     r"""Return the squared distance of some updates from expected vectors, in each layer.
 
-    The result is `(n, layers)`. It has a row for each of the n row numbers in `rows`. Let :math:`x_c` be one of
-    these rows of `updates`, and g the global model. The squared distance is then the squared length of
-    :math:`s_c (x_c - g) - \sum_k a_{kc} v_{kc}` in the columns of the layer. The :math:`s_c` are the `scale`. Each
-    entry of `expected` describes one term k of the sum. It has three parts: the factors :math:`a_{kc}`, a matrix,
-    and for each c the number of the row of this matrix that is :math:`v_{kc}`.
+    `layers` has the name and the number of columns of each layer, in the order of the columns. `rows` has the
+    numbers of some rows of `updates`. The result has a row for each entry of `rows`, and a column for each layer.
+
+    Let :math:`x_c` be the row of `updates` whose number is entry c of `rows`, :math:`s_c` entry c of `scale`, and g
+    the global model. The result is the squared length of :math:`s_c (x_c - g) - \sum_k a_{kc} v_{kc}` in the
+    columns of the layer. Each element of `expected` describes one term k of the sum. It has three parts: the
+    factors :math:`a_{kc}`, a matrix, and for each c the number of the row of this matrix that is :math:`v_{kc}`.
     """
     xp = array_api_compat.array_namespace(updates)
     totals: list[Array] = [0.0] * len(layers)
     parts = [(like(a, updates)[:, None], matrix, index_like(at, updates)) for a, matrix, at in expected]
     stretch, index = like(scale, updates)[:, None], index_like(rows, updates)
     for number, columns in _blocks_of_layers(layers, next(column_blocks(updates)).stop):
-        left = stretch * (xp.take(updates[:, columns], index, axis=0) - global_model[None, columns])
+        rest = stretch * (xp.take(updates[:, columns], index, axis=0) - global_model[None, columns])
         for a, matrix, at in parts:
-            left = left - a * xp.take(matrix[:, columns], at, axis=0)
-        totals[number] = totals[number] + xp.astype(xp.sum(left * left, axis=1), widest_float(xp))
-    found = np.zeros((rows.size, len(layers)))
+            rest = rest - a * xp.take(matrix[:, columns], at, axis=0)
+        totals[number] = totals[number] + xp.astype(xp.sum(rest * rest, axis=1), widest_float(xp))
+    squares = np.zeros((rows.size, len(layers)))
     for number, total in enumerate(totals):
-        found[:, number] = to_numpy(total)  # an empty layer has a total of 0.0
-    return found
+        squares[:, number] = to_numpy(total)  # an empty layer has a total of 0.0
+    return squares
 
 
 def _blocks_of_layers(layers: Mapping[str, int], width: int) -> Iterator[tuple[int, slice]]:
@@ -169,5 +174,5 @@ def _blocks_of_layers(layers: Mapping[str, int], width: int) -> Iterator[tuple[i
 
 
 def _float64(array: Array) -> FloatVector:
-    """Return an array as float64 on the host."""
+    """Return an array of any library as a float64 NumPy array."""
     return np.asarray(to_numpy(array), dtype=np.float64)

@@ -1,13 +1,14 @@
 r"""The geometric median of weighted rows: the point with the smallest weighted sum of distances to the rows.
 
-The geometric median is a weighted average of the rows. So the search for it needs only the m x m inner products of
-the rows, and not the rows themselves.
+The geometric median is a weighted average of the rows. So the search for it needs only the inner products of the m
+rows, an m x m matrix, and not the rows themselves.
 
-The search moves a point z. It stops when an upper bound, the gap, shows that z is good enough. Let the rows be
-:math:`x_i` with weights :math:`w_i` that add up to 1. Let :math:`F(z) = \sum_i w_i \|x_i - z\|` be the sum of
-distances, :math:`d_i = \|x_i - z\|`, and :math:`z^*` the geometric median. The vectors
-:math:`p_i = w_i (x_i - z) / d_i` have the lengths :math:`w_i`. So, by the Cauchy-Schwarz inequality,
-:math:`F(y) \ge \sum_i \langle p_i, x_i - y \rangle` for every point y. Both sides are equal for y = z. Therefore
+Let the rows be :math:`x_i` with weights :math:`w_i` that add up to 1. The search moves a point z, whose distances
+to the rows are :math:`d_i = \|x_i - z\|`. A Weiszfeld step moves z to the average of the rows with weights
+proportional to :math:`w_i / d_i`. The search stops when the gap is small. The gap is an upper bound of
+:math:`F(z) - F(z^*)`, where :math:`F(z) = \sum_i w_i d_i` is the sum of distances, and :math:`z^*` the geometric
+median. The vectors :math:`p_i = w_i (x_i - z) / d_i` have the lengths :math:`w_i`. So, by the Cauchy-Schwarz
+inequality, :math:`F(y) \ge \sum_i \langle p_i, x_i - y \rangle` for every y, with equality for y = z. Therefore
 
 .. math:: F(z) - F(z^*) \le \langle \sum_i p_i, z^* - z \rangle \le L \, \|\sum_i p_i\|
 
@@ -38,15 +39,15 @@ from flanders.arrays import Array, FloatMatrix, FloatVector, IntVector
 from flanders.linalg.products import combine, distances_of_gram, rough_squared_norms
 
 NOISE = 64
-"""The squared distance of two rows counts as zero if it is at most this many times the rounding errors of their
-squared lengths. Between copies of a row, up to 12 times was measured."""
+"""The squared distance of two rows counts as zero if it is at most this many times the sum of the rounding errors
+of their squared lengths. For copies of a row, at most 12 times this sum was measured."""
 TIE = 1e-12
 """Two shares of the weight count as equal if their difference is below this. Two sums of distances count as equal
-if their relative difference is below this."""
+if their relative difference is below this. Rounding errors are smaller."""
 TINY = 1e-200
 """A length in a denominator is at least this, so that nothing is divided by zero."""
 SLOW = 1 / 8
-"""Once a Weiszfeld step does not shorten the gradient to this share of its length, Newton steps are used, too."""
+"""Newton steps, which take longer, begin once a Weiszfeld step leaves more than this share of the gradient."""
 PATIENCE = 20
 """After this many steps without a smaller gap the search ends. More steps would only change rounding errors."""
 
@@ -106,12 +107,12 @@ def geometric_median(
         products = means @ products @ means.T
         squared, noise = distances_of_gram(products), NOISE * rounding * np.diagonal(products)
     problem = Problem(products, squared, totals / totals.sum(), tolerance, iterations)
-    found = problem.exact(noise)
+    optimum = problem.exact(noise)
     if smoothing > 0:
-        found = problem.smoothed(found, smoothing)
+        optimum = problem.smoothed(optimum, smoothing)
     coefficients = np.zeros_like(weights)
-    coefficients[present] = found.coefficients[label] * share
-    return Optimum(coefficients, found.gap)
+    coefficients[present] = optimum.coefficients[label] * share
+    return Optimum(coefficients, optimum.gap)
 
 
 def weiszfeld(matrix: Array, start: Array, weights: FloatVector, steps: int, smoothing: float = 0.0) -> Array:
@@ -148,7 +149,7 @@ def coincident(squared: FloatMatrix, noise: FloatVector) -> IntVector:
 
 @dataclass(frozen=True)
 class Place:
-    """A point z of the search: a weighted average of the rows, after the best row was subtracted from each row."""
+    """A point z of the search: a weighted average of the rows after `Problem` has subtracted its best row."""
 
     beta: FloatVector
     """The weights of the average."""
@@ -161,9 +162,9 @@ class Place:
 class Problem:
     """The search for the geometric median of distinct rows, with weights that add up to 1.
 
-    The best row is the one with the smallest sum of distances to the others. It is subtracted from all rows. If the
-    geometric median is close to a row, it is close to the best row. After the subtraction it is then close to zero,
-    where rounding errors are small.
+    The best row is the one with the smallest sum of distances to the others. It is subtracted from all rows. The
+    geometric median may be close to a row. This row is then the best row. So after the subtraction the geometric
+    median is close to zero, where rounding errors are small.
     """
 
     def __init__(
@@ -211,11 +212,11 @@ class Problem:
     def descend(self, beta: FloatVector, nu: float) -> Optimum:
         """Take Weiszfeld steps from `beta` until the gap is small, and return the best point.
 
-        Once a step is too slow, a Newton step is taken before each further one. `nu` is the limit for smoothing; 0
-        for none.
+        Once a Weiszfeld step is too slow (see `SLOW`), a Newton step is taken before each further Weiszfeld step.
+        Distances below `nu` are smoothed (see `geometric_median`).
         """
         at, w, floor = self.place(beta), self.weights, max(nu, TINY)
-        found, waited, before, newton = Optimum(beta, np.inf), 0, np.inf, False
+        best, waited, slope_before, newton = Optimum(beta, np.inf), 0, np.inf, False
         for _ in range(self.iterations + 1):
             distances = np.sqrt(at.squared)
             q = w / np.maximum(distances, floor)
@@ -223,20 +224,20 @@ class Problem:
             slope = self.length(downhill)
             scale, reach = self.spread(distances, nu)
             gap = slope * reach
-            if gap < found.gap:
-                found, waited = Optimum(at.beta, gap), 0
+            if gap < best.gap:
+                best, waited = Optimum(at.beta, gap), 0
             if gap <= self.tolerance * scale or waited > PATIENCE:
                 break
             waited += 1
-            newton = newton or slope > SLOW * before
-            before = slope
+            newton = newton or slope > SLOW * slope_before
+            slope_before = slope
             if newton:
                 q = w / np.maximum(np.sqrt(self.newton(at, q, downhill, nu).squared), floor)
             at = self.place(q / q.sum())
-        return found
+        return best
 
     def spread(self, distances: FloatVector, nu: float) -> tuple[float, float]:
-        """Return the median of `distances`, and L: how far away the geometric median can be at most."""
+        """Return the median of `distances`, and L: the geometric median is at most this far away from z."""
         order = distances.argsort()
         w, d = self.weights[order], distances[order]
         below = w.cumsum()
@@ -278,7 +279,7 @@ def line_minimum(squared: FloatVector, along: FloatVector, length: float, w: Flo
 
     `squared` has the squared distances of the rows from the start of the step. `along` has the inner products of
     the step with the vectors from its start to the rows. `length` is the squared length of the step, and `w` has
-    the weights of the rows. `nu` is the limit for smoothing; 0 for none.
+    the weights of the rows. Distances below `nu` are smoothed (see `geometric_median`).
     """
 
     def slope(t: float) -> float:
@@ -286,12 +287,12 @@ def line_minimum(squared: FloatVector, along: FloatVector, length: float, w: Flo
         rising = float(w @ ((t * length - along) / np.maximum(distances, max(nu, TINY))))
         return rising if nu > 0 else rising + float(np.sqrt(length) * w[distances == 0].sum())
 
-    first, low, high, t = slope(0.0), 0.0, np.inf, 1.0
+    slope_at_start, low, high, t = slope(0.0), 0.0, np.inf, 1.0
     for _ in range(100):
-        found = slope(t)
-        if abs(found) <= 0.1 * abs(first):
+        slope_at_t = slope(t)
+        if abs(slope_at_t) <= 0.1 * abs(slope_at_start):
             break
-        low, high = (t, high) if found < 0 else (low, t)
+        low, high = (t, high) if slope_at_t < 0 else (low, t)
         t = 2 * t if high == np.inf else (low + high) / 2
     return t
 
@@ -319,7 +320,7 @@ def around(products: FloatMatrix, k: int) -> FloatMatrix:
 
 
 def places_on_line(products: FloatMatrix, noise: FloatVector) -> FloatVector | None:
-    """Return the position of each row on the line through zero and the longest row; None if a row is not on it.
+    """Return the position of each row on the line through zero and the longest row, or None if a row is not on it.
 
     A row is on the line if its squared distance from the line is at most its `noise`.
     """
@@ -332,7 +333,7 @@ def places_on_line(products: FloatMatrix, noise: FloatVector) -> FloatVector | N
 def middle(line: FloatVector, weights: FloatVector) -> FloatVector:
     """Return the weights with which the average of points on a line is their weighted median.
 
-    If all points of an interval are medians, it is the middle of the interval.
+    If all points of an interval are medians, the average is the middle of the interval.
     """
     order = line.argsort()
     below = weights[order].cumsum()

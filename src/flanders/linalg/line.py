@@ -1,7 +1,8 @@
 """Distances from fixed rows to a point that moves along a line.
 
-Attacks use them to find the largest strength that a defence does not detect. The rows are read only once, no matter
-how many strengths an attack tries.
+The rows are honest updates. The point is what malicious clients send. Its position on the line is the strength of
+the attack. Attacks use the distances to find the largest strength that a defence does not detect. The rows are read
+only once, no matter how many strengths an attack tries.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from flanders.linalg.products import distances_of_gram
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    r"""Squared distances between fixed rows r_i and a point that moves along x(t) = a + t v.
+    r"""Squared distances between fixed rows r_i and a point x(t) = a + t v. The point moves on a line as t grows.
 
     .. math:: \|x(t) - r_i\|^2 = \|a - r_i\|^2 + 2 t \langle a - r_i, v \rangle + t^2 \|v\|^2
 
@@ -75,7 +76,7 @@ class Line:
         return np.maximum(self.constant + 2 * t * self.slope + t * t * self.speed, 0.0)
 
     def with_copies(self, t: float, count: int) -> FloatMatrix:
-        """Return the squared distances in a round that has the rows and, after them, `count` copies of x(t).
+        """Return the squared distances between all rows of a round: the fixed rows and `count` copies of x(t).
 
         The copies come last, so that an aggregator that prefers the first of equal rows decides against the
         attacker.
@@ -88,16 +89,19 @@ class Line:
         return distances
 
     def longest_within(self, squared_radius: float) -> float:
-        """Return the largest t >= 0 with x(t) within this squared distance of every row. x(0) must be within it."""
+        """Return the largest t >= 0 at which every squared distance to a row is at most `squared_radius`.
+
+        At t = 0, every squared distance must be at most `squared_radius`, too.
+        """
         return min(
             largest_root(self.speed, float(b), float(c) - squared_radius)
             for b, c in zip(self.slope, self.constant, strict=True)
         )
 
     def longest_within_sum(self, squared_radius: float) -> float:
-        """Return the largest t >= 0 at which the squared distances from x(t) to all rows add up to at most this.
+        """Return the largest t >= 0 at which the sum of squared distances to all rows is at most `squared_radius`.
 
-        At t = 0 they must add up to at most this, too.
+        At t = 0, the sum must be at most `squared_radius`, too.
         """
         n = self.constant.size
         return largest_root(n * self.speed, float(self.slope.sum()), float(self.constant.sum()) - squared_radius)
@@ -116,6 +120,6 @@ def largest_root(a: float, b: float, c: float) -> float:
     if a <= 0:
         return 0.0
     root = math.sqrt(max(b * b - a * c, 0.0))
-    # Both forms give the same t. The one that adds two numbers of the same sign has the smaller rounding error.
+    # Both formulas give the same t. The one that adds two numbers of the same sign has the smaller rounding error.
     t = -c / (b + root) if b > 0 else (root - b) / a
     return max(t, 0.0)

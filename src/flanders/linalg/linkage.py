@@ -1,4 +1,7 @@
-"""Single linkage, a clustering in which the two nearest clusters are joined again and again. FLAME uses it."""
+"""Single linkage, a clustering in which the two nearest clusters are joined again and again. FLAME uses it.
+
+At first each row is a cluster. The distance between two clusters is the smallest distance between their rows.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +33,9 @@ def majority_heights(distances: FloatMatrix) -> FloatVector:
     heights = np.zeros(m)
     cluster = np.arange(m)
     inside = np.zeros(m, dtype=bool)
-    for length, one, other in minimum_spanning_tree(distances):
-        joined = (cluster == cluster[one]) | (cluster == cluster[other])
-        cluster[joined] = cluster[one]
+    for length, first, second in minimum_spanning_tree(distances):
+        joined = (cluster == cluster[first]) | (cluster == cluster[second])
+        cluster[joined] = cluster[first]
         if 2 * joined.sum() > m:  # only one cluster at a time can have more than half of the rows
             heights[joined & ~inside] = length
             inside |= joined
@@ -40,16 +43,19 @@ def majority_heights(distances: FloatMatrix) -> FloatVector:
 
 
 def minimum_spanning_tree(distances: FloatMatrix) -> list[tuple[float, int, int]]:
-    """Return the edges of a minimum spanning tree as (length, row, row), in rising order of length (Prim)."""
+    """Return the edges of a minimum spanning tree as (length, row, row), in rising order of length.
+
+    Prim's algorithm finds the tree.
+    """
     m = distances.shape[0]
     outside = np.ones(m, dtype=bool)
     outside[0] = False
-    nearest, at = distances[0].astype(np.float64), np.zeros(m, dtype=np.int64)
+    nearest, neighbour = distances[0].astype(np.float64), np.zeros(m, dtype=np.int64)
     edges = []
     for _ in range(m - 1):
         new = int(np.argmin(np.where(outside, nearest, np.inf)))
-        edges.append((float(nearest[new]), int(at[new]), new))
+        edges.append((float(nearest[new]), int(neighbour[new]), new))
         outside[new] = False
         closer = distances[new] < nearest
-        nearest[closer], at[closer] = distances[new][closer], new
+        nearest[closer], neighbour[closer] = distances[new][closer], new
     return sorted(edges)

@@ -1,18 +1,19 @@
 r"""Fits the matrix autoregressive model MAR(w): :math:`X_t = \sum_{i=1}^{w} A_i X_{t-i} B_i^T + E_t`.
 
-The filter `Flanders` forecasts the models of a round with it. The letters are those of the FLANDERS paper. X_t is d
-x h, with a column for each of h clients and a row for each of d parameters. A_i is d x d, B_i is h x h, and E_t is
-the error.
+The filter `Flanders` forecasts the models of a round with it. The letters are those of the FLANDERS paper. X_t
+holds the models of round t. It is d x h, with a column for each of h clients and a row for each of d parameters.
+The sum is the forecast of X_t from the w rounds before it, and E_t is the error of the forecast. The coefficients
+A_i are d x d, and the coefficients B_i are h x h.
 
 The coefficients are found by alternating least squares (Appendix C of the paper). If all B_i are fixed, all A_i are
 the solution of one least-squares problem. If all A_i are fixed, all B_i are the solution of another one. The two
 problems are solved in turn.
 
 The matrices A_i are too large to be formed. But each solution is the one with the smallest norm, or has a ridge
-penalty. In both cases A_i does not reach outside the span of all X_t: :math:`A_i = Q \tilde A_i Q^T`, where the
-columns of Q are any orthonormal basis of this span, and :math:`\tilde A_i` is small. Therefore the model can be
-fitted to the coordinates :math:`Q^T X_t`, with the same forecast. The coordinates have at most as many rows as all
-X_t together have columns. They are computed from inner products (`coordinates`).
+penalty. In both cases :math:`A_i = Q \tilde A_i Q^T`. The columns of Q are any orthonormal basis of the span of all
+columns of all X_t, and :math:`\tilde A_i` is small. Therefore the model can be fitted to the coordinates
+:math:`Q^T X_t`, with the same forecast. The coordinates have at most as many rows as all X_t together have columns.
+They are computed from inner products (`coordinates`).
 
 References
 ----------
@@ -33,7 +34,8 @@ from flanders.arrays import Array, FloatMatrix, FloatVector, copied, like, round
 from flanders.linalg.products import inner_products
 
 RANK_TOLERANCE = 1e-8
-"""Singular values below this share of the largest one count as zero; see `pseudo_inverse`."""
+"""Singular values below this share of the largest one count as zero. The limit is well above rounding errors, and
+so low that it does not change a forecast."""
 
 
 @dataclass(frozen=True)
@@ -68,14 +70,14 @@ def fit(
     """Fit MAR(order) to matrices with a column per client, oldest first, and forecast the next matrix.
 
     At least `order + 1` matrices are needed. All B_i start as identity matrices. The iterations end when the
-    relative change of all B_i is at most `tolerance`. If the columns of all matrices together are linearly
-    independent, the first A_i already fit exactly, and one iteration is enough. `ridge_a` and `ridge_b` are the
-    factors of the ridge penalties on the A_i and the B_i.
+    relative change of all B_i is at most `tolerance`, and at the latest after `iterations`. If the columns of all
+    matrices together are linearly independent, the first A_i already fit exactly, and one iteration is enough.
+    `ridge_a` and `ridge_b` are the factors of the ridge penalties on the A_i and the B_i.
     """
     if len(matrices) == 2 and order == 1 and ridge_a == ridge_b == 0:
-        found = fit_pair(matrices[0], matrices[1], iterations=iterations, tolerance=tolerance)
-        if found is not None:
-            return found
+        pair_fit = fit_pair(matrices[0], matrices[1], iterations=iterations, tolerance=tolerance)
+        if pair_fit is not None:
+            return pair_fit
     return fit_by_als(
         matrices, order=order, iterations=iterations, tolerance=tolerance, ridge_a=ridge_a, ridge_b=ridge_b
     )
@@ -122,15 +124,16 @@ def fit_pair(
     Take the singular value decompositions :math:`X_0 = U_0 \Sigma_0 V_0^T` and :math:`X_1 = U_1 \Sigma_1 V_1^T`.
     Then the iteration depends only on :math:`G = V_0^T B^T`. With :math:`^+` for the pseudo-inverse, one step turns
     G into :math:`(X_1 (\Sigma_0 G)^+ \Sigma_0)^+ X_1`. After the first step, G has the rank r of :math:`V_1^T V_0`.
-    From then on it has the form :math:`[I; E]\, C\, [I \; F^T]\, V_1^T`, where C is r x r. Let the index a stand
-    for the r largest singular values of each matrix, and b for the others. Then a step replaces C, E and F by
+    From then on it has the form :math:`[I; E]\, C\, [I \; F^T]\, V_1^T`, where C is r x r, and [I; E] is I on top
+    of E. Let the index a stand for the r largest singular values of each matrix, and b for the others. Then a step
+    replaces C, E and F by
 
     .. math:: E' = \Sigma_{0b}^2 E\, \Sigma_{0a}^{-2}, \quad F' = \Sigma_{1b}^2 F\, \Sigma_{1a}^{-2}, \quad
               C' = (I + E'^T E')^{-1}(I + E'^T E)\, C\, (I + F^T F)(I + F'^T F)^{-1}.
 
     Here :math:`(I + E'^T E')^{-1}(I + E'^T E) = I + E'^T (I + E' E'^T)^{-1} (E - E')`, and there is a similar
     identity for F. The number of operations in a step is about r^2 times the number of singular values with the
-    index b. If C has no inverse, the result is None, and `fit_by_als` is needed.
+    index b. If r is 0, or C is almost singular, the result is None, and `fit_by_als` is needed.
     """
     (u0, s0, v0), (_, s1, v1) = _truncated(first), _truncated(second)
     cross = v1.T @ v0
@@ -186,21 +189,24 @@ def forecast(matrices: Sequence[Array], *, order: int = 1, iterations: int = 100
     h, d = newest.shape
     if d <= h * len(matrices):
         columns = [np.asarray(to_numpy(m), dtype=np.float64).T for m in matrices]
-    else:  # for precision, subtract one model from all rows; the row of zeros shows where the origin then is
+    else:
+        # For precision, one model is subtracted from all rows. A row of zeros is added, and becomes minus this
+        # model. Below, it is subtracted from all other rows, which undoes the first subtraction.
         gram = inner_products([*matrices, xp.zeros_like(newest[:1, :])], newest[0, :])
         basis = coordinates(gram, rounding_of(newest))
         columns = np.split(basis[:, :-1] - basis[:, -1:], len(matrices), axis=1)
-    found = fit(columns, order=order, iterations=iterations)
-    return like(found.coefficients.T, newest) @ xp.concat(list(matrices[order:]))
+    fitted = fit(columns, order=order, iterations=iterations)
+    return like(fitted.coefficients.T, newest) @ xp.concat(list(matrices[order:]))
 
 
 def coordinates(gram: FloatMatrix, rounding: float = float(np.finfo(np.float64).eps)) -> FloatMatrix:
     """Return a matrix R with `R.T @ R == gram`: the coordinates of vectors in an orthonormal basis of their span.
 
     `gram` has the inner products of the vectors, and R has a column for each vector. A direction of the span counts
-    as zero if the parts of all vectors along it are as small as rounding errors. For this decision, the vectors are
-    scaled to unit length. So the part of a vector is compared with the length of this vector, not with that of the
-    longest one; the limit is about 1e-7. `rounding` is the relative rounding error of `gram`.
+    as zero if the parts of all vectors along it are as small as rounding errors. For this test the vectors are
+    scaled to unit length. So the part of a vector is compared with the length of this vector, not with the longest
+    length. In float64, parts below about 1e-7 of the length count as zero. `rounding` is the relative rounding
+    error of `gram`.
     """
     lengths = np.sqrt(np.maximum(np.diagonal(gram), 0.0))
     scale = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
@@ -215,8 +221,7 @@ def pseudo_inverse(matrix: FloatMatrix, ridge: float = 0.0) -> FloatMatrix:
     """Return the matrix P such that `A = Y @ P` is the least-squares solution of `A @ matrix = Y`, for any Y.
 
     If the ridge is positive, `P = matrix.T (matrix matrix.T + ridge I)^-1`. If it is 0, P is the pseudo-inverse,
-    and A is the solution with the smallest norm. Singular values below the share `RANK_TOLERANCE` of the largest
-    one then count as zero. This limit is well above rounding errors, and so low that it does not change a forecast.
+    and A is the solution with the smallest norm. Then `RANK_TOLERANCE` says which singular values count as zero.
     """
     u, s, vt = singular_vectors(matrix)
     if ridge > 0:

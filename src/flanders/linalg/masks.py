@@ -15,7 +15,7 @@ from flanders.arrays import Array, like, on_host, widest_float
 from flanders.linalg.blocks import column_blocks, join, join_columns
 
 START = 1.0
-"""The value of every logit before training. The weight is then 0.73."""
+"""The value of every logit before training, as in the code of SkyMask's authors. The weight is then 0.73."""
 
 
 def masked_mean(rows: Array, logits: Array) -> Array:
@@ -50,8 +50,9 @@ def descended_masks(rows: Array, logits: Array, mean: Array, slope: Array, rate:
     r"""Return the logits after a step of gradient descent on the loss of the weighted mean.
 
     `mean` is the weighted mean :math:`\mu`, `slope` is the gradient of the loss at `mean`, and `rate` is the
-    learning rate. The derivative of :math:`\mu` with respect to :math:`l_i`, the logits of row i, is
-    :math:`\sigma'(l_i) (x_i - \mu) / \sum_j \sigma(l_j)`. The step changes no logit by more than 1.
+    learning rate. In each column, the derivative of :math:`\mu` with respect to the logit :math:`l_i` of row i is
+    :math:`\sigma'(l_i) (x_i - \mu) / \sum_j \sigma(l_j)`, with the letters of `masked_mean`. The step changes no
+    logit by more than 1.
     """
     x, l_, mu, s = (on_host(a) for a in (rows, logits, mean, slope))
     xp = array_api_compat.array_namespace(x)

@@ -1,7 +1,7 @@
 """Statistics for the filters `Fingerprint` and `Flanders`.
 
-They are a spread that a minority of outliers hardly changes, tail probabilities of Student's t, and false discovery
-rates.
+The statistics are a spread that a minority of outliers hardly changes, tail probabilities of Student's t, and false
+discovery rates.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ def robust_spread(values: FloatVector, middle: float | None = None) -> float:
 def local_false_discovery_rate(p: FloatVector) -> FloatVector:
     """Return, for each p-value, the probability pi0 / f(p) that it belongs to an honest client.
 
-    pi0 is Storey's estimate of the share of honest clients. f is the decreasing density that fits the p-values best
-    (Grenander's estimator). It is the slope of the smallest concave function above their distribution function.
+    The p-values of honest clients are spread evenly between 0 and 1. Those of attackers are mostly near 0. pi0 is
+    Storey's estimate of the share of honest clients: about twice the share of the p-values above a half.
+    f is the decreasing density that fits the p-values best (Grenander's estimator). It is the slope of the smallest
+    concave function above their distribution function.
 
     First, m evenly spread p-values are added to the m given ones, and count as those of honest clients. Without
     them, the few smallest p-values would always look like those of attackers.
@@ -44,7 +46,8 @@ def local_false_discovery_rate(p: FloatVector) -> FloatVector:
     m = p.size
     honest_share = min(1.0, (1.0 + float(np.count_nonzero(p > 0.5))) / (0.5 * m))
     knots, counts = np.unique(np.concatenate([p, (np.arange(m) + 0.5) / m]), return_counts=True)
-    slopes: list[tuple[float, float]] = []  # (width, mass) of intervals, merged until the density decreases
+    # Each entry is (width, share of the p-values) of an interval. Intervals are merged until the density decreases.
+    slopes: list[tuple[float, float]] = []
     for width, mass in zip(np.diff(knots, prepend=0.0), counts / (2 * m), strict=True):
         slopes.append((float(width), float(mass)))
         while len(slopes) > 1 and slopes[-1][1] * slopes[-2][0] >= slopes[-2][1] * slopes[-1][0]:
@@ -67,7 +70,8 @@ def t_limit(tail: float) -> float:
 
 def t_tail(x: FloatVector) -> FloatVector:
     """Return the probability that Student's t with 5 degrees of freedom is above x."""
-    # With tan(angle) = sqrt(5) / x, no nearly equal numbers are subtracted if x is large.
+    # The formula uses the angle with tan(angle) = sqrt(5) / x. If x is large, its rounding errors are smaller than
+    # those of 1 minus the distribution function. Above 1000, the first term of the tail's series is more precise.
     angle = np.arctan2(math.sqrt(5.0), x)
     sine, cosine = np.sin(angle), np.cos(angle)
     tail = (angle - sine * cosine * (1 + 2 / 3 * sine**2)) / math.pi

@@ -27,6 +27,6 @@ def sign_shares(matrix: Array, center: Array, columns: IntVector | None = None) 
     counts: Array = 0
     for c in column_blocks(rows):
         signs = rows[:, c] - at[None, c]
-        found = [xp.count_nonzero(some, axis=1) for some in (signs > 0, signs == 0, signs < 0)]
-        counts = counts + xp.stack(found, axis=1)
+        kinds = signs > 0, signs == 0, signs < 0
+        counts = counts + xp.stack([xp.count_nonzero(kind, axis=1) for kind in kinds], axis=1)
     return np.asarray(to_numpy(counts) / rows.shape[1])

@@ -1,4 +1,7 @@
-"""Principal components of updates, and the tests of divide and conquer (DnC), which find outliers along them."""
+"""Principal components of updates, and the tests of divide and conquer (DnC).
+
+The tests find updates that are outliers along the first principal component.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,8 @@ from flanders.round import Round
 class DivideAndConquer:
     """The tests of divide and conquer. The aggregator `DnC` and the filter `DnCFilter` use them.
 
-    `caller` is the name of the class that uses them, for error messages. `DnCFilter` explains the other parameters.
+    `caller` is the name of the class that uses the tests, for error messages. `DnCFilter` explains the other
+    parameters.
 
     References
     ----------
@@ -41,16 +45,18 @@ class DivideAndConquer:
         """Return the largest score of each row over all iterations. An outlier has a score above 1.
 
         Each iteration samples some parameters, subtracts the mean from the rows, and projects the rows on the first
-        principal direction. It drops the rows with the largest squared projections. The cut lies halfway between
-        the largest squared projection that is kept and the smallest one that is dropped. The score in the iteration
-        is the squared projection, divided by the cut. If projections are equal, the row with the lower client id is
-        kept. If `sample` is None or at least d, all parameters are used, and one iteration is enough.
+        principal direction. The rows with the largest squared projections are outliers. Their number is
+        `filtering_fraction` times the number of malicious clients. If projections are equal, the row with the
+        higher client id is the outlier. The cut lies halfway between the smallest squared projection of an outlier
+        and the largest one of the other rows. The score of a row is its squared projection, divided by the cut. If
+        `sample` is None or at least the number of parameters d, all parameters are used, and one iteration is
+        enough.
         """
         m, d = round_.updates.shape
         num_dropped = self._num_dropped(m)
         updates, order = round_.updates, round_.by_client()
         xp = array_api_compat.array_namespace(updates)
-        worst = np.zeros(m)
+        largest_scores = np.zeros(m)
         whole = gram(updates, updates[0, :]) if self.sample is None or self.sample >= d else None
         for _ in range(1 if whole is not None else self.iterations):
             if whole is not None:
@@ -65,8 +71,8 @@ class DivideAndConquer:
             # Round, so that equal projections do not differ by rounding errors.
             share = np.round(vectors[order, -1] ** 2, 12)
             relative = relative_to_cut(np.maximum(values[-1], 0.0) * share, num_dropped)
-            worst[order] = np.maximum(worst[order], relative)
-        return worst
+            largest_scores[order] = np.maximum(largest_scores[order], relative)
+        return largest_scores
 
     def _num_dropped(self, m: int) -> int:
         dropped = int(self.filtering_fraction * resolve_count(self.num_malicious, m) + 1e-9)
@@ -79,13 +85,13 @@ class DivideAndConquer:
 
 
 def relative_to_cut(scores: FloatVector, num_dropped: int) -> FloatVector:
-    """Return the scores, scaled so that exactly the `num_dropped` largest are above 1.
+    """Return the scores, divided by a cut, so that exactly the `num_dropped` largest are above 1.
 
     Of equal scores, those of later rows count as larger.
     """
     order = np.argsort(scores, kind="stable")
     kept = scores.size - num_dropped
-    # The first and the last number make sure that there is a cut even if all or none are dropped.
+    # The first and the last number of `ranked` make sure that there is a cut even if all or none are dropped.
     ranked = np.concatenate([[0.0], scores[order], [scores.max()]])
     cut = max((ranked[kept] + ranked[kept + 1]) / 2, 1e-300 * ranked[-1]) or 1.0
     relative = scores / cut
@@ -94,10 +100,13 @@ def relative_to_cut(scores: FloatVector, num_dropped: int) -> FloatVector:
 
 
 def principal_components(products: FloatMatrix) -> FloatMatrix:
-    """Return the first two principal components of n vectors, `(n, 2)`, from their inner products."""
+    """Return the first two principal components of n vectors, `(n, 2)`, from their inner products.
+
+    The first component is in the last column.
+    """
     centred = products - products.mean(axis=0) - products.mean(axis=1)[:, None] + products.mean()
     values, vectors = np.linalg.eigh(centred)
-    found = vectors[:, -2:] * np.sqrt(np.maximum(values[-2:], 0.0))
-    largest = found[np.argmax(np.abs(found), axis=0), np.arange(found.shape[1])]
+    components = vectors[:, -2:] * np.sqrt(np.maximum(values[-2:], 0.0))
+    largest = components[np.argmax(np.abs(components), axis=0), np.arange(components.shape[1])]
     signs: FloatVector = np.where(largest < 0, -1.0, 1.0)  # the sign is arbitrary: make the largest number positive
-    return np.asarray(found * signs)
+    return np.asarray(components * signs)

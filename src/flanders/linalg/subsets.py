@@ -14,16 +14,16 @@ from flanders.arrays import FloatMatrix, IntVector
 from flanders.checks import InputError
 
 MOST_BRANCHES = 100_000
-"""`smallest_diameter` tries at most this many branches, and `smallest_spread` this many subsets. It takes a few
-seconds."""
+"""The search of `smallest_diameter` tries at most this many branches, and `smallest_spread` at most this many
+subsets. So each takes at most a few seconds."""
 BATCH = 4096
-"""The number of subsets whose spread is computed at a time."""
+"""The number of subsets whose spread is computed at a time. With more, the computation needs more memory."""
 
 
 def smallest_diameter(distances: FloatMatrix, size: int) -> IntVector:
     """Return the `size` rows with the smallest diameter, which is the largest distance between two of them.
 
-    If several subsets have the smallest diameter, return the first of them.
+    If several subsets have the smallest diameter, return the one with the lowest row numbers.
 
     The search tries diameters by bisection. For a diameter D, call two rows a long pair if they are farther apart
     than D. A subset has a diameter of at most D if every long pair has a row outside the subset. So the search
@@ -41,19 +41,19 @@ def smallest_diameter(distances: FloatMatrix, size: int) -> IntVector:
     low, high = 0, diameters.size - 1
     while low < high:
         middle = (low + high) // 2
-        found = _covers(distances > diameters[middle], m - size, first=True)
-        low, high = (low, middle) if found else (middle + 1, high)
+        has_cover = bool(_covers(distances > diameters[middle], m - size, first=True))
+        low, high = (low, middle) if has_cover else (middle + 1, high)
     covers = _covers(distances > diameters[low], m - size, first=False)
-    left = [np.setdiff1d(np.arange(m), sorted(cover)) for cover in covers]
-    padded = [rows[:size] for rows in left]  # a small cover leaves more than `size` rows: take the first of them
-    return np.array(min(padded, key=lambda rows: tuple(rows.tolist())), dtype=np.int64)
+    outside = [np.setdiff1d(np.arange(m), sorted(cover)) for cover in covers]
+    subsets = [rows[:size] for rows in outside]  # more than `size` rows may be outside a cover: take the first ones
+    return np.array(min(subsets, key=lambda rows: tuple(rows.tolist())), dtype=np.int64)
 
 
 def smallest_spread(products: FloatMatrix, size: int) -> IntVector:
     """Return the `size` rows with the smallest spread: the largest eigenvalue of their covariance matrix.
 
-    If several subsets have the smallest spread, return the first of them. All subsets are tried. `products` has the
-    inner products of all rows.
+    If several subsets have the smallest spread, return the one with the lowest row numbers. All subsets are tried.
+    `products` has the inner products of all rows.
 
     Examples
     --------
@@ -87,7 +87,7 @@ def _covers(apart: np.ndarray, most: int, *, first: bool) -> list[frozenset[int]
 
     If `first` is true, return only one cover. If there is none, the list is empty.
     """
-    found: set[frozenset[int]] = set()
+    covers: set[frozenset[int]] = set()
     branches = 0
     todo = [(frozenset[int](), apart.sum(axis=1))]
     while todo:
@@ -101,20 +101,20 @@ def _covers(apart: np.ndarray, most: int, *, first: bool) -> list[frozenset[int]
             )
         left = most - len(taken)
         if degrees.max(initial=0) == 0:
-            found.add(taken)
+            covers.add(taken)
             if first:
                 break
             continue
         row = int(np.argmax(degrees))
-        # No row is in more pairs than `row`. So `left` rows are in at most `left * degrees[row]` pairs.
+        # No row is in more pairs than `row`. So `left` rows are in at most `left * degrees[row]` pairs. The sum of
+        # all degrees counts each pair twice.
         if left <= 0 or degrees.sum() > 2 * left * degrees[row]:
             continue
-        rest = np.array(sorted(taken), dtype=np.int64)
-        partners = np.setdiff1d(np.flatnonzero(apart[row]), rest)
+        partners = np.setdiff1d(np.flatnonzero(apart[row]), np.array(sorted(taken), dtype=np.int64))
         for more in ([row], partners.tolist()):
             if len(more) <= left:
                 now = taken | frozenset(more)
                 free = np.ones(apart.shape[0], dtype=bool)
                 free[list(now)] = False
                 todo.append((now, (apart & free[None, :] & free[:, None]).sum(axis=1)))
-    return sorted(found, key=sorted)
+    return sorted(covers, key=sorted)

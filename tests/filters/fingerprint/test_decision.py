@@ -65,7 +65,7 @@ def test_the_usual_shares_of_the_layers_are_those_of_clients_that_are_not_suspec
     updates[:12, 320:] += 8 * federation.rng.normal(size=(12, 80))
     reasons = defense(updates, global_model=federation.model, layers=layers).reasons
     assert set(reasons) == set(range(12))
-    assert all("% of it in head.weight (usually " in reason for reason in reasons.values())
+    assert all("% of the deviation in head.weight (usually " in reason for reason in reasons.values())
 
 
 @pytest.mark.parametrize(("rounds", "scale"), [(1, 1.0), (9, 3.0), (1000, math.sqrt(30))])

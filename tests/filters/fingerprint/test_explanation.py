@@ -12,7 +12,7 @@ def test_only_layers_with_an_unusual_part_of_the_deviation_are_named():
     squares = np.array([[90.0, 5.0, 5.0], [10.0, 50.0, 40.0], [70.0, 30.0, 0.0], [0.0, 0.0, 0.0]])
     assert name_layers(squares, usual, list(LAYERS)) == [
         "",
-        "50% of it in b (usually 10%), 40% of it in c (usually 5%)",
-        "30% of it in b (usually 10%)",
+        "50% of the deviation in b (usually 10%), 40% of the deviation in c (usually 5%)",
+        "30% of the deviation in b (usually 10%)",
         "",
     ]

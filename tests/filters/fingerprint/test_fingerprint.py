@@ -509,8 +509,8 @@ def test_the_outcome_says_in_which_layers_an_update_is_abnormal():
     updates[1, 320:] += 8 * federation.rng.normal(size=80)
     reasons = defense(updates, global_model=federation.model, layers=layers).reasons
     assert set(reasons) == {0, 1}
-    assert " of it in " not in reasons[0]
-    assert "% of it in head.weight (usually 2" in reasons[1]
+    assert " of the deviation in " not in reasons[0]
+    assert "% of the deviation in head.weight (usually 2" in reasons[1]
 
 
 def test_the_memory_is_bounded_however_many_ids_appear():

@@ -17,11 +17,12 @@ from flanders.linalg.products import cosines_of_gram
 from flanders.linalg.robust import robust_spread
 
 SMALLEST_CROWD = 4
-"""A crowd has at least this many clients, and at least this many clients do not belong to it."""
+"""A crowd has at least this many clients, and at least this many clients do not belong to it. The spread of fewer
+cosines is not known well enough."""
 LEAST_GAP = 2.5
 """A group of clients is divided into two sides, by each client's mean cosine with the rest of the group. The side
 with the higher cosines is a crowd if the medians of the two sides differ by more than this many times the sum of
-the two spreads."""
+the two robust standard deviations. For evenly spread cosines they differ by about 1.35 times this sum."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,15 +30,16 @@ class Company:
     """The m clients of a round, compared with a reference group of clients."""
 
     common: FloatVector
-    """`(m,)`: each client's mean cosine with the other clients of the group; NaN if the group is too small."""
+    """`(m,)`: each client's mean cosine with the rest of the reference group; NaN if the group is too small."""
     crowd: BoolVector
-    """`(m,)`: which clients belong to the crowd. Also clients outside the reference group may belong to it."""
+    """`(m,)`: which clients belong to the crowd. Clients outside the reference group may belong to it, too."""
     level: float = math.nan
     """The median of `common` over the clients that are both in the crowd and in the reference group; NaN if there
     is no crowd."""
     doubt: float = math.nan
-    """How uncertain `level` is; NaN if there is no crowd. Each of the clients from which `level` is computed has a
-    mean cosine with the others of them. This is the median of the standard errors of these means."""
+    """How uncertain `level` is; NaN if there is no crowd. Each client that is both in the crowd and in the
+    reference group has a mean cosine with the other such clients. `doubt` is the median standard error of these
+    means."""
 
 
 def measure_company(products: FloatMatrix, group: BoolVector) -> Company:

@@ -61,7 +61,7 @@ Such a client is judged by six channels, and its length may be too low or too hi
 channels of clients without a past.
 """
 STRANGE_BELOW = -2.0
-"""Lower fingerprints are always suspicious, unless the limits have widened.
+"""Lower fingerprints are always suspicious, except after rounds that kept no client (see `WIDENING`).
 
 Fingerprints of honest clients are positive. If an update was not trained on its sender's data, its fingerprint is
 around zero.
@@ -101,7 +101,8 @@ five, times as wide as usual.
 If they widened without end, a majority of attackers could wait until every update passes.
 """
 WEIGHT_IF_COPIED = 2.0
-"""The deviation of a fingerprint is multiplied by this if another client sends nearly the same update."""
+"""The deviation of a fingerprint is multiplied by this if another client sends nearly the same update. Honest
+clients do not send the same update."""
 ENOUGH_CLIENTS = 20
 """The answers of this many clients show well enough what is usual. With fewer clients the limits are wider."""
 SPREAD_OF_LENGTHS = (0.25, 0.7)
@@ -112,6 +113,7 @@ larger, since no honest client sends an update that is fifty times as long as mo
 ones.
 """
 LENGTHS = np.array([LENGTH, ANY_LENGTH])
+"""The two channels of the length."""
 NO_LOWEST_YET = (math.inf, math.inf)
 """The lowest typical log length and heading before the first round."""
 
@@ -181,7 +183,7 @@ def answers_in_context(
     `usual_answers`, and `limit` is the largest deviation that passes.
     """
     alike = deviations(answers, middle, spread)[:, FINGERPRINT] <= limit
-    group = alike & answers.asked[:, FINGERPRINT] & ~copied  # without copies and clients without a mark
+    group = alike & answers.asked[:, FINGERPRINT] & ~copied  # copies and clients without a mark are left out
     answers = answers.in_company(group)
     alike &= deviations(answers, middle, spread)[:, COMPANY] <= limit
     own, any_ = answers.values[:, OWN] - middle[OWN], answers.values[:, ANY] - middle[ANY]
@@ -220,7 +222,7 @@ def uncertainty(examples: int) -> float:
 def deviations(
     answers: Answers, middle: FloatVector, spread: FloatVector, lowest: tuple[float, float] = NO_LOWEST_YET
 ) -> FloatMatrix:
-    """Return how far each answer is on the suspicious side, in standard deviations of accepted clients' answers.
+    """Return how far each answer is from the median `middle`, towards the suspicious side, in units of `spread`.
 
     A high length is compared with the typical length of this round. A low length or heading is compared with the
     typical value of this round or with `lowest`, the lowest typical value so far, whichever is lower. A majority
@@ -232,9 +234,9 @@ def deviations(
     below = (middle - answers.relative_to(np.minimum(lowest, answers.typical))) / spread * WEIGHTS
     away = np.where(SIDES > 0, above, np.where(SIDES < 0, below, np.maximum(above, below)))
     away[:, COMPANY] = -np.inf
-    if (found := answers.company) is not None:
-        wider = math.hypot(spread[COMPANY], found.doubt)
-        away[found.crowd, COMPANY] = (found.level - middle[COMPANY]) / wider * WEIGHTS[COMPANY]
+    if (company := answers.company) is not None:
+        wider = math.hypot(spread[COMPANY], company.doubt)
+        away[company.crowd, COMPANY] = (company.level - middle[COMPANY]) / wider * WEIGHTS[COMPANY]
     return np.where(answers.asked & ~np.isnan(away), away, -np.inf)
 
 
@@ -255,7 +257,7 @@ def middle_and_spread(past: Sequence[FloatMatrix]) -> tuple[FloatVector, FloatVe
 
 
 def middle_of_columns(values: FloatMatrix) -> FloatVector:
-    """Return the median of each column, without its NaN; 0 if all numbers of a column are NaN."""
+    """Return the median of each column, without its NaN. If a column has only NaN, its median is 0."""
     known = [column[~np.isnan(column)] for column in values.T]
     return np.array([np.median(column) if column.size else 0.0 for column in known])
 
@@ -265,10 +267,10 @@ def typical_level(
 ) -> tuple[float, float]:
     """Return the round's typical log length and heading.
 
-    These are the values that most clients have, among those whose fingerprint passes (`alike`). `levels` has the
-    log length and the heading of each client, and `last` has the typical ones of the last round. Values near `last`
-    are preferred, and the result is never far from it. So even if most clients are attackers with another
-    length and heading, they can move the typical ones only as far as honest training can.
+    These are the values that most clients have, among the clients for which `alike` is true. `levels` has the log
+    length and the heading of each client, and `last` has the typical ones of the last round. Values near `last` are
+    preferred, and the result is never far from it. So even if most clients are attackers with another length and
+    heading, they can move the typical ones only as far as honest training can.
     """
     x = levels[alike] if alike.any() else levels
     apart = (((x[:, None] - x[None, :]) / spread) ** 2).sum(axis=2)

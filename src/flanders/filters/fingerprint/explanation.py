@@ -15,19 +15,21 @@ from flanders.linalg.products import lengths_of_gram
 from flanders.round import Round
 
 MOST_LAYERS = 2
-"""At most this many layers are named for one update."""
+"""At most this many layers are named for one update, so that the text stays short."""
 LEAST_SHARE, LEAST_EXCESS = 0.2, 2.0
-"""A layer is named if it has at least the first number as its share of the update's deviation from the expected
-update, and at least the second number times its usual share."""
+"""A layer's share is its part of the squared deviation of an update from the expected update. A layer is named if
+its share is at least the first number, and at least the second number times its usual share."""
 NORMAL_CLIENTS = 10
-"""The usual share of a layer is the median over at most this many clients that are not suspects."""
+"""The usual share of a layer is the median over at most this many clients that are not suspects. More clients would
+hardly change the median, and take longer."""
 
 
 def reasons_in_words(off: FloatVector, away: FloatVector, suspicious: BoolVector) -> str:
     """Return in words which answers of a client are suspicious, the most suspicious one first.
 
-    For each channel (see `decision`), `off` is the distance of the client's answer from the median of accepted
-    answers, and `away` is this distance in standard deviations.
+    A channel has the answers of all clients to one question (see `decision`). For each channel, `off` is the
+    distance of the client's answer from the median of the accepted clients' answers, and `away` is this distance in
+    standard deviations. `suspicious` says in which channels the distance is too large.
     """
     texts = (
         "not its own fingerprint",
@@ -66,30 +68,32 @@ def layers_in_words(known: Signatures, round_: Round, answers: Answers, suspects
     assert known.usual is not None
     rows = np.concatenate([wrong, right])
     places = np.array([row_of[round_.clients[i]] for i in rows])
-    headings, same = known.usual[places, 1] + answers.typical[1], np.zeros_like(rows)
+    headings, first_row = known.usual[places, 1] + answers.typical[1], np.zeros_like(rows)
     likeness = np.full(rows.size, np.median(answers.likeness[right]))
-    expected = [(headings, known.crowd[None, :], same), (likeness, known.marks, places)]
+    expected = [(headings, known.crowd[None, :], first_row), (likeness, known.marks, places)]
     scale = 1.0 / lengths_of_gram(answers.products)[rows]
     squares = squares_by_layer(round_.updates, rows, round_.global_model, scale, expected, round_.layers)
-    told = name_layers(squares[: wrong.size], squares[wrong.size :], list(round_.layers))
-    return dict(zip(wrong.tolist(), told, strict=True))
+    texts = name_layers(squares[: wrong.size], squares[wrong.size :], list(round_.layers))
+    return dict(zip(wrong.tolist(), texts, strict=True))
 
 
 def name_layers(squares: FloatMatrix, usual: FloatMatrix, names: Sequence[str]) -> list[str]:
     """Return in words which layers have most of each update's deviation, and their share for other clients.
 
     `squares` has a row for each suspect and a column for each layer: the squared deviation in this layer. `usual`
-    is the same for clients that are not suspects.
+    has the squared deviations of clients that are not suspects.
 
     Examples
     --------
     >>> name_layers(np.array([[1.0, 3.0], [2.0, 2.0]]), np.array([[9.0, 1.0]]), ["conv", "fc"])
-    ['75% of it in fc (usually 10%)', '50% of it in fc (usually 10%)']
+    ['75% of the deviation in fc (usually 10%)', '50% of the deviation in fc (usually 10%)']
     """
     share, ordinary = (x / np.maximum(x.sum(axis=1, keepdims=True), 1e-300) for x in (squares, usual))
     middle = np.median(ordinary, axis=0)
-    told = []
+    texts = []
     for row in share:
         large = [i for i in np.argsort(-row)[:MOST_LAYERS] if row[i] >= max(LEAST_SHARE, LEAST_EXCESS * middle[i])]
-        told.append(", ".join(f"{row[i]:.0%} of it in {names[i]} (usually {middle[i]:.0%})" for i in large))
-    return told
+        texts.append(
+            ", ".join(f"{row[i]:.0%} of the deviation in {names[i]} (usually {middle[i]:.0%})" for i in large)
+        )
+    return texts

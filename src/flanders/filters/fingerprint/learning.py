@@ -1,6 +1,7 @@
 """Updates the memory of `Fingerprint` and `Guard` after a round.
 
-The module `memory` says what is remembered, and explains the words: mark, heading, company and common direction.
+The module `memory` says what is remembered, and explains the words: mark, heading, company and common direction. An
+answer is a number that the module `questions` computes from an update.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ from flanders.linalg.selection import take_rows
 from flanders.round import Round
 
 LEAST_LEFT = 1e-4
-"""The inner products of marks are computed from cosines if what is left of each direction without the common
-direction has at least this squared length. Of smaller remainders, rounding errors are too large a part."""
+"""The remainder of an update's direction is what is left of it without its part along the common direction. The
+inner products of marks are computed from cosines only if each remainder has at least this squared length. A shorter
+remainder consists of rounding errors to a large part."""
 REFERENCE_ROUNDS = 5
-"""The answers of accepted clients are remembered for this many rounds. New answers are compared with them."""
+"""The answers of accepted clients are remembered for this many rounds. New answers are compared with them.
+Older answers may no longer be usual, since training goes on."""
 
 
 def learn_round(known: Signatures, round_: Round, number: int, kept: IntVector, answers: Answers) -> Signatures:
@@ -97,7 +100,7 @@ def lower_of_both(a: tuple[float, float], b: tuple[float, float]) -> tuple[float
 
 
 def directions_of(round_: Round, rows: IntVector, products: FloatMatrix) -> Array | None:
-    """Return the updates of these rows as unit vectors; None if there are no rows."""
+    """Return the updates of these rows as unit vectors, or None if there are no rows."""
     if rows.size == 0:
         return None
     zero, scale = np.zeros(rows.size), 1.0 / lengths_of_gram(products)[rows]
@@ -107,10 +110,10 @@ def directions_of(round_: Round, rows: IntVector, products: FloatMatrix) -> Arra
 def products_between(
     round_: Round, products: FloatMatrix, kept: IntVector, dropped: IntVector | None = None
 ) -> FloatMatrix | None:
-    r"""Return the inner products of the marks of the kept clients, their common direction, and dropped directions.
+    r"""Return the inner products between the marks of the kept clients, `crowd` and `refused` (see `Signatures`).
 
-    All these vectors are sums of the round's updates. So their products follow from the cosines :math:`C` between
-    the updates. With :math:`a_i` the mean of :math:`C_{ij}` over the kept clients j, :math:`s` the mean of
+    All these vectors are weighted sums of the round's updates. So their products follow from the cosines :math:`C`
+    between the updates. With :math:`a_i` the mean of :math:`C_{ij}` over the kept clients j, :math:`s` the mean of
     :math:`a_i`, and :math:`l_i = \sqrt{1 - a_i^2 / s}`, the product of two marks is
     :math:`(C_{ij} - a_i a_j / s) / (l_i l_j)`, and each mark is orthogonal to the common direction.
 

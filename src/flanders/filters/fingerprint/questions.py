@@ -1,9 +1,9 @@
 r"""Measures the updates of a round: the six questions that the filter `Fingerprint` asks about each update.
 
 The filter `Guard` uses some of the answers, too. The update :math:`u_c` of client c is the difference between its
-model and the global model. The common direction :math:`\bar u` is the mean of the unit updates of the clients
-accepted in a round. A client's data leave a mark on everything that it sends. The mark :math:`e_c` is the direction
-in which the client differed from the common direction when it was last accepted:
+model and the global model. The common direction :math:`\bar u` is the mean of the updates of the clients accepted
+in a round, each scaled to length 1. A client's data leave a mark on everything that it sends. The mark :math:`e_c`
+is the direction in which the client differed from the common direction when it was last accepted:
 
 .. math:: e_c \propto \frac{u_c}{\|u_c\|} - \frac{\langle u_c, \bar u\rangle}{\|u_c\|\,\|\bar u\|^2}\, \bar u,
           \qquad \|e_c\| = 1.
@@ -68,9 +68,10 @@ Until then it grows with the square root of the rounds, since lengths and headin
 LEAST_SQUARE = 1e-60
 """An update with a smaller squared length counts as zero. Its direction cannot be computed in float32."""
 SAME = 1e-6
-"""Two directions count as the same if their cosine is this close to 1."""
+"""Two directions count as the same if their cosine is this close to 1. Rounding errors of float32 are smaller."""
 FEWEST_OTHERS = 3
-"""There is a fingerprint only if an update can be compared with the marks of at least this many other clients."""
+"""There is a fingerprint only if an update can be compared with the marks of at least this many other clients. The
+standard deviation of fewer inner products is not known well enough."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,13 +79,13 @@ class Answers:
     """The answers to the questions about the m updates of a round."""
 
     values: FloatMatrix
-    """`(m, channels)`: the answers; NaN where there is no answer."""
+    """The answers, with a row for each client and a column for each channel; NaN where there is no answer."""
     asked: BoolVector
-    """`(m, channels)`: by which channels each client is judged."""
+    """By which channels each client is judged, in the shape of `values`."""
     products: FloatMatrix
     """`(m, m)`: the inner products of the updates."""
     scale: FloatVector
-    """`(m,)`: the factor by which a client's length and heading may deviate more, because the client was absent."""
+    """`(m,)`: how many times as far a client's length and heading may deviate, because the client was absent."""
     likeness: FloatVector
     """`(m,)`: each update's cosine with its sender's mark; NaN if the sender has no mark."""
     moved: BoolVector
@@ -111,9 +112,9 @@ class Answers:
 
     def in_company(self, group: BoolVector) -> Answers:
         """Return the answers with the channel `company`: each client's mean cosine with the others of a group."""
-        values, found = self.values.copy(), measure_company(self.products, group)
-        values[:, COMPANY] = found.common
-        return replace(self, values=values, company=found)
+        values, company = self.values.copy(), measure_company(self.products, group)
+        values[:, COMPANY] = company.common
+        return replace(self, values=values, company=company)
 
 
 def ask_questions(known: Signatures, round_: Round, number: int) -> Answers:
@@ -209,7 +210,7 @@ def apartness(products: FloatMatrix) -> FloatMatrix:
 def originality(apart: FloatMatrix, fingerprints: FloatVector) -> FloatVector:
     """Return how far each update is from the nearest update with a higher fingerprint, as log(1 - cosine).
 
-    NaN if no fingerprint is higher. A client without a fingerprint is compared with all others.
+    The result is NaN if no fingerprint is higher. A client without a fingerprint is compared with all others.
     """
     clearer = fingerprints[None, :] > fingerprints[:, None]
     clearer[np.isnan(fingerprints)] = True

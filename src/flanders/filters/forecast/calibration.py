@@ -4,10 +4,10 @@ The FLANDERS paper uses a threshold for probabilities but does not say how to co
 from the scores of clients that were accepted in recent rounds:
 
 - The logarithms of these scores are close to normally distributed. Their median and median deviation give each new
-  score a p-value. The filter drops the highest scores, but this hardly changes the median and the median deviation.
-- The probability of a client follows from the p-values of the whole round. It is high if the round has more
-  p-values as small as that of the client than honest clients would produce. It is one minus the local false
-  discovery rate.
+  score a p-value: the probability that an honest client has such a high score. The filter drops the highest scores,
+  but this hardly changes the median and the median deviation.
+- The probability of being malicious follows from the p-values of the whole round. It is high if the round has more
+  p-values near that of the client than honest clients would have. It is one minus the local false discovery rate.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ from flanders.state import saveable
 MIN_HONEST = 0.2
 """The default for the smallest share of honest clients in a round. In the paper at most 80% are malicious."""
 ROUNDS_REMEMBERED = 5
-"""How many of the last rounds are used: probabilities are computed from the scores of the clients accepted in
-them."""
+"""Probabilities are computed from the scores of the clients accepted in this many of the last rounds. Older scores
+may no longer be usual."""
 PACE = 0.3
-"""The typical log score moves towards the value measured in a round by this share of the distance between them."""
+"""In each round, the typical log score moves towards the value measured in the round by this share of their
+difference. So a single round changes it only a little."""
 LARGEST_FALL, LARGEST_RISE = -0.05, 0.15
 """The limits to the change of the typical log score in a round. They stop a majority of attackers from moving it
 far."""
@@ -50,7 +51,7 @@ class Calibration:
 
 
 def log_scores(scores: FloatVector) -> FloatVector:
-    """Return the logarithms of scores. They are finite also for a score of zero or infinity."""
+    """Return the logarithms of scores. They are finite even if a score is zero or infinite."""
     return np.log(np.clip(scores, 1e-300, 1e300))
 
 
@@ -62,17 +63,17 @@ def typical_log_score(calibration: Calibration, scores: FloatVector, min_honest:
     moves only slowly towards the measured value; see `PACE`.
     """
     honest = max(1, resolve_count(float(min_honest), scores.size))
-    now = float(np.median(np.sort(log_scores(scores))[:honest]))
+    measured = float(np.median(np.sort(log_scores(scores))[:honest]))
     if calibration.location is None:
-        return now
-    step = PACE * (now - calibration.location)
+        return measured
+    step = PACE * (measured - calibration.location)
     return calibration.location + float(np.clip(step, LARGEST_FALL, LARGEST_RISE))
 
 
 def calibrated_probabilities(
     calibration: Calibration, scores: FloatVector, min_honest: float
 ) -> FloatVector | None:
-    """Return each client's probability of being malicious; None if no accepted scores are remembered yet."""
+    """Return each client's probability of being malicious, or None if no accepted scores are remembered yet."""
     if not calibration.residuals:
         return None
     reference = np.concatenate(calibration.residuals)

@@ -39,7 +39,8 @@ class FlandersState:
     snapshots: tuple[Snapshot, ...] = ()
     """The last rounds, the oldest first. The models of dropped clients are replaced; see `Flanders.amend_with`."""
     gram: FloatMatrix | None = None
-    """The inner products of all vectors in the snapshots, each minus the newest global model."""
+    """The inner products of all vectors in the snapshots, after the newest global model was subtracted from
+    each."""
     calibration: Calibration = field(default_factory=Calibration)
     """What is remembered of the scores of accepted clients. It is used only with a `threshold`."""
     columns: IntVector | None = None
@@ -50,13 +51,13 @@ class FlandersState:
 
 @dataclass(frozen=True)
 class Flanders(Filter[FlandersState]):
-    r"""Drop the clients whose models are far from a forecast of them.
+    r"""Drop the clients whose models are far from their forecasts.
 
     .. math:: \hat X_t = \sum_{i=1}^{w} A_i X_{t-i} B_i^\top, \quad
               \text{score}_c = \|\theta_c - \hat\theta_c\|^2
 
     The models of round t are the columns of the matrix :math:`X_t`. The matrix autoregressive model MAR(w)
-    forecasts it from the matrices of the last w rounds. Its coefficients A and B are fitted to the last `window`
+    forecasts this matrix from those of the last w rounds. The coefficients A and B are fitted to the last `window`
     rounds. The score of client c is the distance of its model :math:`\theta_c` to its column :math:`\hat\theta_c`
     of the forecast. A client that was in none of the last w rounds is scored by its distance to the global model.
     The first round cannot be forecast, so it has no scores. Choose a robust fallback aggregator for it.
@@ -66,11 +67,11 @@ class Flanders(Filter[FlandersState]):
     keep
         How many clients to keep in a round: a number, or a fraction of the round.
     threshold
-        Instead of `keep`: the largest probability of being malicious with which a client is kept. The
-        probabilities are computed from the scores of clients accepted in earlier rounds. All clients are kept until
-        one round has been scored with a full `window`.
+        A client is kept if its probability of being malicious is at most this. Give either `keep` or `threshold`.
+        The probabilities are computed from the scores of clients accepted in earlier rounds. All clients are kept
+        until a round has been scored by a fit to `window` rounds.
     min_honest
-        Used only with `threshold`: the smallest share of honest clients in any round.
+        The smallest share of honest clients that you expect in any round. It is used only with `threshold`.
     order, window
         The order w of the model, and the number of rounds to which the model is fitted, at least w + 1.
     distance
@@ -82,7 +83,7 @@ class Flanders(Filter[FlandersState]):
         the memory, or the global model if there is none. `"global"`: the global model of the round.
     center
         Whether to forecast the differences between the models and the current global model, instead of the models
-        themselves. Default: the models.
+        themselves. By default the models are forecast.
     solver
         How the model is fitted; see `Als`.
     look
@@ -146,7 +147,7 @@ class Flanders(Filter[FlandersState]):
         return FlandersState(draw_seed(rng))
 
     def score(self, state: FlandersState, round_: Round) -> Scores | None:
-        """Score each client by the distance of its model to the forecast; None in the first round."""
+        """Score each client by the distance of its model to its forecast. In the first round, return None."""
         check_state("Flanders", state, FlandersState)
         if not state.snapshots:
             return None

@@ -23,7 +23,7 @@ CHOICES = ("random", "variance", "last-layer", "per-layer")
 
 
 class Look:
-    """The base class: which numbers of the models `Flanders` compares. Here these are all parameters."""
+    """Says which numbers of the models `Flanders` compares. In this base class, these are all parameters."""
 
     @property
     def changes(self) -> bool:
@@ -44,9 +44,9 @@ class Look:
         return None
 
     def views(self, numbering: Numbering, rng: np.random.Generator) -> Iterator[Numbering]:
-        """Yield the vectors of this round, reduced to the compared numbers, once for each random draw.
+        """Yield all vectors of `numbering`, reduced to the compared numbers, once for each random draw.
 
-        It is used only if `changes` is true.
+        This method is used only if `changes` is true.
         """
         yield numbering
 
@@ -65,8 +65,8 @@ class Sample(Look):
     size
         How many parameters to compare. The FLANDERS paper compares 500.
     choose
-        How they are chosen. `"random"`: at random. `"variance"`: the parameters in which the clients kept in the
-        first round differ most. `"last-layer"`: at random from the last layer. `"per-layer"`: at random, the
+        How the parameters are chosen. `"random"`: at random. `"variance"`: the parameters in which the clients kept
+        in the first round differ most. `"last-layer"`: at random from the last layer. `"per-layer"`: at random, the
         same number from each layer. The last two need the layers: pass `layers=` to `Defense` or `Round`.
     redraw
         Whether to draw new parameters in every round, after the models have arrived. This needs
@@ -156,7 +156,10 @@ class Sketch(Look):
 
 
 def sample_columns(d: int, count: int, rng: np.random.Generator) -> IntVector:
-    """Return the positions of `count` random parameters out of `d`, in rising order; all if `count` is larger."""
+    """Return the positions of `count` random parameters out of `d`, in rising order.
+
+    If `count` is larger than `d`, return all positions.
+    """
     if count >= d:
         return np.arange(d)
     return np.sort(rng.choice(d, size=count, replace=False)).astype(np.int64)
@@ -202,8 +205,8 @@ def on_columns(numbering: Numbering, columns: IntVector) -> Numbering:
 def in_sketch(numbering: Numbering, width: int, rng: np.random.Generator) -> Numbering:
     """Return the sketches of all vectors of a numbering, by one new CountSketch with `width` buckets.
 
-    What is sketched is each vector minus the current global model g, so that small differences keep their
-    precision. So the sketch of g itself is zero, and that of the origin (a model of zeros) is the sketch of -g.
+    Each vector is sketched after the current global model g was subtracted from it. So small differences keep their
+    precision. The sketch of g itself is then zero, and that of the origin (a model of zeros) is the sketch of -g.
     """
     round_, center = numbering.round_, numbering.round_.global_model
     sketch = CountSketch.draw(center.shape[0], width, rng)

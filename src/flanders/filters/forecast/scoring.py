@@ -24,7 +24,8 @@ def distances_by_products(
         round_ = numbering.round_
         pieces = [v for s in numbering.snapshots for v in (s.rows, s.global_model[None, :])]
         factors = coefficients[: numbering.starts[-1]].T
-        # The global model g is subtracted from all vectors, so the origin becomes -g. `shift` is its weight.
+        # The global model g is subtracted from all vectors, so the origin becomes -g. `shift` is the weight
+        # of the origin.
         shift = 1.0 - factors.sum(axis=1) - coefficients[numbering.global_model]
         return distance_to_sums(round_.updates, round_.global_model, pieces, factors, shift, distance, centred=True)
     around = coefficients.copy()  # the forecast minus the global model

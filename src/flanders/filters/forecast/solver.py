@@ -36,9 +36,9 @@ class Als:
     iterations
         The largest number of iterations.
     tolerance
-        The iterations stop when the relative change of the result is below this.
+        The iterations stop when the relative change of the coefficients is at most this.
     ridge_a, ridge_b
-        The penalties on the squares of A and B. By default there are none.
+        The factors of the penalties on the squared numbers in A and B. By default there are no penalties.
     refit_every
         Once the window of remembered rounds is full, estimate A and B only once in this many rounds. The rounds in
         between are forecast with the last estimate. A client that was not in the estimate is scored by its distance
@@ -113,7 +113,7 @@ class Forecaster:
         index = [*remembered, numbering.origin]
         basis = mar.coordinates(gram[np.ix_(index, index)], rounding_of(numbering.round_.updates))
         vectors = basis[:, :-1] - (0.0 if self.center else basis[:, -1:])
-        found = mar.fit(
+        fitted = mar.fit(
             [vectors[:, p] for p in places],
             order=self.order,
             iterations=self.solver.iterations,
@@ -122,12 +122,12 @@ class Forecaster:
             ridge_b=self.solver.ridge_b,
         )
         column = {c: i for i, c in enumerate(everyone)}
-        mixing = found.coefficients[:, [column[clients[r]] for r in known]]
-        full = np.zeros((gram.shape[0], len(known)))
-        np.add.at(full, np.concatenate(places[self.order :]), mixing)
+        mixing = fitted.coefficients[:, [column[clients[r]] for r in known]]
+        weights = np.zeros((gram.shape[0], len(known)))
+        np.add.at(weights, np.concatenate(places[self.order :]), mixing)
         if self.center:  # the sums are differences from the global model, so add it
-            full[numbering.global_model] += 1.0 - mixing.sum(axis=0)
-        coefficients[:, known] = full
+            weights[numbering.global_model] += 1.0 - mixing.sum(axis=0)
+        coefficients[:, known] = weights
         return coefficients
 
     def kept_fit(self, numbering: Numbering, last: KeptFit | None) -> KeptFit | None:
@@ -146,7 +146,7 @@ class Forecaster:
         vectors = xp.concat(rows)
         basis = mar.coordinates(inner_products([vectors]), rounding_of(vectors))
         h = len(everyone)
-        found = mar.fit_by_als(
+        fitted = mar.fit_by_als(
             [basis[:, i * h : (i + 1) * h] for i in range(len(rows))],
             order=self.order,
             iterations=self.solver.iterations,
@@ -155,7 +155,7 @@ class Forecaster:
             ridge_b=self.solver.ridge_b,
         )
         back = mar.pseudo_inverse(basis)  # turns coordinates in the basis into weights of the vectors
-        return KeptFit(everyone, vectors, tuple(back @ a @ back.T for a in found.a), tuple(found.b))
+        return KeptFit(everyone, vectors, tuple(back @ a @ back.T for a in fitted.a), tuple(fitted.b))
 
     def remembered_rows(self, numbering: Numbering, snapshot: int, clients: tuple[ClientId, ...]) -> Array:
         """Return the models of h clients in a snapshot, `(h, d)`.
