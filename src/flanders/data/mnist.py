@@ -24,14 +24,14 @@ SPELLINGS = {
 
 @dataclass(frozen=True)
 class IdxLoader(Loader):
-    """The base class of these datasets. It reads four IDX files, compressed or not."""
+    """The base class of the loaders in this module. It reads four IDX files, compressed or not."""
 
     normalise_test: bool = True
     verify: bool = True
     """Whether to check the MD5 sums of the files."""
     source: ClassVar[Source]
     mean: ClassVar[float]
-    """The mean that is subtracted from the pixels, which are from 0 to 1."""
+    """The number that is subtracted from the pixels, whose values are from 0 to 1."""
     std: ClassVar[float]
     """The number by which the pixels are then divided."""
     md5: ClassVar[tuple[str, ...]]
@@ -154,8 +154,8 @@ class MnistReference(Mnist):
     """MNIST as the code published with the FLANDERS paper prepares it, to repeat the paper's numbers.
 
     The pixels of the training images are scaled to values from -1 (black) to 1 (white). The published code does not
-    scale the server's test images: their pixels are from 0 to 1, so their background is 0, which is grey. Pass
-    `normalise_test=False` to do the same.
+    scale the server's test images: their pixels are from 0 to 1. So the black background of a test image has the
+    value 0, which means grey in a training image. Pass `normalise_test=False` to do the same.
     """
 
     mean: ClassVar = 0.5
@@ -175,4 +175,4 @@ KNOWN = {
     for loader in (Mnist, FashionMnist)
     for file, md5 in zip(FILES, loader.md5, strict=True)
 }
-"""The name of each file by its MD5 sum. With it, the error can say which file was found in place of another."""
+"""The name of each file by its MD5 sum. If one file was stored under the name of another, the error can say so."""
