@@ -39,8 +39,8 @@ class CifarLoader(Loader):
     python: ClassVar[Mapping[str, str]]
     """The MD5 sum of each file of the python version. The test file comes last."""
     label_bytes: ClassVar[int]
-    """A file of the binary version has a record per image: first these many bytes, the last of which is the class,
-    and then the pixels."""
+    """In a file of the binary version, this many bytes come before the pixels of each image. The last of these
+    bytes is the class."""
     label_key: ClassVar[str]
     """The key of the classes in a file of the python version."""
     num_classes: ClassVar[int]
@@ -120,7 +120,7 @@ class Cifar10(CifarLoader):
     """CIFAR-10: 50,000 training and 10,000 test photographs of 10 kinds of things, 32 x 32 pixels in colour.
 
     The FLANDERS paper says that it shuffles all images and splits them 80/20. Its code uses the official training
-    and test sets, and so does this loader. It reads the unpacked folder of the binary version
+    and test sets, and so does this loader. The loader reads the unpacked folder of the binary version
     (`cifar-10-batches-bin/`) or of the python version (`cifar-10-batches-py/`). The folder must be in the data
     directory, or in the folder `cifar10/` of the data directory. The MD5 sums are checked unless `verify=False`.
 

@@ -26,14 +26,14 @@ class Dataset:
     name
         The name of the dataset in reports.
     x_train, x_test
-        The examples: float32, `(n, *input_shape)`. Images have the channels first, `(n, C, H, W)`.
+        The n examples: float32, `(n, *input_shape)`. The shape of images is `(n, channels, height, width)`.
     y_train, y_test
         The class of each example: int64 from 0 to `num_classes - 1`, `(n,)`.
     num_classes
         The number of classes. Some of them may have no examples.
     owners
-        The client that each training example belongs to: int64 from 0, `(n,)`. If it is None, a partition divides
-        the examples among the clients.
+        The client that each training example belongs to: int64 from 0, `(n,)`. If `owners` is None, a `Partition`
+        divides the examples among the clients.
     """
 
     name: str
@@ -128,7 +128,7 @@ def from_arrays(
         The number of classes. Default: the largest class, plus one, but at least 2.
     owners
         The client of each example of `x`, e.g. a column with the names of hospitals. Clients are numbered in the
-        order of their names. By default, a partition divides the examples among the clients.
+        order of their names. By default, a `Partition` divides the examples among the clients.
     name
         The name of the dataset in reports.
     seed

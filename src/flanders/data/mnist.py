@@ -64,8 +64,8 @@ class IdxLoader(Loader):
 def parse_idx(path: Path, content: bytes) -> NDArray[np.uint8]:
     """Return the array in an IDX file.
 
-    The format has two zero bytes, a byte for the type of the values (8 for bytes), and a byte for the number of
-    axes. Then come the length of each axis, four bytes each, and the values.
+    An IDX file begins with two zero bytes, a byte for the type of the values (8 for bytes), and a byte for the
+    number of axes. Then come the length of each axis, four bytes each, and the values.
     """
     start = 4 + 4 * content[3] if len(content) > 3 else 4
     shape = np.frombuffer(content[4:start], dtype=">u4").tolist() if len(content) >= start else []
@@ -90,9 +90,9 @@ class Mnist(IdxLoader):
     """MNIST: 60,000 training and 10,000 test images of handwritten digits, 28 x 28 pixels.
 
     The FLANDERS paper says that it shuffles all images and splits them 80/20. Its code uses the official training
-    and test sets, and so does this loader. It reads the four original IDX files, compressed or not. In the data
-    directory they can be in `mnist/`, in `MNIST/raw/` (as torchvision stores them), or in the directory itself.
-    Their MD5 sums are checked unless `verify=False`.
+    and test sets, and so does this loader. The loader reads the four original IDX files, compressed or not. In the
+    data directory they can be in `mnist/`, in `MNIST/raw/` (as torchvision stores them), or in the directory
+    itself. Their MD5 sums are checked unless `verify=False`.
 
     References
     ----------

@@ -113,7 +113,8 @@ class Shards(Partition):
 def natural_rows(owners: IntVector, num_clients: int, rng: np.random.Generator) -> list[IntVector]:
     """Return the row numbers of each client, in random order.
 
-    This is for a dataset that says which client each example belongs to. `owners` has these clients.
+    This is for a dataset that says itself which client each example belongs to. `owners` has the client of each
+    example.
     """
     num_owners = int(owners.max()) + 1
     sizes = np.bincount(owners, minlength=num_clients)

@@ -1,8 +1,8 @@
 """Functions that find the files of a dataset, check them, and download missing files.
 
 The files are looked for in the data directory. It is the argument `data_dir` (`--data-dir` on the command line) or,
-without this argument, the environment variable `FLANDERS_DATA`. If the files are missing, they are downloaded with
-the package Flower Datasets, if it is installed.
+without this argument, the environment variable `FLANDERS_DATA`. If there are no files, they are downloaded. This
+needs the package Flower Datasets.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ LARGEST_FILE = 2**29
 """The most bytes that a file may have, decompressed, so that a hostile compressed file cannot fill the memory. The
 largest file of the datasets here has less than a third of that."""
 Labelled = tuple[list[NDArray[np.uint8]], NDArray[np.generic]]
-"""A list of arrays of byte images, (n, C, H, W) each, and the classes of all images."""
+"""A list of arrays of byte images, and the classes of all images. The shape of each array is (images, channels,
+height, width)."""
 
 
 @dataclass(frozen=True)

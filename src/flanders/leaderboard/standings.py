@@ -23,8 +23,8 @@ PLAIN, ORACLE = "fedavg", "oracle"
 filter that knows the malicious clients."""
 REFERENCES = (PLAIN, ORACLE)
 NEAR = 0.05
-"""A defence holds in a case if its `MeasuredRun.score` is at most this much below that of the oracle, with the same
-seed."""
+"""A defence holds in a case if its score (`MeasuredRun.score`) is at most this much below the oracle's score with
+the same seed."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Standing:
     mean: Estimate
     """The mean score over all cases."""
     rank: Estimate | None
-    """The mean rank among all defences over all cases. The best defence has rank 1. A reference has None."""
+    """The mean rank among all defences over all cases. The best rank is 1. The rank of a reference is None."""
     holds: Estimate | None
     """The share of cases in which the defence holds; see `NEAR`. It is None if the oracle was not run."""
     cost: Estimate

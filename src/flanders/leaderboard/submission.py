@@ -32,7 +32,7 @@ ROWS_RUN_AGAIN = 3
 """How many runs of a file of rows are run again as a check, by default. Three runs take only seconds."""
 LARGEST_DIFFERENCE = 0.02
 """The largest allowed difference between the accuracy in a row and the accuracy of its run on this machine.
-Machines round sums differently."""
+Machines round sums differently, so the accuracy differs a little."""
 
 
 def packages_of(entrants: Sequence[Entrant]) -> dict[str, str]:

@@ -1,8 +1,8 @@
 """The two variants of the FLANDERS paper's experiments, and the runs that they consist of.
 
 The variant "reference" has the settings of the code that was published with the paper. The variant "textbook" has
-the settings that the text of the paper describes. A cell is one number of a table of the paper. A spec is what
-describes one run of this package.
+the settings that the text of the paper describes. A cell is one number of a table of the paper. A spec describes
+one run of this package.
 """
 
 from __future__ import annotations

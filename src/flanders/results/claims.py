@@ -1,7 +1,7 @@
 """Claims on runs: which process carries out a run, and whether this process is still alive.
 
-Several processes may share a results file. A process claims a run before it carries it out, and reports regularly
-that it is alive (its heartbeat). If it dies, another process can claim the run.
+Several processes may share a results file. A process claims a run before it carries out the run. Then it regularly
+reports that it is alive. Such a report is a heartbeat. If the process dies, another process can claim the run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LEASE = 60.0
 """After this many seconds without a heartbeat, a process on another machine counts as dead. For a process on this
 machine, the operating system is asked instead."""
 HEARTBEAT = 10.0
-"""Seconds between two heartbeats. Six of them fit into the lease, so a process may miss a few on a slow disk."""
+"""Seconds between two heartbeats. Six heartbeats fit into `LEASE`, so a process may miss a few on a slow disk."""
 LARGEST_PROCESS = 2**31
 """Process ids are below this number on all systems that we know. A claim with a larger id is damaged."""
 

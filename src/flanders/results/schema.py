@@ -80,9 +80,9 @@ class ResultsError(InputError):
 def connect(path: Path, *, create: bool) -> sqlite3.Connection:
     """Open a results file for reading and writing. A new or empty file gets its tables.
 
-    The file uses write-ahead logging, so that other processes can read while this one writes. With
-    `synchronous=FULL`, each commit is flushed to the disk. With NORMAL, a power cut could undo rounds that were
-    already reported as saved.
+    The file uses write-ahead logging, so that other processes can read while this process writes. With
+    `synchronous=FULL`, each commit is flushed to the disk. With `synchronous=NORMAL`, a power cut could undo rounds
+    that were already reported as saved.
     """
     if not create and not path.exists():
         raise ResultsError(f"There are no results at {path}. `flanders run SPEC --out {path}` makes them.")
@@ -204,7 +204,7 @@ def explained(path: Path) -> Iterator[None]:
     """Turn errors of SQLite and of the disk into messages that say what they mean and what to do."""
     try:
         yield
-    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the latter if SQLite's message is not text
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # SQLite's message may not be valid text
         raise ResultsError(_explain(path, str(error))) from error
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):

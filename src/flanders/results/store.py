@@ -1,8 +1,8 @@
 """The class `Store`, which writes a results file: runs, their rounds, the clients of each round, and checkpoints.
 
-A checkpoint is the state of a run after a round, from which the run can continue. The rows of the round and the
-checkpoint are written in one transaction, so that they always belong together. The transaction of the last round
-also marks the run as done.
+A process claims a run before it carries out the run (see `flanders.results.claims`). A checkpoint is the state of a
+run after a round, from which the run can continue. The rows of the round and the checkpoint are written in one
+transaction, so that they always belong together. The transaction of the last round also marks the run as done.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ of a row, by default to 1 GB."""
 
 
 class ClaimLost(Exception):
-    """Another process has taken over the run, so this process must not write its rounds."""
+    """Another process has claimed the run in the meantime, so this process must not write rounds of the run."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Store:
         return ids
 
     def retry(self, ids: Sequence[str], changes: Mapping[str, Any]) -> None:
-        """Change the options of those of the runs `ids` that are not done.
+        """Change the options of those of the runs `ids` that are not done. `changes` has the new values.
 
         The failed runs among them become pending, so that they can be claimed again.
         """

@@ -18,7 +18,7 @@ from flanders.results.tree import Table
 from flanders.studies.grid_studies import GridStudy
 
 CONTROLS = ("distance-to-global", "persistence", "keep-all")
-"""The simple filters to which the studies compare the filter `flanders`."""
+"""The simple filters with which the studies compare the filter `flanders`."""
 CHANGES_BY_DATASET: dict[str, tuple[str, ...]] = {
     "mnist": ("federation.num_clients=100", "federation.rounds=50", "training.learning_rate=1e-3"),
     "fashion-mnist": (

@@ -24,13 +24,13 @@ GRID = 256
 
 
 def along_axis(study: GridStudy, rows: Sequence[Row]) -> Figure:
-    """Draw how well the filters detect, and the final accuracy, with a column for each attack.
+    """Draw how well the filters find malicious clients, and the final accuracy. Each attack has a column of panels.
 
     A study varies one or two keys of the spec, which describes its runs. The values of these keys are the points on
-    the x axis. The upper row of panels has the recall, or the AUC in the study `fldetector`. Each share of
-    malicious clients has its own colour. If no point was run with more than one share, each filter has its own
-    colour instead. A simple filter that `flanders` is compared with (`CONTROLS`) is a horizontal line if the varied
-    keys do not concern it. Vertical bars reach from the lowest to the highest result of the seeds.
+    the x axis. The upper panels have the recall, or the area under the ROC curve in the study `fldetector`. Each
+    share of malicious clients has its own colour. If no point was run with more than one share, each filter has its
+    own colour instead. A simple filter that `flanders` is compared with (`CONTROLS`) is a horizontal line if the
+    varied keys do not concern it. Vertical bars reach from the lowest to the highest result of the seeds.
     """
     detection = "auc" if study.name == "fldetector" else "recall"
     attacks = list(dict.fromkeys(row.attack for row in rows))

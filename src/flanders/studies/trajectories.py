@@ -1,7 +1,7 @@
 """`follow`, which records the models that one honest and one malicious client send in each round of a simulation.
 
 In the simulation, a filter that knows the malicious clients drops them, so the global model is not poisoned. This
-is the setting of Section 4.2 of the FLANDERS paper. The predictability study uses it.
+is the setting of Section 4.2 of the FLANDERS paper. The predictability study uses this module.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Trajectories:
     global_models: FloatMatrix
 
     def displacements(self) -> Trajectories:
-        """Return the same, with the global model of each round subtracted from the models of both clients."""
+        """Return the models of both clients minus the global models of their rounds."""
         g = self.global_models
         return Trajectories(self.honest - g, self.malicious - g, g)
 
