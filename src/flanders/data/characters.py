@@ -13,18 +13,18 @@ from flanders.data.dataset import Dataset, Images, Loader
 from flanders.data.grammar import ALPHABET, Writer
 
 TASTE = 1.0
-"""How much an author prefers some words; the `taste` of `Writer`. With 1, the most frequent of ten words is about
-20 times as frequent as the rarest one."""
+"""How much an author prefers some words; the `taste` of `Writer`. With 1, authors differ clearly: the most frequent
+of ten words is about 20 times as frequent as the rarest one."""
 
 
 @dataclass(frozen=True)
 class Characters(Loader):
     """Characters: predict the next character of simple English text from the `context` characters before it.
 
-    There are 30 different characters. The sentences are drawn at random from a small grammar. An example has a row
-    for each character of the context, with a 1 in the column of this character and 0 elsewhere. If `authors` is
-    above 0, each client has the text of one author, who prefers some words. No file is needed, and the text has no
-    licence.
+    There are 30 different characters. The sentences are drawn at random from a small grammar. An example is a
+    matrix with a row for each character of the context and a column for each of the 30 characters. Each row has a 1
+    in the column of its character and 0 elsewhere. If `authors` is above 0, each client has the text of one author,
+    who prefers some words. The dataset needs no files.
 
     Parameters
     ----------

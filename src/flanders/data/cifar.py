@@ -19,11 +19,12 @@ from flanders.data.sources import Labelled, Source, check_md5, download, find_fi
 from flanders.data.unpickling import unpickle
 
 PIXELS = 3 * 32 * 32
+"""The number of bytes of an image: one byte for each of 3 colours and each of 32 x 32 pixels."""
 
 
 @dataclass(frozen=True)
 class CifarLoader(Loader):
-    """The base class of both datasets. It reads the binary or the python version."""
+    """The base class of both loaders. It reads the binary or the python version."""
 
     normalise_test: bool = True
     verify: bool = True
@@ -38,7 +39,8 @@ class CifarLoader(Loader):
     python: ClassVar[Mapping[str, str]]
     """The MD5 sum of each file of the python version. The test file comes last."""
     label_bytes: ClassVar[int]
-    """How many bytes of a binary record come before the pixels. The last of these bytes is the class."""
+    """In a file of the binary version, this many bytes come before the pixels of each image. The last of these
+    bytes is the class."""
     label_key: ClassVar[str]
     """The key of the classes in a file of the python version."""
     num_classes: ClassVar[int]
@@ -56,8 +58,8 @@ class CifarLoader(Loader):
     def read_all(self, data_dir: Path | str | None) -> tuple[Labelled, Labelled]:
         """Return the training and the test set.
 
-        They are read from the binary files. If there are none, they are read from the python files. If there are
-        none of these either, they are downloaded.
+        They are read from the files of the binary version. Without these, they are read from the files of the
+        python version. Without any files, they are downloaded.
         """
         binary = find_files(self.source, {file: (file,) for file in self.binary}, data_dir)
         if binary is not None:
@@ -71,7 +73,7 @@ class CifarLoader(Loader):
         return (list(images[:-1]), np.concatenate(labels[:-1])), ([images[-1]], labels[-1])
 
     def read_binary(self, path: Path, expected: str) -> tuple[NDArray[np.uint8], NDArray[np.generic]]:
-        """Return the images and classes of one binary file."""
+        """Return the images and classes of one file of the binary version."""
         content = read_bytes(path)
         width = self.label_bytes + PIXELS
         if self.verify:
@@ -85,7 +87,7 @@ class CifarLoader(Loader):
         return records[:, self.label_bytes :].reshape(-1, 3, 32, 32), records[:, self.label_bytes - 1]
 
     def read_python(self, path: Path, expected: str) -> tuple[NDArray[np.uint8], NDArray[np.generic]]:
-        """Return the images and classes of one python file."""
+        """Return the images and classes of one file of the python version."""
         content = read_bytes(path)
         if self.verify:
             check_md5(path, content, expected)
@@ -118,7 +120,7 @@ class Cifar10(CifarLoader):
     """CIFAR-10: 50,000 training and 10,000 test photographs of 10 kinds of things, 32 x 32 pixels in colour.
 
     The FLANDERS paper says that it shuffles all images and splits them 80/20. Its code uses the official training
-    and test sets, and so does this loader. It reads the unpacked folder of the binary version
+    and test sets, and so does this loader. The loader reads the unpacked folder of the binary version
     (`cifar-10-batches-bin/`) or of the python version (`cifar-10-batches-py/`). The folder must be in the data
     directory, or in the folder `cifar10/` of the data directory. The MD5 sums are checked unless `verify=False`.
 

@@ -14,6 +14,7 @@ from flanders.arrays import IntVector
 from flanders.checks import InputError, check_number
 
 Images = NDArray[np.float32]
+"""Examples of any kind: images, or rows of a table."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,14 +26,14 @@ class Dataset:
     name
         The name of the dataset in reports.
     x_train, x_test
-        The examples: float32, `(n, *input_shape)`. Images have the channels first, `(n, C, H, W)`.
+        The n examples: float32, `(n, *input_shape)`. The shape of images is `(n, channels, height, width)`.
     y_train, y_test
         The class of each example: int64 from 0 to `num_classes - 1`, `(n,)`.
     num_classes
         The number of classes. Some of them may have no examples.
     owners
-        The client that each training example belongs to: int64 from 0, `(n,)`. If it is None, a partition divides
-        the examples among the clients.
+        The client that each training example belongs to: int64 from 0, `(n,)`. If `owners` is None, a `Partition`
+        divides the examples among the clients.
     """
 
     name: str
@@ -81,10 +82,11 @@ class Loader(ABC):
     """The base class of all loaders, e.g. `Mnist`. A loader finds the data and returns them as a `Dataset`.
 
     To add a dataset, write a loader: a frozen dataclass that derives from `Loader` and has the method `load`. Then
-    add one line to `DATASETS`. Every loader has the parameter `normalise_test`. It says whether the test examples
-    are normalised like the training examples. With `False`,
-    they are not, and the pixels of test images are from 0 to 1. The code published with the FLANDERS paper tests on
-    such images.
+    add one line to `DATASETS`.
+
+    Every loader has the parameter `normalise_test`. It says whether the test examples are normalised like the
+    training examples. With `False`, the pixels of test images stay from 0 to 1. The code published with the
+    FLANDERS paper tests on such images.
     """
 
     normalise_test: bool
@@ -126,7 +128,7 @@ def from_arrays(
         The number of classes. Default: the largest class, plus one, but at least 2.
     owners
         The client of each example of `x`, e.g. a column with the names of hospitals. Clients are numbered in the
-        order of their names. By default, a partition divides the examples among the clients.
+        order of their names. By default, a `Partition` divides the examples among the clients.
     name
         The name of the dataset in reports.
     seed
@@ -203,9 +205,11 @@ def numbered_owners(owners: ArrayLike, count: int) -> IntVector:
 
 
 def check_owners(owners: IntVector, count: int) -> None:
-    """Complain unless every example has a client, and every client has an example."""
+    """Raise an error if an example has no client, or if a client has no example."""
     if owners.shape != (count,) or owners.dtype != np.int64 or owners.min() < 0:
-        raise InputError(f"Dataset needs int64 `owners` from 0 on for its {count} training examples.")
+        raise InputError(
+            f"Dataset needs `owners` with an int64 number for each of its {count} training examples, 0 or more."
+        )
     missing = np.setdiff1d(np.arange(owners.max() + 1), owners)
     if missing.size:
         raise InputError(
@@ -216,7 +220,7 @@ def check_owners(owners: IntVector, count: int) -> None:
 
 
 def as_examples(x: ArrayLike, y: ArrayLike, caller: str) -> tuple[Images, IntVector]:
-    """Return float32 examples and int64 classes of the same length, or complain. Errors begin with `caller`."""
+    """Return the examples as float32 and the classes as int64. If that fails, the error begins with `caller`."""
     try:
         values = np.ascontiguousarray(x, dtype=np.float32)
     except (TypeError, ValueError) as error:
@@ -237,10 +241,10 @@ def as_examples(x: ArrayLike, y: ArrayLike, caller: str) -> tuple[Images, IntVec
 
 
 def stratified_split(y: IntVector, test_fraction: float, rng: np.random.Generator) -> tuple[IntVector, IntVector]:
-    """Return the rows to train on and the rows to test on, both in rising order.
+    """Return the row numbers of the training examples and of the test examples, both in rising order.
 
-    The share `test_fraction` of each class is tested on, rounded to a whole number of examples. If `test_fraction`
-    is neither 0 nor 1, a class with at least two examples has at least one to train on and one to test on.
+    The share `test_fraction` of each class becomes test examples, rounded to a whole number. If `test_fraction` is
+    between 0 and 1, each class with at least two examples has at least one training and one test example.
     """
     check_number("stratified_split", "test_fraction", test_fraction, 0, 1)
     chosen = []
@@ -266,9 +270,9 @@ def rows_by_class(y: IntVector) -> list[IntVector]:
 
 
 def as_images(pieces: Sequence[NDArray[np.uint8]]) -> Images:
-    """Return all byte images as one float32 array with values from 0 to 1.
+    """Return several arrays of byte images as one float32 array with values from 0 to 1.
 
-    It is filled piece by piece, so no other array of this size is made.
+    The new array is filled piece by piece, so no second array of its size is made.
     """
     images = np.empty((sum(map(len, pieces)), *pieces[0].shape[1:]), dtype=np.float32)
     start = 0

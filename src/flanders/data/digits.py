@@ -11,7 +11,7 @@ from flanders.data.dataset import Dataset, Loader, normalise, stratified_split
 from flanders.extras import needing
 
 MEAN, STD = 0.3055, 0.3761
-"""The mean and the standard deviation of the pixels, which are from 0 to 1."""
+"""The mean and the standard deviation of the pixels of the training images. Pixels are from 0 to 1."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Two partitions in which each client draws its mix of classes from a Dirichlet distribution.
 
-With `Dirichlet`, clients differ in size, as in the FLANDERS paper. With `DirichletEqual`, all clients have the same
-size, as in the code published with the paper.
+A partition divides the training examples among clients. A mix of classes is a vector with the share of each class.
+With `Dirichlet`, clients have different numbers of examples, as in the FLANDERS paper. With `DirichletEqual`, all
+clients have the same number of examples, as in the code published with the paper.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from flanders.data.partition import Partition
 class Dirichlet(Partition):
     r"""Give each client its own mix of classes, and split all examples of each class accordingly.
 
-    Client c draws :math:`q_c \sim \text{Dir}(\alpha p)`, where p has the share of each class in the data. The
-    client gets the share :math:`q_{ck} / \sum_j q_{jk}` of the examples of class k, where j runs over all clients.
-    All examples are given away, so clients differ in size. A client with fewer than `min_samples` examples gets
-    random examples of the largest clients.
+    Client c draws its mix :math:`q_c \sim \text{Dir}(\alpha p)`, where p has the share of each class in the data.
+    The client gets the share :math:`q_{ck} / \sum_j q_{jk}` of the examples of class k, where j runs over all
+    clients. All examples are given away, so clients have different numbers of examples. A client with fewer than
+    `min_samples` examples gets random examples of the largest clients.
 
     Here `alpha` is the sum of the Dirichlet parameters of all classes, as in the reference below and in the
-    FLANDERS paper. In much other code, alpha is the parameter of each single class. This is so in the code of the
-    FLANDERS paper, and in `DirichletEqual`. With 10 classes of equal size, their alpha of 0.5 is an alpha of 5
+    FLANDERS paper. In much other code, alpha is the parameter of each single class. So it is in the code of the
+    FLANDERS paper, and in `DirichletEqual`. With 10 classes of equal size, an alpha of 0.5 there is an alpha of 5
     here.
 
     References
@@ -112,8 +113,8 @@ class DirichletEqual(Partition):
 def draw_mixes(concentration: FloatVector, count: int, rng: np.random.Generator) -> FloatVector:
     """Draw `count` vectors from a Dirichlet distribution with the parameters `concentration`.
 
-    If these parameters are very small, NumPy may return rows of zeros or NaN. Such a row is replaced by one that
-    has a single class, drawn at random. This is what the distribution tends to as its parameters tend to zero.
+    If these parameters are very small, NumPy may return rows of zeros or NaN. Such a row is replaced by a mix with
+    a single class, drawn at random. The distribution tends to such mixes as its parameters tend to zero.
     """
     q = np.nan_to_num(rng.dirichlet(concentration, size=count), nan=0.0)
     only = rng.choice(concentration.size, size=count, p=concentration / concentration.sum())
@@ -125,9 +126,9 @@ def draw_mixes(concentration: FloatVector, count: int, rng: np.random.Generator)
 def limit_to_available(left: IntVector, mix: FloatVector, taken: IntVector, rng: np.random.Generator) -> None:
     """Change `taken`, in place, so that a client takes no more examples of a class than are `left` of this class.
 
-    `taken` has the number of examples of each class. Examples that one class lacks are drawn from the other classes
-    instead, with the probabilities in `mix`. Each such draw either finds enough examples or uses up another class.
-    So the loop ends after at most as many draws as there are classes.
+    `taken` has the number of examples of each class that the client takes. The examples that a class lacks are
+    drawn from the other classes instead, with the probabilities in `mix`. Each such draw either finds enough
+    examples or uses up another class. So the loop ends after at most as many draws as there are classes.
     """
     while (taken > left).any():
         lacking = int(np.maximum(taken - left, 0).sum())

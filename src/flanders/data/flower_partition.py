@@ -1,4 +1,8 @@
-"""The partition `flower`, which uses a partitioner of the optional package Flower Datasets."""
+"""The partition `flower`, which uses the optional package Flower Datasets.
+
+Flower Datasets has classes that divide a dataset, called partitioners. Each of the parts that they make is called a
+partition there. Here each client gets one of these parts.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,7 @@ from flanders.data.partition import Partition
 from flanders.extras import MissingExtra
 
 ROW, LABEL = "row", "label"
+"""The columns of the table that a partitioner divides: the row numbers of the examples, and their classes."""
 FILLED_IN = ("num_partitions", "partition_by", "seed")
 """The parameters of partitioners that the user cannot set. Their values are, in this order, the number of clients,
 the column of the classes, and a seed."""
@@ -31,17 +36,17 @@ UNFIT = {
 class FlowerPartition(Partition):
     """Use a partitioner of Flower Datasets (`pip install "flanders-fl[download]"`).
 
-    The partitioner must use nothing but the number of examples and their classes. It must make as many partitions
-    as there are clients. It gets the examples in random order. So the split depends on the seed of the run, even if
-    the partitioner has no seed. A split takes about a millisecond per client.
+    The partitioner sees only the number of examples and their classes. It must make as many parts as there are
+    clients. It gets the examples in random order. So the split depends on the seed of the run, even if the
+    partitioner has no seed. A split takes about a millisecond per client.
 
     Parameters
     ----------
     partitioner
         The name of a class in `flwr_datasets.partitioner`.
     options
-        The parameters of this class, written like a TOML inline table without the braces. A spec can have a list of
-        such strings. The number of partitions, the column to divide by and the seed are filled in.
+        The parameters of this class, written like a TOML inline table without the braces. A spec (the TOML file
+        that describes runs) can have a list of such strings. The parameters in `FILLED_IN` cannot be given here.
 
     Examples
     --------
@@ -102,7 +107,10 @@ class FlowerPartition(Partition):
         return options | {name: value for name, value in filled.items() if name in known}
 
     def _owners(self, rows: list[IntVector], n: int, num_clients: int) -> IntVector:
-        """Return the client of each example, or -1 if it has none. Complain if the partition cannot be used."""
+        """Return the client of each example, or -1 if no client gets the example.
+
+        `rows` has the row numbers of each client. Raise an error if they cannot be used.
+        """
         if len(rows) != num_clients:
             raise InputError(
                 f"{self} makes {len(rows)} partitions of these data, but there are {num_clients} clients. "
@@ -137,7 +145,7 @@ def read_options(text: Any) -> dict[str, Any]:
 
 
 def find_partitioner(name: str) -> tuple[Any, Any]:
-    """Return the class of the partitioner, and the class `datasets.Dataset` that it divides."""
+    """Return the class of the partitioner, and the class of the tables that it divides, `datasets.Dataset`."""
     try:
         from datasets import Dataset
         from flwr_datasets import partitioner

@@ -33,8 +33,9 @@ class Writer:
     rng
         The random generator.
     taste
-        How much the frequencies of the words differ. With 0, all words of a kind are equally frequent. Otherwise
-        the frequencies are proportional to exp(taste z), with a standard normal z for each word.
+        How much the frequencies of the words of one list, e.g. `NAMES`, differ. With 0, all of them are equally
+        frequent. Otherwise the frequencies are proportional to exp(taste * z). For each word, z is drawn from a
+        normal distribution with mean 0 and variance 1.
 
     Examples
     --------
@@ -67,14 +68,14 @@ class Writer:
         return f"{self._word(TIMES)}, {name} {verb} {many} {what} {where}."
 
     def number(self) -> str:
-        """Return a number from 2 to 999 in words. Small numbers are more frequent than large ones."""
+        """Return a number from 2 to 998 in words. Small numbers are more frequent than large ones."""
         number = 2 + int(997 * self._rng.random() ** 4)
         return spelled(number)
 
     def _word(self, words: Sequence[str]) -> str:
         if words not in self._cumulative:
-            drawn = np.exp(self._taste * self._rng.normal(size=len(words)))
-            self._cumulative[words] = np.cumsum(drawn / drawn.sum())
+            frequencies = np.exp(self._taste * self._rng.normal(size=len(words)))
+            self._cumulative[words] = np.cumsum(frequencies / frequencies.sum())
         return words[int(np.searchsorted(self._cumulative[words], self._rng.random()))]
 
 

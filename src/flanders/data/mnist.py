@@ -24,14 +24,14 @@ SPELLINGS = {
 
 @dataclass(frozen=True)
 class IdxLoader(Loader):
-    """The base class of these datasets. It reads four IDX files, compressed or not."""
+    """The base class of the loaders in this module. It reads four IDX files, compressed or not."""
 
     normalise_test: bool = True
     verify: bool = True
     """Whether to check the MD5 sums of the files."""
     source: ClassVar[Source]
     mean: ClassVar[float]
-    """The mean that is subtracted from the pixels, which are from 0 to 1."""
+    """The number that is subtracted from the pixels, whose values are from 0 to 1."""
     std: ClassVar[float]
     """The number by which the pixels are then divided."""
     md5: ClassVar[tuple[str, ...]]
@@ -64,8 +64,8 @@ class IdxLoader(Loader):
 def parse_idx(path: Path, content: bytes) -> NDArray[np.uint8]:
     """Return the array in an IDX file.
 
-    The format has two zero bytes, a byte for the type of the values (8 for bytes), and a byte for the number of
-    axes. Then come the length of each axis, four bytes each, and the values.
+    An IDX file begins with two zero bytes, a byte for the type of the values (8 for bytes), and a byte for the
+    number of axes. Then come the length of each axis, four bytes each, and the values.
     """
     start = 4 + 4 * content[3] if len(content) > 3 else 4
     shape = np.frombuffer(content[4:start], dtype=">u4").tolist() if len(content) >= start else []
@@ -90,9 +90,9 @@ class Mnist(IdxLoader):
     """MNIST: 60,000 training and 10,000 test images of handwritten digits, 28 x 28 pixels.
 
     The FLANDERS paper says that it shuffles all images and splits them 80/20. Its code uses the official training
-    and test sets, and so does this loader. It reads the four original IDX files, compressed or not. In the data
-    directory they can be in `mnist/`, in `MNIST/raw/` (as torchvision stores them), or in the directory itself.
-    Their MD5 sums are checked unless `verify=False`.
+    and test sets, and so does this loader. The loader reads the four original IDX files, compressed or not. In the
+    data directory they can be in `mnist/`, in `MNIST/raw/` (as torchvision stores them), or in the directory
+    itself. Their MD5 sums are checked unless `verify=False`.
 
     References
     ----------
@@ -154,8 +154,8 @@ class MnistReference(Mnist):
     """MNIST as the code published with the FLANDERS paper prepares it, to repeat the paper's numbers.
 
     The pixels of the training images are scaled to values from -1 (black) to 1 (white). The published code does not
-    scale the server's test images: their pixels are from 0 to 1, so their background is 0, which is grey. Pass
-    `normalise_test=False` to do the same.
+    scale the server's test images: their pixels are from 0 to 1. So the black background of a test image has the
+    value 0, which means grey in a training image. Pass `normalise_test=False` to do the same.
     """
 
     mean: ClassVar = 0.5
@@ -175,4 +175,4 @@ KNOWN = {
     for loader in (Mnist, FashionMnist)
     for file, md5 in zip(FILES, loader.md5, strict=True)
 }
-"""The name of each file by its MD5 sum. With it, the error can say which file was found in place of another."""
+"""The name of each file by its MD5 sum. If one file was stored under the name of another, the error can say so."""

@@ -1,6 +1,7 @@
-"""The base class `Partition`, and two simple partitions: at random, and by shards.
+"""The base class `Partition`, and two simple partitions.
 
-A partition divides the training examples of a dataset among clients.
+A partition divides the training examples of a dataset among clients. `Iid` divides them at random. `Shards` gives
+each client a few blocks of examples that are sorted by class.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from flanders.checks import InputError, check_number
 
 
 class Partition(ABC):
-    """Decides which client gets which training examples.
+    """The base class of all partitions. A partition decides which client gets which training examples.
 
-    Every client gets at least one example, and no example goes to two clients. A new partition is a frozen
-    dataclass with `assign`, and one line in `PARTITIONS`.
+    Every client gets at least one example, and no example goes to two clients. To add a partition, write a frozen
+    dataclass with the method `assign`, and add one line to `PARTITIONS`.
     """
 
     def split(self, labels: Any, num_clients: int, rng: np.random.Generator) -> list[IntVector]:
@@ -58,7 +59,7 @@ class Partition(ABC):
     def assign(self, labels: IntVector, num_clients: int, rng: np.random.Generator) -> IntVector:
         """Return the client of each example, or -1 if no client gets the example.
 
-        `labels` has the classes of the examples, which come in random order. The classes are numbered from 0
+        `labels` has the classes of the examples. The examples are in random order. The classes are numbered from 0
         without gaps.
         """
 
@@ -74,7 +75,7 @@ class Iid(Partition):
     """
 
     def assign(self, labels: IntVector, num_clients: int, rng: np.random.Generator) -> IntVector:
-        """Give the examples to the clients in turn. They come in random order."""
+        """Give the examples to the clients in turn. The examples are in random order already."""
         return np.arange(labels.size, dtype=np.int64) % num_clients
 
 
@@ -110,13 +111,17 @@ class Shards(Partition):
 
 
 def natural_rows(owners: IntVector, num_clients: int, rng: np.random.Generator) -> list[IntVector]:
-    """Return the row numbers of each client, in random order. `owners` has the client of each example."""
-    found = int(owners.max()) + 1
+    """Return the row numbers of each client, in random order.
+
+    This is for a dataset that says itself which client each example belongs to. `owners` has the client of each
+    example.
+    """
+    num_owners = int(owners.max()) + 1
     sizes = np.bincount(owners, minlength=num_clients)
-    if found != num_clients:
+    if num_owners != num_clients:
         raise InputError(
-            f"The data belong to {found} clients, but `num_clients` is {num_clients}. "
-            f"Set Federation(num_clients={found}), or federation.num_clients in a spec."
+            f"The data belong to {num_owners} clients, but `num_clients` is {num_clients}. "
+            f"Set Federation(num_clients={num_owners}), or federation.num_clients in a spec."
         )
     if not sizes.all():
         raise InputError(
@@ -128,7 +133,10 @@ def natural_rows(owners: IntVector, num_clients: int, rng: np.random.Generator) 
 
 
 def rows_of_owners(order: IntVector, owners: IntVector, num_clients: int) -> list[IntVector]:
-    """Return the row numbers of each client. `owners` has the client of each row in `order`; -1 if it has none."""
+    """Return the row numbers of each client, in the order in which they are in `order`.
+
+    `owners` has the client of each row in `order`, or -1 for a row that no client gets.
+    """
     sizes = np.bincount(owners[owners >= 0], minlength=num_clients)
     grouped = order[np.argsort(owners, kind="stable")][order.size - sizes.sum() :]
     return np.split(grouped, np.cumsum(sizes)[:-1])

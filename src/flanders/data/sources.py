@@ -1,8 +1,8 @@
 """Functions that find the files of a dataset, check them, and download missing files.
 
 The files are looked for in the data directory. It is the argument `data_dir` (`--data-dir` on the command line) or,
-without this argument, the environment variable `FLANDERS_DATA`. If the files are missing, they are downloaded with
-the package Flower Datasets, if it is installed.
+without this argument, the environment variable `FLANDERS_DATA`. If there are no files, they are downloaded. This
+needs the package Flower Datasets.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ from flanders.checks import InputError
 from flanders.extras import MissingExtra
 
 LARGEST_FILE = 2**29
-"""The most bytes that a file may have, decompressed. The largest file of these datasets has a third of that."""
+"""The most bytes that a file may have, decompressed, so that a hostile compressed file cannot fill the memory. The
+largest file of the datasets here has less than a third of that."""
 Labelled = tuple[list[NDArray[np.uint8]], NDArray[np.generic]]
-"""A list of arrays of byte images, (n, C, H, W) each, and the classes of all images."""
+"""A list of arrays of byte images, and the classes of all images. The shape of each array is (images, channels,
+height, width)."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +60,10 @@ def data_directory(data_dir: Path | str | None) -> Path | None:
 def find_files(
     source: Source, spellings: Mapping[str, Sequence[str]], data_dir: Path | str | None
 ) -> dict[str, Path] | None:
-    """Return the path of each file, in the first folder that holds all files. None if no folder holds any of them.
+    """Return the path of each file in the first folder that holds all files, or None if no folder holds any.
 
-    It is an error if folders hold only some of the files. `spellings` maps each file to the names that it may have.
+    It is an error if there are files, but no folder holds all of them. `spellings` maps each file to the names that
+    it may have.
     """
     root = data_directory(data_dir)
     partial = ""
@@ -100,15 +103,15 @@ def read_bytes(path: Path) -> bytes:
 
 
 def check_md5(path: Path, content: bytes, expected: str, known: Mapping[str, str] = {}) -> None:
-    """Complain unless the decompressed content has the MD5 sum `expected`.
+    """Raise an error if the MD5 sum of the decompressed content is not `expected`.
 
-    `known` maps MD5 sums to the names of files. If the content is another one of these files, the error names it.
+    `known` maps MD5 sums to the names of files. If the content has one of these sums, the error names that file.
     """
-    found = hashlib.md5(content, usedforsecurity=False).hexdigest()
-    if found != expected:
-        guess = f" It is {known[found]}." if found in known else ""
+    actual = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    if actual != expected:
+        guess = f" It is {known[actual]}." if actual in known else ""
         raise InputError(
-            f"{path} is not the published file: its content has the MD5 sum {found}, expected {expected}.{guess} "
+            f"{path} is not the published file: its content has the MD5 sum {actual}, expected {expected}.{guess} "
             "Get the file again, or set `verify=False` on the dataset to use it as it is."
         )
 

@@ -17,9 +17,9 @@ class Synthetic(Loader):
     """Synthetic: one Gaussian cloud of points per class, drawn from `seed`.
 
     Each cloud has variance 1 in every feature. The distance between the centres of two clouds is about
-    `separation`. The classes have equal sizes. Then one number is subtracted from all values, and they are divided
-    by another one, so that the values of the training examples have mean 0 and standard deviation 1. For many
-    clients, raise `num_samples`. With 32 features, the examples of 10,000 clients, 20 for each, take 26 MB.
+    `separation`. The classes have equal sizes. At the end the values are normalised: the mean of all training
+    values is subtracted, and the result is divided by their standard deviation. For many clients, raise
+    `num_samples`. For 10,000 clients with 20 examples of 32 features each, the examples take 26 MB.
 
     Examples
     --------

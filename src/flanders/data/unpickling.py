@@ -1,8 +1,8 @@
 """`unpickle`, which reads the pickle files of CIFAR without running code from them.
 
-A pickle file can name any function, and Python's unpickler calls it. Here a pickle may use only the few names that
-an array of bytes needs. Each of these names stands for a harmless class of this module. NumPy's own constructors
-are not called, since a hostile dtype could make them read bytes as pointers to objects.
+A pickle file can name any function, and Python's unpickler calls that function. Here a pickle may use only the few
+names that an array of bytes needs. Each of these names is replaced by a harmless class of this module. NumPy's own
+constructors are not called, since a hostile dtype could make them read bytes as pointers to objects.
 """
 
 from __future__ import annotations
@@ -84,16 +84,16 @@ class RestrictedUnpickler(pickle.Unpickler):
 
 
 def unpickle(path: Path, content: bytes) -> dict[str, Any]:
-    """Return the dict that a pickle contains, with strings as keys and NumPy arrays of bytes."""
+    """Return the dict in the `content` of a pickle file. Its keys become strings. Its arrays are of type uint8."""
     try:
-        found = RestrictedUnpickler(io.BytesIO(content), encoding="bytes").load()
-        if not isinstance(found, dict):
+        loaded = RestrictedUnpickler(io.BytesIO(content), encoding="bytes").load()
+        if not isinstance(loaded, dict):
             raise pickle.UnpicklingError("it holds no dict")
         return {
             key.decode("ascii") if isinstance(key, bytes) else str(key): (
                 value.values if isinstance(value, PickledArray) else value
             )
-            for key, value in found.items()
+            for key, value in loaded.items()
         }
     except Exception as error:  # a broken pickle raises almost anything
         raise InputError(

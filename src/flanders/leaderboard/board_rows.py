@@ -1,7 +1,8 @@
 """The rows of the leaderboard, which are stored in CSV files.
 
-A row has what was measured in one run, and the command that repeats the run. A file with rows may come from anyone.
-So every value in it is checked.
+A row has what was measured in one run of a defence, and the command that repeats the run. Each run belongs to a
+case of the protocol: an attack, its first round, the share of malicious clients, and whether these clients change
+from round to round. A file with rows may come from anyone. So every value in it is checked.
 """
 
 from __future__ import annotations
@@ -49,26 +50,27 @@ PACKAGE = re.compile(r"[A-Za-z0-9._-]{1,60} [A-Za-z0-9.+!_-]{1,40}")
 RUN = re.compile(r"[0-9a-f]{16}")
 """The form of the id of a run; see `flanders.results.run`."""
 MOST_BYTES = 200_000_000
-"""The most bytes of a file of rows. The rows of 100 defences take about a tenth of this."""
+"""The most bytes of a file of rows. All runs of 100 defences on one data set take about a quarter of this."""
 
 
 @dataclass(frozen=True)
 class MeasuredRun:
     """A row: what was measured in one finished run.
 
-    `attack_success`, `recall` and `honest_dropped` are None if there was nothing to measure, e.g. the recall if
-    nobody was malicious.
+    `attack_success`, `recall` and `honest_dropped` are None if there was nothing to measure. For example, there is
+    no recall if nobody was malicious.
     """
 
     cell: BoardCell
     accuracy: float
     """The share of test examples that the model classifies correctly after the last round."""
     attack_success: float | None
-    """The share of targeted test examples that get the class that the attacker wants. None if it wants no class."""
+    """The share of targeted test examples that get the class that the attacker wants, or None if the attacker wants
+    no certain class."""
     recall: float | None
-    """The share of malicious clients that were not kept, over all rounds."""
+    """The share of the malicious clients that were not kept, over all rounds."""
     honest_dropped: float | None
-    """The share of honest clients that were not kept, over all rounds."""
+    """The share of the honest clients that were not kept, over all rounds."""
     milliseconds: float
     """The time that the filter and the aggregator took per round, in milliseconds."""
     run: str
@@ -105,21 +107,22 @@ def measured_runs(results: Path, entrants: Sequence[Entrant], packages: Mapping[
     protocol = read_protocol()
     cases = {_threat(protocol.attacks.get(case.attack, {}), case): case for case in protocol.cases(ALL)}
     parts = {entrant: _parts(entrant.experiment(protocol, "digits", Case(), 0).canonical) for entrant in entrants}
-    rounds, found = int(protocol.federation["rounds"]), []
-    for s in read_summaries(results):
-        case = cases.get(_threat_of(s.spec))
-        seed, dataset = spec_keys.seed(s.spec), spec_keys.dataset_name(s.spec)
-        if s.status != "done" or s.final is None or case is None or seed not in protocol.seeds:
+    rounds, measured = int(protocol.federation["rounds"]), []
+    for run in read_summaries(results):
+        case = cases.get(_threat_of(run.spec))
+        seed, dataset = spec_keys.seed(run.spec), spec_keys.dataset_name(run.spec)
+        if run.status != "done" or run.final is None or case is None or seed not in protocol.seeds:
             continue
         for entrant in entrants:  # two defences may have the same settings in one case, and share the run
-            if dataset not in protocol.datasets or parts[entrant] != _parts(s.spec):
+            if dataset not in protocol.datasets or parts[entrant] != _parts(run.spec):
                 continue
-            if entrant.experiment(protocol, dataset, case, seed).id == s.id:
+            if entrant.experiment(protocol, dataset, case, seed).id == run.id:
                 cell = BoardCell(dataset, entrant.name, entrant.told, case, seed)
-                shares = (s.final, s.attack_success, s.recall, s.false_positive_rate)
-                time = 1000 * s.defence_seconds / rounds
-                found.append(MeasuredRun(cell, *shares, time, s.id, packages[entrant.name], protocol.version))
-    return found
+                shares = (run.final, run.attack_success, run.recall, run.false_positive_rate)
+                time = 1000 * run.defence_seconds / rounds
+                package = packages[entrant.name]
+                measured.append(MeasuredRun(cell, *shares, time, run.id, package, protocol.version))
+    return measured
 
 
 def _threat(table: Tree, case: Case) -> tuple[object, ...]:
@@ -178,51 +181,54 @@ def read_rows(path: Path) -> list[MeasuredRun]:
     if tuple(head) != COLUMNS:
         raise InputError(f"{path} must begin with the columns {', '.join(COLUMNS)}.")
     cases = {case.name: case for case in read_protocol().cases(ALL)}
-    found: dict[BoardCell, MeasuredRun] = {}
+    rows: dict[BoardCell, MeasuredRun] = {}
     for number, values in enumerate(body, start=2):
         try:
             row = _row(values, cases, read_protocol())
-            if row.cell in found:
+            if row.cell in rows:
                 raise InputError("this run is in the file twice")
-            found[row.cell] = row
+            rows[row.cell] = row
         except (ValueError, KeyError) as error:
             raise InputError(
                 f"{path}, line {number}: {error}. Write the file with `leaderboard submit`."
             ) from error
-    return list(found.values())
+    return list(rows.values())
 
 
 def _row(values: list[str], cases: Mapping[str, Case], protocol: BoardProtocol) -> MeasuredRun:
     if len(values) != len(COLUMNS):
         raise InputError(f"{len(values)} values instead of {len(COLUMNS)}")
-    at = dict(zip(COLUMNS, values, strict=True))
-    if at["protocol"] != protocol.version:
+    fields = dict(zip(COLUMNS, values, strict=True))
+    if fields["protocol"] != protocol.version:
         raise InputError(
-            f"the row is of protocol {at['protocol'][:20]!r}, but this version of flanders has {protocol.version}"
+            f"the row is of protocol {fields['protocol'][:20]!r}, but this version of flanders has "
+            f"{protocol.version}"
         )
-    if at["dataset"] not in protocol.datasets:
-        raise InputError(f"the protocol has no data set {at['dataset'][:40]!r}")
-    if not NAME.fullmatch(at["defence"]):
-        raise InputError(f"{at['defence'][:40]!r} cannot be the name of a defence")
-    attack, kind = at["attack"], "rotating" if _truth(at["rotating"]) else "fixed"
-    case = cases.get(NOBODY if attack == NOBODY else f"{attack}/{at['fraction']}/{at['start']}/{kind}")
+    if fields["dataset"] not in protocol.datasets:
+        raise InputError(f"the protocol has no data set {fields['dataset'][:40]!r}")
+    if not NAME.fullmatch(fields["defence"]):
+        raise InputError(f"{fields['defence'][:40]!r} cannot be the name of a defence")
+    attack, kind = fields["attack"], "rotating" if _truth(fields["rotating"]) else "fixed"
+    case = cases.get(NOBODY if attack == NOBODY else f"{attack}/{fields['fraction']}/{fields['start']}/{kind}")
     if case is None:
         raise InputError(f"the protocol has no case {attack[:40]!r} with this fraction, start and rotating")
-    seed = int(at["seed"])
+    seed = int(fields["seed"])
     if seed not in protocol.seeds:
         raise InputError(f"the protocol has no seed {seed}")
-    if not RUN.fullmatch(at["run"]) or not PACKAGE.fullmatch(at["package"]):
+    if not RUN.fullmatch(fields["run"]) or not PACKAGE.fullmatch(fields["package"]):
         raise InputError("`run` must be the id of a run, and `package` the name and the version of a package")
-    cell = BoardCell(at["dataset"], at["defence"], _truth(at["told"]), case, seed)
-    time = float(at["milliseconds"])
+    cell = BoardCell(fields["dataset"], fields["defence"], _truth(fields["told"]), case, seed)
+    time = float(fields["milliseconds"])
     if not 0 <= time < math.inf:
         raise InputError("`milliseconds` must be a number of at least 0")
-    accuracy = _share(at["accuracy"])
+    accuracy = _share(fields["accuracy"])
     if accuracy is None:
         raise InputError("`accuracy` is missing")
-    success, recall, dropped = (_share(at[key]) for key in ("attack_success", "recall", "honest_dropped"))
-    row = MeasuredRun(cell, accuracy, success, recall, dropped, time, at["run"], at["package"], protocol.version)
-    if at["command"] != row.command:
+    success, recall, dropped = (_share(fields[key]) for key in ("attack_success", "recall", "honest_dropped"))
+    row = MeasuredRun(
+        cell, accuracy, success, recall, dropped, time, fields["run"], fields["package"], protocol.version
+    )
+    if fields["command"] != row.command:
         raise InputError("the command does not belong to this run")
     return row
 

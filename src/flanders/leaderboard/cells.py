@@ -1,4 +1,4 @@
-"""The runs of the leaderboard (cells), and the conditions of `--where`, which choose some of them.
+"""The runs of the leaderboard, called cells, and the conditions of the option `--where`, which choose some runs.
 
 A case is one threat of the protocol: an attack, its first round, the share of malicious clients, and whether these
 clients change from round to round. Each defence has a run for each data set, case and seed.
@@ -52,8 +52,8 @@ KEYS: dict[str, Callable[[BoardCell], str]] = {
 SETTINGS = tuple(key for key in KEYS if key not in ("defence", "told"))
 """The keys of `--where` for a table. A table always compares all defences."""
 MOST_NAMED = 60
-"""An error lists the values of a key only if there are at most this many. The defences of this package are fewer,
-the cases are more."""
+"""An error lists the values of a key only if there are at most this many. So it lists the defences of this package,
+but not the hundreds of cases."""
 
 
 def cells_of(
@@ -75,7 +75,8 @@ def cells_of(
 def attacks_named(wheres: Sequence[str]) -> bool:
     """Whether a condition of `--where` names an attack or a case.
 
-    If so, it chooses among all attacks of the protocol, otherwise among the core attacks.
+    If one does, runs with all attacks of the protocol can be chosen. Otherwise only runs with the core attacks can
+    be chosen.
     """
     return any(where.startswith(("attack=", "case=")) for where in wheres)
 
@@ -86,16 +87,16 @@ def chosen_cells(
     """Return the runs that fulfil all conditions of `--where`; see `condition`."""
     every = [cell for cell, _ in cells]
     fits = [condition(where, KEYS, every) for where in wheres]
-    left = [(cell, entrant) for cell, entrant in cells if all(fit(cell) for fit in fits)]
-    if not left:
+    chosen = [(cell, entrant) for cell, entrant in cells if all(fit(cell) for fit in fits)]
+    if not chosen:
         raise InputError("No run fits all of these conditions. Leave one condition out.")
-    return left
+    return chosen
 
 
 def condition(where: str, keys: Collection[str], cells: Iterable[BoardCell]) -> Callable[[BoardCell], bool]:
     """Return a function that tells whether a run fulfils a condition, `KEY=VALUE` or `KEY=VALUE,VALUE`.
 
-    Complain if the key is not one of `keys`, or if none of `cells` has the value.
+    Raise an error if the key is not one of `keys`, or if none of `cells` has the value.
     """
     key, sign, text = where.partition("=")
     if key not in keys or not sign or not text:

@@ -1,18 +1,18 @@
-"""The defences of the leaderboard (entrants), and the TOML file in which their authors describe them.
+"""The defences of the leaderboard, called entrants, and the TOML file in which their authors describe them.
 
 The file has one table `[[defence]]` for each defence::
 
     [[defence]]
     name = "my-krum"                                    # its name in the table
     paper = "Doe et al., ICML 2026"
-    largest_b = 8                                       # the most malicious clients that it can be told, of 20
+    largest_b = 8                                       # the largest b that it can be told
     untold = { aggregator = "my-krum" }
     told = { aggregator = { name = "my-krum", num_malicious = "b" } }
 
 `untold` has the settings of the defence if it is not told how many clients are malicious. `told` has its settings
-if it is told. Both can hold the tables `filter`, `aggregator`, `fallback` and `server` of a spec. In `told`, the
-word "b" stands for the number of malicious clients, and "m-b" for the number of honest clients. A defence with both
-`untold` and `told` has two lines on the leaderboard.
+if it is told. Both can hold the tables `filter`, `aggregator`, `fallback` and `server` of a spec (the TOML file
+that describes runs). In `told`, the word "b" stands for the number of malicious clients, and "m-b" for the number
+of honest clients. A defence with both `untold` and `told` has two lines on the leaderboard.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from flanders.results.tree import Table
 SECTIONS = ("filter", "aggregator", "fallback", "server")
 """The tables of a spec that a defence may set. All other tables belong to the protocol."""
 KEYS = ("name", "paper", "largest_b", "reference", "untold", "told")
+"""The keys of a table `[[defence]]`."""
 NAME = re.compile(r"[a-z0-9][a-z0-9+.-]{0,39}")
 """The form of a defence's name. It is short and plain, since it is used in tables, in commands and on web pages."""
 LONGEST_PAPER = 120
@@ -45,7 +46,7 @@ COUNTS = ("b", "m-b")
 
 @dataclass(frozen=True)
 class Entrant:
-    """A defence, either told how many clients are malicious or not. It is one line of the leaderboard."""
+    """A defence with its settings `told` or `untold`. It is one line of the leaderboard."""
 
     name: str
     told: bool
@@ -54,10 +55,10 @@ class Entrant:
     """The tables of the spec that the defence sets."""
     paper: str = ""
     largest_b: int | None = None
-    """The largest number of malicious clients that the defence can be told. If more are malicious, it is told this
-    number."""
+    """The largest number of malicious clients that the defence can be told. If more clients are malicious, it is
+    told this number."""
     reference: bool = False
-    """Whether the defence is only there to compare with. Then it has no rank."""
+    """Whether the defence is on the leaderboard only for comparison. Then it has no rank."""
 
     @property
     def title(self) -> str:
@@ -71,8 +72,8 @@ class Entrant:
         if self.largest_b is not None:
             b = min(b, self.largest_b)
         known = {"b": b, "m-b": m - b} if self.told else {}
-        point = {**protocol.spec(dataset, case, seed), **_filled(self.tables, known)}
-        return resolve(point, f"defence {self.title}")
+        spec = {**protocol.spec(dataset, case, seed), **_filled(self.tables, known)}
+        return resolve(spec, f"defence {self.title}")
 
 
 def title_of(name: str, told: bool) -> str:
@@ -93,15 +94,15 @@ def own_entrants() -> list[Entrant]:
 
 
 def read_entrants(path: Path) -> list[Entrant]:
-    """Return the defences of a file. Complain if one of them has the name of a defence of this package."""
-    found = parse_entrants(read_toml(path), str(path))
-    ours = {entrant.name for entrant in own_entrants()}
-    for entrant in found:
-        if entrant.name in ours:
+    """Return the defences of a file. Raise an error if one of them has the name of a defence of this package."""
+    entrants = parse_entrants(read_toml(path), str(path))
+    own_names = {entrant.name for entrant in own_entrants()}
+    for entrant in entrants:
+        if entrant.name in own_names:
             raise InputError(f"{path}: flanders has a defence {entrant.name!r} already. Choose another name.")
         if entrant.reference:
             raise InputError(f"{path}: {entrant.name!r} cannot be a reference. Leave out `reference`.")
-    return found
+    return entrants
 
 
 def parse_entrants(tree: Table, place: str) -> list[Entrant]:
@@ -109,9 +110,9 @@ def parse_entrants(tree: Table, place: str) -> list[Entrant]:
     listed = tree.get("defence")
     if not isinstance(listed, list) or not listed or set(tree) != {"defence"}:
         raise InputError(f"{place} needs one or more tables [[defence]] and nothing else.")
-    found = [entrant for table in listed for entrant in _entrants(as_table(table, f"{place}: defence"), place)]
-    _check_unique([entrant.title for entrant in found], place)
-    return found
+    entrants = [entrant for table in listed for entrant in _entrants(as_table(table, f"{place}: defence"), place)]
+    _check_unique([entrant.title for entrant in entrants], place)
+    return entrants
 
 
 def _entrants(table: Table, place: str) -> list[Entrant]:
@@ -133,7 +134,7 @@ def _entrants(table: Table, place: str) -> list[Entrant]:
     variants = [(key == "told", table[key]) for key in ("untold", "told") if key in table]
     if not variants:
         raise InputError(f'{where} needs `untold`, `told` or both, e.g. untold = {{ filter = "my-filter" }}.')
-    found = []
+    entrants = []
     for told, given in variants:
         key = "told" if told else "untold"
         tables = as_table(given, f"{where}: {key}")
@@ -144,8 +145,8 @@ def _entrants(table: Table, place: str) -> list[Entrant]:
                 if told
                 else f'{where}: `untold` may not use "b" or "m-b".'
             )
-        found.append(Entrant(name, told, tables, paper, largest, reference))
-    return found
+        entrants.append(Entrant(name, told, tables, paper, largest, reference))
+    return entrants
 
 
 def _check_keys(table: Table, known: Sequence[str], where: str) -> None:
@@ -172,11 +173,11 @@ def _words(value: object) -> Iterable[str]:
 def _filled(value: Table, counts: Table) -> Table:
     """Return the tables with the words "b" and "m-b" replaced by the numbers in `counts`."""
 
-    def inner(found: object) -> object:
-        if isinstance(found, dict):
-            return _filled(found, counts)
-        if isinstance(found, list):
-            return [inner(each) for each in found]
-        return counts.get(found, found) if isinstance(found, str) else found
+    def replaced(part: object) -> object:
+        if isinstance(part, dict):
+            return _filled(part, counts)
+        if isinstance(part, list):
+            return [replaced(item) for item in part]
+        return counts.get(part, part) if isinstance(part, str) else part
 
-    return {key: inner(each) for key, each in value.items()}
+    return {key: replaced(part) for key, part in value.items()}

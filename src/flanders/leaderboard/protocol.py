@@ -17,8 +17,8 @@ CORE, ALL = "core", "all"
 """The names of two sets of attacks: those that the ranking uses, and all attacks of the protocol."""
 MINORITY, MAJORITY, EVERYONE = "minority", "majority", "all"
 SHARES = (MINORITY, MAJORITY, EVERYONE)
-"""The names of three sets of cases: those in which less than half of the clients are malicious, those in which at
-least half are malicious, and all cases."""
+"""The names of three sets of cases (see `Case`): those in which less than half of the clients are malicious, those
+in which at least half are malicious, and all cases."""
 NOBODY = "none"
 """The name of the case without an attack."""
 
@@ -79,15 +79,15 @@ class BoardProtocol:
         ]
 
     def spec(self, dataset: str, case: Case, seed: int) -> Table:
-        """Return the spec of a run without a defence. The updates are then averaged."""
+        """Return the spec of a run, which describes the run. The run has no defence: all updates are averaged."""
         if dataset not in self.datasets:
             guess = did_you_mean(dataset, self.datasets)
             known = ", ".join(self.datasets)
             raise InputError(f"The leaderboard has no data set {dataset!r}.{guess} Known: {known}.")
         threat: Table = {}
         if case.attack != NOBODY:
-            how = {"fraction": case.fraction, "start": case.start, "rotating": case.rotating}
-            threat = {**self.attacks[case.attack], **how}
+            settings = {"fraction": case.fraction, "start": case.start, "rotating": case.rotating}
+            threat = {**self.attacks[case.attack], **settings}
         federation = {**self.federation, "seed": seed}
         return {**self.defaults, **self.datasets[dataset], "federation": federation, "threat": threat}
 
@@ -96,5 +96,5 @@ class BoardProtocol:
 def read_protocol() -> BoardProtocol:
     """Return the protocol of this version of the package."""
     values: Table = tomllib.loads((files(LEADERBOARD_PACKAGE) / "protocol.toml").read_text(encoding="utf-8"))
-    found: Table = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
-    return BoardProtocol(**found)
+    fields: Table = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+    return BoardProtocol(**fields)

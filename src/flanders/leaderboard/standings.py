@@ -1,8 +1,8 @@
-"""The standings of the leaderboard: one line for each defence, computed from the rows (one for each run).
+"""The standings of the leaderboard: one line for each defence. They are computed from rows, one for each run.
 
-A case is one threat: an attack, its first round, the share of malicious clients, and whether these clients rotate.
-Every number of a line is computed for each seed. The line has the mean over the seeds and its 95% confidence
-interval.
+A case is one threat: an attack, its first round, the share of malicious clients, and whether these clients change
+from round to round. Every number of a line is computed for each seed. The line has the mean over the seeds and its
+95% confidence interval.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from flanders.leaderboard.protocol import NOBODY, Case
 from flanders.report.spread import CI, half_width
 
 PLAIN, ORACLE = "fedavg", "oracle"
-"""All defences are compared with two references. One is no defence. The other is the oracle, a filter that knows
-the malicious clients."""
+"""The two references with which all defences are compared: plain averaging, which is no defence, and the oracle, a
+filter that knows the malicious clients."""
 REFERENCES = (PLAIN, ORACLE)
 NEAR = 0.05
-"""A defence holds in a case if its `MeasuredRun.score` is at most this much below that of the oracle, with the same
-seed."""
+"""A defence holds in a case if its score (`MeasuredRun.score`) is at most this much below the oracle's score with
+the same seed."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Estimate:
 
     value: float
     half: float
-    """Half the width of the interval. NaN if there is only one seed."""
+    """Half the width of the interval. It is NaN if there is only one seed."""
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Estimate:
@@ -43,7 +43,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Standing:
-    """One line of the table: the results of a defence over all cases. `MeasuredRun.score` defines the score."""
+    """One line of the table: the results of a defence over all cases. The score of a run is `MeasuredRun.score`."""
 
     name: str
     told: bool
@@ -57,9 +57,9 @@ class Standing:
     mean: Estimate
     """The mean score over all cases."""
     rank: Estimate | None
-    """The mean rank among all defences over all cases. The best defence has rank 1. None for a reference."""
+    """The mean rank among all defences over all cases. The best rank is 1. The rank of a reference is None."""
     holds: Estimate | None
-    """The share of cases in which the defence holds; see `NEAR`. None if the oracle was not run."""
+    """The share of cases in which the defence holds; see `NEAR`. It is None if the oracle was not run."""
     cost: Estimate
     """The accuracy of plain averaging minus the accuracy of the defence, both without an attack."""
     dropped: Estimate
@@ -75,7 +75,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Standings:
-    """The table of one data set, and the defences that have no line in it since some of their runs are missing."""
+    """The table of one data set. A defence has no line in it if some of its runs are missing."""
 
     lines: tuple[Standing, ...]
     """First the references, then the defences, the best first."""
@@ -86,8 +86,8 @@ class Standings:
     """The number of missing runs of each defence without a line."""
 
 
-Scores = dict[int, dict[Case, MeasuredRun]]
-"""The runs of one defence, by seed and case."""
+RunsOfDefence = dict[int, dict[Case, MeasuredRun]]
+"""The runs of one defence, first by seed and then by case."""
 
 
 def standings_of(rows: Collection[MeasuredRun], dataset: str, cases: Collection[Case]) -> Standings:
@@ -97,16 +97,16 @@ def standings_of(rows: Collection[MeasuredRun], dataset: str, cases: Collection[
     there is a run of plain averaging in this case with each of these seeds. A defence needs a run for each of these
     cases and seeds. Otherwise it has no line.
     """
-    found: dict[tuple[str, bool], Scores] = {}
+    runs: dict[tuple[str, bool], RunsOfDefence] = {}
     for row in rows:
         if row.cell.dataset == dataset:
-            at = found.setdefault((row.cell.defence, row.cell.told), {}).setdefault(row.cell.seed, {})
-            if row.cell.case in at:
+            by_case = runs.setdefault((row.cell.defence, row.cell.told), {}).setdefault(row.cell.seed, {})
+            if row.cell.case in by_case:
                 title = title_of(row.cell.defence, row.cell.told)
                 raise InputError(f"Two files have rows of {title!r} on {dataset}. Leave one of them out.")
-            at[row.cell.case] = row
-    plain = found.get((PLAIN, False), {})
-    seeds = sorted(seed for seed, at in plain.items() if Case() in at)
+            by_case[row.cell.case] = row
+    plain = runs.get((PLAIN, False), {})
+    seeds = sorted(seed for seed, by_case in plain.items() if Case() in by_case)
     shared = set.intersection(*(set(plain[seed]) for seed in seeds)) if seeds else set()
     attacked = [case for case in cases if case.attack != NOBODY and case in shared]
     if not attacked:
@@ -115,11 +115,14 @@ def standings_of(rows: Collection[MeasuredRun], dataset: str, cases: Collection[
             f"Run it: flanders leaderboard run {dataset} --where defence={PLAIN}"
         )
     needed = [(seed, case) for seed in seeds for case in (Case(), *attacked)]
-    lacking = {defence: sum(case not in at.get(seed, {}) for seed, case in needed) for defence, at in found.items()}
-    complete = {defence: at for defence, at in found.items() if lacking[defence] == 0}
-    ranked = {defence: at for defence, at in complete.items() if defence[0] not in REFERENCES}
+    lacking = {
+        defence: sum(case not in by_seed.get(seed, {}) for seed, case in needed)
+        for defence, by_seed in runs.items()
+    }
+    complete = {defence: by_seed for defence, by_seed in runs.items() if lacking[defence] == 0}
+    ranked = {defence: by_seed for defence, by_seed in complete.items() if defence[0] not in REFERENCES}
     ranks = _ranks(ranked, seeds, attacked)
-    lines = [_line(defence, at, complete, ranks.get(defence), seeds, attacked) for defence, at in complete.items()]
+    lines = [_line(defence, complete, ranks.get(defence), seeds, attacked) for defence in complete]
     lines.sort(key=lambda line: (line.rank is not None, line.rank.value if line.rank else 0.0, line.title))
     missing = {title_of(*defence): count for defence, count in lacking.items() if count}
     return Standings(tuple(lines), tuple(attacked), tuple(seeds), missing)
@@ -127,35 +130,34 @@ def standings_of(rows: Collection[MeasuredRun], dataset: str, cases: Collection[
 
 def _line(
     defence: tuple[str, bool],
-    at: Scores,
-    complete: Mapping[tuple[str, bool], Scores],
+    complete: Mapping[tuple[str, bool], RunsOfDefence],
     ranks: Sequence[float] | None,
     seeds: Sequence[int],
     cases: Sequence[Case],
 ) -> Standing:
-    plain, oracle = complete[PLAIN, False], complete.get((ORACLE, False))
-    score = {seed: [at[seed][case].score for case in cases] for seed in seeds}
+    runs, plain, oracle = complete[defence], complete[PLAIN, False], complete.get((ORACLE, False))
+    score = {seed: [runs[seed][case].score for case in cases] for seed in seeds}
     holds = None
     if oracle is not None:
         best = {seed: [oracle[seed][case].score for case in cases] for seed in seeds}
         near = [[a >= b - NEAR for a, b in zip(score[seed], best[seed], strict=True)] for seed in seeds]
-        holds = Estimate.of([fmean(each) for each in near])
+        holds = Estimate.of([fmean(near_in_cases) for near_in_cases in near])
     return Standing(
         *defence,
         worst=Estimate.of([min(score[seed]) for seed in seeds]),
-        worst_case=min(cases, key=lambda case: fmean(at[seed][case].score for seed in seeds)),
-        accuracy=Estimate.of([min(at[seed][case].accuracy for case in cases) for seed in seeds]),
+        worst_case=min(cases, key=lambda case: fmean(runs[seed][case].score for seed in seeds)),
+        accuracy=Estimate.of([min(runs[seed][case].accuracy for case in cases) for seed in seeds]),
         mean=Estimate.of([fmean(score[seed]) for seed in seeds]),
         rank=None if ranks is None else Estimate.of(ranks),
         holds=holds,
-        cost=Estimate.of([plain[seed][Case()].accuracy - at[seed][Case()].accuracy for seed in seeds]),
-        dropped=Estimate.of([at[seed][Case()].honest_dropped or 0.0 for seed in seeds]),
-        milliseconds=Estimate.of([fmean(run.milliseconds for run in at[seed].values()) for seed in seeds]),
+        cost=Estimate.of([plain[seed][Case()].accuracy - runs[seed][Case()].accuracy for seed in seeds]),
+        dropped=Estimate.of([runs[seed][Case()].honest_dropped or 0.0 for seed in seeds]),
+        milliseconds=Estimate.of([fmean(run.milliseconds for run in runs[seed].values()) for seed in seeds]),
     )
 
 
 def _ranks(
-    ranked: Mapping[tuple[str, bool], Scores], seeds: Sequence[int], cases: Sequence[Case]
+    ranked: Mapping[tuple[str, bool], RunsOfDefence], seeds: Sequence[int], cases: Sequence[Case]
 ) -> dict[tuple[str, bool], list[float]]:
     """Return the mean rank of each defence over all cases, for each seed.
 
@@ -163,13 +165,13 @@ def _ranks(
     """
     means: dict[tuple[str, bool], list[float]] = {defence: [] for defence in ranked}
     for seed in seeds:
-        places: dict[tuple[str, bool], list[float]] = {defence: [] for defence in ranked}
+        ranks: dict[tuple[str, bool], list[float]] = {defence: [] for defence in ranked}
         for case in cases:
-            scores = {defence: at[seed][case].score for defence, at in ranked.items()}
+            scores = {defence: by_seed[seed][case].score for defence, by_seed in ranked.items()}
             for defence, score in scores.items():
                 above = sum(other > score for other in scores.values())
                 equal = sum(other == score for other in scores.values())
-                places[defence].append(above + (equal + 1) / 2)
-        for defence, found in places.items():
-            means[defence].append(fmean(found))
+                ranks[defence].append(above + (equal + 1) / 2)
+        for defence, ranks_in_cases in ranks.items():
+            means[defence].append(fmean(ranks_in_cases))
     return means

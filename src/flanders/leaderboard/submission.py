@@ -1,6 +1,7 @@
 """Checks of a defence that someone wants to add to the leaderboard, and of the rows that they send.
 
-A row has the results of one run. The command `flanders leaderboard check` uses these checks.
+A defence on the leaderboard is called an entrant. A row has the results of one run. The command `flanders
+leaderboard check` uses these checks.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ from flanders.results.tree import Table
 from flanders.simulation.setting import Setting
 
 PARTS = {"filter": "filters", "aggregator": "aggregators", "preaggregators": "preaggregators"}
-"""The tables in which a defence names its parts, and the group of entry points to which these parts belong."""
+"""The tables in which a defence names its parts, and the group of entry points to which these parts belong. Through
+entry points, an installed package adds parts to this package."""
 ROWS_RUN_AGAIN = 3
-"""How many rows of a file are checked by running them again, by default."""
+"""How many runs of a file of rows are run again as a check, by default. Three runs take only seconds."""
 LARGEST_DIFFERENCE = 0.02
 """The largest allowed difference between the accuracy in a row and the accuracy of its run on this machine.
-Machines round sums differently."""
+Machines round sums differently, so the accuracy differs a little."""
 
 
 def packages_of(entrants: Sequence[Entrant]) -> dict[str, str]:
@@ -40,41 +42,41 @@ def packages_of(entrants: Sequence[Entrant]) -> dict[str, str]:
 
 def _package(entrant: Entrant) -> str:
     names = {(kind, name) for kind, name in _entries(entrant.tables) if name in installed(kind)[0]}
-    found = {
+    packages = {
         f"{entry.dist.name} {entry.dist.version}"
         for kind, name in names
         for entry in metadata.entry_points(group=f"flanders.{kind}")
         if entry.name == name and entry.dist is not None
     }
-    if len(found) > 1:
+    if len(packages) > 1:
         raise InputError(
-            f"{entrant.title} uses parts of several packages: {', '.join(sorted(found))}. A row names only "
+            f"{entrant.title} uses parts of several packages: {', '.join(sorted(packages))}. A row names only "
             "one package. Put all your own parts into one package."
         )
-    return found.pop() if found else f"{OWN} {flanders.__version__}"
+    return packages.pop() if packages else f"{OWN} {flanders.__version__}"
 
 
 def _entries(tables: Table) -> Iterator[tuple[str, str]]:
-    """Yield the kind and the name of every part that the tables of a defence name."""
+    """Yield the kind and the name of every part that the tables of a defence name. A kind is a value of `PARTS`."""
     for key, value in tables.items():
         kind = PARTS.get("aggregator" if key == "fallback" else key)
-        for each in value if isinstance(value, list) else [value]:
-            if kind and isinstance(each, str):
-                yield kind, each
-            elif isinstance(each, dict):
-                if kind and isinstance(each.get("name"), str):
-                    yield kind, each["name"]
-                yield from _entries(each)
+        for part in value if isinstance(value, list) else [value]:
+            if kind and isinstance(part, str):
+                yield kind, part
+            elif isinstance(part, dict):
+                if kind and isinstance(part.get("name"), str):
+                    yield kind, part["name"]
+                yield from _entries(part)
 
 
 def check_entrant(entrant: Entrant) -> Iterator[str]:
-    """Yield a sentence for each check that a defence has passed. Complain at the first check that it fails."""
+    """Yield a sentence for each check that a defence passes. Raise an error at the first check that it fails."""
     package = _package(entrant)
     yield f"{entrant.title}: its parts are in {package}."
     protocol, datasets, seconds = read_protocol(), Datasets(), 0.0
-    shares = [Case(), *(Case("lie", fraction, 1, rotating=True) for fraction in protocol.fractions)]
+    cases = [Case(), *(Case("lie", fraction, 1, rotating=True) for fraction in protocol.fractions)]
     for dataset in protocol.datasets:
-        for case in shares:
+        for case in cases:
             entrant.experiment(protocol, dataset, case, 0)
     yield f"{entrant.title}: it can be made for every data set and every share of malicious clients."
     setting = entrant.experiment(protocol, "digits", Case(), 0).setting
@@ -83,23 +85,23 @@ def check_entrant(entrant: Entrant) -> Iterator[str]:
     else:
         _check_contract(entrant, setting)
         yield (
-            f"{entrant.title}: it makes the same model from the same updates, and does not change them. Unless it "
-            "draws random numbers, the order of the clients does not matter."
+            f"{entrant.title}: it makes the same model from the same updates, and does not change the updates. "
+            "If it draws no random numbers, the order of the clients does not matter."
         )
-    for case in shares:
+    for case in cases:
         records = list(start(entrant.experiment(protocol, "digits", case, 0), datasets).run())
         seconds += sum(sum(record.seconds.values()) for record in records)
     yield f"{entrant.title}: it runs with every share of malicious clients."
     runs = len(protocol.cases()) * len(protocol.seeds)
-    minutes = math.ceil(seconds / len(shares) * runs / 60)
+    minutes = math.ceil(seconds / len(cases) * runs / 60)
     yield f"{entrant.title}: {runs} runs on digits will take about {minutes} minutes on one core."
 
 
 def _check_contract(entrant: Entrant, setting: Setting) -> None:
-    """Complain unless a defence follows three rules that all defences of this package follow.
+    """Raise an error if a defence breaks one of three rules that all defences of this package follow.
 
-    It makes the same model from the same updates and seed. It does not change the updates. The order of the clients
-    does not matter, unless the defence draws random numbers.
+    The defence makes the same model from the same updates and seed. It does not change the updates. If it draws no
+    random numbers, the order of the clients does not matter.
     """
     rng = np.random.default_rng(0)
     rows: FloatMatrix = rng.normal(size=(20, 40)) * 0.1 + rng.normal(size=40)
@@ -130,7 +132,10 @@ def _check_contract(entrant: Entrant, setting: Setting) -> None:
 def check_submitted_rows(
     path: Path, rows: Sequence[MeasuredRun], entrants: Sequence[Entrant], again: int = ROWS_RUN_AGAIN
 ) -> Iterator[str]:
-    """Yield a sentence for each check that a file of rows has passed. Run `again` of its rows again."""
+    """Yield a sentence for each check that a file of rows has passed.
+
+    The number of runs that are run again is `again`.
+    """
     known = {(entrant.name, entrant.told): entrant for entrant in entrants}
     for row in rows:
         if (row.cell.defence, row.cell.told) not in known:

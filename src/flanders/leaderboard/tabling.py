@@ -57,7 +57,10 @@ def cases_with(protocol: BoardProtocol, attacks: str, shares: str) -> list[Case]
 
 
 def rows_with(rows: Sequence[MeasuredRun], wheres: Sequence[str]) -> list[MeasuredRun]:
-    """Return the rows that fulfil all conditions of `--where`. Runs without an attack stay, if their seed fits."""
+    """Return the rows that fulfil all conditions of the option `--where`.
+
+    Runs without an attack must fulfil only the conditions on the seed, since every table needs them.
+    """
     every = [row.cell for row in rows]
     fits = [(where.startswith("seed="), condition(where, SETTINGS, every)) for where in wheres]
     return [
@@ -68,7 +71,7 @@ def rows_with(rows: Sequence[MeasuredRun], wheres: Sequence[str]) -> list[Measur
 
 
 def rendered(table: Standings, title: str, format_: str, width: int = 80, legend: str = LEGEND) -> str:
-    """Return standings as `text`, `markdown`, `latex` or `csv`. Except in `csv`, a legend follows the table.
+    """Return standings as `text`, `markdown`, `latex` or `csv`. After the table comes a legend, but not in `csv`.
 
     `width` is the number of characters in a line of `text`.
     """
@@ -111,8 +114,8 @@ def _about(table: Standings) -> str:
     attacks = len({case.attack for case in table.cases})
     text = f"{len(table.cases)} cases: {attacks} attacks from round {starts}, {kinds} attackers. Seeds: {seeds}."
     if table.incomplete:
-        some = ", ".join(f"{name} ({count})" for name, count in table.incomplete.items())
-        text += f" Not shown, with the number of runs that are missing: {some}."
+        left_out = ", ".join(f"{name} ({count})" for name, count in table.incomplete.items())
+        text += f" Not shown, with the number of runs that are missing: {left_out}."
     return text
 
 
@@ -150,8 +153,8 @@ def _csv(table: Standings) -> str:
     head: Sequence[str] = [name for key in measures for name in (key, f"{key}_ci")]
     writer.writerow(["defence", "told", "worst_case", *head])
     for line in table.lines:
-        found: list[Estimate | None] = [getattr(line, key) for key in measures]
-        numbers = [f"{x:.5f}" if not math.isnan(x) else "" for e in found for x in _pair(e)]
+        estimates: list[Estimate | None] = [getattr(line, key) for key in measures]
+        numbers = [f"{x:.5f}" if not math.isnan(x) else "" for e in estimates for x in _pair(e)]
         writer.writerow([line.name, "yes" if line.told else "no", line.worst_case.name, *numbers])
     return text.getvalue()
 

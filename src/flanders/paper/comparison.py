@@ -1,7 +1,7 @@
 """The comparison of our values with the published values of the FLANDERS paper, cell by cell.
 
-A cell is one number of a table. Most cells have a published value, which is printed in the paper. The authors also
-ran their code again later, which gives a second published value for some cells (the re-run).
+A cell is one number of a table. Most cells have a value in the paper. The authors also ran their code again later.
+Some cells have a second published value from this re-run.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from flanders.paper.variants import Variant
 
 DETECTION = ("precision", "recall")
 TOLERANCES = {"accuracy": 0.10, "precision": 0.05, "recall": 0.05}
-"""The largest distance between our value and a published value that counts as agreement."""
+"""The largest distance between our value and a published value that counts as agreement, for each measure. The
+distance is that to the nearer one of the two published values."""
 OPT_MINORITY_TOLERANCE = 0.15
 """The tolerance for precision and recall under the attack OPT with 20% malicious clients. It is larger, since the
-paper and the authors' re-run differ there."""
+two published values differ there."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Compared:
 
     @property
     def agrees(self) -> bool:
-        """Whether our value is within the tolerance, apart from rounding errors. False if a value is missing."""
+        """Whether we have a value that is within the tolerance, apart from rounding errors."""
         return self.distance is not None and self.distance <= self.tolerance + 1e-9
 
 
@@ -74,7 +75,7 @@ def compare_cells(
     overrides: Sequence[str] = (),
 ) -> list[Compared]:
     """Return each cell with our value and the published values. `measures` has the results of runs by their ids."""
-    found = []
+    compared = []
     for cell in cells:
         values = []
         for seed in seeds:
@@ -84,8 +85,9 @@ def compare_cells(
             if value is not None:
                 values.append(value)
         mean = fmean(values) if values else None
-        found.append(with_published(cell, mean, min(values, default=None), max(values, default=None), len(values)))
-    return found
+        low, high = min(values, default=None), max(values, default=None)
+        compared.append(with_published(cell, mean, low, high, len(values)))
+    return compared
 
 
 def with_published(cell: Cell, ours: float | None, low: float | None, high: float | None, seeds: int) -> Compared:
@@ -101,11 +103,11 @@ class Verdict:
     measure: str
     """Precision and recall, or accuracy."""
     agreeing: int
-    """The number of published cells that agree."""
+    """The number of cells in which our value agrees with the paper or with the re-run."""
     compared: int
-    """The number of published cells for which we have a value."""
+    """The number of cells with a value in the paper for which we have a value."""
     missing: int
-    """The number of published cells for which we have no value yet."""
+    """The number of cells with a value in the paper for which we have no value yet."""
     others: tuple[Compared, ...]
     """The cells that do not agree, the largest distance first."""
 
@@ -117,10 +119,11 @@ def verdicts_on(compared: Sequence[Compared]) -> list[Verdict]:
     """
     verdicts = []
     for measure, metrics in (("precision and recall", DETECTION), ("accuracy", ("accuracy",))):
-        here = [c for c in compared if c.paper is not None and c.cell.metric.partition("@")[0] in metrics]
-        done = [c for c in here if c.ours is not None]
+        in_paper = [c for c in compared if c.paper is not None and c.cell.metric.partition("@")[0] in metrics]
+        done = [c for c in in_paper if c.ours is not None]
         others = sorted((c for c in done if not c.agrees), key=lambda c: -(c.distance or 0.0))
-        verdicts.append(Verdict(measure, len(done) - len(others), len(done), len(here) - len(done), tuple(others)))
+        agreeing, missing = len(done) - len(others), len(in_paper) - len(done)
+        verdicts.append(Verdict(measure, agreeing, len(done), missing, tuple(others)))
     return verdicts
 
 

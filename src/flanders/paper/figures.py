@@ -1,4 +1,4 @@
-"""Writes the paper's figures, drawn from our runs, and a figure that compares our values with the paper's."""
+"""Writes two figures of the FLANDERS paper, drawn from our runs, and a figure of our values against the paper's."""
 
 from __future__ import annotations
 

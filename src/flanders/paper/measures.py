@@ -9,13 +9,15 @@ from flanders.results.schema import reading
 from flanders.results.summary import read_summaries
 
 Measures = dict[str, float | None]
-"""The value of each measure of a run. None if it is not defined, e.g. the precision if no client was dropped."""
+"""The value of each measure of a run. The value is None if the measure is not defined for the run, e.g. the
+precision if no client was dropped."""
 
 
 def read_measures(path: Path, first_round: int) -> dict[str, Measures]:
     """Return the measures of each finished run, by the id of the run.
 
-    Precision, recall and the best accuracy are computed from round `first_round` on.
+    The measure "accuracy" is the best accuracy of a run, as in the paper. Precision, recall and the best accuracy
+    are computed from round `first_round` on.
     """
     if not path.exists():
         return {}

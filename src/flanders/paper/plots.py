@@ -1,4 +1,7 @@
-"""Functions that draw the figures of the FLANDERS paper from our values."""
+"""Functions that draw the figures of the FLANDERS paper from our values.
+
+A cell is one number of a table or figure of the paper.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,15 @@ from flanders.paper.reproduction import Curve
 from flanders.report.plots import COLUMN, DASHES, GREY, SERIES, STYLE
 
 SIDES = {"flanders": "FedAvg with FLANDERS", "none": "FedAvg alone"}
+"""The filters of the figure "accuracy over time", and the titles of their panels."""
 MARKERS = {"0.2": "o", "0.6": "s"}
+"""The shares of malicious clients in the figure "tradeoff", and the marker of each share."""
 
 
 def over_time(curves: Sequence[Curve]) -> Figure:
     """Draw the accuracy in each round, with the filter (left) and without it (right).
 
-    Lines are means over the seeds. Bands reach from the lowest to the highest of the seeds.
+    Lines are means over the seeds. Bands reach from the lowest to the highest accuracy of any seed.
     """
     attacks = [a for a in dict.fromkeys(curve.cell.attack for curve in curves) if a != "none"]
     with mpl.rc_context(STYLE):
@@ -29,12 +34,12 @@ def over_time(curves: Sequence[Curve]) -> Figure:
         for ax, (filter_, title) in zip(axes, SIDES.items(), strict=True):
             for curve in (c for c in curves if c.cell.filter == filter_):
                 name = curve.cell.attack
-                free = name == "none"
-                at = -1 if free else attacks.index(name)
-                color, dash = (GREY, "--") if free else (SERIES[at % len(SERIES)], DASHES[at % len(DASHES)])
+                honest = name == "none"
+                place = -1 if honest else attacks.index(name)
+                color, dash = (GREY, "--") if honest else (SERIES[place % len(SERIES)], DASHES[place % len(DASHES)])
                 values = np.array(curve.rounds, dtype=float)
                 rounds = np.arange(1, len(values) + 1)
-                ax.plot(rounds, values.mean(1), color=color, ls=dash, label="no attack" if free else name)
+                ax.plot(rounds, values.mean(1), color=color, ls=dash, label="no attack" if honest else name)
                 ax.fill_between(rounds, values.min(1), values.max(1), color=color, alpha=0.15, lw=0)
             ax.set_title(title)
             ax.set_xlabel("Round")
@@ -77,7 +82,8 @@ def tradeoff(cells: Sequence[Compared]) -> Figure:
 def agreement(cells: Sequence[Compared]) -> Figure:
     """Draw our values against the paper's values, with a point for each cell.
 
-    Points inside the band agree with the paper. Others may still agree with the authors' re-run.
+    Points inside the band agree with the paper. A point outside it may agree with the values of the authors' later
+    re-run of their code, or may be a cell with a larger tolerance (`OPT_MINORITY_TOLERANCE`).
     """
     colors = dict(zip(dict.fromkeys(c.cell.filter for c in cells), SERIES, strict=False))
     with mpl.rc_context(STYLE):
@@ -87,9 +93,9 @@ def agreement(cells: Sequence[Compared]) -> Figure:
             band = TOLERANCES[metrics[0]]
             ax.fill_between([0, 1], [-band, 1 - band], [band, 1 + band], color=GREY, alpha=0.15, lw=0)
             ax.plot([0, 1], [0, 1], color=GREY, lw=0.6)
-            mine = [c for c in cells if c.cell.metric.partition("@")[0] in metrics]
+            shown = [c for c in cells if c.cell.metric.partition("@")[0] in metrics]
             for filter_, color in colors.items():
-                points = [(c.paper, c.ours) for c in mine if c.cell.filter == filter_ and c.paper is not None]
+                points = [(c.paper, c.ours) for c in shown if c.cell.filter == filter_ and c.paper is not None]
                 if points:
                     label = "no filter" if filter_ == "none" else filter_
                     ax.plot(*zip(*points, strict=True), "o", ms=2.5, color=color, alpha=0.6, label=label)
@@ -98,7 +104,7 @@ def agreement(cells: Sequence[Compared]) -> Figure:
             ax.set_xlim(-0.03, 1.03)
             ax.set_ylim(-0.03, 1.03)
             ax.set_aspect("equal")
-            if mine:
+            if shown:
                 ax.legend(loc="lower right")
         figure.axes[0].set_ylabel("Ours")
     return figure

@@ -51,7 +51,7 @@ def read_csv(path: Path) -> dict[Cell, Compared]:
     """Return the cells of a file that `as_csv` wrote. Without a file, return an empty dict."""
     if not path.exists():
         return {}
-    found = {}
+    compared = {}
     with path.open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file)
         if tuple(rows.fieldnames or ()) != COLUMNS:
@@ -60,16 +60,16 @@ def read_csv(path: Path) -> dict[Cell, Compared]:
             dataset, attack, ratio, aggregator, filter_, metric = (row[key] for key in KEYS)
             cell = Cell(row["table"], dataset, attack, ratio, aggregator, filter_, metric)
             ours, low, high = (None if row[x] == "" else float(row[x]) for x in ("ours", "low", "high"))
-            found[cell] = with_published(cell, ours, low, high, int(row["seeds"]))
-    return found
+            compared[cell] = with_published(cell, ours, low, high, int(row["seeds"]))
+    return compared
 
 
 def pivot(table: TableSpec, compared: Sequence[Compared]) -> tuple[list[str], list[list[str]]]:
     """Return the header and the rows of a table.
 
-    `table.columns` is one of `KEYS`. The last columns hold the values of the cells, with a column for each value of
-    this key, e.g. for each filter. The first columns say which row it is, with a column for each other key that has
-    several values in the table.
+    The first columns name the row. They are those of `KEYS` that have several values in the table, without the key
+    `table.columns`. The last columns hold the values of the cells, with a column for each value of `table.columns`,
+    e.g. for each filter.
     """
     across = list(dict.fromkeys(getattr(c.cell, table.columns) for c in compared))
     varying = [key for key in KEYS if key != table.columns and len({getattr(c.cell, key) for c in compared}) > 1]
@@ -78,7 +78,7 @@ def pivot(table: TableSpec, compared: Sequence[Compared]) -> tuple[list[str], li
         row = tuple(getattr(c.cell, key) for key in varying)
         cells.setdefault(row, {})[getattr(c.cell, table.columns)] = c
     header = [*(key.replace("_", " ") for key in varying), *across]
-    rows = [[*row, *(_cell(found.get(name)) for name in across)] for row, found in cells.items()]
+    rows = [[*row, *(_cell(by_column.get(name)) for name in across)] for row, by_column in cells.items()]
     return header, rows
 
 

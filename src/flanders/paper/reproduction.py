@@ -1,7 +1,8 @@
-"""The work of the command `flanders reproduce`: choose tables of the paper, and compare our values with them.
+"""The work of the command `flanders reproduce`: it compares tables of the FLANDERS paper with our values.
 
-A cell is one number of a table. Each cell needs a run for each seed. All runs exist in two variants. The variant
-"reference" has the settings of the published code, and "textbook" those of the paper's text.
+A cell is one number of a table. Each cell needs a run for each seed. There are two variants of the runs. The
+variant "reference" has the settings of the code that was published with the paper. The variant "textbook" has the
+settings that the text of the paper describes.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ from flanders.paper.variants import Variant, read_variant, runs
 from flanders.results.labels import labels
 
 OVER_TIME = "fig:accuracy-over-time"
+"""The label of the figure whose curves are read from our runs."""
 VERIFY = "data.dataset.verify"
-"""The key of a spec that says whether the files of a dataset are checked. Its value does not change the results."""
+"""The key of a spec (which describes a run) that says whether the files of a dataset are checked. Its value does
+not change the results."""
 
 
 @dataclass(frozen=True)
@@ -115,9 +118,9 @@ class Reproduction:
             cell: [run.id for s in self.seeds if (run := self.variant.run(cell, s, self.overrides))]
             for cell in cells
         }
-        found = read_curves(results, [id_ for of_cell in ids.values() for id_ in of_cell])
-        done = {cell: [found[id_] for id_ in of_cell if id_ in found] for cell, of_cell in ids.items()}
-        return [Curve(cell, tuple(zip(*of_cell, strict=True))) for cell, of_cell in done.items() if of_cell]
+        read = read_curves(results, [id_ for ids_of_cell in ids.values() for id_ in ids_of_cell])
+        done = {cell: [read[id_] for id_ in ids_of_cell if id_ in read] for cell, ids_of_cell in ids.items()}
+        return [Curve(cell, tuple(zip(*by_seed, strict=True))) for cell, by_seed in done.items() if by_seed]
 
 
 def parse_where(texts: Sequence[str]) -> dict[str, list[str]]:
@@ -143,20 +146,21 @@ def parse_where(texts: Sequence[str]) -> dict[str, list[str]]:
 def write_tables(folder: Path, asked: Reproduction, results: Path) -> list[tuple[TableSpec, list[Compared]]]:
     """Write every table as Markdown and LaTeX, all cells as one CSV file, and a page with the verdict.
 
-    Return the tables. Cells in the CSV file of the folder stay, unless `results` has new values for them. So a
-    folder can be filled in parts, from several results files. Results with overrides need a folder of their own.
+    Return the tables. If the folder has a CSV file already, its cells stay. Only new values in `results` replace
+    them. So a folder can be filled in parts, from several results files. Results with overrides need a folder of
+    their own.
     """
-    variant, found, said = asked.variant.name, asked.compare(results), asked.words
-    earlier = check_tables(folder, asked, [c.cell for _, cells in found for c in cells if c.seeds])
-    compared = with_earlier(found, earlier, variant)
+    variant, new, description = asked.variant.name, asked.compare(results), asked.words
+    earlier = check_tables(folder, asked, [c.cell for _, cells in new for c in cells if c.seeds])
+    compared = with_earlier(new, earlier, variant)
     everything = [c for _, cells in compared for c in cells]
     texts = {
         f"{variant}.csv": as_csv(everything),
-        f"{variant}-verdict.md": verdict_text(verdicts_on(everything), said),
+        f"{variant}-verdict.md": verdict_text(verdicts_on(everything), description),
     }
     for table, cells in compared:
-        texts[f"{variant}-{table.stem}.md"] = render(table, cells, "markdown", said)
-        texts[f"{variant}-{table.stem}.tex"] = render(table, cells, "latex", said)
+        texts[f"{variant}-{table.stem}.md"] = render(table, cells, "markdown", description)
+        texts[f"{variant}-{table.stem}.tex"] = render(table, cells, "latex", description)
     if curves := asked.curves(results):
         texts[f"{variant}-accuracy-over-time.csv"] = _curves_csv(curves)
     with writing(folder):
@@ -169,9 +173,9 @@ def write_tables(folder: Path, asked: Reproduction, results: Path) -> list[tuple
 def check_tables(folder: Path, asked: Reproduction, cells: Collection[Cell] | None = None) -> dict[Cell, Compared]:
     """Return the cells that are in the tables of a folder already and stay there. Make the folder if it is missing.
 
-    With overrides that change the results, no earlier cell stays. In this case, raise an `InputError` if the folder
-    has results of cells that are not among `cells`, since these results would be lost. By default, `cells` are all
-    requested cells.
+    With overrides that change the results, no earlier cell stays. Then cells that are not among `cells` would be
+    lost. If the folder has results of such cells, raise an `InputError`. By default, `cells` are all requested
+    cells.
     """
     file = folder / f"{asked.variant.name}.csv"
     with writing(folder):
@@ -192,12 +196,12 @@ def with_earlier(
 ) -> list[tuple[TableSpec, list[Compared]]]:
     """Return all tables with the new and the earlier cells. A new value replaces an earlier value."""
     cells = dict(earlier)
-    for c in (c for _, found in compared for c in found):
+    for c in (c for _, new in compared for c in new):
         if c.seeds or c.cell not in cells:
             cells[c.cell] = c
     tables = [table for table in read_tables(TABLES) if variant in table.variants]
     merged = [(table, [cells[cell] for cell in table.cells if cell in cells]) for table in tables]
-    return [(table, found) for table, found in merged if found]
+    return [(table, shown) for table, shown in merged if shown]
 
 
 def _curves_csv(curves: Sequence[Curve]) -> str:
@@ -223,7 +227,7 @@ def print_compared(compared: Sequence[tuple[TableSpec, list[Compared]]], variant
 
 
 def print_missing(asked: Reproduction, results: Path) -> None:
-    """Print the runs that are not finished, in the order in which they would be run, and how many these are."""
+    """Print the runs that are not finished, in the order in which they would be run, and their number."""
     done = read_measures(results, asked.variant.first_round)
     every = asked.runs()
     missing = [run for run in every if run.id not in done]

@@ -18,7 +18,8 @@ from flanders.results.tree import Table
 
 PACKAGE = "flanders.paper"
 VARIANTS = ("reference", "textbook")
-"""The variants of the experiments: with the settings of the published code, or with those of the paper's text."""
+"""The variants of the experiments: with the settings of the code that was published with the paper ("reference"),
+or with the settings that the text of the paper describes ("textbook")."""
 KEYS = ("dataset", "attack", "malicious_ratio", "aggregator", "filter", "metric")
 """The keys that identify a cell within a table, in the order of the columns of the file of published values."""
 UNDEFINED = "NA"
@@ -42,15 +43,16 @@ TABLES = (
     "tab:increment-fld-60",
     "tab:increment-60",
 )
-"""The labels of all tables and figures, the most informative first. The table "quirks" is not in the paper. It
-shows the effect of each difference between the published code and the text."""
+"""The labels of all tables and figures that can be reproduced, the most informative first. The table "quirks" is
+not in the paper. It shows the effect of each difference between the published code and the text."""
 
 
 @dataclass(frozen=True)
 class Cell:
     """One number of a table. The fields have the values that the paper uses, e.g. its names of attacks.
 
-    In `accuracy@fraction=0.2`, the part after `@` is the share of clients that the server selects in each round.
+    In the metric `accuracy@fraction=0.2`, the part after `@` is the share of clients that the server selects in
+    each round.
     """
 
     table: str
@@ -61,7 +63,7 @@ class Cell:
     filter: str
     metric: str
     changes: Table = field(default_factory=dict, compare=False, repr=False)
-    """The changes that the table makes to the settings of the variant."""
+    """The changes that the table makes to the settings of the variant, as tables of a spec."""
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -88,7 +90,7 @@ class TableSpec:
 
     @property
     def stem(self) -> str:
-        """The label without its prefix. The names of the table's files contain it."""
+        """The label without its prefix, e.g. without "tab:". The names of the table's files contain the stem."""
         return self.label.rpartition(":")[2]
 
 
@@ -103,15 +105,15 @@ def table_names(asked: str) -> list[str]:
     if asked == "all":
         return list(TABLES)
     known = {name: name for name in TABLES} | {name.rpartition(":")[2]: name for name in TABLES}
-    found = []
+    labels = []
     for name in asked.split(","):
         if name not in known:
             raise InputError(
                 f"The paper has no table or figure {name!r} that can be reproduced.{did_you_mean(name, known)} "
                 f"Known: all, {', '.join(TABLES)}."
             )
-        found.append(known[name])
-    return list(dict.fromkeys(found))
+        labels.append(known[name])
+    return list(dict.fromkeys(labels))
 
 
 def read_tables(names: Sequence[str]) -> list[TableSpec]:

@@ -1,7 +1,8 @@
 """The two variants of the FLANDERS paper's experiments, and the runs that they consist of.
 
-The variant "reference" has the settings of the published code. The variant "textbook" has the settings of the
-paper's text. A cell is one number of a table of the paper.
+The variant "reference" has the settings of the code that was published with the paper. The variant "textbook" has
+the settings that the text of the paper describes. A cell is one number of a table of the paper. A spec describes
+one run of this package.
 """
 
 from __future__ import annotations
@@ -40,26 +41,29 @@ class Variant:
     _resolved: dict[tuple[object, ...], Experiment] = field(default_factory=dict, compare=False, repr=False)
 
     def run(self, cell: Cell, seed: int, overrides: Sequence[str] = ()) -> Experiment | None:
-        """Return the run that gives the value of a cell. None if the aggregator cannot be applied in this cell."""
+        """Return the run that gives the value of a cell, or None if the aggregator cannot be applied in this cell.
+
+        `overrides` are changes to the spec of the run, each of the form `key=value`.
+        """
         if cell.is_undefined:
             return None
-        known = (cell.key[:-1], json.dumps(cell.changes), seed, tuple(overrides))
-        if known not in self._resolved:
+        key = (cell.key[:-1], json.dumps(cell.changes), seed, tuple(overrides))
+        if key not in self._resolved:
             point = self.point(cell, seed)
             for text in overrides:
                 point = override(point, *parse_override(text))
             place = f"{cell.table} ({self.name})"
             try:
-                self._resolved[known] = resolve(point, place)
+                self._resolved[key] = resolve(point, place)
             except InputError as error:
                 raise blame_override(error, place, overrides) from error
-        return self._resolved[known]
+        return self._resolved[key]
 
     def point(self, cell: Cell, seed: int) -> Table:
         """Return the spec of a cell's run, as the content of a spec file."""
         s = self.settings
         dataset = dict(s["datasets"][cell.dataset])
-        of_dataset = dataset.pop("attacks", {})
+        attacks_of_dataset = dataset.pop("attacks", {})
         aggregator = dict(s["aggregators"]["alone" if cell.filter == "none" else "filtered"][cell.aggregator])
         holds = aggregator.pop("holds", None)
         point: Table = {"federation": {"seed": seed}}
@@ -69,7 +73,7 @@ class Variant:
             point.pop("threat", None)
         else:
             point = merged(point, {"threat": {"fraction": float(cell.malicious_ratio)}})
-            for piece in (s["attacks"][cell.attack], of_dataset.get(cell.attack, {})):
+            for piece in (s["attacks"][cell.attack], attacks_of_dataset.get(cell.attack, {})):
                 point = merged(point, piece)
         point = merged(point, cell.changes)
         if holds is not None:
@@ -88,22 +92,22 @@ def runs(
     variant: Variant, cells: Iterable[Cell], seeds: Sequence[int], overrides: Sequence[str] = ()
 ) -> list[Experiment]:
     """Return the runs of some cells, seed by seed. A run that several cells need is in the list once."""
-    found: dict[str, Experiment] = {}
+    by_id: dict[str, Experiment] = {}
     cells = list(cells)
     for seed in seeds:
         for cell in cells:
             run = variant.run(cell, seed, overrides)
             if run is not None:
-                found.setdefault(run.id, run)
-    return list(found.values())
+                by_id.setdefault(run.id, run)
+    return list(by_id.values())
 
 
 def merged(tree: Table, more: Table) -> Table:
-    """Return `tree` with the values of `more` in place of its own values, also in inner tables."""
+    """Return the values of both tables. Where both have a value, that of `more` counts, also in inner tables."""
     both = dict(tree)
     for key, value in more.items():
-        below = both.get(key)
-        both[key] = merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+        own = both.get(key)
+        both[key] = merged(own, value) if isinstance(own, dict) and isinstance(value, dict) else value
     return both
 
 
@@ -111,10 +115,11 @@ def _tolerated(point: Table, holds: Table) -> int:
     """Return the number of malicious clients that the aggregator is told.
 
     This is the true number b, but at most the number that the aggregator can withstand. To withstand f malicious
-    models, the aggregator needs at least `each` * f + `spare` models. `holds` has these two numbers.
+    models, the aggregator needs at least `each` * f + `spare` models. `holds` has the numbers `each` and `spare`.
+    `point` is the spec of the run.
     """
     m = point["federation"]["num_clients"]
     b = resolve_count(point.get("threat", {"fraction": 0.0})["fraction"], m)
-    left = m if point["filter"]["name"] == "keep-all" else m - b
-    most: int = (left - holds["spare"]) // holds["each"]
+    kept = m if point["filter"]["name"] == "keep-all" else m - b
+    most: int = (kept - holds["spare"]) // holds["each"]
     return max(0, min(b, most))

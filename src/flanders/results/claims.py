@@ -1,7 +1,7 @@
 """Claims on runs: which process carries out a run, and whether this process is still alive.
 
-Several processes may share a results file. A process claims a run before it carries it out, and reports regularly
-that it is alive (its heartbeat). If it dies, another process can claim the run.
+Several processes may share a results file. A process claims a run before it carries out the run. Then it regularly
+reports that it is alive. Such a report is a heartbeat. If the process dies, another process can claim the run.
 """
 
 from __future__ import annotations
@@ -14,18 +14,19 @@ from functools import cache
 from pathlib import Path
 
 LEASE = 60.0
-"""After this many seconds without a heartbeat, a process on another machine counts as dead."""
+"""After this many seconds without a heartbeat, a process on another machine counts as dead. For a process on this
+machine, the operating system is asked instead."""
 HEARTBEAT = 10.0
-"""Seconds between two heartbeats. Six of them fit into the lease, so a process may miss a few on a slow disk."""
+"""Seconds between two heartbeats. Six heartbeats fit into `LEASE`, so a process may miss a few on a slow disk."""
 LARGEST_PROCESS = 2**31
-"""Process ids are below this number on all systems that we know."""
+"""Process ids are below this number on all systems that we know. A claim with a larger id is damaged."""
 
 
 @cache
 def this_machine() -> str:
     """Return a text that identifies this machine, its boot and its container.
 
-    Two running processes for which this text is the same have different process ids.
+    If this text is the same for two running processes, their process ids differ.
     """
     parts = [socket.gethostname()]
     try:
@@ -43,7 +44,10 @@ def this_process() -> str:
 
 
 def start_time(pid: int) -> str | None:
-    """Return when a process started. A later process with the same id has another start time. None if not known."""
+    """Return when a process started, or None if that is not known.
+
+    It tells the process from a later process with the same id.
+    """
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except (OSError, IndexError):
@@ -51,10 +55,11 @@ def start_time(pid: int) -> str | None:
 
 
 def is_alive(owner: str | None, heartbeat: float | None) -> bool:
-    """Whether the owner of a claim is alive. If it is on another machine, its last heartbeat decides.
+    """Whether the owner of a claim is alive. The owner is a process.
 
-    The clocks of two machines differ, so a heartbeat may also be up to `LEASE` seconds in the future. A claim that
-    cannot be read, e.g. in a damaged file, counts as a claim of a dead process.
+    For a process on another machine, its last heartbeat decides. The clocks of two machines may differ, so a
+    heartbeat may also be up to `LEASE` seconds in the future. A claim that cannot be read, e.g. in a damaged file,
+    counts as a claim of a dead process.
     """
     if owner is None:
         return False

@@ -1,4 +1,7 @@
-"""Measures of how well a filter found the malicious clients: precision, recall, false-positive rate and AUC."""
+"""Measures of how well a filter found the malicious clients.
+
+They are precision, recall, F1, the false-positive rate, and the area under the ROC curve.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +23,10 @@ class Confusion:
 
     Examples
     --------
-    >>> found = Confusion.of(malicious=[True, True, False, False], kept=[False, True, False, True])
-    >>> found
+    >>> counts = Confusion.of(malicious=[True, True, False, False], kept=[False, True, False, True])
+    >>> counts
     Confusion(caught=1, wronged=1, missed=1, passed=1)
-    >>> (found + found).recall
+    >>> (counts + counts).recall
     0.5
     """
 
@@ -54,23 +57,32 @@ class Confusion:
     def precision(self) -> float:
         """The share of malicious clients among the clients that were not kept, tp / (tp + fp).
 
-        NaN if all were kept.
+        It is NaN if all clients were kept.
         """
         return _share(self.caught, self.wronged)
 
     @property
     def recall(self) -> float:
-        """The share of malicious clients that were not kept, tp / (tp + fn). NaN if no client was malicious."""
+        """The share of the malicious clients that were not kept, tp / (tp + fn).
+
+        It is NaN if no client was malicious.
+        """
         return _share(self.caught, self.missed)
 
     @property
     def f1(self) -> float:
-        """The harmonic mean of precision and recall, 2 tp / (2 tp + fp + fn). NaN if all were honest and kept."""
+        """The harmonic mean of precision and recall, 2 tp / (2 tp + fp + fn).
+
+        It is NaN if all clients were honest and were kept.
+        """
         return _share(2 * self.caught, self.wronged + self.missed)
 
     @property
     def false_positive_rate(self) -> float:
-        """The share of honest clients that were not kept, fp / (fp + tn). NaN if no client was honest."""
+        """The share of the honest clients that were not kept, fp / (fp + tn).
+
+        It is NaN if no client was honest.
+        """
         return _share(self.wronged, self.passed)
 
 
@@ -91,8 +103,10 @@ def area_under_curve(rounds: Iterable[tuple[NDArray[np.bool_], FloatVector]]) ->
         judged = ~np.isnan(scores)
         bad = malicious[judged]
         _, group, size = np.unique(scores[judged], return_inverse=True, return_counts=True)
-        rank = (np.cumsum(size) - (size - 1) / 2)[group]
-        b = int(bad.sum())
+        rank = (np.cumsum(size) - (size - 1) / 2)[group]  # from 1; equal scores share their mean rank
+        b = int(bad.sum())  # the number of malicious clients
+        # The rank of a malicious client counts the clients below it and itself. Over all malicious clients, these
+        # include b (b + 1) / 2 malicious ones. The rest are honest clients.
         wins += float(rank[bad].sum()) - b * (b + 1) / 2
         pairs += b * (len(bad) - b)
     return wins / pairs if pairs else math.nan

@@ -17,20 +17,26 @@ from flanders.results.schema import reading
 from flanders.results.tree import flatten
 
 BATCH = 100_000
-"""How many rows are in memory at a time. This many take about 100 MB."""
+"""How many rows are in memory at a time. These rows take about 100 MB."""
 RUN = ("id", "status", "created", "finished", "error", "versions")
-"""The columns of the table `run` that are exported besides the spec."""
+"""The columns of the table `run` that are exported, besides the spec, which describes the run."""
 ROUND = {"run": "string", **{column.name: column.kind for column in ROUND_COLUMNS}}
+"""The columns of the export of rounds, and their types."""
 CLIENT = {"run": "string", "round": "int64", **{column.name: column.kind for column in CLIENT_COLUMNS}}
+"""The columns of the export of clients, and their types."""
 ORDER = {"round": "t.number", "client": "t.round, t.client"}
 """The order of the rows within a run."""
 Batches = Iterator[list[tuple[Value, ...]]]
+"""The rows of a table, a batch at a time."""
 Write = Callable[[BinaryIO, Mapping[str, str], Batches], None]
-"""A function that writes a table with these columns and rows into an open file."""
+"""A function that writes a table. Its arguments are the open file, the columns with their types, and the rows."""
 
 
 def export_csv(results: Path, folder: Path) -> list[Path]:
-    """Write `run.csv`, `round.csv` and `client.csv`. Each dotted key of the specs is a column of `run.csv`."""
+    """Write `run.csv`, `round.csv` and `client.csv` into a folder, and return their paths.
+
+    Each key of the specs, e.g. `threat.attack.name`, is a column of `run.csv`.
+    """
 
     def write(file: BinaryIO, columns: Mapping[str, str], batches: Batches) -> None:
         text = io.TextIOWrapper(file, encoding="utf-8", newline="")
@@ -44,7 +50,7 @@ def export_csv(results: Path, folder: Path) -> list[Path]:
 
 
 def export_parquet(results: Path, folder: Path) -> list[Path]:
-    """Write `run.parquet`, `round.parquet` and `client.parquet`. This needs pyarrow."""
+    """Write `run.parquet`, `round.parquet` and `client.parquet`, like `export_csv`. This needs pyarrow."""
     with needing("parquet"):
         import pyarrow as pa
         import pyarrow.parquet as pq

@@ -1,4 +1,7 @@
-"""The heartbeat of a run: a thread that regularly writes into the results file that the process is alive."""
+"""The heartbeat of a run: a thread that regularly writes into the results file that the run is being carried out.
+
+Other processes then know that the process of the run is alive.
+"""
 
 from __future__ import annotations
 

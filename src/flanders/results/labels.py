@@ -1,4 +1,8 @@
-"""Labels of runs. A label names the attack and the defence of a run, and how the run differs from other runs."""
+"""Labels of runs. A label names the attack and the defence of a run, and how the run differs from other runs.
+
+A run is described by its spec, a tree of tables. A flat spec has the values of a spec by dotted keys such as
+`filter.name` (see `flat_spec`).
+"""
 
 from __future__ import annotations
 
@@ -22,16 +26,16 @@ from flanders.results.spec_keys import (
 from flanders.results.tree import Table
 
 COUNT_WORDS = {"keep": "m-b", "num_malicious": "b"}
-"""Two parameters that are numbers of clients, and the words that may be written for these numbers in a spec: `m-b`
-means the clients of a round that are not malicious, and `b` those that are."""
+"""Two parameters that are numbers of clients, and the word that a spec may have in place of each number. `b` is the
+number of malicious clients in a round, and `m-b` is the number of all other clients in it."""
 
 
 def varying(flats: Sequence[Mapping[str, object]]) -> list[str]:
-    """Return the keys in which runs differ.
+    """Return the keys in which runs differ. `flats` has the flat spec of each run.
 
     A parameter of a filter is compared only between runs with the same filter. So the `keep` of two runs is
-    compared if both have the filter `dnc`, but not if one of them has `krum`. The same holds for attacks and all
-    other entries that are chosen by name.
+    compared if both have the filter `dnc`, but not if one of them has `krum`. The parameters of attacks, and of
+    everything else that is chosen by name, are compared in the same way.
 
     Examples
     --------
@@ -53,7 +57,7 @@ def varying(flats: Sequence[Mapping[str, object]]) -> list[str]:
 
 
 def differences(specs: Sequence[Table]) -> list[Table]:
-    """Return for each run the values in which it differs from other runs that have the same `label`."""
+    """Find the keys in which runs with the same `label` differ. Return the values of these keys for each run."""
     flats = [flat_spec(spec) for spec in specs]
     alike: dict[str, list[Table]] = defaultdict(list)
     for flat in flats:
@@ -63,15 +67,15 @@ def differences(specs: Sequence[Table]) -> list[Table]:
 
 
 def short_labels(specs: Sequence[Table]) -> list[str]:
-    """Return a short label for each run: its attack, its filter, and the values in which the runs differ.
+    """Return a short label for each run: its attack, its filter, and its values for the keys in which runs differ.
 
     If two runs would have the same short label, all runs get long labels.
 
     Examples
     --------
-    >>> one = {"threat": {"attack": {"name": "lie"}, "fraction": 0.2}, "filter": {"name": "guard"},
-    ...        "federation": {"seed": 0}}
-    >>> short_labels([one, {**one, "federation": {"seed": 1}}])
+    >>> spec = {"threat": {"attack": {"name": "lie"}, "fraction": 0.2}, "filter": {"name": "guard"},
+    ...         "federation": {"seed": 0}}
+    >>> short_labels([spec, {**spec, "federation": {"seed": 1}}])
     ['lie 0.2, guard, seed 0', 'lie 0.2, guard, seed 1']
     """
     flats = [flat_spec(spec) for spec in specs]
@@ -95,15 +99,15 @@ def short_labels(specs: Sequence[Table]) -> list[str]:
 
 def labels(specs: Sequence[Table]) -> list[str]:
     """Return a long label for each run: its `label`, and what `differences` returns for it."""
-    found = []
-    for spec, apart in zip(specs, differences(specs), strict=True):
-        words = [f"{key}={value}" for key, value in apart.items() if value is not None]
-        found.append(", ".join([label(spec), *words]))
-    return found
+    long_labels = []
+    for spec, differing in zip(specs, differences(specs), strict=True):
+        words = [f"{key}={value}" for key, value in differing.items() if value is not None]
+        long_labels.append(", ".join([label(spec), *words]))
+    return long_labels
 
 
 def relative_counts(flats: Sequence[Table]) -> list[Table]:
-    """Return flat specs with the words `m-b` and `b` in place of numbers of clients.
+    """Return flat specs with the words `m-b` and `b` in place of numbers of clients (see `COUNT_WORDS`).
 
     Let m be the number of clients in a round, and b the number of malicious clients among them. A value of `keep`
     is replaced only if it is m - b in all runs with this value. A value of `num_malicious` is replaced only if it

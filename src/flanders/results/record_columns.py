@@ -1,7 +1,8 @@
-"""The columns of the tables `round` and `client`, made from the fields of `RoundRecord` and `ClientRecord`.
+"""The columns of the tables `round` and `client` of the results file.
 
-A new field of these classes automatically becomes a column of the results file and of the export. If the field has
-a new type, add this type to `COLUMN_TYPES`.
+They are made from the fields of `RoundRecord` and `ClientRecord`, which say what happened in a round and to a
+client. A new field of these classes automatically becomes a column of the results file and of the export. If the
+field has a new type, add this type to `COLUMN_TYPES`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ COLUMN_TYPES: dict[object, tuple[str, str]] = {
     str: ("TEXT NOT NULL", "string"),
     bool: ("INTEGER NOT NULL", "bool"),
     bool | None: ("INTEGER", "bool"),
-    Fate: ("TEXT NOT NULL", "string"),
+    Fate: ("TEXT NOT NULL", "string"),  # what happened to a client, e.g. "kept" or "dropped"
     ClientId: ("NOT NULL", "string"),  # SQLite keeps numbers as numbers and names as text
 }
 """For each type of a field: how the results file declares its column, and the type of the column in an export."""
@@ -62,11 +63,12 @@ def _round_columns() -> tuple[Column, ...]:
 
 
 CLIENT_COLUMNS = _client_columns()
-"""The columns of `client` after `run` and `round`: every field of `ClientRecord`."""
+"""The columns of the table `client` after its columns `run` and `round`: every field of `ClientRecord`."""
 ROUND_COLUMNS = _round_columns()
-"""The columns of `round` after `run`: the fields of `RoundRecord`, its threshold, and the seconds of each phase.
+"""The columns of the table `round` after its column `run`: the fields of `RoundRecord`, its threshold, and the
+seconds of each phase of the round, e.g. `train`.
 
-The field `clients` is stored in the table `client` instead."""
+The field `clients` has no column, since the table `client` has a row for each client."""
 
 
 def client_values(record: ClientRecord) -> tuple[Value, ...]:

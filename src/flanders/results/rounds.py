@@ -1,4 +1,4 @@
-"""Reads rounds from a results file. They are returned as the records that were written to it."""
+"""Reads the rounds of a run from a results file, and returns the same records that were written to the file."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ ROUND_FIELDS = [column for column in ROUND_COLUMNS if column.name not in ("thres
 def read_rounds(connection: sqlite3.Connection, run: str, after: int = 0) -> Iterator[RoundRecord]:
     """Yield the rounds of a run after round `after`, in order.
 
-    Only one round is in memory at a time. Call this inside a transaction. Otherwise another process could write
-    between the reading of the rounds and of their clients.
+    Only one round is in memory at a time. Call this function inside a transaction. Otherwise another process could
+    write after the rounds are read and before their clients are read.
     """
     names = ", ".join([*(column.name for column in ROUND_FIELDS), *PHASES])
     query = f"SELECT {names} FROM round WHERE run = ? AND number > ? ORDER BY number"
@@ -57,15 +57,19 @@ def _round(values: Sequence[Any], clients: Sequence[ClientRecord]) -> RoundRecor
 
 
 def _converted(columns: Sequence[Column], rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    """Return rows as columns with the types of the record: NaN for an empty number, a `Fate` for its name."""
-    found: list[list[Any]] = []
+    """Return the columns of some rows, with the types that the fields of the records have.
+
+    In a column of numbers, an empty cell becomes NaN. A name of a `Fate` (what happened to a client) becomes the
+    `Fate`.
+    """
+    converted: list[list[Any]] = []
     for column, values in zip(columns, zip(*rows, strict=True), strict=True):
         if column.name == "fate":
-            found.append([_FATES[value] for value in values])
+            converted.append([_FATES[value] for value in values])
         elif column.kind == "float64":
-            found.append([math.nan if value is None else float(value) for value in values])
+            converted.append([math.nan if value is None else float(value) for value in values])
         elif column.kind == "bool":
-            found.append([None if value is None else bool(value) for value in values])
+            converted.append([None if value is None else bool(value) for value in values])
         else:
-            found.append(list(values))
-    return found
+            converted.append(list(values))
+    return converted

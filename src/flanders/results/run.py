@@ -1,4 +1,4 @@
-"""One run as the results file stores it: its spec, and its options, which say how to carry it out.
+"""One run as the results file stores it: its spec, which says what to run, and its options, which say how.
 
 Here a spec is plain data (tables, numbers and texts), so that results can be read without the simulator.
 """
@@ -21,7 +21,7 @@ __all__ = ["FLOWER", "SIMULATOR", "Options", "RunSpec"]
 
 @dataclass(frozen=True)
 class Options:
-    """How a run is carried out. Options do not change its results, so they are not part of its id.
+    """How a run is carried out. Options do not change the results of the run, so its id does not depend on them.
 
     Parameters
     ----------
@@ -32,8 +32,8 @@ class Options:
     data_dir
         The folder with the datasets. Default: the environment variable `FLANDERS_DATA`.
     checkpoint_every
-        The number of rounds from one checkpoint to the next. Default: as many as are needed so that
-        checkpoints take at most a tenth of the time.
+        The number of rounds from one checkpoint, a saved state of the run, to the next. Default: as many as are
+        needed so that checkpoints take at most a tenth of the time.
     threads
         The number of threads to compute with. Default: as many as the process has when the run starts. A resumed
         run keeps its number of threads, since rounding errors depend on it.
@@ -89,6 +89,6 @@ class RunSpec:
         return spec_keys.engine(self.canonical)
 
     def on(self, engine: str) -> RunSpec:
-        """Return the same run on another engine. Its id is different, since the spec names the engine `flower`."""
+        """Return the same run on this engine. On `flower` it has another id, since its spec names that engine."""
         rest = {key: value for key, value in self.canonical.items() if key != "engine"}
         return RunSpec(rest if engine == SIMULATOR else {**rest, "engine": engine}, self.options)

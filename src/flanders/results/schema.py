@@ -1,7 +1,7 @@
 """The results file, an SQLite file: its tables, how it is opened, and how its errors are explained.
 
-The tables `round` and `client` have a column for every field of `RoundRecord` and `ClientRecord` (see
-`flanders.results.record_columns`).
+The tables `round` and `client` have a column for every field of `RoundRecord` and `ClientRecord`, which say what
+happened in a round and to a client (see `flanders.results.record_columns`).
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ FORMAT, OLDEST = 5, 4
 APPLICATION = 0x464C4452
 """The letters FLDR. SQLite stores them in the file, so that a results file can be recognised."""
 BUSY = 30.0
-"""How many seconds to wait for another process that is writing."""
+"""How many seconds to wait for another process that is writing. A large checkpoint on a slow disk takes seconds."""
 LOG = 64 * 2**20
-"""The most bytes that SQLite's write-ahead log may occupy after its content was copied into the results file."""
+"""The most bytes that SQLite's write-ahead log, a second file, may keep once its content is in the results file.
+Without this limit, one large transaction would leave a large log behind."""
 
 
 def _declared(columns: Iterable[Column]) -> str:
@@ -34,11 +35,11 @@ def _declared(columns: Iterable[Column]) -> str:
 TABLES = f"""
 CREATE TABLE run (
     id TEXT PRIMARY KEY,           -- first 16 hex digits of the SHA-256 of `spec`
-    position INTEGER NOT NULL,     -- order in which the runs were asked for
+    position INTEGER NOT NULL,     -- order in which the runs were added
     spec TEXT NOT NULL,            -- canonical JSON
     options TEXT NOT NULL,         -- JSON: device, chunk, threads, data_dir, checkpoint_every
     status TEXT NOT NULL CHECK (status IN ('pending', 'running', 'done', 'failed')),
-    owner TEXT,                    -- the process that carries it out
+    owner TEXT,                    -- the process that carries out the run
     heartbeat REAL,                -- when that process last reported, seconds since 1970
     created TEXT NOT NULL,
     finished TEXT,
@@ -58,7 +59,7 @@ CREATE TABLE client (              -- one row per client and round: the fields o
     PRIMARY KEY (run, round, client),
     FOREIGN KEY (run, round) REFERENCES round (run, number)
 ) WITHOUT ROWID;
-CREATE TABLE checkpoint (          -- the last state of each unfinished run, in pieces
+CREATE TABLE checkpoint (          -- the state from which each unfinished run can continue, in pieces
     run TEXT NOT NULL REFERENCES run (id),
     part INTEGER NOT NULL,
     round INTEGER NOT NULL,
@@ -79,9 +80,9 @@ class ResultsError(InputError):
 def connect(path: Path, *, create: bool) -> sqlite3.Connection:
     """Open a results file for reading and writing. A new or empty file gets its tables.
 
-    The file uses write-ahead logging, so that other processes can read while this one writes. With
-    `synchronous=FULL`, each commit is flushed to the disk. With NORMAL, a power cut could undo rounds that were
-    already reported as saved.
+    The file uses write-ahead logging, so that other processes can read while this process writes. With
+    `synchronous=FULL`, each commit is flushed to the disk. With `synchronous=NORMAL`, a power cut could undo rounds
+    that were already reported as saved.
     """
     if not create and not path.exists():
         raise ResultsError(f"There are no results at {path}. `flanders run SPEC --out {path}` makes them.")
@@ -154,18 +155,18 @@ def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
 
     A hostile view could take forever to read.
     """
-    found = connection.execute(
+    entries = connection.execute(
         "SELECT type, name FROM sqlite_master WHERE rootpage > 0 OR type != 'index'"
     ).fetchall()
-    odd = [name for type_, name in found if type_ not in ("table", "index")]
-    missing = [name for name in NAMES if ("table", name) not in found]
-    if odd or missing:
-        what = f"the tables {missing} are missing" if missing else f"it has {len(odd)} views or triggers"
+    foreign = [name for type_, name in entries if type_ not in ("table", "index")]
+    missing = [name for name in NAMES if ("table", name) not in entries]
+    if foreign or missing:
+        what = f"the tables {missing} are missing" if missing else f"it has {len(foreign)} views or triggers"
         raise ResultsError(f"{path} is not a results file that flanders wrote: {what}. Name another file.")
 
 
 def _check_format(connection: sqlite3.Connection, path: Path) -> int:
-    """Return the version of the tables. Raise an error if it cannot be used."""
+    """Return the version of the tables. Raise an error if the file cannot be used."""
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if application == 0 and connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
@@ -183,7 +184,7 @@ def _check_format(connection: sqlite3.Connection, path: Path) -> int:
 
 @contextlib.contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Write everything inside the block, or nothing if it fails.
+    """Save everything that the block writes, or nothing if the block fails.
 
     No other process can write until the block ends.
     """
@@ -203,7 +204,7 @@ def explained(path: Path) -> Iterator[None]:
     """Turn errors of SQLite and of the disk into messages that say what they mean and what to do."""
     try:
         yield
-    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the latter if SQLite's message is not text
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # SQLite's message may not be valid text
         raise ResultsError(_explain(path, str(error))) from error
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):

@@ -1,7 +1,8 @@
 """Hides unsound rows of a results file: rows that this package cannot have written.
 
-A results file may come from somebody else. Readers see only its sound rows, so that one row with a wrong value does
-not make the other runs unreadable. In all texts of the file, characters that control a terminal are replaced.
+A results file may come from somebody else. Code that reads it sees only its sound rows. So one row with a wrong
+value does not make the other runs unreadable. In all texts of the file, characters that control a terminal are
+replaced.
 """
 
 from __future__ import annotations
@@ -32,10 +33,11 @@ AND typeof(finished) IN ('text', 'null') AND typeof(error) IN ('text', 'null')
 AND typeof(traceback) IN ('text', 'null') AND typeof(versions) IN ('text', 'null')
 AND rowid NOT IN (SELECT number FROM temp.unsound)
 """
+"""The SQL condition for a sound row of the table `run`. `temp.unsound` has the rows whose spec is not sound."""
 ADDED = ("source_accuracy",)
 """The columns of the table `round` that were added in format 5. In files of format 4 they are read as empty."""
 LONGEST_SPEC = 2**20
-"""The most characters of a sound spec. Specs that this package writes have at most a few thousand."""
+"""The most characters of a sound spec. Specs that this package writes have at most a few thousand characters."""
 
 
 def hide_unsound_rows(connection: sqlite3.Connection, path: Path) -> None:
@@ -62,8 +64,8 @@ def hide_unsound_rows(connection: sqlite3.Connection, path: Path) -> None:
 
 def missing_columns(connection: sqlite3.Connection) -> list[str]:
     """Return the columns that are missing in the table `round`, because the file has an older format."""
-    found = {name for _, name, *_ in connection.execute("PRAGMA main.table_info(round)")}
-    return [name for name in ADDED if name not in found]
+    present = {name for _, name, *_ in connection.execute("PRAGMA main.table_info(round)")}
+    return [name for name in ADDED if name not in present]
 
 
 def readable_text(text: bytes) -> str:
@@ -74,14 +76,17 @@ def readable_text(text: bytes) -> str:
     >>> readable_text(b"out of\x1b[2J memory")
     'out of?[2J memory'
     """
-    found = text.decode(errors="replace")
-    if found.isprintable():
-        return found
-    return "".join(letter if letter.isprintable() or letter in "\n\t" else "?" for letter in found)
+    decoded = text.decode(errors="replace")
+    if decoded.isprintable():
+        return decoded
+    return "".join(letter if letter.isprintable() or letter in "\n\t" else "?" for letter in decoded)
 
 
 def is_sound(spec: object) -> bool:
-    """Whether the spec of a run is sound: it is not too long, and all functions that read specs work with it."""
+    """Whether a spec, the description of a run, is sound.
+
+    A sound spec is not too long. Its texts are printable. All functions that read specs work with it.
+    """
     if not isinstance(spec, str) or len(spec) > LONGEST_SPEC:
         return False
     try:

@@ -1,7 +1,8 @@
 """Functions that read the spec of a run: the name of its attack, its seed, and so on.
 
-A spec is a tree of tables, as JSON stores it. Other modules of `results` and `report` call these functions, so that
-they need not know the keys of a spec.
+A spec describes a run. As JSON stores it, a spec consists of tables inside tables. Modules of `results` and
+`report` call these functions, so that they need not know the keys of a spec. A dotted key such as
+`threat.attack.name` names a value in a table inside a table.
 """
 
 from __future__ import annotations
@@ -10,18 +11,19 @@ from flanders.checks import resolve_count
 from flanders.results.tree import Table, Tree, flatten
 
 SIMULATOR, FLOWER = "simulator", "flower"
-"""The engines that carry out runs."""
+"""The engines that carry out runs: the simulator of this package, and the simulation runtime of Flower."""
 
 DATASET = "data.dataset.name"
 MODEL = "model.name"
 SEED = "federation.seed"
 FRACTION = "threat.fraction"
 ATTACK_NAMES = ("threat.attack.name", "threat.data_poison.name")
-"""The keys of the names of the attack, which changes what clients send, and the data poison, which changes data."""
+"""The keys of two names: of the attack, which changes what malicious clients send, and of the data poison, which
+changes the data that they train on."""
 ATTACK_KEYS = (*ATTACK_NAMES, FRACTION)
 DEFENCE_KEYS = ("filter.name", "aggregator.name", "aggregator.preaggregators")
 LABEL_KEYS = (DATASET, *ATTACK_KEYS, *DEFENCE_KEYS, SEED, "engine")
-"""The keys whose values are in the label of every run."""
+"""The keys whose values are in the `label` of every run."""
 THREAT = "threat"
 """The section of a spec that describes the attack."""
 DEFENCE = ("filter", "aggregator", "fallback", "informed")
@@ -51,7 +53,9 @@ def last_part(key: str) -> str:
 
 
 def owners_of(key: str) -> tuple[str, ...]:
-    """Return the keys that decide whether a parameter exists: the key `name` of each table that contains it.
+    """Return the keys that decide whether a run has a parameter: the key `name` of each table around the parameter.
+
+    For example, only some filters have a parameter `keep`. So `filter.name` decides whether there is `filter.keep`.
 
     Examples
     --------
@@ -75,8 +79,8 @@ def owners_of(key: str) -> tuple[str, ...]:
 def flat_spec(spec: Tree) -> Table:
     """Return the values of a spec by dotted keys, without values that have no effect.
 
-    These are left out: empty values, the threat if there is no attack, `clients_per_round` if all clients take
-    part, and `informed = false`.
+    These are left out: empty values, the section `threat` if there is no attack, `clients_per_round` if all clients
+    take part, and `informed` if it is false.
 
     Examples
     --------
@@ -101,17 +105,20 @@ def is_live(spec: Tree) -> bool:
 
 
 def is_attacked(spec: Tree) -> bool:
-    """Whether a spec asks for an attack."""
+    """Whether a spec asks for an attack or for a data poison."""
     return bool(_attacks(spec))
 
 
 def attack_name(spec: Tree) -> str:
-    """Return the names of a run's attack and data poison. `none` if it has neither, `unknown` if it is live."""
+    """Return the names of a run's attack and data poison.
+
+    The result is `none` if the run has neither, and `unknown` if the run is a live federation.
+    """
     return "unknown" if is_live(spec) else " + ".join(_attacks(spec)) or "none"
 
 
 def attack_fraction(spec: Tree) -> float:
-    """Return the share of malicious clients that a spec asks for."""
+    """Return the share of malicious clients that a spec asks for. It is 0 if there is no attack."""
     return float(spec[THREAT].get("fraction") or 0.0) if is_attacked(spec) else 0.0
 
 
@@ -141,15 +148,15 @@ def preaggregator_names(spec: Tree) -> list[str]:
 
 
 def seed(spec: Tree) -> int | None:
-    """Return the seed of a run. None for a live federation."""
-    found = spec["federation"].get("seed")
-    return None if found is None else int(found)
+    """Return the seed of a run, or None for a live federation."""
+    value = spec["federation"].get("seed")
+    return None if value is None else int(value)
 
 
 def num_rounds(spec: Tree) -> int | None:
-    """Return the number of rounds that a spec asks for. None for a live federation."""
-    found = spec["federation"].get("rounds")
-    return None if found is None else int(found)
+    """Return the number of rounds that a spec asks for, or None for a live federation."""
+    value = spec["federation"].get("rounds")
+    return None if value is None else int(value)
 
 
 def engine(spec: Tree) -> str:
@@ -158,7 +165,10 @@ def engine(spec: Tree) -> str:
 
 
 def client_counts(flat: Tree) -> tuple[int, int]:
-    """Return how many clients take part in a round and how many of them are malicious, from a flat spec."""
+    """Return how many clients take part in a round, and how many of them are malicious.
+
+    `flat` is what `flat_spec` returns.
+    """
     m = int(flat.get("federation.clients_per_round", flat["federation.num_clients"]))
     return m, resolve_count(float(flat.get(FRACTION, 0.0)), m)
 

@@ -1,7 +1,8 @@
 """The class `Store`, which writes a results file: runs, their rounds, the clients of each round, and checkpoints.
 
-The rows of a round and the checkpoint after it are written in one transaction, so that they always belong together.
-The transaction of the last round also marks the run as done.
+A process claims a run before it carries out the run (see `flanders.results.claims`). A checkpoint is the state of a
+run after a round, from which the run can continue. The rows of the round and the checkpoint are written in one
+transaction, so that they always belong together. The transaction of the last round also marks the run as done.
 """
 
 from __future__ import annotations
@@ -33,11 +34,12 @@ from flanders.results.spec_keys import is_live
 from flanders.state import state_from_bytes, state_to_bytes
 
 PIECE = 64 * 2**20
-"""The most bytes of a checkpoint in one row. A larger checkpoint takes several rows."""
+"""The most bytes of a checkpoint in one row. A larger checkpoint takes several rows, since SQLite limits the size
+of a row, by default to 1 GB."""
 
 
 class ClaimLost(Exception):
-    """Another process has taken over the run, so this process must not write its rounds."""
+    """Another process has claimed the run in the meantime, so this process must not write rounds of the run."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class Claimed:
 
     spec: RunSpec
     checkpoint: int
-    """The round of the last checkpoint. The run continues after it. 0 if there is no checkpoint."""
+    """The round of the last checkpoint, or 0 if there is no checkpoint. The run continues after this round."""
 
 
 class Store:
@@ -78,7 +80,11 @@ class Store:
         self.close()
 
     def add(self, specs: Iterable[RunSpec], versions: dict[str, str]) -> list[str]:
-        """Add runs and return their ids. A run that is in the file already, and not done, only gets new options."""
+        """Add runs and return their ids.
+
+        A run that is in the file already is not added again. It gets the new options if it is not done. If these do
+        not set the number of threads, the run keeps its number.
+        """
         ids = []
         with explained(self.path), transaction(self._connection):
             last = self._connection.execute("SELECT coalesce(max(position), 0) FROM run").fetchone()[0]
@@ -99,9 +105,9 @@ class Store:
         return ids
 
     def retry(self, ids: Sequence[str], changes: Mapping[str, Any]) -> None:
-        """Mark the failed ones of these runs as pending, so that they can be claimed again.
+        """Change the options of those of the runs `ids` that are not done. `changes` has the new values.
 
-        Also change the options of all of these runs that are not done.
+        The failed runs among them become pending, so that they can be claimed again.
         """
         with explained(self.path), transaction(self._connection):
             for id_ in ids:
@@ -134,10 +140,11 @@ class Store:
         return [(spec, status) for spec, status in found if not spec.live]
 
     def claim(self, ids: Sequence[str], threads: int = 1, *, live: bool = False) -> Claimed | None:
-        """Claim the next of these runs that no running process is carrying out. Return None if there is none.
+        """Claim the first of the runs `ids` that can be claimed, or return None if there is none.
 
-        If the options of the run do not set the number of threads, it is set to `threads`. With `live`, only live
-        federations (real clients, in Flower) are claimed. Without `live`, they are left out.
+        A run can be claimed if it is pending, or if the process that carried it out is dead. If the options of the
+        run do not set the number of threads, it is set to `threads`. With `live`, only live federations (real
+        clients, in Flower) are claimed. Without `live`, only other runs are claimed.
         """
         wanted = set(ids)
         with explained(self.path), transaction(self._connection):
@@ -155,14 +162,14 @@ class Store:
                     "WHERE id = ?",
                     (self.owner, time.time(), id_),
                 )
-                found = self._connection.execute(
+                (checkpoint,) = self._connection.execute(
                     "SELECT coalesce(max(round), 0) FROM checkpoint WHERE run = ?", (id_,)
                 ).fetchone()
                 claimed = read_run_spec(spec, options)
                 if claimed.options.threads is None:
                     claimed = RunSpec(claimed.canonical, replace(claimed.options, threads=threads))
                     self._set_options(id_, claimed.options)
-                return Claimed(claimed, found[0])
+                return Claimed(claimed, checkpoint)
         return None
 
     def beat(self, id_: str) -> None:
@@ -190,7 +197,10 @@ class Store:
             )
 
     def refuse(self, id_: str, error: str) -> None:
-        """Mark a run as failed because it cannot be started, unless another process is carrying it out."""
+        """Mark a run as failed because it cannot be started.
+
+        If another process is carrying out the run, or the run is done, nothing changes.
+        """
         with explained(self.path), transaction(self._connection):
             query = "SELECT owner, heartbeat FROM run WHERE id = ? AND status = 'running'"
             running = self._connection.execute(query, (id_,)).fetchone()
@@ -210,9 +220,10 @@ class Store:
     ) -> None:
         """Write rounds in one transaction.
 
-        `state` is the state after the last of these rounds, or its bytes. It becomes the checkpoint of the run.
-        With `last`, the run is marked as done. A round that is already in the file is replaced, since a resumed run
-        repeats the rounds after its last checkpoint.
+        `state` is the state of the run after the last of these rounds, or the bytes of this state. It becomes the
+        checkpoint of the run. By default, there is no new checkpoint. With `last`, the run is marked as done. A
+        round that is already in the file is replaced, since a resumed run repeats the rounds after its last
+        checkpoint.
         """
         with explained(self.path):
             pieces = [] if state is None else _pieces(state)
@@ -229,17 +240,17 @@ class Store:
                     self._connection.execute("DELETE FROM checkpoint WHERE run = ?", (id_,))
 
     def read_checkpoint(self, id_: str, like: Array = None) -> Any:
-        """Return the last state of a run; see `flanders.state.load_state` for `like`."""
+        """Return the state in the checkpoint of a run; see `flanders.state.load_state` for `like`."""
         return state_from_bytes(self.read_checkpoint_bytes(id_), like)
 
     def read_checkpoint_bytes(self, id_: str) -> bytes:
-        """Return the bytes of the last state of a run."""
+        """Return the bytes of the state in the checkpoint of a run."""
         with explained(self.path):
             query = "SELECT state FROM checkpoint WHERE run = ? ORDER BY part"
             return b"".join(piece for (piece,) in self._connection.execute(query, (id_,)))
 
     def compact(self) -> None:
-        """Free the disk space of old checkpoints, unless another process is writing."""
+        """Free the disk space of old checkpoints. If another process is writing, nothing is freed."""
         with contextlib.suppress(sqlite3.Error):
             self._connection.execute("PRAGMA busy_timeout=0")
             self._connection.executescript("PRAGMA incremental_vacuum")  # `execute` would free only one page
@@ -267,7 +278,7 @@ class Store:
     def _insert(
         self, verb: str, keys: Mapping[str, Value], columns: Sequence[Column], rows: Iterable[tuple[Value, ...]]
     ) -> None:
-        """Insert rows. All of them get the values of `keys` in their first columns."""
+        """Insert rows with the SQL command `verb`. All rows get the values of `keys` in their first columns."""
         names = [*keys, *(column.name for column in columns)]
         marks = ", ".join("?" * len(names))
         self._connection.executemany(

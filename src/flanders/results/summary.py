@@ -1,4 +1,4 @@
-"""Reads the runs of a results file, each with a few numbers that sum it up."""
+"""Reads the runs of a results file, and a few numbers that sum up each run."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ class RunSummary:
     precision: float | None
     """The share of malicious clients among the clients that were not kept."""
     recall: float | None
-    """The share of malicious clients that were not kept."""
+    """The share of the malicious clients that were not kept."""
     false_positive_rate: float | None
-    """The share of honest clients that were not kept."""
+    """The share of the honest clients that were not kept."""
     attack_success: float | None
     """The attack success after the last round; see `RoundRecord.attack_success`."""
     source_accuracy: float | None
@@ -84,7 +84,7 @@ def read_summaries(path: Path, ids: Sequence[str] | None = None, first_round: in
     """
     with reading(Path(path)) as connection:
         rows = connection.execute(_QUERY, {"first": first_round}).fetchall()
-    found = []
+    summaries = []
     for (
         id_,
         spec,
@@ -105,7 +105,7 @@ def read_summaries(path: Path, ids: Sequence[str] | None = None, first_round: in
         if ids is not None and id_ not in ids:
             continue
         clients = Confusion(*(int(count or 0) for count in counts))
-        found.append(
+        summaries.append(
             RunSummary(
                 id=id_,
                 spec=json.loads(spec),
@@ -126,9 +126,9 @@ def read_summaries(path: Path, ids: Sequence[str] | None = None, first_round: in
                 unusable=int(unusable or 0),
             )
         )
-    return found
+    return summaries
 
 
 def _number(value: float) -> float | None:
-    """Return a number, or None for NaN, since JSON has no NaN."""
+    """Return a number, or None in place of NaN, since JSON has no NaN."""
     return None if math.isnan(value) else value

@@ -1,4 +1,4 @@
-"""The types of a spec as JSON stores it: tables inside tables."""
+"""The types of a spec, which describes a run. As JSON stores it, a spec consists of tables inside tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Table = dict[str, Any]
 
 
 def flatten(table: Tree, prefix: str = "") -> Table:
-    """Return all values of a table, and of the tables inside it, by dotted keys.
+    """Return one flat table with all values of a table and of the tables inside it. Its keys have dots.
 
     Examples
     --------

@@ -1,6 +1,7 @@
-"""The list of all studies, with the question of each study and the keys of the spec that it varies.
+"""The list of all studies, with the question of each study and the keys that it varies.
 
-This module needs no optional package, since the help text of `flanders study` uses it.
+The keys are those of a spec, the TOML file that describes runs. This module needs no optional package, since the
+help text of `flanders study` uses it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ from flanders.checks import InputError, did_you_mean
 
 @dataclass(frozen=True)
 class GridStudy:
-    """A question, and the settings that are varied to answer it. There is a run for each combination of values."""
+    """A question, and the keys of the spec that are varied to answer it.
+
+    There is a run for each combination of values of these keys.
+    """
 
     name: str
     question: str
@@ -34,8 +38,8 @@ def _study(name: str, question: str, axes: str, label: str, specs: str = "") -> 
 
 
 PREDICTABILITY = _study("predictability", "Are honest clients more predictable?", "threat.attack.name", "attack")
-"""This study measures what single clients send; see `flanders.studies.predictability`. All other studies compare
-the results of runs."""
+"""The study that measures what single clients send; see `flanders.studies.predictability`. All other studies
+compare the results of runs."""
 
 STUDIES = {
     study.name: study
@@ -52,16 +56,26 @@ STUDIES = {
             "filter.solver.refit_every",
             "rounds between fits",
         ),
-        _study("distance", "Which distance to the forecast?", "filter.distance filter.center", "distance"),
-        _study("window", "How many rounds should the model be fitted to?", "filter.window", "window l"),
-        _study("order", "Of which order should the model be?", "filter.order", "order w (l = 6)"),
+        _study(
+            "distance",
+            "Which distance between a model and its forecast is best?",
+            "filter.distance filter.center",
+            "distance",
+        ),
+        _study("window", "To how many rounds should the forecasting model be fitted?", "filter.window", "window l"),
+        _study("order", "Of which order should the forecasting model be?", "filter.order", "order w (l = 6)"),
         _study(
             "alpha",
             "How different may the data of the clients be?",
             "data.partition.alpha",
             "Dirichlet concentration",
         ),
-        _study("selection", "Which parameters to sample?", "filter.look.choose filter.look.size", "sample"),
+        _study(
+            "selection",
+            "Which parameters should the filter look at?",
+            "filter.look.choose filter.look.size",
+            "sample",
+        ),
         _study(
             "fldetector",
             "How good is FLDetector with fixed malicious clients, as in its own paper, and with rotating ones?",
@@ -71,6 +85,8 @@ STUDIES = {
         ),
     )
 }
+
+"""The studies that compare the results of runs, by their names. Most of them are about the filter `flanders`."""
 
 QUESTIONS = {PREDICTABILITY.name: PREDICTABILITY, **STUDIES}
 """All studies by their names."""
@@ -98,15 +114,15 @@ def value_in_words(axis: str, value: object) -> str:
         "filter.look.size": {None: "all"},
         "filter.center": {True: "centred", False: "", None: ""},
         "threat.rotating": {True: "rotating", False: "fixed"},
-        "training.optimizer": {"sgd": "one step", "adam": "one epoch"},
+        "training.optimizer": {"sgd": "one step", "adam": "one epoch"},  # how the specs of `fldetector` train
     }
     known = words.get(axis, {})
     return known[value] if value in known else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _at(spec: Mapping[str, object], key: str) -> object:
-    """Return the value of a spec at a dotted key. None if there is no such key."""
-    found: object = spec
+    """Return the value of a spec at a dotted key, or None if there is no such key."""
+    value: object = spec
     for part in key.split("."):
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return found
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value

@@ -1,4 +1,7 @@
-"""`runs_of`, which returns the runs of a study on a dataset. They come from the spec files of the study."""
+"""`runs_of`, which returns the runs of a study on a dataset.
+
+The runs are described by the spec files of the study, which are TOML files in the folder `specs`.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from flanders.results.tree import Table
 from flanders.studies.grid_studies import GridStudy
 
 CONTROLS = ("distance-to-global", "persistence", "keep-all")
-"""The simple filters to which the studies compare the filter `flanders`."""
+"""The simple filters with which the studies compare the filter `flanders`."""
 CHANGES_BY_DATASET: dict[str, tuple[str, ...]] = {
     "mnist": ("federation.num_clients=100", "federation.rounds=50", "training.learning_rate=1e-3"),
     "fashion-mnist": (
@@ -33,10 +36,11 @@ CHANGES_BY_DATASET: dict[str, tuple[str, ...]] = {
         "training.momentum=0.9",
     ),
 }
-"""The changes to a study's spec for each dataset of the FLANDERS paper, besides the name of the dataset."""
+"""The changes to a study's spec for each dataset of the FLANDERS paper: the model, the number of clients and the
+training that the paper uses with it."""
 FIXED_STUDIES, CHANGES_OF_FIXED_STUDIES = ("fldetector",), ("federation.num_clients=100",)
-"""In these studies, training and rounds are part of the question. So for another dataset only the number of clients
-is changed."""
+"""Studies whose training and rounds are part of the question. So for another dataset only the number of clients is
+changed."""
 
 
 def runs_of(
@@ -66,10 +70,10 @@ def runs_of(
         for text in changes:
             tree = override(tree, *parse_override(text))
         try:
-            found = parse_spec(tree, (), f"study {study.name}")
+            parsed = parse_spec(tree, (), f"study {study.name}")
         except InputError as error:
             raise blame_override(error, f"study {study.name}", overrides) from error
-        for run in found:
+        for run in parsed:
             runs.setdefault(run.id, run)
     return list(runs.values())
 

@@ -66,8 +66,8 @@ def chance_over_rounds(count: int, rounds: int, *, clients: int, malicious: int,
     0.967
     """
     check_number("chance_over_rounds", "rounds", rounds, 0, whole=True)
-    missed = 1 - chance_of_at_least(count, clients=clients, malicious=malicious, selected=selected)
-    return 1 - missed**rounds
+    chance_of_fewer = 1 - chance_of_at_least(count, clients=clients, malicious=malicious, selected=selected)
+    return 1 - chance_of_fewer**rounds
 
 
 def expected_malicious(*, clients: int, malicious: int, selected: int) -> float:

@@ -1,8 +1,8 @@
 """Three estimators of the mutual information between two series of numbers, for many pairs of series at once.
 
 All estimators take `x` and `y` of shape `(..., n)` and use the n pairs of numbers along the last axis. The result
-is in nats. The estimators use ranks or standardised values, so the scale of the series does not matter. If a series
-is constant, the result is 0.
+is in nats, the unit of information for natural logarithms. The estimators use ranks or standardised values, so the
+scale of the series does not matter. If a series is constant, the result is 0.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from scipy.stats import rankdata
 Floats = NDArray[np.float64]
 
 NEIGHBOURS = 3
-"""The k of `kraskov`, which uses the distance of each point to its k-th nearest neighbour."""
+"""The k of `kraskov`, which uses the distance of each point to its k-th nearest neighbour. Its authors advise 2 to
+4."""
 FEW = 500
-"""Up to this number of points, neighbours are found by comparing all points with each other, else with a tree."""
+"""Up to this number of points, all points are compared with each other to find neighbours. For more points, this
+would take longer than searching in a tree."""
 BLOCK = 2_000_000
 """At most about this many comparisons of two points are made at once, to limit the memory."""
 
@@ -28,14 +30,15 @@ BLOCK = 2_000_000
 def gaussian_copula(x: ArrayLike, y: ArrayLike) -> Floats:
     r"""Estimate the information from the correlation of the normal scores.
 
-    For a Gaussian copula the formula is exact. For other copulas it is a lower bound.
-
     .. math:: I = -\tfrac12 \log(1 - \rho^2)
               - \tfrac12 \left[\psi\left(\tfrac{n-1}{2}\right) - \psi\left(\tfrac{n-2}{2}\right)\right]
 
     The normal score of a value is the normal quantile of its rank. :math:`\rho` is the correlation of the scores of
     both series, and :math:`\psi` is the digamma function. The second term is the bias of the first term for n
     independent pairs. Estimates near zero may be negative.
+
+    If the scores of both series have a joint normal distribution (a Gaussian copula), the first term is the exact
+    information. Otherwise it is a lower bound.
 
     References
     ----------
@@ -45,13 +48,13 @@ def gaussian_copula(x: ArrayLike, y: ArrayLike) -> Floats:
     a, b = _pairs(x, y)
     n = a.shape[-1]
     u, v = (ndtri(rankdata(s, axis=-1) / (n + 1)) for s in (a, b))
-    size = np.sqrt(np.sum(u * u, axis=-1) * np.sum(v * v, axis=-1))
+    norms = np.sqrt(np.sum(u * u, axis=-1) * np.sum(v * v, axis=-1))
     inner = np.sum(u * v, axis=-1)
-    rho = np.divide(inner, size, out=np.zeros_like(inner), where=size > 0)
+    rho = np.divide(inner, norms, out=np.zeros_like(inner), where=norms > 0)
     bias = (digamma((n - 1) / 2) - digamma((n - 2) / 2)) / 2
     # If both series have the same ranks, the formula is infinite. But n ranks contain at most log n nats.
-    found = np.minimum(-0.5 * np.log(np.maximum(1 - rho**2, np.finfo(float).tiny)), np.log(n)) - bias
-    return np.where(_varies(a) & _varies(b), found, 0.0)
+    information = np.minimum(-0.5 * np.log(np.maximum(1 - rho**2, np.finfo(float).tiny)), np.log(n)) - bias
+    return np.where(_varies(a) & _varies(b), information, 0.0)
 
 
 def kraskov(x: ArrayLike, y: ArrayLike) -> Floats:
@@ -61,9 +64,9 @@ def kraskov(x: ArrayLike, y: ArrayLike) -> Floats:
 
     Each of the n pairs (x, y) is a point, and k is `NEIGHBOURS`. Distances are in the maximum norm, and
     :math:`\psi` is the digamma function. For each point, :math:`n_x` counts the other points whose distance in x
-    alone is smaller than the distance to the k-th neighbour. :math:`n_y` is the same for y. The brackets are the
-    mean over all points. Equal values would make the counts wrong. So a little noise is added, far below the scale
-    of the data, as the authors advise.
+    alone is smaller than the distance to the k-th neighbour. :math:`n_y` counts those whose distance in y alone is
+    smaller. The brackets are the mean over all points. Equal values would make the counts wrong. So a little noise
+    is added, far below the scale of the data, as the authors advise.
 
     References
     ----------
@@ -73,14 +76,14 @@ def kraskov(x: ArrayLike, y: ArrayLike) -> Floats:
     shape, n = a.shape[:-1], a.shape[-1]
     varies = _varies(a) & _varies(b)
     a, b = (_standardised(s).reshape(-1, n) + noise for s, noise in zip((a, b), _noise(n), strict=True))
-    found = np.empty(len(a))
+    information = np.empty(len(a))
     step = max(1, BLOCK // n**2) if n <= FEW else 1
     for start in range(0, len(a), step):
         part = slice(start, start + step)
         count = _counts_of_few if n <= FEW else _counts_of_many
         terms = digamma(count(a[part], b[part], NEIGHBOURS)).sum(axis=0)
-        found[part] = digamma(NEIGHBOURS) + digamma(n) - terms.mean(axis=-1)
-    return np.where(varies, found.reshape(shape), 0.0)
+        information[part] = digamma(NEIGHBOURS) + digamma(n) - terms.mean(axis=-1)
+    return np.where(varies, information.reshape(shape), 0.0)
 
 
 def histogram(x: ArrayLike, y: ArrayLike, bins: int | None = None) -> Floats:
@@ -103,14 +106,14 @@ def histogram(x: ArrayLike, y: ArrayLike, bins: int | None = None) -> Floats:
     """
     a, b = _pairs(x, y)
     shape, n = a.shape[:-1], a.shape[-1]
-    sides = max(2, min(64, int(np.sqrt(n / 5)))) if bins is None else bins
-    i, j = (np.minimum(((rankdata(s, axis=-1) - 0.5) * sides / n).astype(np.int64), sides - 1) for s in (a, b))
+    k = max(2, min(64, int(np.sqrt(n / 5)))) if bins is None else bins
+    i, j = (np.minimum(((rankdata(s, axis=-1) - 0.5) * k / n).astype(np.int64), k - 1) for s in (a, b))
     i, j = i.reshape(-1, n), j.reshape(-1, n)
-    found = np.empty(len(i))
+    information = np.empty(len(i))
     for row in range(len(i)):
-        counts = np.bincount(i[row] * sides + j[row], minlength=sides**2).reshape(sides, sides)
-        found[row] = _entropy(counts.sum(axis=0)) + _entropy(counts.sum(axis=1)) - _entropy(counts.ravel())
-    return found.reshape(shape)
+        counts = np.bincount(i[row] * k + j[row], minlength=k**2).reshape(k, k)
+        information[row] = _entropy(counts.sum(axis=0)) + _entropy(counts.sum(axis=1)) - _entropy(counts.ravel())
+    return information.reshape(shape)
 
 
 ESTIMATORS: dict[str, Callable[[ArrayLike, ArrayLike], Floats]] = {
@@ -130,26 +133,26 @@ def _entropy(counts: NDArray[np.int64]) -> float:
 def _counts_of_few(a: Floats, b: Floats, k: int) -> NDArray[np.int64]:
     """Return n_x + 1 and n_y + 1 for each point of each pair of series, by comparing all points with each other."""
     dx, dy = (np.abs(s[:, :, None] - s[:, None, :]) for s in (a, b))
-    both = np.maximum(dx, dy)
-    each = np.arange(a.shape[1])
-    both[:, each, each] = np.inf
-    reach = np.partition(both, k - 1, axis=-1)[..., k - 1]
-    inside = np.nextafter(reach, 0)[..., None]
+    distances = np.maximum(dx, dy)
+    diagonal = np.arange(a.shape[1])
+    distances[:, diagonal, diagonal] = np.inf  # no point is its own neighbour
+    reach = np.partition(distances, k - 1, axis=-1)[..., k - 1]  # the distance to the k-th neighbour
+    inside = np.nextafter(reach, 0)[..., None]  # the largest number below it
     return np.stack([np.sum(d <= inside, axis=-1) for d in (dx, dy)])  # a point also counts itself: this is the + 1
 
 
 def _counts_of_many(a: Floats, b: Floats, k: int) -> NDArray[np.int64]:
     """Return n_x + 1 and n_y + 1 for each point of one pair of long series, with a tree and by sorting."""
     points = np.column_stack([a[0], b[0]])
-    reach = cKDTree(points).query(points, k=k + 1, p=np.inf)[0][:, k]
-    inside = np.nextafter(reach, 0)
+    reach = cKDTree(points).query(points, k=k + 1, p=np.inf)[0][:, k]  # the distance to the k-th neighbour
+    inside = np.nextafter(reach, 0)  # the largest number below it
     counts = []
     for values in points.T:
         line = np.sort(values)
         first = np.searchsorted(line, values - inside, side="left")
         last = np.searchsorted(line, values + inside, side="right") - 1
-        # The k-th neighbour itself must not count. The sums above are rounded, so the differences are checked
-        # again.
+        # The k-th neighbour itself must not count. The sums in the two lines above are rounded, so the differences
+        # are checked again.
         while np.any(beyond := values - line[first] > inside):
             first += beyond
         while np.any(beyond := line[last] - values > inside):

@@ -20,16 +20,17 @@ from flanders.studies.predictability import Series
 from flanders.studies.rows import Row
 
 GRID = 256
-"""The number of points at which a density is computed."""
+"""The number of points at which a density is computed. So many points give a smooth curve."""
 
 
 def along_axis(study: GridStudy, rows: Sequence[Row]) -> Figure:
-    """Draw how well the filters detect, and the final accuracy, with a column for each attack.
+    """Draw how well the filters find malicious clients, and the final accuracy. Each attack has a column of panels.
 
-    A study varies one or two keys of the spec. The values of these keys are the points on the x axis. Each share of
-    malicious clients has its own colour. If no point was run with more than one share, each filter has its own
-    colour instead. A simple filter that `flanders` is compared with (`CONTROLS`) is a horizontal line if the varied
-    keys do not concern it. Vertical bars reach from the lowest to the highest result of the seeds.
+    A study varies one or two keys of the spec, which describes its runs. The values of these keys are the points on
+    the x axis. The upper panels have the recall, or the area under the ROC curve in the study `fldetector`. Each
+    share of malicious clients has its own colour. If no point was run with more than one share, each filter has its
+    own colour instead. A simple filter that `flanders` is compared with (`CONTROLS`) is a horizontal line if the
+    varied keys do not concern it. Vertical bars reach from the lowest to the highest result of the seeds.
     """
     detection = "auc" if study.name == "fldetector" else "recall"
     attacks = list(dict.fromkeys(row.attack for row in rows))
@@ -40,12 +41,12 @@ def along_axis(study: GridStudy, rows: Sequence[Row]) -> Figure:
         figure = Figure(figsize=size, layout="constrained")
         axes = figure.subplots(2, len(attacks), squeeze=False, sharex=True, sharey="row")
         for column, attack in enumerate(attacks):
-            mine = [row for row in rows if row.attack == attack]
+            under_attack = [row for row in rows if row.attack == attack]
             for ax, metric in zip(axes[:, column], (detection, "accuracy"), strict=True):
-                _lines(ax, mine, points, metric, styles)
+                _lines(ax, under_attack, points, metric, styles)
             axes[0, column].set_title(attack)
             axes[1, column].set_xticks(range(len(points)), points, rotation=90 if _long(points) else 0)
-        # In these studies a filter drops as many clients as are malicious. So recall equals precision.
+        # In the other studies a filter drops as many clients as are malicious. So recall equals precision.
         axes[0, 0].set_ylabel("AUC of the scores" if detection == "auc" else "Recall (= precision)")
         axes[1, 0].set_ylabel("Final accuracy")
         figure.supxlabel(study.label, fontsize=8)
@@ -116,7 +117,7 @@ def _lines(
 
 
 def _is_scale(points: Sequence[str]) -> bool:
-    """Whether all points are numbers, or "all" for all parameters. Only then a line between them makes sense."""
+    """Whether all points are numbers, or "all" for all parameters. Only such points are joined by a line."""
     return all(point == "all" or point.replace(".", "", 1).isdigit() for point in points)
 
 
@@ -126,10 +127,11 @@ def _long(points: Sequence[str]) -> bool:
 
 
 def densities(series: Mapping[str, Series], key: tuple[str, str, str]) -> Figure:
-    """Draw how the mutual information between consecutive rounds is distributed, with a panel for each attack.
+    """Draw how the mutual information between consecutive rounds of a client is distributed.
 
-    Each panel has a curve for an honest client and one for a malicious client. `series` has the estimates for each
-    attack. `key` says which estimates to draw; see `Key` in `flanders.studies.predictability`.
+    There is a panel for each attack. It has a curve for an honest client and a curve for a malicious client.
+    `series` has the estimates for each attack. `key` says which estimates to draw; see `Key` in
+    `flanders.studies.predictability`.
     """
     columns = min(4, len(series))
     lines = -(-len(series) // columns)
@@ -138,8 +140,8 @@ def densities(series: Mapping[str, Series], key: tuple[str, str, str]) -> Figure
         axes = figure.subplots(lines, columns, squeeze=False)
         for ax in axes.flat[len(series) :]:
             ax.set_axis_off()
-        for ax, (attack, found) in zip(axes.flat, series.items(), strict=False):
-            groups = zip(("honest", "malicious"), found[key], (BLUE, VERMILLION), ("-", DASHES[1]), strict=True)
+        for ax, (attack, estimates) in zip(axes.flat, series.items(), strict=False):
+            groups = zip(("honest", "malicious"), estimates[key], (BLUE, VERMILLION), ("-", DASHES[1]), strict=True)
             for label, values, color, style in groups:
                 x, y = density(values)
                 ax.plot(x, y, color=color, linestyle=style, label=label)
@@ -161,8 +163,9 @@ def density(values: FloatVector) -> tuple[FloatVector, FloatVector]:
 
     Two densities in a panel may have very different spreads. With the same height, both can be seen.
     """
-    quarter, three = np.quantile(values, [0.25, 0.75])
-    spread = min(float(values.std()), float(three - quarter) / 1.349) or float(values.std())
+    low, high = np.quantile(values, [0.25, 0.75])
+    spread = min(float(values.std()), float(high - low) / 1.349) or float(values.std())
+    # If all values are nearly equal, Silverman's bandwidth would be too small to draw.
     width = max(0.9 * spread * values.size**-0.2, 1e-3 * max(1.0, float(np.abs(values).max())))
     x = np.linspace(values.min() - 3 * width, values.max() + 3 * width, GRID)
     y = np.exp(-(((x[:, None] - values[None, :]) / width) ** 2) / 2).sum(axis=1)

@@ -2,15 +2,16 @@ r"""The predictability study: are honest clients more predictable than malicious
 
 Section 4.2 of the FLANDERS paper asks this question. It measures predictability by the mutual information between
 the values of a parameter in rounds t and t + 1, averaged over all parameters. But a parameter has only one value in
-each round, and an estimate needs many. The paper does not say which values it puts together. This module tries two
-ways. With T rounds they are:
+each round, and an estimate needs many values. The paper does not say which values it puts together. This module
+puts values together in two ways. In a run of T rounds they are:
 
 * `"parameters"`: one estimate for each pair of rounds (t, t + 1), from the values of all parameters. This gives
-  T - 1 estimates per client. The paper's figure and t-test may have been made from them.
+  T - 1 estimates per client. The paper's figure and t-test may have been made from such estimates.
 * `"time"`: one estimate for each parameter, from its T - 1 pairs of consecutive values.
 
-Both are computed for the models, as in the paper, and for the displacements (a model minus the global model from
-which the client has started). Displacements do not contain what all models of a round share.
+Both kinds of estimates are computed for the models, as in the paper, and for the displacements. A displacement is a
+model minus the global model from which the client has started. So displacements do not contain what all models of a
+round share.
 
 In addition, this module measures how well each model can be forecast; see `forecast_errors`.
 """
@@ -36,12 +37,14 @@ from flanders.studies.significance import compare_means
 from flanders.studies.trajectories import Trajectories, follow
 
 PUBLISHED = {"gauss": 5.67e-38, "lie": 8.33e-5, "opt": 6.70e-18, "agr-min-max": 4.20e-12}
-"""The paper's p-value for each attack (its table tab:t-test, MNIST)."""
+"""The paper's p-value for each attack on MNIST (its table tab:t-test)."""
 COORDINATES = 10_000
-"""How many parameters are drawn at random for the slow estimates, which are those of `kraskov` and of `"time"`."""
+"""How many parameters are drawn at random for the slow estimates, to limit their time. The slow estimates are those
+of `kraskov` and of `"time"`."""
 ROUNDS = 4
-"""The fewest rounds of a run. They have three pairs of consecutive rounds, and an estimate needs at least three."""
+"""The fewest rounds of a run. They make three pairs of consecutive rounds, the fewest that an estimate needs."""
 FORECAST = "forecast-error"
+"""The name of the forecast error in a `Key`, in place of the name of an estimator."""
 Key = tuple[str, str, str]
 """A way of measuring: the vectors ("models" or "displacements"), the values that are put together ("parameters" or
 "time"), and the name of the estimator or `FORECAST`."""
@@ -51,10 +54,10 @@ Series = dict[Key, tuple[FloatVector, FloatVector]]
 
 @dataclass(frozen=True)
 class Finding:
-    """The comparison of an honest with a malicious client in one run, by one way of measuring.
+    """The comparison of an honest with a malicious client in one run, by one way of measuring (see `Key`).
 
-    The difference is positive if the honest client is more predictable. Then its mutual information is higher, or
-    its forecast error is lower. The p-values test whether the difference is positive.
+    The difference is positive if the honest client is more predictable: its mutual information is higher, or its
+    forecast error is lower. The p-values test whether the difference is positive.
     """
 
     attack: str
@@ -65,7 +68,7 @@ class Finding:
     """The values that are put together: "parameters" or "time"."""
     estimator: str
     values: int
-    """The number of values of each client."""
+    """The number of measured values of each client."""
     honest: float
     """The mean of the honest client's values."""
     malicious: float
@@ -76,26 +79,26 @@ class Finding:
     low: float
     """The lower end of the bootstrap's 95% interval of the difference."""
     high: float
-    """The upper end of this interval."""
+    """The upper end of the bootstrap's 95% interval of the difference."""
     published_p: float | None
-    """The p-value in the paper, if it has one for this attack and this way of measuring."""
+    """The p-value in the paper, or None if the paper has none for this attack and this way of measuring."""
 
 
 def measure(found: Trajectories, *, seed: int = 0, coordinates: int = COORDINATES) -> Series:
     """Return the values of both clients for every way of measuring.
 
-    At most `coordinates` parameters are used for the slow estimates. They are drawn from `seed`.
+    At most `coordinates` parameters are used for the slow estimates. They are drawn at random with the seed `seed`.
     """
-    d = found.honest.shape[1]
-    some = np.sort(np.random.default_rng([seed, 1]).choice(d, min(d, coordinates), replace=False))
+    d = found.honest.shape[1]  # the number of parameters
+    sampled = np.sort(np.random.default_rng([seed, 1]).choice(d, min(d, coordinates), replace=False))
     series: Series = {}
     for of, sent in (("models", found), ("displacements", found.displacements())):
         both = (sent.honest, sent.malicious)
         for name, estimate in ESTIMATORS.items():
-            seen = some if name == "kraskov" else np.arange(d)
-            honest, malicious = (estimate(x[:-1, seen], x[1:, seen]) for x in both)
+            columns = sampled if name == "kraskov" else np.arange(d)
+            honest, malicious = (estimate(x[:-1, columns], x[1:, columns]) for x in both)
             series[of, "parameters", name] = (honest, malicious)
-            honest, malicious = (estimate(x[:-1, some].T, x[1:, some].T) for x in both)
+            honest, malicious = (estimate(x[:-1, sampled].T, x[1:, sampled].T) for x in both)
             series[of, "time", name] = (honest, malicious)
         series[of, "parameters", FORECAST] = (forecast_errors(both[0]), forecast_errors(both[1]))
     return series
@@ -104,10 +107,11 @@ def measure(found: Trajectories, *, seed: int = 0, coordinates: int = COORDINATE
 def forecast_errors(models: FloatMatrix) -> FloatVector:
     """Return the error of the forecast of each model, from the third round on.
 
-    First a straight line is fitted by least squares. It maps the parameters of round t - 1 to the parameters of
-    round t. The same line then maps the parameters of round t to a forecast of round t + 1. The error is the mean
-    squared error of all parameters, divided by their variance. A perfect forecast has the error 0. If the forecast
-    of all parameters were their mean, the error would be 1.
+    `models` has the models of one client, a row per round. First a straight line is fitted by least squares. It
+    maps the parameters of round t - 1 to the parameters of round t. The same line then maps the parameters of round
+    t to a forecast of round t + 1. The error is the mean squared error of all parameters, divided by their
+    variance. A perfect forecast has the error 0. If the forecast of all parameters were their mean, the error would
+    be 1.
     """
     before, last, now = models[:-2], models[1:-1], models[2:]
     centred = before - before.mean(axis=1, keepdims=True)
@@ -121,7 +125,7 @@ def forecast_errors(models: FloatMatrix) -> FloatVector:
 
 
 def measured(experiment: Experiment, folder: Path, datasets: Datasets) -> Series:
-    """Return the series of one run. If the folder has them already, read them. Otherwise carry out the run."""
+    """Return the series of one run. If the folder has a file with them, read it. Otherwise carry out the run."""
     path = Path(folder) / f"{experiment.id}.npz"
     if path.exists():
         return read_series(path)
@@ -130,8 +134,8 @@ def measured(experiment: Experiment, folder: Path, datasets: Datasets) -> Series
         raise InputError(
             f"The predictability study needs at least {ROUNDS} rounds to follow clients. Got {rounds}."
         )
-    found = follow(experiment.setting, datasets.of(experiment))
-    series = measure(found, seed=experiment.setting.federation.seed)
+    trajectories = follow(experiment.setting, datasets.of(experiment))
+    series = measure(trajectories, seed=experiment.setting.federation.seed)
     write_series(path, series)
     return series
 
@@ -139,21 +143,20 @@ def measured(experiment: Experiment, folder: Path, datasets: Datasets) -> Series
 def findings_of(experiment: Experiment, series: Series) -> list[Finding]:
     """Return the findings of one run, one for each way of measuring.
 
-    A series has n values, one for each pair of rounds or each parameter. A block of the bootstrap has about sqrt(n)
-    values.
+    A client has n measured values, one for each pair of rounds or each parameter. The bootstrap of `compare_means`
+    draws blocks of about sqrt(n) values.
     """
     attack, seed = attack_of(experiment), experiment.setting.federation.seed
     findings = []
     for (of, pooling, estimator), (honest, malicious) in series.items():
         rng, block = np.random.default_rng([seed, 2]), max(1, round(np.sqrt(honest.size)))
         pair = (malicious, honest) if estimator == FORECAST else (honest, malicious)
-        found = compare_means(*pair, block=block, rng=rng)
+        comparison = compare_means(*pair, block=block, rng=rng)
         means = float(honest.mean()), float(malicious.mean())
         comparable = of == "models" and pooling == "parameters" and estimator != FORECAST
-        theirs = PUBLISHED.get(attack.removesuffix("-reference")) if comparable else None
-        findings.append(
-            Finding(attack, seed, of, pooling, estimator, honest.size, *means, **asdict(found), published_p=theirs)
-        )
+        published_p = PUBLISHED.get(attack.removesuffix("-reference")) if comparable else None
+        rest = {**asdict(comparison), "published_p": published_p}
+        findings.append(Finding(attack, seed, of, pooling, estimator, honest.size, *means, **rest))
     return findings
 
 
@@ -163,7 +166,7 @@ def attack_of(experiment: Experiment) -> str:
 
 
 def summarise(findings: Sequence[Finding]) -> list[dict[str, str | float | None]]:
-    """Return one line for each attack and way of measuring, with means and median p-values over the seeds."""
+    """Return a line for each attack and each way of measuring, with means and median p-values over the seeds."""
     ways = list(dict.fromkeys((f.of, f.pooling, f.estimator) for f in findings))
     groups: dict[tuple[str, str, str, str], list[Finding]] = {}
     for f in sorted(findings, key=lambda f: ways.index((f.of, f.pooling, f.estimator))):

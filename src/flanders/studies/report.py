@@ -26,7 +26,7 @@ from flanders.studies.rows import Row, tabulate
 
 
 def table_of_rows(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
-    """Return the header and the cells of the table that the command prints."""
+    """Return the header and the cells of the table of any study except the predictability study."""
     head = ["attack", "r", "filter", "point", "seeds", "accuracy", "precision", "recall", "AUC", "filter ms"]
     cells = [
         [
@@ -91,9 +91,9 @@ def conduct(
     workforce: Workforce = HERE,
     format: str = "png",
 ) -> int:
-    """Carry out the runs of a study that are not done yet, and return the exit code of the command.
+    """Carry out those runs of a study that are not done yet. Return the exit code of the command.
 
-    Print the table of the study, and write its files into the folder `out`.
+    Print the table of the study, and write the files of the study into the folder `out`.
     """
     study = find(name)
     runs = runs_of(study, dataset=dataset, seeds=seeds, attacks=attacks, overrides=overrides)
@@ -105,9 +105,9 @@ def conduct(
     if study is PREDICTABILITY:
         findings, series = _follow_clients(runs, out / "series", changes)
         write_csv(stem.with_suffix(".csv"), findings)
-        for of in ("models", "displacements"):
-            figure = densities(series, (of, "parameters", "gaussian-copula"))
-            save(figure, stem.with_name(f"{stem.name}-{of}.{format}"))
+        for vectors in ("models", "displacements"):
+            figure = densities(series, (vectors, "parameters", "gaussian-copula"))
+            save(figure, stem.with_name(f"{stem.name}-{vectors}.{format}"))
         head, cells = table_of_lines(summarise(findings))
         code = 0
     else:
@@ -127,7 +127,7 @@ def _follow_clients(
 ) -> tuple[list[Finding], dict[str, Series]]:
     """Carry out all runs of the predictability study.
 
-    Return the findings of all runs and, for each attack, the series of its first run.
+    Return the findings of all runs and, for each attack, the measured values (`Series`) of its first run.
     """
     datasets, findings, first = Datasets(), [], dict[str, Series]()
     for place, run in enumerate(runs, start=1):

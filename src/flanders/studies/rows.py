@@ -25,7 +25,8 @@ class Row:
 
     Values are means over the seeds. A field that ends in `_low` or `_high` has the lowest or the highest value of
     any seed. The accuracy is the accuracy after the last round. All other values use only the rounds from the first
-    attack on: precision and recall of the filter's decisions, the AUC of its scores, and its time.
+    attack on: precision and recall of the filter's decisions, the area under the ROC curve of its scores (AUC), and
+    its time.
     """
 
     dataset: str
@@ -72,14 +73,15 @@ def tabulate(results: Path, study: GridStudy, ids: Sequence[str]) -> list[Row]:
 def _row(dataset: str, attack: str, fraction: float, name: str, point: str, runs: Sequence[RunData]) -> Row:
     measured: dict[str, list[float]] = {"accuracy": [], "precision": [], "recall": [], "auc": [], "filter_ms": []}
     for run in runs:
-        at = run.rounds >= attack_start(run.spec)
-        seen = run.present & at
-        found = Confusion.of(run.malicious[seen], run.kept[seen])
+        attacked = run.rounds >= attack_start(run.spec)  # for each round, whether it counts
+        judged = run.present & attacked
+        counts = Confusion.of(run.malicious[judged], run.kept[judged])
+        scored_rounds = zip(run.malicious[:, attacked].T, run.score[:, attacked].T, strict=True)
         measured["accuracy"].append(float(run.accuracy[-1]))
-        measured["precision"].append(found.precision)
-        measured["recall"].append(found.recall)
-        measured["auc"].append(area_under_curve(zip(run.malicious[:, at].T, run.score[:, at].T, strict=True)))
-        measured["filter_ms"].append(1000 * float(np.mean(run.seconds["filter"][at])))
+        measured["precision"].append(counts.precision)
+        measured["recall"].append(counts.recall)
+        measured["auc"].append(area_under_curve(scored_rounds))
+        measured["filter_ms"].append(1000 * float(np.mean(run.seconds["filter"][attacked])))
     mean = {key: float(np.mean(values)) for key, values in measured.items()}
     spread = {
         f"{key}_{end}": float(of(measured[key]))

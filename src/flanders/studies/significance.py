@@ -13,7 +13,7 @@ from flanders.checks import InputError, check_number
 
 @dataclass(frozen=True)
 class Comparison:
-    """The difference of two means, and its significance. The p-values are one-tailed: is the first mean higher?"""
+    """The difference of two means, and its significance. The p-values test whether the first mean is higher."""
 
     difference: float
     """The first mean minus the second mean."""
@@ -24,7 +24,7 @@ class Comparison:
     low: float
     """The lower end of the bootstrap's 95% interval of the difference."""
     high: float
-    """The upper end of this interval."""
+    """The upper end of the bootstrap's 95% interval of the difference."""
 
 
 def compare_means(
@@ -65,7 +65,10 @@ def welch(first: FloatVector, second: FloatVector) -> float:
 
 
 def block_means(values: FloatVector, block: int, resamples: int, rng: np.random.Generator) -> FloatVector:
-    """Return the means of `resamples` new series, which consist of random blocks of `values` and are as long."""
+    """Return the means of `resamples` new series.
+
+    Each new series consists of random blocks of `values`, and is as long as `values`.
+    """
     n = values.size
     sums = np.concatenate([[0.0], np.cumsum(np.concatenate([values, values[:block]]))])
     whole, rest = divmod(n, block)

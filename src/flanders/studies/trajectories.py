@@ -1,7 +1,7 @@
 """`follow`, which records the models that one honest and one malicious client send in each round of a simulation.
 
 In the simulation, a filter that knows the malicious clients drops them, so the global model is not poisoned. This
-is the setting of Section 4.2 of the FLANDERS paper. The predictability study uses it.
+is the setting of Section 4.2 of the FLANDERS paper. The predictability study uses this module.
 """
 
 from __future__ import annotations
@@ -20,21 +20,24 @@ from flanders.simulation import Setting, Simulation
 
 @dataclass(frozen=True, eq=False)
 class Trajectories:
-    """The models that two clients sent in T rounds, `(T, d)` each, and the global models that they started from."""
+    """The models that two clients sent, and the global models that they started from.
+
+    Each array has a row for each round and a column for each parameter.
+    """
 
     honest: FloatMatrix
     malicious: FloatMatrix
     global_models: FloatMatrix
 
     def displacements(self) -> Trajectories:
-        """Return both trajectories minus the global models of their rounds."""
+        """Return the models of both clients minus the global models of their rounds."""
         g = self.global_models
         return Trajectories(self.honest - g, self.malicious - g, g)
 
 
 @dataclass(frozen=True)
 class Listener(Filter[tuple[FloatMatrix, ...]]):
-    """A filter that knows the malicious clients. It drops them, and records the updates of two clients."""
+    """A filter that knows the malicious clients. It drops them, and records the models of two clients."""
 
     malicious: frozenset[int]
     watched: tuple[int, int]
@@ -68,8 +71,8 @@ class Listener(Filter[tuple[FloatMatrix, ...]]):
 def follow(setting: Setting, dataset: Dataset | None = None) -> Trajectories:
     """Run a simulation. Return what the first honest client and the first malicious client sent.
 
-    The filter of the setting is replaced by one that knows the malicious clients. All clients must take part in
-    every round, and the malicious clients must be the same in all rounds.
+    `Listener` replaces the filter of the setting. All clients must take part in every round, and the malicious
+    clients must be the same in all rounds.
     """
     k, b, selected = setting.federation.num_clients, setting.num_malicious, setting.federation.selected
     rotating = setting.threat.rotating
