@@ -15,8 +15,8 @@ from poisoned_adapters import task
 from flanders import Defense, KeepAll
 from flanders.attacks import View
 from flanders.catalog import ATTACKS
+from flanders.layers import last_layer_of
 from flanders.packing import layers_of, pack, unpack
-from flanders.round import last_layer_of
 
 CLIENTS, REVIEWS, LEARNING_RATE = 20, 100, 0.001
 """The number of clients, the number of reviews that each client has, and the learning rate."""

@@ -9,8 +9,8 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
 from flanders.checks import InputError
+from flanders.layers import last_layer_of
 from flanders.models import MODELS, BatchNorm2d, Layout, Mlp4, tensor_sizes
-from flanders.round import last_layer_of
 
 SHAPES = {"cnn6": (3, 16, 16), "mobilenet": (3, 17, 17)}
 every_model = pytest.mark.parametrize("name", list(MODELS))

@@ -18,7 +18,7 @@ from flanders.attacks import Attack, View
 from flanders.catalog import ATTACKS
 from flanders.checks import InputError, check_number
 from flanders.flower.model_arrays import ModelArrays
-from flanders.round import last_layer_of
+from flanders.layers import last_layer_of
 from flanders.state import state_from_bytes, state_to_bytes
 
 MEMORY = "flanders-attack"

@@ -18,7 +18,8 @@ from flanders.attacks import Attack, View
 from flanders.attacks.attack import Rehearsal
 from flanders.checks import InputError
 from flanders.defense import Defense
-from flanders.round import Round, last_layer_of
+from flanders.layers import last_layer_of
+from flanders.round import Round
 from flanders.simulation.setting import Threat
 
 STREAMS = ("attack", "attacker")

@@ -15,7 +15,8 @@ from __future__ import annotations
 import numpy as np
 
 from flanders.arrays import to_numpy
-from flanders.round import Round, weighted_layers_of
+from flanders.layers import weighted_layers_of
+from flanders.round import Round
 
 MOST_CLASSES = 6
 """With more classes, the last layers of clients with different classes hardly point against each other. With C

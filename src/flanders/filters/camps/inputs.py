@@ -33,8 +33,9 @@ import numpy as np
 from flanders.arrays import BoolVector, FloatMatrix, FloatVector, IntVector
 from flanders.filters.camps.splitting import FEWEST, cut_columns
 from flanders.filters.camps.traits import HIGH_MINORITY, MINORITY, Trait
+from flanders.layers import WeightedLayer, weighted_layers_of
 from flanders.linalg.products import squares_by_input
-from flanders.round import Round, WeightedLayer, weighted_layers_of
+from flanders.round import Round
 
 SPREAD = 0.15
 """The smallest standard deviation that is assumed for the log shares in a camp.

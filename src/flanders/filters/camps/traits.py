@@ -26,8 +26,9 @@ from flanders.filters.camps.directions import (
 )
 from flanders.filters.camps.splitting import PER_CLIENT, PER_CLIENT_OF_NATURE
 from flanders.filters.fingerprint.questions import FINGERPRINT, LENGTH, Answers
+from flanders.layers import last_layer_of
 from flanders.linalg.products import gram, lengths_of_gram, projections
-from flanders.round import ClientId, Round, last_layer_of
+from flanders.round import ClientId, Round
 
 LOW, HIGH_MINORITY, CHANGED, UNKNOWN = "low", "high minority", "changed", "unknown"
 """Which camp of a trait is wrong.

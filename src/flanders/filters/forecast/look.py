@@ -14,10 +14,11 @@ import numpy as np
 from flanders.arrays import IntVector
 from flanders.checks import InputError, check_choice, check_number
 from flanders.filters.forecast.history import Numbering, Snapshot
+from flanders.layers import last_layer_of, sizes_of_layers
 from flanders.linalg.columns import most_varied_columns
 from flanders.linalg.selection import take_columns
 from flanders.linalg.sketch import CountSketch
-from flanders.round import Round, last_layer_of, sizes_of_layers
+from flanders.round import Round
 
 CHOICES = ("random", "variance", "last-layer", "per-layer")
 

@@ -1,0 +1,77 @@
+"""Tells which columns of a row of updates belong to which layer of the model.
+
+A row has all parameters of a model. The functions get the number of parameters of each tensor, by its name, in the
+order of a row: the `layers` of a `Round`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+def sizes_of_layers(tensors: Mapping[str, int]) -> tuple[int, ...]:
+    """Return the number of parameters of each layer.
+
+    `tensors` has the number of parameters of each tensor, by name, in the order of a row. The owner of a tensor is
+    the part of its name before the last dot. Neighbouring tensors with the same owner are one layer. A tensor
+    without a dot in its name is a layer of its own.
+
+    Examples
+    --------
+    >>> sizes_of_layers({"conv.weight": 9, "conv.bias": 1, "scale": 3})
+    (10, 3)
+    """
+    runs = itertools.groupby(tensors, key=lambda name: name.rpartition(".")[0] or name)
+    return tuple(sum(tensors[name] for name in run) for _, run in runs)
+
+
+def last_layer_of(tensors: Mapping[str, int], *, without_owner: int = 1) -> slice:
+    """Return which columns of a row are the last layer. `sizes_of_layers` explains `tensors` and layers.
+
+    If the last tensor has no dot in its name, the last `without_owner` tensors count as the last layer.
+
+    Examples
+    --------
+    >>> last_layer_of({"conv.weight": 9, "conv.bias": 1, "fc.weight": 4, "fc.bias": 2})
+    slice(10, 16, None)
+    >>> last_layer_of({"w1": 9, "w2": 4, "b2": 2}, without_owner=2)
+    slice(9, 15, None)
+    """
+    names, d = list(tensors), sum(tensors.values())
+    owned = "." in names[-1]
+    size = sizes_of_layers(tensors)[-1] if owned else sum(tensors[name] for name in names[-without_owner:])
+    return slice(d - size, d)
+
+
+@dataclass(frozen=True)
+class WeightedLayer:
+    """Where the weights of a layer are in a row of updates. It is fully connected, or a convolution."""
+
+    name: str
+    """The name of the tensor that holds the weights."""
+    start: int
+    """The column of the first weight."""
+    outputs: int
+    inputs: int
+
+
+def weighted_layers_of(tensors: Mapping[str, int]) -> list[WeightedLayer]:
+    """Return the layers with weights and biases, as far as the names and sizes of the tensors tell.
+
+    They tell if a bias follows the weights and has the same owner, e.g. `fc.weight` and `fc.bias`. The bias has a
+    number for each output. As in PyTorch, the weights of an output are neighbours in the row.
+
+    Examples
+    --------
+    >>> weighted_layers_of({"norm": 8, "fc.weight": 32, "fc.bias": 4})
+    [WeightedLayer(name='fc.weight', start=8, outputs=4, inputs=8)]
+    """
+    column, found = 0, []
+    for (name, size), (next_name, next_size) in itertools.pairwise(tensors.items()):
+        owner, next_owner = name.rpartition(".")[0], next_name.rpartition(".")[0]
+        if owner and owner == next_owner and 0 < next_size < size and size % next_size == 0:
+            found.append(WeightedLayer(name, column, next_size, size // next_size))
+        column += size
+    return found
