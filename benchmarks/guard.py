@@ -1,8 +1,9 @@
 """Measures the default filter, `Guard`, under many attacks, compared with plain averaging and with an oracle.
 
-    python benchmarks/guard.py [--groups first-round examples third-round honest poisoned small] [--seeds 40 41 42]
-                               [--filters guard] [--rounds 50] [--device cuda] [--jobs 12] [--data-dir DIR]
-                               [--out guard.sqlite] [--csv results/guard.csv] [--table-only] [--dry-run]
+    python benchmarks/guard.py [--groups first-round examples third-round honest poisoned small kinds few-classes]
+                               [--seeds 40 41 42] [--filters guard] [--rounds 50] [--device cuda] [--jobs 12]
+                               [--data-dir DIR] [--out guard.sqlite] [--csv results/guard.csv]
+                               [--table-only] [--dry-run]
 
 Runs that are already in the results file `--out` are not run again. Rows of the file `--csv` that are not measured
 again stay.
@@ -15,6 +16,8 @@ third-round   different clients attack in each round from round 3 on, 20 to 80% 
 honest        no attack, in 64 settings: partitions, optimizers, epochs, numbers of clients, clients per round
 poisoned      10 or 30% of the clients have flipped labels or a backdoor, from round 1 or 3 on; 0 or 100 examples
 small         the dataset digits with 10, 20 and 30 clients, attacks from round 1 on; 0 or 100 examples
+kinds         images, a table, text and points: no attack in 128 settings, and 20 or 60% attack from round 1 or 3 on
+few-classes   points of 2 to 6 classes, in 128 settings: no attack, many clients have one class
 
 How it measures
 ---------------
@@ -201,6 +204,60 @@ def small() -> Iterator[tuple[Cell, Table]]:
             yield attacked("small", f"digits, {clients} clients", base, threat, examples)
 
 
+KINDS: dict[str, Table] = {
+    "digits": {"name": "digits"},
+    "breast-cancer": {"name": "breast-cancer"},
+    "synthetic": {"name": "synthetic", "num_samples": 4000},
+    "characters": {"name": "characters", "num_samples": 4000},
+}
+PARTITIONS: dict[str, Table] = {
+    "Dir(0.1)": {"name": "dirichlet", "alpha": 0.1},
+    "Dir(0.5)": {"name": "dirichlet", "alpha": 0.5},
+    "two shards": {"name": "shards", "shards_per_client": 2},
+    "iid": {"name": "iid"},
+}
+
+
+def without_attack(
+    group: str, datasets: dict[str, Table], partitions: dict[str, Table]
+) -> Iterator[tuple[Cell, Table]]:
+    axes = product(datasets.items(), partitions.items(), ("mlp2", "logistic"), ("adam", "sgd"), (12, 40))
+    for (name, dataset), (how, partition), model, optimizer, clients in axes:
+        base: Table = {
+            "data": {"dataset": dataset, "partition": partition},
+            "model": {"name": model},
+            "training": {"optimizer": optimizer, "learning_rate": 0.02, "epochs": 2},
+            "federation": {"num_clients": clients},
+        }
+        yield attacked(group, f"{name}, {how}, {model}, {optimizer}, {clients} clients", base, {}, 0)
+
+
+def kinds() -> Iterator[tuple[Cell, Table]]:
+    yield from without_attack("kinds", KINDS, PARTITIONS)
+    names = ("gauss", "sign-flip", "lie", "ipm", "agr-min-max", "mimic", "delta-free-rider")
+    attacks = (*({"name": name} for name in names), CLONES[0], CLONES[-1], PULLS[1])
+    axes = product(KINDS.items(), ("Dir(0.5)", "iid"), attacks, (0.2, 0.6), (1, 3), (0, 100))
+    for (name, dataset), how, attack, fraction, start, examples in axes:
+        base: Table = {
+            "data": {"dataset": dataset, "partition": PARTITIONS[how]},
+            "model": {"name": "mlp2"},
+            "training": {"optimizer": "sgd", "learning_rate": 0.1, "epochs": 2},
+            "federation": {"num_clients": 40},
+        }
+        threat: Table = {"attack": attack, "fraction": fraction, "start": start, "rotating": False}
+        yield attacked("kinds", f"{name}, {how}", base, threat, examples)
+
+
+def few_classes() -> Iterator[tuple[Cell, Table]]:
+    datasets: dict[str, Table] = {
+        f"{count} classes": {"name": "synthetic", "num_samples": 4000, "num_classes": count}
+        for count in (2, 3, 4, 6)
+    }
+    partitions = {key: PARTITIONS[key] for key in ("Dir(0.1)", "Dir(0.5)", "two shards")}
+    one_shard: dict[str, Table] = {"one shard": {"name": "shards", "shards_per_client": 1}}
+    yield from without_attack("few-classes", datasets, {**partitions, **one_shard})
+
+
 GROUPS = {
     "first-round": first_round,
     "examples": with_examples,
@@ -208,6 +265,8 @@ GROUPS = {
     "honest": honest,
     "poisoned": poisoned,
     "small": small,
+    "kinds": kinds,
+    "few-classes": few_classes,
 }
 
 

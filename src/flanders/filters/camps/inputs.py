@@ -14,7 +14,7 @@ evidence for two camps becomes a trait, if the camp with the larger shares has a
 camp is wrong. A larger camp is left alone: it may be half of the clients, with other classes than the other half.
 
 An input that most clients do not use is left alone, too. In text, for example, a rare word is such an input, and
-honest clients that have it do learn from it.
+honest clients that have it do learn from it. If most inputs are like that, no input is looked at.
 
 If most clients are malicious and learn little from an input, honest clients are the camp with the larger shares. So
 the shares are compared with the usual share of the input, the median of the clients kept in the round before. A
@@ -51,9 +51,11 @@ logarithms."""
 USED = 0.3
 """An input is used if its median share is at least this part of an equal share.
 
-In honest federations with text, in which clients were dropped without this rule, the median share was always below
-0.01 of an equal share. The pixels of a trigger in the corner of Fashion-MNIST have 0.9 of it.
+In text with even classes, where honest clients were dropped without this rule, the median share was below 0.01 of
+an equal share. The pixels of a trigger in the corner of Fashion-MNIST have 0.9 of it.
 """
+MOST_USED = 0.5
+"""At least this share of the inputs must be used. In text it was 0.2, in Fashion-MNIST it is 1."""
 FEWEST_INPUTS = 2
 """With a single input, all shares would be 1."""
 MOST_INPUTS = 20_000
@@ -95,6 +97,8 @@ def input_traits(found: InputShares | None, usual: FloatVector | None, rows: Boo
         return []
     low, evidence = cut_columns(found.logs[rows], SPREAD, FEWEST_ALIKE)
     used = np.median(found.logs[rows], axis=0) >= np.log((USED + LEAST_SHARE) / found.layer.inputs)
+    if used.mean() < MOST_USED:
+        return []
     evidence = np.where(used & (rows.sum() - low <= MINORITY * rows.sum()), evidence, -np.inf)
     best = int(np.argmax(evidence))
     if not evidence[best] > -np.inf:
