@@ -279,7 +279,7 @@ def test_runs_on_flower_are_not_shared_among_processes(tmp_path, capsys):
     (tmp_path / "spec.toml").write_text(SPEC.format(rounds=2))
     results = str(tmp_path / "r.sqlite")
     assert main(["run", str(tmp_path / "spec.toml"), "--engine", "flower", "--jobs", "2", "--out", results]) == 2
-    assert "Omit it" in capsys.readouterr().err
+    assert "Omit the option" in capsys.readouterr().err
 
 
 def on_both_engines(path):
