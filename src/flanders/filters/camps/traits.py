@@ -294,8 +294,8 @@ def own_traits(
         Trait("own length", values[:, LENGTH] - level, LEAST_SPREAD_OF_LENGTHS, CHANGED, words, 1, MANY_TIMES),
     ]
     for name, change in list(zip(names, changes, strict=False))[:2]:
-        usual = "than usual in the direction of the updates kept in the round before"
-        words = f"in {name}, its update points less {usual}", f"in {name}, its update points more {usual}"
+        than = f"with the others than in earlier rounds ({name})"
+        words = f"its update agrees less {than}", f"its update agrees more {than}"
         traits.append(
             Trait(f"own course in {name}", change, LEAST_SPREAD_OF_COSINES, CHANGED, words, 1, TURNED_FAR)
         )
