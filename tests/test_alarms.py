@@ -33,6 +33,14 @@ def test_a_refused_reply_counts_as_a_dropped_one_and_a_missing_one_does_not_coun
     assert not any(kinds_after(rounds)[:-1])
 
 
+@pytest.mark.parametrize("fate", [DROPPED, REFUSED])
+def test_the_alarm_is_true_of_dropped_and_of_refused_clients(fate):
+    lookout = Lookout()
+    for number in (1, 2, 3):
+        alarms = lookout.look(round_record(number, ["ann", "eve", "bob"], fates=[KEPT, fate, fate]))
+    assert [alarm.text for alarm in alarms] == ["2 clients were dropped or refused 3 times in a row: eve, bob"]
+
+
 def test_being_kept_once_ends_the_row():
     twice = [[KEPT, DROPPED], [KEPT, DROPPED]]
     assert not any(kinds_after([*twice, [KEPT, KEPT], *twice]))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from flanders import AsyncRounds, Defense, KeepAll
 from flanders.checks import InputError
@@ -135,6 +136,16 @@ def test_the_weight_of_one_client_does_not_cost_the_others_their_replies(weight)
     with pytest.raises(InputError, match="weight"):
         rounds.add("b", np.ones(2), weight)
     assert rounds.add("c", np.ones(2)).kept.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("bad", [torch.ones(2), np.array(["a", "b"])], ids=["another library", "text"])
+def test_a_bad_reply_does_not_cost_the_client_its_good_one(bad) -> None:
+    rounds = AsyncRounds(np.zeros(2), Defense(KeepAll()), size=1)
+    rounds.begin("a")
+    with pytest.raises(ValueError, match=r"same kind of array|could not convert"):
+        rounds.add("a", bad)
+    assert not rounds.waiting
+    assert rounds.add("a", np.ones(2)).kept.tolist() == [0]
 
 
 def test_clients_that_all_claim_nothing_count_alike() -> None:

@@ -75,7 +75,7 @@ class Lookout:
     >>> for number in (1, 2, 3):
     ...     alarms = lookout.look(RoundRecord(number, clients))
     >>> print(alarms[0].text)
-    client eve was dropped 3 times in a row
+    client eve was dropped or refused 3 times in a row
     """
 
     def __init__(self) -> None:
@@ -175,5 +175,5 @@ def _dropped_in_a_row(record: RoundRecord, streaks: Streaks) -> Alarm | None:
         return None
     subject = f"client {names_in_words(clients)} was" if len(clients) == 1 else f"{len(clients)} clients were"
     names = f": {names_in_words(clients)}" if len(clients) > 1 else ""
-    text = f"{subject} dropped {IN_A_ROW} times in a row{names}"
+    text = f"{subject} dropped or refused {IN_A_ROW} times in a row{names}"
     return Alarm(AlarmKind.DROPPED_IN_A_ROW, record.number, text, clients)

@@ -147,10 +147,11 @@ class AsyncRounds:
                 f"{tuple(self.model.shape)}. Ignore its reply."
             )
         check_number("AsyncRounds.add", "weight", weight, 0)
-        given = self._given.pop(client)
+        given = self._given[client]
         age = self.number - given
         step = check_same_kind(without_graph(update), "update", self.model[None, :]) - self._models[given]
         self.waiting[client] = BufferedReply(step, weight * self.discount(age), age)
+        del self._given[client]  # last: a reply that raises an error changes nothing
         return self._round(**more) if len(self.waiting) >= self.size else None
 
     def _round(self, **more: Any) -> Outcome:

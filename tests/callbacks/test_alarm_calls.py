@@ -74,7 +74,7 @@ def test_a_webhook_gets_one_message_for_a_round_with_alarms() -> None:
     assert (message["run"], message["round"], message["accuracy"]) == ("guard", 3, None)
     assert message["clients"]["dropped"] == 1
     assert message["alarms"][0]["kind"] == "dropped-in-a-row"
-    assert "was dropped 3 times in a row" in message["text"]
+    assert "was dropped or refused 3 times in a row" in message["text"]
     assert "<" not in message["text"]
     assert "\x1b" not in json.dumps(message)
 

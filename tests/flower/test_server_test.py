@@ -89,6 +89,28 @@ def test_the_filter_can_ask_the_evaluate_fn_of_start_if_that_has_a_loss() -> Non
         assert all((answer is not None) == answered for answer in asked)
 
 
+def test_a_later_start_without_an_evaluate_fn_does_not_use_the_earlier_one() -> None:
+    asked.clear()
+    strategy = FilteredStrategy(strategies.FedAvg(), Asking())
+    strategy.start(grid_of(4), model((6, 7)), num_rounds=1, evaluate_fn=lambda *_: MetricRecord({"loss": 1.0}))
+    strategy.start(grid_of(4), model((6, 7)), num_rounds=2)
+    assert [answer is not None for answer in asked] == [True, False]
+
+
+def test_a_server_test_of_the_users_own_is_used_if_start_gets_no_evaluate_fn() -> None:
+    class Own(ServerTest):
+        def of_models(self, number, model, arrays):
+            return lambda vector: 7.0
+
+    asked.clear()
+    strategy = FilteredStrategy(strategies.FedAvg(), Asking())
+    strategy.server_test = Own()
+    strategy.start(grid_of(4), model((6, 7)), num_rounds=1)
+    strategy.start(grid_of(4), model((6, 7)), num_rounds=2, evaluate_fn=lambda *_: MetricRecord({"loss": 1.0}))
+    strategy.start(grid_of(4), model((6, 7)), num_rounds=3)
+    assert asked == [7.0, 1.0, 7.0]
+
+
 def test_fltrust_follows_the_step_that_the_server_trains() -> None:
     start = model((6, 7))
 

@@ -109,14 +109,14 @@ def test_newcomers_count_in_full_while_few_clients_are_known(flower_log) -> None
     strategy = FilteredStrategy(strategies.FedAvg(), Flanders(keep=1.0))
     play(strategy, grid_of(2), START, 1)
     play(strategy, grid_of(10), START, 1, first=2)
-    assert "newcomers count" not in flower_log.text
+    assert "newcomer" not in flower_log.text
 
 
 def test_a_filter_without_a_memory_has_no_newcomers(flower_log) -> None:
     strategy = FilteredStrategy(strategies.FedAvg(), DistanceToGlobal(keep=1.0))
     play(strategy, grid_of(5), START, 1)
     play(strategy, grid_of(20), START, 1, first=2)
-    assert "newcomers count" not in flower_log.text
+    assert "newcomer" not in flower_log.text
 
 
 def test_newcomers_alone_do_not_make_a_model_where_known_clients_have_replied(flower_log) -> None:
@@ -132,3 +132,31 @@ def test_newcomers_alone_do_not_make_a_model_where_known_clients_have_replied(fl
     assert found is None
     assert metrics["flanders-stayed"] == 1
     assert "the filter kept only newcomers: the global model stays" in flower_log.text
+    assert "of the total" not in flower_log.text  # no weight was lowered
+
+
+class Unweighted(strategies.FedAvg):
+    """A strategy that reads no weights: it takes the first model."""
+
+    def __init__(self):
+        super().__init__(weighted_by_key=None)
+
+    def aggregate_train(self, server_round, replies):
+        return next(iter(replies)).content["arrays"], None
+
+
+@pytest.mark.parametrize(
+    ("make", "clients", "share", "said"),
+    [
+        (strategies.FedAvg, 15, 0.25, "the weight of 10 newcomers was lowered to 25% of the total"),
+        (strategies.FedAvg, 6, 0.1, "the weight of 1 newcomer was lowered to 10% of the total"),
+        (Unweighted, 15, 0.25, "10 newcomers count in full, since the strategy uses no weights"),
+        (Unweighted, 6, 0.1, "1 newcomer counts in full, since the strategy uses no weights"),
+    ],
+)
+def test_the_alarm_says_whether_the_weight_of_newcomers_was_lowered(make, clients, share, said, flower_log) -> None:
+    strategy = FilteredStrategy(make(), Flanders(keep=1.0), limits=WeightLimits(newcomers=share))
+    first = play(strategy, grid_of(5), START, 1)[0][0]
+    assert play(strategy, grid_of(clients), first, 1, first=2)[0][0] is not None
+    assert said in flower_log.text
+    assert flower_log.text.count("newcomer") == 1

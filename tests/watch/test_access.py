@@ -58,6 +58,15 @@ def test_a_page_elsewhere_that_points_its_name_at_this_machine_gets_nothing(serv
     assert get(url, Host="localhost:1234")[0] == 200
 
 
+def test_this_machine_has_its_names_with_and_without_a_port(serve, writer):
+    writer().write()
+    url = serve()
+    for name in ("127.0.0.1", "localhost", "[::1]"):
+        assert [get(url, Host=host)[0] for host in (name, f"{name}:80")] == [200, 200]
+    for name in ("[::2]", "[::1].evil.example", "evil.example:[::1]", "[:", ""):
+        assert get(url, Host=name)[0] == 421
+
+
 def test_nothing_can_be_written(serve, writer):
     writer().write()
     url = serve()

@@ -24,7 +24,7 @@ def test_each_round_is_one_line_with_reasons_and_alarms(results, writer):
     assert not any("ALARM" in line for line in first)
     assert log.news() == []
     one.write()
-    assert any(line.startswith("  !!   ALARM: client eve was dropped 3 times") for line in log.news())
+    assert any(line.startswith("  !!   ALARM: client eve was dropped or refused 3 times") for line in log.news())
     one.write(last=True)
     assert any("done" in line for line in log.news())
     assert log.news() == []

@@ -61,12 +61,16 @@ class RoundWeights:
         is_known = np.array([answer.client in known for answer in self.answers])
         is_kept = np.isin(np.arange(len(self.answers)), kept)
         factor = self.limits.factor_for_newcomers(self.values, is_known, is_kept)
-        if factor < 1:
-            new = np.flatnonzero(is_kept & ~is_known)
-            self.sorted_replies.alarms.append(
-                f"{len(new)} newcomers count for {self.limits.newcomers:.0%} of the weight"
-            )
-            for row in new.tolist() if self.claims and factor > 0 else ():
+        if 0 < factor < 1:
+            new = np.flatnonzero(is_kept & ~is_known).tolist()
+            newcomers = "1 newcomer" if len(new) == 1 else f"{len(new)} newcomers"
+            if self.claims:
+                alarm = f"the weight of {newcomers} was lowered to {self.limits.newcomers:.0%} of the total"
+            else:
+                verb = "counts" if len(new) == 1 else "count"
+                alarm = f"{newcomers} {verb} in full, since the strategy uses no weights"
+            self.sorted_replies.alarms.append(alarm)
+            for row in new if self.claims else ():
                 self.values[row] *= factor
                 set_claim(self.answers[row].message, self.claims[0], float(self.values[row]))
         return factor > 0

@@ -151,7 +151,8 @@ class FilteredStrategy(Strategy):
         self._books = Bookkeeping(memory, folder, recorder, trail, ban, arrays, done_before=memory.rounds)
         self._claims = find_claims(strategy)  # the names of the metrics that give the weight of a reply
         self.server_test = ServerTest()
-        """Tests models on data of the server. Filters can use it."""
+        """Tests models on data of the server. Filters can use it if `start` gets no `evaluate_fn`."""
+        self._start_test: ServerTest | None = None  # calls the `evaluate_fn` of the last `start`
         self.strict = False
         """Whether every error of the filter or the strategy ends the run, even one that clients may have caused."""
         self._sent_at = 0.0
@@ -319,9 +320,8 @@ class FilteredStrategy(Strategy):
                 books.folder.tell_of_earlier_rounds(done, num_rounds)
             else:
                 model.check_start(initial_arrays)
-            test, left = None, max(0, num_rounds - done)
-            if evaluate_fn is not None:
-                test = self.server_test = ServerTest(evaluate_fn, done, books.recorder.add_evaluation)
+            left, tell = max(0, num_rounds - done), books.recorder.add_evaluation
+            test = self._start_test = None if evaluate_fn is None else ServerTest(evaluate_fn, done, tell)
             with books.running(), self._grid(grid) as grid:
                 start = start_of(self, self.strategy)
                 result = start(grid, initial_arrays, left, timeout, train_config, evaluate_config, test)
@@ -335,7 +335,8 @@ class FilteredStrategy(Strategy):
         if self.sketch is not None:  # `root` and `evaluate` need whole models
             return None, layers, None
         arguments = aggregation.number, aggregation.model, self._books.arrays
-        return self.server_test.step(*arguments), layers, self.server_test.of_models(*arguments)
+        test = self._start_test or self.server_test
+        return test.step(*arguments), layers, test.of_models(*arguments)
 
     def _grid(self, grid: Grid) -> AbstractContextManager[Grid]:
         """Return the grid to use during the rounds. With sketches, this grid stores replies on disk."""

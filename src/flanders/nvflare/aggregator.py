@@ -233,7 +233,7 @@ class FilteredAggregator(ModelAggregator):
                 raise
             reason = "this round could not be judged"
             records = tuple(ClientRecord(client, Fate.DROPPED, reason=reason) for client in clients)
-            return None, records, f"{error} {STAYS}"
+            return None, records, f"{reason} ({error}): {STAYS}"
         if not outcome.kept.size:
             return None, outcome.clients, outcome.note
         if not np.isfinite(outcome.model).all():

@@ -51,13 +51,19 @@ def selected(specs: Sequence[Table], wheres: Sequence[str]) -> list[int]:
         name, sign, text = where.partition("=")
         if not sign or not text:
             raise InputError(f"--where needs KEY=VALUE, e.g. attack=lie or seed=0,1. Got {where!r} instead.")
+        if not specs:
+            raise InputError(f"--where {where} finds nothing, since this file has no runs: name a file with runs.")
         read = _reader(name, keys)
         wanted = text.split(",")
         values = [read(spec, flat) for spec, flat in zip(specs, flats, strict=True)]
         chosen = [i for i in chosen if any(_same(values[i], value) for value in wanted)]
         if not chosen:
             known = sorted({str(value) for value in values if value is not None})
-            raise InputError(f"--where {where} leaves no run. Values of {name} in this file: {', '.join(known)}.")
+            if known:
+                message = f". Values of {name} in this file: {', '.join(known)}."
+            else:
+                message = f", since no run in this file has a value of {name}: name another key."
+            raise InputError(f"--where {where} leaves no run{message}")
     return chosen
 
 

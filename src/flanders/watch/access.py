@@ -137,7 +137,8 @@ class AccessCheck:
 
     async def _judge(self, request: Request) -> Response | None:
         """Return the answer to a request that is not passed on to the app; None if it is passed on."""
-        name = request.headers.get("host", "").rpartition(":")[0] or request.headers.get("host", "")
+        host = request.headers.get("host", "")
+        name = host if host.endswith("]") else host.rpartition(":")[0] or host  # [::1] has colons but no port
         # Another site can make its name point to this machine and then read the page (DNS rebinding).
         if self._names is not None and name not in self._names:
             return PlainTextResponse("Open this page with 127.0.0.1 in place of this name.", status_code=421)

@@ -67,7 +67,7 @@ function drawScaleLegend(measured) {
 // The list of alarms. The overview shows alarms of runs that are running. The view of a run shows all its alarms.
 const ALARM_TITLES = {
   "kept-nobody": "Nobody was kept", "model-stayed": "The model stayed", "heavy-reply": "One reply has most of the weight",
-  "limits-widened": "The filter's limits are wider", "dropped-in-a-row": "Dropped three times in a row",
+  "limits-widened": "The filter's limits are wider", "dropped-in-a-row": "Dropped or refused three times in a row",
 };
 const alarms = { all: false };
 
