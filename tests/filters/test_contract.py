@@ -179,7 +179,7 @@ def test_other_models_than_those_remembered_are_an_error(name, parameters):
             defense(models)
         with pytest.raises(
             InputError,
-            match=r"models (of this round have|are) .* but (those of earlier rounds had|the remembered models are) ",
+            match=r"models (of this round have|are) .* but (those of earlier rounds had|the remembered models are)",
         ):
             defense(other, global_model=other[0, :])
 
