@@ -18,6 +18,8 @@ QUIET = [
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
 MISSING = "the browser tests found no Chromium; `apt-get install chromium` or `playwright install chromium` gets it"
+PATIENCE = 300_000
+"""Milliseconds that a page may take for anything. Only a page that hangs takes as long."""
 NET = 180
 """Seconds that all downloads together may take."""
 

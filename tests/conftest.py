@@ -11,12 +11,13 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
 import chromium
 from libraries import LIBRARIES
 
 torch.set_num_threads(1)
+expect.set_options(timeout=chromium.PATIENCE)  # it asks again and again until then
 
 # Profiles start from Hypothesis's own defaults, which are others where the variable CI is set.
 settings.register_profile(

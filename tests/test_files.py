@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from flanders import files
 from flanders.checks import InputError
 from flanders.files import atomic, check_target, write_atomically, writing
 
@@ -81,12 +82,13 @@ with atomic(sys.argv[1]) as file:
     file.write(b"half")
     file.flush()
     print("half", flush=True)
-    time.sleep(600)
+    time.sleep(3600)
 """
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the system has no such locks")
-def test_what_a_killed_process_left_is_removed_by_the_next_writer_and_live_files_are_not(tmp_path):
+def test_what_a_killed_process_left_is_removed_by_the_next_writer_and_live_files_are_not(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "YOUNGEST", 1800.0)  # however long the writers take to start
     path = tmp_path / "state.npz"
     writers = [
         subprocess.Popen([sys.executable, "-c", WRITE, path], stdout=subprocess.PIPE, text=True) for _ in range(2)

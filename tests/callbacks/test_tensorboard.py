@@ -8,6 +8,9 @@ from round_records import round_record
 accumulator = pytest.importorskip(
     "tensorboard.backend.event_processing.event_accumulator", reason="TensorBoard is not installed"
 )
+event_file_writer = pytest.importorskip(
+    "tensorboard.summary.writer.event_file_writer", reason="TensorBoard is not installed"
+)
 
 
 def read(folder):
@@ -31,7 +34,10 @@ def test_curves_and_reasons_can_be_read_back_with_tensorboard(tmp_path) -> None:
     board.on_end()
 
 
-def test_a_continued_run_adds_to_the_same_curves(tmp_path) -> None:
+def test_a_continued_run_adds_to_the_same_curves(tmp_path, monkeypatch) -> None:
+    # TensorBoard reads files in the order of their names. Files of the same second differ in a counter, and file 10
+    # would be read before file 9.
+    monkeypatch.setattr(event_file_writer, "_global_uid", event_file_writer.AtomicCounter(0))
     board = TensorBoard(tmp_path)
     for number in (1, 2):
         board.on_round(round_record(number, [0], accuracy=0.1 * number))

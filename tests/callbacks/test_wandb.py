@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import struct
+import time
 
 import pytest
 
@@ -17,15 +18,25 @@ def written(folder):
     """Return the config and the history that W&B has written to a folder without a network."""
     (file,) = folder.glob("wandb/offline-run-*/*.wandb")
     config, history = {}, []
-    for data in entries(file.read_bytes()):
-        record = wandb_internal_pb2.Record()
-        record.ParseFromString(data)
-        if record.WhichOneof("record_type") == "run":
+    for kind, record in finished(file):
+        if kind == "run":
             config |= {item.key: json.loads(item.value_json) for item in record.run.config.update}
-        if record.WhichOneof("record_type") == "history":
+        if kind == "history":
             items = {item.key or item.nested_key[0]: json.loads(item.value_json) for item in record.history.item}
             history.append(items)
     return config, history
+
+
+def finished(file):
+    """Return the records of a run with their kinds, once the last one is there: W&B writes in another process."""
+    end = time.monotonic() + 300
+    while True:
+        records = [wandb_internal_pb2.Record.FromString(data) for data in entries(file.read_bytes())]
+        found = [(record.WhichOneof("record_type"), record) for record in records]
+        if any(kind == "exit" for kind, _ in found):
+            return found
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def entries(data, block=32768):
@@ -36,6 +47,8 @@ def entries(data, block=32768):
             at += block - at % block
             continue
         _, size, kind = struct.unpack("<IHB", data[at : at + 7])
+        if at + 7 + size > len(data):  # it is being written
+            break
         entry += data[at + 7 : at + 7 + size]
         at += 7 + size
         if kind in (1, 4):  # a whole entry, or the last piece of one
@@ -44,7 +57,8 @@ def entries(data, block=32768):
     return found
 
 
-def test_settings_and_rounds_are_written_offline(tmp_path) -> None:
+def test_settings_and_rounds_are_written_offline(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("WANDB_X_SERVICE_WAIT", "300")  # seconds in which its own process has to start
     callback = WandB("mine", mode="offline", folder=tmp_path)
     callback.on_start(RunInfo("guard under attack", "abc123", {"filter.name": "guard"}))
     for number, accuracy in enumerate((0.5, 0.75), start=1):

@@ -2,11 +2,13 @@
 
 As a script it is the `flanders` command with this simulator in place of the real one, and without PyTorch. Every
 round takes FAKE_SECONDS; rounds after a run's first wait until the file FAKE_GATE is there; a run whose seed is 13
-fails in its second round; FAKE_DEATH is the number of the SQL statement at which the process is killed.
+fails in its second round; FAKE_DEATH is the number of the SQL statement at which the process is killed. With it, no
+statement hangs on the clock: every round is written at once, and there are no heartbeats.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sqlite3
@@ -152,6 +154,16 @@ def modules() -> dict[str, types.ModuleType]:
     }
 
 
+def forget_the_clock() -> None:
+    """Have the same statements in each process with the same work, however fast it is."""
+    from flanders.experiments import runner
+    from flanders.results import heartbeat
+
+    runner.WRITE_GAP = 0.0
+    runner.CHECKPOINT_GAP = math.inf
+    heartbeat.HEARTBEAT = 3600.0
+
+
 def die_at_statement(number: int) -> None:
     """Have this process killed just before it sends its database the `number`-th statement."""
     connect, seen = sqlite3.connect, 0
@@ -171,10 +183,14 @@ def die_at_statement(number: int) -> None:
 
 
 if __name__ in ("__main__", "__mp_main__"):
+    from flanders.results import schema
+
+    schema.BUSY = 300.0  # seconds in which another process has to let go of the file
     sys.modules.update(modules())
 if __name__ == "__main__":
     from flanders.cli import main
 
     if "FAKE_DEATH" in os.environ:
+        forget_the_clock()
         die_at_statement(int(os.environ["FAKE_DEATH"]))
     sys.exit(main())

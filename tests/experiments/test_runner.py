@@ -305,8 +305,9 @@ def test_rounds_wait_for_each_other_but_not_for_long(monkeypatch):
 
 
 def test_rounds_after_the_last_checkpoint_are_repeated_to_the_same_bytes(uninterrupted, spec, results):
-    code, _, _ = finish(command("run", spec, "--out", results, "--set", "run.checkpoint_every=4", FAKE_DEATH=120))
+    code, _, _ = finish(command("run", spec, "--out", results, "--set", "run.checkpoint_every=4", FAKE_DEATH=145))
     assert code == -signal.SIGKILL
+    assert max(s.rounds for s in read_summaries(results)) == 5  # one after the checkpoint
     assert finish(command("resume", results))[0] == 0
     assert decisions(results) == uninterrupted
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import multiprocessing
 import time
 
@@ -12,7 +13,7 @@ from flanders.experiments.workers import Workers
 @pytest.fixture
 def sleeper():
     """A process that would run for minutes."""
-    process = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(300,))
+    process = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(3600,))
     process.start()
     yield process
     process.kill()
@@ -20,15 +21,16 @@ def sleeper():
 
 
 def test_a_worker_that_has_finished_and_does_not_exit_is_ended_and_has_not_died(sleeper, monkeypatch):
+    monkeypatch.setattr(workers, "GRACE", math.inf)
     group = Workers([sleeper])
     group.end_overdue()
     assert group.alive()
     group.finished(0)
     group.end_overdue()
     assert group.alive()  # it still has time to exit by itself
-    monkeypatch.setattr(workers, "GRACE", 0.0)
+    monkeypatch.setattr(workers, "GRACE", -1.0)
     group.end_overdue()
-    sleeper.join(60)
+    sleeper.join(300)
     assert not group.alive()
     assert group.died() == 0
 

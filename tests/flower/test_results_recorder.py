@@ -172,7 +172,7 @@ def test_resume_leaves_a_live_federation_alone(tmp_path, capsys) -> None:
 
 
 def heartbeat(path):
-    with contextlib.closing(sqlite3.connect(path)) as db:
+    with contextlib.closing(sqlite3.connect(path, timeout=300)) as db:
         return db.execute("SELECT heartbeat FROM run").fetchone()[0]
 
 

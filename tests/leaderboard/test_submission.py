@@ -85,7 +85,7 @@ def test_an_author_adds_a_row_with_commands_alone(tmp_path, monkeypatch, capsys)
         str(site),
         str(wheel_of(tmp_path)),
     ]
-    subprocess.run([sys.executable, "-m", *install], check=True, timeout=120)
+    subprocess.run([sys.executable, "-m", *install], check=True, timeout=600)
     (home / "shorter-half.toml").write_text(DEFENCES)
 
     def flanders(*arguments: str) -> str:

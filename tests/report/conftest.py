@@ -4,8 +4,8 @@ import copy
 
 import numpy as np
 import pytest
-from playwright.sync_api import Locator
 
+from chromium import PATIENCE
 from flanders.record import PHASES
 from flanders.results.run import RunSpec
 from flanders.results.store import Store
@@ -138,30 +138,16 @@ def write():
     return write_results
 
 
-DRAWN = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
-"""Ends after the browser has handled what a click has changed in the address, and has drawn the page."""
-
-
 @pytest.fixture
-def open_page(browser, monkeypatch):
+def open_page(browser):
     """Opens a file at a width; returns the page and the list its errors and outside requests are added to."""
     contexts = []
-
-    def and_wait(act):
-        def done(locator, *arguments, **options):
-            act(locator, *arguments, **options)
-            locator.page.evaluate(DRAWN)
-
-        return done
-
-    for name in ("click", "check", "tap"):
-        monkeypatch.setattr(Locator, name, and_wait(getattr(Locator, name)))
 
     def open_(path, width, scheme="light", *, touch=False):
         context = browser.new_context(
             viewport={"width": width, "height": 900}, color_scheme=scheme, has_touch=touch, is_mobile=touch
         )
-        context.set_default_timeout(300_000)
+        context.set_default_timeout(PATIENCE)
         contexts.append(context)
         page, problems = context.new_page(), []
         page.on("console", lambda message: problems.append(message.text))

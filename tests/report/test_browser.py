@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.sync_api import expect
 
@@ -19,17 +21,35 @@ def report(results, tmp_path):
 
 
 def names(page):
-    return page.locator("#runs tbody td.name").all_inner_texts()
+    return page.locator("#runs tbody td.name")
 
 
 def open_run(page, label):
     """Go from the overview to a run, by its name in the table of runs."""
     page.locator("#runs td.name a", has_text=label).first.click()
-    page.locator("#view-run").wait_for()
+    expect(page.locator("#view-run")).to_be_visible()
 
 
-def fits(page, width):
-    return page.evaluate("document.documentElement.scrollWidth") <= width
+def order_heat_map_by_id(page):
+    """Choose the order, and wait until a new heat map has taken the place of the old one."""
+    page.locator("#heat canvas.cells").evaluate("canvas => { canvas.dataset.old = ''; }")
+    page.select_option("#heat-order", "id")
+    expect(page.locator("#heat canvas.cells:not([data-old])")).to_be_visible()
+
+
+def expect_fit(page, width):
+    """Wait until nothing is wider than the window."""
+    page.wait_for_function("width => document.documentElement.scrollWidth <= width", arg=width)
+
+
+def expect_at_least(count, locator):
+    expect(locator.nth(count - 1)).to_be_attached()
+
+
+def expect_if(condition, locator, words):
+    """Expect that an element that is drawn already says something, or that it does not."""
+    expected = expect(locator)
+    (expected.to_contain_text if condition else expected.not_to_contain_text)(words, use_inner_text=True)
 
 
 SMALL = (
@@ -42,22 +62,22 @@ SMALL = (
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_view_opens_without_errors_or_requests_and_fits(report, open_page, width, scheme):
     page, problems = open_page(report, width, scheme)
-    assert page.locator(".grid a.cell").count() == 3
-    assert fits(page, width)
+    expect(page.locator(".grid a.cell")).to_have_count(3)
+    expect_fit(page, width)
     assert page.evaluate(SMALL) == 0
     open_run(page, "flanders + fedavg · lie 80%")
-    assert page.locator("#lines svg path.series").count() == 2
-    assert page.locator("#lines svg path.free").count() == 1
-    assert page.locator("#heat canvas.cells").is_visible()
-    assert page.locator("#rounds svg path").count() >= 2
-    assert page.locator("#scores svg rect").count() > 3
-    assert page.locator("#time .bar").count() == 2
-    assert fits(page, width)
+    expect(page.locator("#lines svg path.series")).to_have_count(2)
+    expect(page.locator("#lines svg path.free")).to_have_count(1)
+    expect(page.locator("#heat canvas.cells")).to_be_visible()
+    expect_at_least(2, page.locator("#rounds svg path"))
+    expect_at_least(4, page.locator("#scores svg rect"))
+    expect(page.locator("#time .bar")).to_have_count(2)
+    expect_fit(page, width)
     assert page.evaluate(SMALL) == 0
     page.locator("#clients tbody a").first.click()
-    assert page.locator("#client-scores svg circle").count() > 1
-    assert page.locator("#history tbody tr").count() == 6
-    assert fits(page, width)
+    expect_at_least(2, page.locator("#client-scores svg circle"))
+    expect(page.locator("#history tbody tr")).to_have_count(6)
+    expect_fit(page, width)
     assert page.evaluate(SMALL) == 0
     assert not problems
 
@@ -65,26 +85,26 @@ def test_every_view_opens_without_errors_or_requests_and_fits(report, open_page,
 def test_the_way_leads_from_the_overview_to_a_cell_to_a_client_to_the_reason(report, open_page, results):
     page, problems = open_page(report, 1280)
     run = read_results(results)[2]
-    assert page.title() == "results.sqlite – flanders report"
+    expect(page).to_have_title("results.sqlite – flanders report")
     cell = page.locator(".grid tbody tr", has_text="lie 80%").locator("a.cell").nth(1)
-    assert cell.locator("b").inner_text() == f"{100 * run.accuracy[-1]:.1f}".removesuffix(".0") + "%"
+    expect(cell.locator("b")).to_have_text(f"{100 * run.accuracy[-1]:.1f}".removesuffix(".0") + "%")
     cell.click()
-    assert page.title() == "flanders + fedavg, lie 80% · results.sqlite – flanders report"
+    expect(page).to_have_title("flanders + fedavg, lie 80% · results.sqlite – flanders report")
     worst = int(run.not_kept.argmax())
     row = page.locator("#clients tbody tr").first
-    assert row.locator("th").inner_text() == str(worst)
-    assert f"dropped in {run.not_kept[worst]} of 6 rounds" in row.inner_text()
-    assert "the largest score of a kept client" in row.locator(".why").inner_text()
+    expect(row.locator("th")).to_have_text(str(worst))
+    expect(row).to_contain_text(f"dropped in {run.not_kept[worst]} of 6 rounds")
+    expect(row.locator(".why")).to_contain_text("the largest score of a kept client")
     row.locator("a").click()
-    assert page.locator("#heading").inner_text() == f"Client {worst}"
-    assert page.title() == f"Client {worst} · results.sqlite – flanders report"
-    assert "dropped" in page.locator("#client-reasons").inner_text()
+    expect(page.locator("#heading")).to_have_text(f"Client {worst}")
+    expect(page).to_have_title(f"Client {worst} · results.sqlite – flanders report")
+    expect(page.locator("#client-reasons")).to_contain_text("dropped")
     last = page.locator("#history tbody tr").first
-    assert ("dropped" in last.inner_text()) == (not run.kept[worst, -1])
+    expect_if(not run.kept[worst, -1], last, "dropped")
     page.go_back()
-    assert page.locator("#view-run").is_visible()
+    expect(page.locator("#view-run")).to_be_visible()
     page.locator("#crumbs a", has_text="Overview").click()
-    assert page.locator("#view-overview").is_visible()
+    expect(page.locator("#view-overview")).to_be_visible()
     assert not problems
 
 
@@ -98,16 +118,16 @@ def test_the_overview_has_the_mean_over_seeds_and_a_cell_leads_to_each_of_them(
     page, problems = open_page(tmp_path / "seeds.html", 1280)
     found = read_results(results)
     accuracies = [run.accuracy[-1] for run in found]
-    cells = page.locator(".grid a.cell").all_inner_texts()
+    cells = page.locator(".grid a.cell")
     mean = f"{50 * (accuracies[0] + accuracies[1]):.1f}".removesuffix(".0")
-    assert cells[0].startswith(f"{mean}%")
-    assert " to " in cells[0]
-    assert "so far" in cells[1]
-    page.locator(".grid a.cell").first.click()
-    assert page.locator("#seeds a").all_inner_texts() == ["seed 0", "seed 1"]
+    expect(cells.first).to_have_text(re.compile(rf"^{re.escape(mean)}%"))
+    expect(cells.first).to_have_text(re.compile(" to "))
+    expect(cells.nth(1)).to_contain_text("so far")
+    cells.first.click()
+    expect(page.locator("#seeds a")).to_have_text(["seed 0", "seed 1"])
     page.locator("#seeds a").nth(1).click()
-    assert page.locator("#seeds a[aria-current]").inner_text() == "seed 1"
-    assert "seed 1" in page.locator("#summary").inner_text()
+    expect(page.locator("#seeds a[aria-current]")).to_have_text("seed 1")
+    expect(page.locator("#summary")).to_contain_text("seed 1")
     assert not problems
 
 
@@ -119,9 +139,9 @@ def test_all_defences_are_drawn_or_the_page_says_how_many_are_not(
     write_html(write(tmp_path / "many.sqlite", runs), tmp_path / "many.html")
     page, problems = open_page(tmp_path / "many.html", 1280)
     page.locator(".grid a.cell").last.click()
-    assert page.locator("#lines svg path.series").count() == 8
-    assert "8 of the 11 defences" in page.locator("#lines-lede").inner_text()
-    assert page.locator("#lines svg path.chosen").count() == 1
+    expect(page.locator("#lines svg path.series")).to_have_count(8)
+    expect(page.locator("#lines-lede")).to_contain_text("8 of the 11 defences")
+    expect(page.locator("#lines svg path.chosen")).to_have_count(1)
     assert not problems
 
 
@@ -134,9 +154,9 @@ def test_the_first_round_with_an_attack_is_marked(write, make_spec, make_rounds,
     )
     page, problems = open_page(tmp_path / "s.html", 1280)
     for chart in ("#lines", "#rounds"):
-        assert page.locator(f"{chart} text.start-name").text_content() == "attack from round 3"
-    assert page.locator("#heat .begin").count() == 1
-    assert "attack from round 3" in page.locator("#heat-legend").inner_text()
+        expect(page.locator(f"{chart} text.start-name")).to_have_text("attack from round 3")
+    expect(page.locator("#heat .begin")).to_have_count(1)
+    expect(page.locator("#heat-legend")).to_contain_text("attack from round 3")
     assert not problems
 
 
@@ -152,14 +172,16 @@ def test_names_and_reasons_of_hostile_clients_are_only_text(write, make_spec, tm
     path = write(tmp_path / "hostile.sqlite", [(make_spec(), rounds, "running")])
     write_html(path, tmp_path / "hostile.html")
     page, problems = open_page(tmp_path / "hostile.html", 390)
-    assert fits(page, 390)
-    assert page.locator("#alarms").is_visible()
+    expect_fit(page, 390)
+    expect(page.locator("#alarms")).to_be_visible()
     for i in range(len(HOSTILE)):
         page.locator("#clients tbody a").nth(i).click()
-        assert page.locator("#history tbody tr").count() == 3
-        assert fits(page, 390)
+        expect(page.locator("#view-client")).to_be_visible()
+        expect(page.locator("#history tbody tr")).to_have_count(3)
+        expect_fit(page, 390)
         page.go_back()
-    assert page.locator("img").count() == 0
+        expect(page.locator("#view-run")).to_be_visible()
+    expect(page.locator("img")).to_have_count(0)
     assert "\u202e" not in page.locator("body").inner_text()
     assert not problems
 
@@ -169,6 +191,7 @@ def test_names_that_end_alike_are_told_apart(write, make_spec, make_rounds, rng,
     rounds = [RoundRecord(1, tuple(ClientRecord(id_, Fate.DROPPED, float(i)) for i, id_ in enumerate(ids)))]
     write_html(write(tmp_path / "alike.sqlite", [(make_spec(), rounds, "done")]), tmp_path / "alike.html")
     page, problems = open_page(tmp_path / "alike.html", 1280)
+    expect(page.locator("#clients tbody th")).to_have_count(4)
     shown = page.locator("#clients tbody th").all_inner_texts()
     assert len(set(shown)) == 4
     assert {*ids[:2], "7"} <= set(shown)
@@ -183,10 +206,10 @@ def test_long_numbers_of_nodes_are_not_rounded(write, make_spec, tmp_path, open_
     ]
     write_html(write(tmp_path / "nodes.sqlite", [(make_spec(), rounds, "running")]), tmp_path / "nodes.html")
     page, problems = open_page(tmp_path / "nodes.html", 1280)
-    assert page.locator("#clients tbody th").all_inner_texts() == [*map(str, ids), "ann"]
+    expect(page.locator("#clients tbody th")).to_have_text([*map(str, ids), "ann"])
     page.locator("#alarms a", has_text=str(ids[1])).click()
-    assert page.locator("#heading").inner_text() == f"Client {ids[1]}"
-    assert page.locator("#history tbody tr").count() == 3
+    expect(page.locator("#heading")).to_have_text(f"Client {ids[1]}")
+    expect(page.locator("#history tbody tr")).to_have_count(3)
     assert not problems
 
 
@@ -194,31 +217,32 @@ def test_touch_reads_a_cell_and_opens_its_client(report, open_page, results):
     page, problems = open_page(report, 390, touch=True)
     run = read_results(results)[2]
     page.locator(".grid a.cell").last.tap()
-    page.select_option("#heat-order", "id")
+    order_heat_map_by_id(page)
     canvas = page.locator("#heat canvas.cells")
     canvas.scroll_into_view_if_needed()
     wide = (page.locator("#heat").evaluate("e => e.clientWidth") - 48) / 6
     canvas.tap(position={"x": 44 + 2.5 * wide, "y": 3.5 * 24})
-    assert "Client 3, round 3" in page.locator("#tip").inner_text()
-    assert ("reason" in page.locator("#tip").inner_text()) == (not run.kept[3, 2])
+    expect(page.locator("#tip")).to_contain_text("Client 3, round 3")
+    expect(page.locator("#tip")).to_be_visible()
+    expect_if(not run.kept[3, 2], page.locator("#tip"), "reason")
     page.locator("#heat-title").tap()
-    assert page.locator("#tip").is_hidden()
+    expect(page.locator("#tip")).to_be_hidden()
     page.locator("#heat-readout a").tap()
-    assert page.locator("#heading").inner_text() == "Client 3"
+    expect(page.locator("#heading")).to_have_text("Client 3")
     assert not problems
 
 
 def test_clients_can_be_found_by_name_and_reason_and_sorted(report, open_page):
     page, problems = open_page(report, 1280)
     open_run(page, "flanders + fedavg · lie 80%")
-    assert page.locator("#clients tbody tr").count() == 20
+    expect(page.locator("#clients tbody tr")).to_have_count(20)
     page.fill("#clients-filter", "no such client")
-    assert "No client matches" in page.locator("#clients").inner_text()
+    expect(page.locator("#clients")).to_contain_text("No client matches")
     page.fill("#clients-filter", "SCORE")
-    assert page.locator("#clients tbody tr").count() > 3
+    expect_at_least(4, page.locator("#clients tbody tr"))
     page.fill("#clients-filter", "")
     page.select_option("#clients-order", "id")
-    assert page.locator("#clients tbody th").all_inner_texts() == [str(i) for i in range(20)]
+    expect(page.locator("#clients tbody th")).to_have_text([str(i) for i in range(20)])
     assert not problems
 
 
@@ -242,29 +266,30 @@ def test_text_stands_out_from_its_background(report, open_page):
 def test_the_table_sorts_by_mouse_and_by_keyboard(report, open_page):
     page, _ = open_page(report, 1280)
     header = page.locator('#runs th[data-key="final"]')
-    given = names(page)
+    expect(names(page)).to_have_count(3)
+    given = names(page).all_inner_texts()
     header.locator("button").click()
-    assert header.get_attribute("aria-sort") == "descending"
-    assert names(page)[-1] == "fedavg · lie 80%"
+    expect(header).to_have_attribute("aria-sort", "descending")
+    expect(names(page).last).to_have_text("fedavg · lie 80%")
     header.locator("button").focus()
     page.keyboard.press("Enter")
-    assert header.get_attribute("aria-sort") == "ascending"
-    assert names(page)[0] == "fedavg · lie 80%"
+    expect(header).to_have_attribute("aria-sort", "ascending")
+    expect(names(page).first).to_have_text("fedavg · lie 80%")
     page.locator('#runs th[data-key="label"] button').click()
-    assert names(page) == sorted(given)
+    expect(names(page)).to_have_text(sorted(given))
     page.locator('#runs th[data-key="precision"] button').click()
-    assert names(page)[0] == "flanders + fedavg · lie 80%"  # runs without a precision come last
+    expect(names(page).first).to_have_text("flanders + fedavg · lie 80%")  # runs without a precision come last
 
 
 def test_the_table_filters_by_all_words(report, open_page):
     page, problems = open_page(report, 1280)
     page.fill("#filter", "LIE flanders")
-    assert names(page) == ["flanders + fedavg · lie 80%"]
-    assert page.locator("#matches").inner_text() == "1 of 3 runs"
+    expect(names(page)).to_have_text(["flanders + fedavg · lie 80%"])
+    expect(page.locator("#matches")).to_have_text("1 of 3 runs")
     page.fill("#filter", "nothing like it")
-    assert "No run matches" in page.locator("#runs tbody").inner_text()
+    expect(page.locator("#runs tbody")).to_contain_text("No run matches")
     page.fill("#filter", "")
-    assert len(names(page)) == 3
+    expect(names(page)).to_have_count(3)
     assert not problems
 
 
@@ -278,6 +303,7 @@ def test_another_run_can_be_chosen_and_others_compared(report, open_page):
     expect(page.locator("#run")).to_have_value("0")
     expect(page.locator("#lines-lede")).to_contain_text("attack-free")
     page.locator("#next").click()
+    expect(page.locator("#run")).to_have_value("1")
     page.locator("#runs tbody input").first.check()
     expect(page.locator("#lines svg path.series")).to_have_count(3)
     page.get_by_role("button", name="Loss").click()
@@ -289,38 +315,41 @@ def test_pointing_at_a_cell_tells_its_client_round_and_score(report, open_page, 
     page, problems = open_page(report, 1280)
     run = read_results(results)[2]
     open_run(page, "flanders + fedavg · lie 80%")
-    page.select_option("#heat-order", "id")
+    order_heat_map_by_id(page)
     wide = min(48, (page.locator("#heat").evaluate("e => e.clientWidth") - 48) / 6)
     page.locator("#heat canvas.cells").hover(position={"x": 44 + 2.5 * wide, "y": 3.5 * 24})
-    words = page.locator("#tip").inner_text()
-    assert "Client 3, round 3" in words
-    assert f"score\n{run.score[3, 2]:.4g}" in words
-    assert ("sent poison\nyes" in words) == bool(run.malicious[3, 2])
-    assert ("fate\nkept" in words) == bool(run.kept[3, 2])
-    assert ("reason\nscore" in words) == (not run.kept[3, 2])
-    assert "probability of malice" in words
+    tip = page.locator("#tip")
+    expect(tip).to_contain_text("Client 3, round 3")
+    expect(tip).to_be_visible()
+    expect(tip).to_contain_text(re.compile(r"score\n" + re.escape(f"{run.score[3, 2]:.4g}")), use_inner_text=True)
+    expect_if(run.malicious[3, 2], tip, re.compile(r"sent poison\nyes"))
+    expect_if(run.kept[3, 2], tip, re.compile(r"fate\nkept"))
+    expect_if(not run.kept[3, 2], tip, re.compile(r"reason\nscore"))
+    expect(tip).to_contain_text("probability of malice")
     page.mouse.down()
     page.mouse.up()
-    assert page.locator("#round-name").inner_text() == "round 3"
+    expect(page.locator("#round-name")).to_have_text("round 3")
+    page.mouse.move(0, 0)  # if the page scrolled, the mouse would point at another cell
+    expect(tip).to_be_hidden()
     page.locator("#heat canvas.cells").focus()
     page.keyboard.press("ArrowDown")
-    assert "Client 4, round 3" in page.locator("#heat-readout").inner_text()
+    expect(page.locator("#heat-readout")).to_contain_text("Client 4, round 3")
     page.keyboard.press("Enter")
-    assert page.locator("#heading").inner_text() == "Client 4"
+    expect(page.locator("#heading")).to_have_text("Client 4")
     assert not problems
 
 
 def test_a_round_can_be_picked_for_the_distributions(report, open_page):
     page, problems = open_page(report, 1280)
     open_run(page, "flanders + fedavg · lie 80%")
-    assert "median of these thresholds" in page.locator("#scores-lede").inner_text()
+    expect(page.locator("#scores-lede")).to_contain_text("median of these thresholds")
     page.locator("#round").focus()
     page.keyboard.press("Home")
-    assert "Nobody was scored in round 1" in page.locator("#scores").inner_text()
+    expect(page.locator("#scores")).to_contain_text("Nobody was scored in round 1")
     page.keyboard.press("ArrowRight")
-    assert "largest score of a kept client" in page.locator("#scores-lede").inner_text()
+    expect(page.locator("#scores-lede")).to_contain_text("largest score of a kept client")
     page.locator("#all-rounds").click()
-    assert page.locator("#round-name").inner_text() == ""
+    expect(page.locator("#round-name")).to_have_text("")
     assert not problems
 
 
@@ -338,5 +367,5 @@ def test_the_page_follows_the_window(report, open_page):
     open_run(page, "flanders + fedavg · lie 80%")
     page.set_viewport_size({"width": 390, "height": 800})
     page.wait_for_function("document.querySelector('#lines svg').viewBox.baseVal.width < 390")
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    expect_fit(page, 390)
     assert not problems

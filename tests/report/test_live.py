@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 
 from flanders.record import ClientRecord, Fate
 from flanders.report import write_figures, write_html
@@ -30,38 +32,36 @@ def results(tmp_path, rng, write, make_spec, make_rounds):
 def test_the_page_opens_without_errors_and_claims_nothing(results, tmp_path, open_page):
     write_html(results, tmp_path / "live.html")
     page, problems = open_page(tmp_path / "live.html", 1280)
-    assert not problems
-    assert page.locator("#scores-title").inner_text() == "Scores of kept and dropped clients"
-    assert page.locator("#detection-card").is_hidden()
-    facts = page.locator("#facts").inner_text()
-    assert "Replies dropped" in facts
-    assert "Honest" not in facts
-    assert "Final accuracy" not in facts
-    assert "Malicious" not in page.locator("#runs thead").inner_text()
-    legend = page.locator("#heat-legend").inner_text()
-    assert "honest" not in legend
-    assert "dropped" in legend
-    assert "refused" in legend
-    assert "banned" in legend
-    assert "silent" in legend
-    for fate in ("Refused\n1", "Silent\n1", "Banned\n1"):
-        assert fate in facts
-    rounds = page.locator("#rounds-legend").inner_text()
-    assert all(str(fate) in rounds for fate in Fate)
+    expect(page.locator("#scores-title")).to_have_text("Scores of kept and dropped clients")
+    expect(page.locator("#detection-card")).to_be_hidden()
+    facts = page.locator("#facts")
+    expect(facts).to_contain_text("Replies dropped")
+    expect(facts).not_to_contain_text("Honest")
+    expect(facts).not_to_contain_text("Final accuracy")
+    expect(page.locator("#runs thead")).not_to_contain_text("Malicious")
+    legend = page.locator("#heat-legend")
+    for word in ("dropped", "refused", "banned", "silent"):
+        expect(legend).to_contain_text(word)
+    expect(legend).not_to_contain_text("honest")
+    for fate in ("Refused", "Silent", "Banned"):
+        expect(facts).to_contain_text(re.compile(rf"{fate}\n1"), use_inner_text=True)
+    for fate in Fate:
+        expect(page.locator("#rounds-legend")).to_contain_text(str(fate))
     page.locator("#clients tbody a", has_text="key-0001").click()
-    assert "banned" in page.locator("#client-reasons").inner_text()
-    assert "dropped in 5 rounds" in page.locator("#client-reasons").inner_text()
-    assert "Sent poison" not in page.locator("#view-client").inner_text()
+    expect(page.locator("#view-client")).to_be_visible()
+    expect(page.locator("#client-reasons")).to_contain_text("banned")
+    expect(page.locator("#client-reasons")).to_contain_text("dropped in 5 rounds")
+    expect(page.locator("#view-client")).not_to_contain_text("Sent poison")
+    assert not problems
 
 
 def test_a_federation_that_goes_on_is_not_called_final(write, make_spec, make_rounds, rng, tmp_path, open_page):
     path = write(tmp_path / "on.sqlite", [(make_spec(), make_rounds(rng, clients=5, rounds=3), "running")])
     write_html(path, tmp_path / "on.html")
     page, problems = open_page(tmp_path / "on.html", 1280)
-    facts = page.locator("#facts").inner_text()
-    assert "Accuracy so far" in facts
-    assert "Final" not in page.locator("body").inner_text()
-    assert "3 of 50" in facts
+    expect(page.locator("#facts")).to_contain_text("Accuracy so far")
+    expect(page.locator("#facts")).to_contain_text("3 of 50")
+    expect(page.locator("body")).not_to_contain_text("Final", use_inner_text=True)
     assert not problems
 
 

@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 
 from flanders.record import Fate
 from flanders.report import write_figures, write_html
@@ -69,7 +70,8 @@ def test_odd_runs_have_figures(odd, tmp_path):
 def test_odd_runs_have_a_page_without_errors(odd, tmp_path, open_page):
     write_html(odd, tmp_path / "odd.html")
     page, problems = open_page(tmp_path / "odd.html", 390)
+    expect(page.locator("#nothing:visible, #view-run:visible")).to_have_count(1)  # it is drawn
+    page.wait_for_function("document.documentElement.scrollWidth <= 390")
+    expect(page.get_by_text("NaN")).to_have_count(0)
+    expect(page.get_by_text("undefined")).to_have_count(0)
     assert not problems
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    assert not page.get_by_text("NaN").count()
-    assert not page.get_by_text("undefined").count()

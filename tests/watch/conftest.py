@@ -87,5 +87,6 @@ def serve(results):
     yield start
     for server, thread, listening in running:
         server.should_exit = True
-        thread.join(20)
+        thread.join(300)
+        assert not thread.is_alive()
         listening.close()

@@ -31,7 +31,7 @@ def get(url, data=None, method=None, **headers):
     request = urllib.request.Request(url, data=data, headers=headers, method=method)
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), Stay())
     try:
-        with opener.open(request, timeout=20) as answer:
+        with opener.open(request, timeout=300) as answer:
             return answer.status, dict(answer.headers), answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:
