@@ -1,7 +1,7 @@
 """Functions for arrays of any library that follows the array API standard, such as NumPy, PyTorch, CuPy and JAX.
 
-"Host" in the name of a function means the main memory. It holds all arrays of NumPy. A device, such as a GPU, has a
-memory of its own.
+"Host" in the name of a function means the main memory. All arrays of NumPy are in main memory. A device, such as a
+GPU, has a memory of its own.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def normals_like(array: Array, rng: np.random.Generator) -> Array:
 
 
 def index_like(index: object, array: Array) -> Array:
-    """Return row or column numbers as an array with which `array` can be indexed: of its library, on its device."""
+    """Return row or column numbers as an array that can index `array`. It has the library and device of `array`."""
     xp = array_api_compat.array_namespace(array)
     return like(index, array, xp.__array_namespace_info__().default_dtypes()["indexing"])
 
@@ -100,6 +100,6 @@ def widest_float(xp: ModuleType) -> object:
 
 
 def rounding_of(array: Array) -> float:
-    """Return the machine epsilon of the type for sums over `array`: the widest float type of its library."""
+    """Return the machine epsilon of the widest float type in the library of `array`. Sums use this type."""
     xp = array_api_compat.array_namespace(array)
     return float(xp.finfo(widest_float(xp)).eps)

@@ -63,4 +63,4 @@ def resolve_count(value: float, m: int) -> int:
     """Return a number of clients. An int is returned as it is. A float is a fraction of `m` clients, rounded up."""
     if isinstance(value, int | np.integer):
         return int(value)
-    return math.ceil(round(value * m, 9))  # without `round`, 0.28 * 25 would give 8: in floats it is above 7
+    return math.ceil(round(value * m, 9))  # without `round`, 0.28 * 25 gives 8: as a float, the product is above 7

@@ -10,9 +10,9 @@ from flanders.round import ClientId
 V = TypeVar("V")
 
 ROUNDS_OF_CLIENTS, FEWEST_REMEMBERED = 10, 100
-"""At most ten times as many clients are remembered as take part in a round, or a hundred if that is more.
+"""The limit on remembered clients is ten times the number of clients in a round, but at least a hundred.
 
-So no client is forgotten if a tenth of the clients, or more, takes part in each round. Without a limit, made-up
+So no client is forgotten if at least a tenth of all clients takes part in each round. Without a limit, made-up
 client ids would fill the memory.
 """
 

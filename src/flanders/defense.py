@@ -42,7 +42,7 @@ NUMERICAL = (np.linalg.LinAlgError, ArithmeticError)
 NO_SCORES = "no scores yet: all usable models were aggregated"
 """The note of a round in which the filter gives no scores, and no update is too long."""
 FIRST_LOOK = "too little is known yet: only clients that stand out from the rest are dropped"
-"""The note of other rounds in which the filter knows too little to judge."""
+"""The note of any other round in which the filter knows too little to judge."""
 UNUSABLE = "values not finite, or too large"
 """The reason why a client's model is left out before the filter sees it."""
 MOST_NAMED, LONGEST_NAME = 20, 80
@@ -130,7 +130,7 @@ def _outcome(
     note: str,
     reasons: Mapping[int, str] | None = None,
 ) -> Outcome:
-    """Return the outcome. If there are no scores, the reason of a dropped row is in `reasons`, or it is `note`."""
+    """Return the outcome. Without scores, `reasons` says why rows are dropped. `note` replaces a missing reason."""
     if kept.size == 0:
         log.warning("%s", note)
     why = dict.fromkeys(range(len(round_.clients)), note) | dict(reasons or {})
@@ -176,8 +176,8 @@ class Defense:
         The aggregator for rounds in which the filter knows too little to judge, usually only the first round.
         Default: `aggregator`. Choose a robust aggregator if clients may be malicious from the start.
     evaluate
-        A function that takes a model, a vector of its parameters, and returns its losses on examples of the server;
-        see `Round`. Some filters use it to decide better, above all if most clients are malicious.
+        A function that takes a model as a vector and returns the model's losses on examples of the server; see
+        `Round`. Some filters use this function to decide better, above all if most clients are malicious.
     seed
         Makes the randomness of the filter and of the aggregators repeatable. Leave it out in production, since an
         attacker who can predict the randomness can evade the filter.

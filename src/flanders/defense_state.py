@@ -23,7 +23,7 @@ class DefenseState:
     memory: object
     """The filter's own memory."""
     model: Array
-    """The last global model. None if there is none yet, or if the caller of `Defense.step` keeps it itself."""
+    """The last global model. None if there is no model yet, or if the caller of `Defense.step` keeps the model."""
     generator: dict[str, object]
     """The state of the random generator that the aggregators use."""
     aggregation: dict[str, object] = dataclasses.field(default_factory=dict)

@@ -117,9 +117,10 @@ def writing(folder: Path, named: str = "") -> Iterator[None]:
 
 
 def file_name(text: str) -> str:
-    """Return a text as a file name. Letters, digits, dots and underscores stay; a hyphen replaces what is between.
+    """Return a text as a file name. Letters, digits, dots and underscores stay.
 
-    If nothing is left, the name is "run".
+    A hyphen replaces any other characters. Hyphens and dots at both ends are removed. If nothing is left, the name
+    is "run".
 
     Examples
     --------

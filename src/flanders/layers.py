@@ -1,7 +1,7 @@
 """Tells which columns of a row of updates belong to which layer of the model.
 
-A row has all parameters of a model. The functions get the number of parameters of each tensor, by its name, in the
-order of a row: the `layers` of a `Round`.
+A row has all parameters of a model. The functions take a table `tensors`: the number of parameters of each tensor,
+by the tensor's name, in the order of a row. The `layers` of a `Round` are such a table.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from dataclasses import dataclass
 def sizes_of_layers(tensors: Mapping[str, int]) -> tuple[int, ...]:
     """Return the number of parameters of each layer.
 
-    `tensors` has the number of parameters of each tensor, by name, in the order of a row. The owner of a tensor is
-    the part of its name before the last dot. Neighbouring tensors with the same owner are one layer. A tensor
-    without a dot in its name is a layer of its own.
+    The owner of a tensor is the part of its name before the last dot. Neighbouring tensors with the same owner are
+    one layer. A tensor without a dot in its name is a layer of its own.
 
     Examples
     --------
@@ -28,7 +27,7 @@ def sizes_of_layers(tensors: Mapping[str, int]) -> tuple[int, ...]:
 
 
 def last_layer_of(tensors: Mapping[str, int], *, without_owner: int = 1) -> slice:
-    """Return which columns of a row are the last layer. `sizes_of_layers` explains `tensors` and layers.
+    """Return which columns of a row are the last layer. `sizes_of_layers` says what a layer is.
 
     If the last tensor has no dot in its name, the last `without_owner` tensors count as the last layer.
 
@@ -47,21 +46,23 @@ def last_layer_of(tensors: Mapping[str, int], *, without_owner: int = 1) -> slic
 
 @dataclass(frozen=True)
 class WeightedLayer:
-    """Where the weights of a layer are in a row of updates. It is fully connected, or a convolution."""
+    """Where the weights of a layer are in a row of updates. The layer is fully connected, or a convolution."""
 
     name: str
     """The name of the tensor that holds the weights."""
     start: int
     """The column of the first weight."""
     outputs: int
+    """The number of outputs. For a convolution, it is the number of output channels."""
     inputs: int
+    """The number of weights of each output."""
 
 
 def weighted_layers_of(tensors: Mapping[str, int]) -> list[WeightedLayer]:
-    """Return the layers with weights and biases, as far as the names and sizes of the tensors tell.
+    """Return the layers with weights and biases that the names and sizes of the tensors show.
 
-    They tell if a bias follows the weights and has the same owner, e.g. `fc.weight` and `fc.bias`. The bias has a
-    number for each output. As in PyTorch, the weights of an output are neighbours in the row.
+    In such a layer, the bias follows the weights and has the same owner, e.g. `fc.weight` and `fc.bias`. The bias
+    has a number for each output. As in PyTorch, the weights of an output are neighbours in the row.
 
     Examples
     --------

@@ -30,7 +30,7 @@ class Entry:
 
 
 REQUIRED = "required"
-"""Stands for the default of a parameter that has no default."""
+"""This text stands in `Entry.parameters` if a parameter has no default."""
 OTHERS = "From other packages"
 """The heading for entries that other packages have registered."""
 

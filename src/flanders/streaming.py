@@ -111,11 +111,11 @@ class StreamedState:
 class StreamedDefense:
     """A `Defense` for models that are too large for memory.
 
-    The filter sees a sketch of each model: a vector of `width` sums. Each parameter gets a random sign, and is
-    added to a random one of the sums. The server keeps these random choices secret. From the sketches, the filter
-    can estimate the lengths of models and the angles between them. Each model is read in pieces: once for its
-    sketch, and once more if it is aggregated. So the memory that is needed does not grow with the size of the
-    model.
+    The filter sees a sketch of each model: a vector of `width` sums. The server draws a random sign and one of the
+    sums for each parameter, and adds the parameter with this sign to this sum. These random choices are secret.
+    From the sketches, the filter can estimate the lengths of models and the angles between them. Each model is read
+    in pieces: once for its sketch, and once more if it is aggregated. So the memory that is needed does not grow
+    with the size of the model.
 
     Parameters
     ----------

@@ -58,7 +58,7 @@ class Head:
 
 
 class BadEntry(Exception):
-    """A line was changed, or is no entry of a trail. The message is the end of a sentence: "the line ..."."""
+    """A line was changed, or is no entry of a trail. The message ends a sentence about it: "was changed ..."."""
 
 
 @dataclass(frozen=True)

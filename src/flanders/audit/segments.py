@@ -13,8 +13,8 @@ from pathlib import Path
 from flanders.audit.entries import BadEntry, unseal
 
 LONGEST_LINE = 256 * 2**20
-"""The most bytes that are read as one line. A round of a million clients fits into them. A file that is no trail
-may be a single line, too long for the memory."""
+"""The most bytes that are read as one line. The entry of a round with a million clients is shorter. A file that is
+no trail may be a single line, too long for the memory."""
 
 
 def segments(path: Path) -> list[Path]:

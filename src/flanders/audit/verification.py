@@ -22,7 +22,7 @@ IN_A_LOG = re.compile(r"audit head (\d{1,15}:[0-9a-f]{64})")
 MOST_BREACHES = 1000
 """The most breaches, and the most notes, that are listed. If a file is no trail, every line may be a breach."""
 LONGEST_WORDS = 300
-"""The most characters of a breach or a note. They may quote the file, and a forged file may hold long texts."""
+"""The text of a breach or a note is cut to this many characters. It may quote a forged file with long texts."""
 MOST_SHOWN = 20
 """The most numbers of rounds that a note lists, so that notes stay short."""
 
@@ -165,7 +165,7 @@ class _Reading:
             self.breach(f"entry {number}, of the kind {entry.kind!r}, lacks a field or has a wrong value in it")
 
     def start(self, entry: TrailEntry) -> None:
-        """Check that a server that was started again continues after the last round in the trail."""
+        """Check an entry of the kind `start`: the server must continue after the last round of its run."""
         name, after = str(entry.fields["run"]), int(entry.fields["after_round"])
         run = self.runs.get(name)
         if missing := entry.fields.get("missing_until"):

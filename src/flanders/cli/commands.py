@@ -1,6 +1,7 @@
 """The commands of the command line. Each is a function that takes the parsed arguments and returns the exit code.
 
-Modules that need optional packages are imported inside a command. So the other commands work without them.
+Modules that need optional packages are imported inside a command. So the other commands work without these
+packages.
 """
 
 from __future__ import annotations

@@ -139,11 +139,11 @@ def add_leaderboard(add: Add) -> None:
     )
     text = "TOML file that describes the defences (default: the defences of this package)"
     submission.add_argument("defences", nargs="?", type=Path, metavar="DEFENCES", help=text)
-    text = "check the defences; with --rows, check these rows and run some of them again"
+    text = "check the defences; with --rows, check those rows instead, and run some of them again"
     submission.add_argument("--check", action="store_true", help=text)
     text = "results file of `leaderboard run` (may be repeated)"
     submission.add_argument("--results", action="append", type=Path, default=[], metavar="FILE", help=text)
-    text = "CSV file for the rows of --results; it keeps its rows of other runs"
+    text = "CSV file for the rows of --results; rows of other runs in this file stay"
     submission.add_argument("--out", type=Path, metavar="FILE", help=text)
     _where(submission, "with --results: only runs with these values, e.g. start=1 (may be repeated)")
     submission.add_argument("--rows", type=Path, metavar="FILE", help="CSV file of rows to check")
@@ -165,6 +165,7 @@ def _defences(parser: argparse.ArgumentParser) -> None:
 
 def _attacks(parser: argparse.ArgumentParser) -> None:
     text = (
-        "core: the attacks of the ranking; all: every attack; --where can name other attacks (default: %(default)s)"
+        "core: the attacks of the ranking; all: every attack; ignored if --where names attacks "
+        "(default: %(default)s)"
     )
     parser.add_argument("--attacks", choices=(CORE, ALL), default=CORE, help=text)

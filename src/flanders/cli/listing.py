@@ -20,8 +20,8 @@ OUTPUT_WIDTH, NARROWEST = 116, 60
 def print_listing(kinds: Sequence[str], *, as_json: bool = False) -> None:
     """Print the name and the summary of each entry of these kinds.
 
-    A kind is e.g. `attacks`, and an entry is then one attack. Entries of a kind that are similar form a family, and
-    are printed together. If there is only one kind, the parameters of its entries are printed as well.
+    A kind is e.g. `attacks`, and an entry is then one attack. Similar entries of a kind form a family, and are
+    printed together. If there is only one kind, the parameters of its entries are printed as well.
     """
     entries, broken = {}, list[str]()
     for kind in kinds:

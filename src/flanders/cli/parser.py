@@ -174,7 +174,8 @@ def _reproduce(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         "--variant",
         choices=VARIANTS,
         default=VARIANTS[0],
-        help="settings of the paper's published code (reference) or of its text (textbook) (default: %(default)s)",
+        help="settings of the paper's published code (reference) or of the paper's text (textbook) "
+        "(default: %(default)s)",
     )
     parser.add_argument("--dataset", metavar="NAMES", help="only these datasets, e.g. mnist,fashion-mnist")
     parser.add_argument(

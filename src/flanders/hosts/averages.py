@@ -13,7 +13,7 @@ from flanders.hosts.model_arrays import Numbers
 def average(before: Numbers, several: Sequence[Numbers], weights: FloatVector) -> Numbers:
     """Return the weighted average of arrays, in the type of `before`. Integers are rounded.
 
-    `before` is an array of the global model, and `several` are the arrays of this name in the clients' models. The
+    `before` is an array of the global model. `several` has the array of the same name from each client's model. The
     function averages the differences from `before`. So a float that no client has changed keeps its exact value.
 
     Examples

@@ -17,10 +17,10 @@ from flanders.plain_text import printable
 MOST_EXAMPLES = 2**53
 """The most examples that a client may claim. Above this number, floats do not represent all integers."""
 LONGEST_REASON = 120
-"""The most characters that are shown of the reason why a reply is refused. A reason may quote what a client sent,
-and a client may send long texts."""
+"""The reason why a reply is refused is cut to this many characters. A reason may quote what a client sent, and a
+client may send long texts."""
 LONGEST_VALUE = 30
-"""The most characters of a value from a client that a reason quotes."""
+"""A value that a client sent is cut to this many characters where a reason quotes the value."""
 
 
 def check_weight(name: str, weight: Any, most: float | None = None) -> float:
@@ -45,10 +45,11 @@ def check_weight(name: str, weight: Any, most: float | None = None) -> float:
 
 
 def capped_at_median(claims: Sequence[float], times: float | None) -> list[float]:
-    """Return the claimed weights of a round. Those above `times` times their median are lowered to this limit.
+    """Return the claimed weights of a round. A weight above the limit is lowered to the limit.
 
-    If `times` is None, there is no limit. For an even number of claims, the median is the lower of the two middle
-    claims. So in a round of two clients, the larger claim cannot raise the limit.
+    The limit is the median of the claimed weights, multiplied by `times`. If `times` is None, there is no limit.
+    For an even number of claims, the median is the lower of the two middle claims. So in a round of two clients,
+    the larger claim cannot raise the limit.
 
     Examples
     --------

@@ -2,7 +2,7 @@
 
 A filter sees a model as one flat vector. The vector consists of the *scored* arrays, one after the other. Integers
 and buffers are not scored: they are aggregated, but the filter does not look at them. Buffers are arrays that a
-model stores but does not train. Only those of batch normalisation are known here.
+model stores but does not train. This module knows only the buffers of batch normalisation.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from flanders.arrays import Array
 from flanders.checks import InputError
 
 VARIANCE = "running_var"
-"""In PyTorch, the last part of the name of a buffer that holds variances."""
+"""In PyTorch, the name of a buffer that holds variances ends with this word."""
 BUFFERS = ("running_mean", VARIANCE, "num_batches_tracked")
-"""In PyTorch, the last part of the name of a buffer of batch normalisation is one of these."""
+"""In PyTorch, the names of the buffers of batch normalisation end with one of these words."""
 WIDEST = 8
-"""The most bytes of one number in a reply. Wider floats exist only on some machines."""
+"""The most bytes that a number in a reply may have. Wider floats exist only on some machines."""
 FLOAT32 = np.dtype(np.float32)
 """A filter gets all scored numbers in this type, or in float64 if one of the scored arrays has that type. In both
 cases a scored number must be within the range of float32."""
@@ -31,7 +31,7 @@ KINDS = {"f": "f", "i": "iu", "u": "iu", "b": "b"}
 """For each kind of numbers in the model, the kinds that a reply may have in their place. The letters are those of
 NumPy: floats (f), signed and unsigned integers (i, u), booleans (b)."""
 LONGEST_NAME = 60
-"""The most characters of an array's name that a message shows. Clients choose the names in their replies."""
+"""A message shows at most this many characters of an array's name. Clients choose the names in their replies."""
 
 Numbers = NDArray[np.generic]
 """The numbers of one array, of any real type."""
@@ -63,7 +63,7 @@ class HostArray:
     start: int
     """The position of its first number in the flat vector; -1 if the array is not scored."""
     dtype: str = "float32"
-    """The type of its numbers in the global model that was described by `HostArrays.of`."""
+    """The type of its numbers in the global model from which `HostArrays.of` made this description."""
 
     @property
     def size(self) -> int:
@@ -99,9 +99,10 @@ class HostArray:
         raise BadReply(f"array {self.name!r} has numbers outside the range of {narrow}")
 
     def check_variance(self, numbers: Numbers, before: Numbers) -> None:
-        """Raise `BadReply` if this array holds variances and a reply has a negative one.
+        """Raise `BadReply` if this array holds variances, and a number of a reply is negative.
 
-        If a variance of the global model, `before`, is negative, the reply may have that value or a higher one.
+        `numbers` are those of the reply, and `before` are those of the global model. If a variance of the global
+        model is negative, the reply may have that value or a higher one.
         """
         wrong = self.name.rpartition(".")[2] == VARIANCE and bool(np.any(numbers < np.minimum(before, 0)))
         if wrong:

@@ -15,9 +15,9 @@ from flanders.hosts.model_arrays import HostArray, Numbers
 from flanders.round import ClientId
 
 FARTHEST = 50.0
-"""A reply is refused if one of these arrays changes more than this many times as much as usual. `far_clients` says
-what is usual. The default filter drops updates that are this many times as long as expected: honest updates differ
-by less."""
+"""A reply is refused if the change of such an array is more than this many times the usual change. `far_clients`
+says what is usual. The default filter has the same limit for the lengths of updates: honest updates differ by
+less."""
 
 
 def far_clients(
@@ -26,9 +26,9 @@ def far_clients(
     """Return the clients with an array that changes too much, and for each client which array it is, in words.
 
     `places` are the arrays, and `before` is the global model. `away` has a list for each client: for each array,
-    the largest absolute change of a number in it. The usual change of an array is the median of these changes over
-    the clients, or the largest absolute number of the array in the global model if that is more. The limit is
-    `FARTHEST` times the usual change.
+    the largest absolute change of a number in it. The usual change of an array is the larger of two numbers: the
+    median of these changes over the clients, and the largest absolute number of the array in the global model. The
+    limit is `FARTHEST` times the usual change.
     """
     far: dict[ClientId, str] = {}
     for i, place in enumerate(places if away else ()):

@@ -60,6 +60,7 @@ class StartModel:
         """Return the checked reply of a client. Raise `BadReply` if it cannot be used.
 
         A reply holds a whole model, or the difference from the global model. A difference is turned into a model.
+        `max_steps` is the most training steps that a client may report; see `check_weight`.
         """
         params = reply.params
         if not isinstance(params, Mapping):

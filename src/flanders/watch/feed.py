@@ -25,8 +25,8 @@ from flanders.results.rounds import read_rounds
 from flanders.results.schema import ResultsError, reading
 
 LOOKED_AT = 4
-"""The number of runs whose clients are held in memory: the last runs that any visitor has opened. All runs would
-take too much memory."""
+"""The most runs whose clients are held in memory. They are the runs that visitors have opened last. The clients of
+all runs would take too much memory."""
 RECHECK = 5.0
 """Seconds after which the file is read again even if it seems unchanged. Its modification time may be too coarse to
 show every change."""
@@ -116,10 +116,10 @@ class Feed:
 
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
-        self._boot = secrets.token_hex(4)  # part of each version, so that versions of another server are unknown
+        self._boot = secrets.token_hex(4)  # begins each version; see `results`
         self._count = 0  # how often the summary was made
         self._runs: dict[str, FollowedRun] = {}  # all runs, without their clients
-        self._changed: dict[str, int] = {}  # for each run: the `_count` with which it last changed
+        self._changed: dict[str, int] = {}  # for each run: the `_count` at its last change
         self._looked_at: OrderedDict[str, FollowedRun] = OrderedDict()  # some runs, with their clients
         self._page: PageData = {}  # the summary
         self._order: list[str] = []  # the ids of the runs, as in the file
@@ -131,8 +131,8 @@ class Feed:
     def results(self, version: str = "") -> PageData:
         """Return the runs that have changed since the answer with this version, and the order of all runs.
 
-        Each answer has a version, which the page sends with its next request. If the version is unknown, all runs
-        are returned.
+        Each answer has a version, which the page sends with its next request. If the version does not come
+        from this object, all runs are returned.
         """
         with self._lock:
             self._refresh()
@@ -209,7 +209,7 @@ class Feed:
     def _describe(self, changed: Sequence[str], order: Sequence[str]) -> None:
         """Make the summary of all runs again, and note which runs have changed.
 
-        If a run was added or removed, all runs count as changed, since the labels of the others may be different.
+        If a run was added or removed, all runs count as changed, since the labels of the other runs may change.
         """
         self._count += 1
         data = [run.data for run in (self._runs[id_] for id_ in order) if run.data is not None]

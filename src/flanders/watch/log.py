@@ -1,7 +1,7 @@
 """The live log of `flanders watch`: prints each round of a results file to the terminal.
 
-A round has a line with its numbers. Further lines say which clients were not kept and why, and show alarms: what a
-person should look at.
+A round has a line with its numbers. Further lines say which clients were not kept, and why. The last lines are the
+alarms of the round: what a person should look at.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PATIENCE = 2.0
 """Seconds for which a round without an accuracy is held back. A Flower server measures the accuracy after the round
 was written."""
 EARLIER = 5
-"""When the log begins, a run may have rounds already. The log shows only the last ones, at most this many."""
+"""When the log begins, a run may have rounds already. The log shows at most this many of them: the last ones."""
 MOST_REASONS = 4
 """For one round, at most this many different reasons are shown, so that the log stays short."""
 WIDTH = 80
@@ -67,7 +67,7 @@ class Log:
         self._said: dict[str, str] = {}  # the last printed status of each run
         self._last: dict[str, int] = {}  # the number of the last printed round of each run
         self._lookouts: dict[str, Lookout] = {}  # finds the alarms of each run
-        self._held: dict[str, float] = {}  # the time from which on the last round of a run is held back
+        self._held: dict[str, float] = {}  # for each run: the time since when its last round is held back
         self._shown = ""  # the run whose rounds were printed last
         self._problem = ""  # the last printed problem with the file
 

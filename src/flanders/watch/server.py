@@ -72,7 +72,7 @@ def make_app(results: Path, host: str = "127.0.0.1", token: str | None = None) -
 
 
 def make_server(app: ASGIApp) -> uvicorn.Server:
-    """Return a server for the app. Its answers do not name the software that runs it."""
+    """Return a server for the app. The server does not name its software in its answers."""
     config = uvicorn.Config(
         app,
         log_level="error",
