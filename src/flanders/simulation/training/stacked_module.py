@@ -150,7 +150,7 @@ def drop(x: Tensor, key: Tensor, number: int, p: float, whole: bool) -> Tensor:
 
 
 def under_vmap(module: nn.Module, numbers: Mapping[nn.Module, int]) -> Stackable:
-    """Return a function that runs a module under `vmap`. Some layers of the module itself are replaced."""
+    """Return a function that runs a module under `vmap`. Some layers of this module are changed in place."""
     for layer in module.modules():
         if type(layer) is nn.Linear:
             layer.__class__ = _Linear
