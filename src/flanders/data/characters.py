@@ -33,8 +33,8 @@ class Characters(Loader):
     num_samples, num_test
         The number of training and of test examples.
     authors
-        The number of authors. Each author is a client, so the federation must have as many clients. With 0, all
-        text has the same author, who has no preferences, and a partition divides the examples among the clients.
+        The number of authors. Each author is a client, so the federation must have as many clients. With 0, there
+        is one author, who prefers no words. A partition then divides the examples among the clients.
     seed
         The seed of the random text.
     normalise_test

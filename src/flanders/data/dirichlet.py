@@ -27,9 +27,9 @@ class Dirichlet(Partition):
     `min_samples` examples gets random examples of the largest clients.
 
     Here `alpha` is the sum of the Dirichlet parameters of all classes, as in the reference below and in the
-    FLANDERS paper. In much other code, alpha is the parameter of each single class. So it is in the code of the
-    FLANDERS paper, and in `DirichletEqual`. With 10 classes of equal size, an alpha of 0.5 there is an alpha of 5
-    here.
+    FLANDERS paper. In much other code, alpha is the parameter of each single class. The code of the FLANDERS paper
+    and `DirichletEqual` also use alpha in this way. With 10 classes of equal size, an alpha of 0.5 for each class
+    is the same as `alpha=5` here.
 
     References
     ----------
@@ -141,10 +141,10 @@ def limit_to_available(left: IntVector, mix: FloatVector, taken: IntVector, rng:
 
 
 def fill_small_clients(owners: IntVector, num_clients: int, least: int) -> IntVector:
-    """Return new owners: every client has at least `least` examples, some of them taken from the largest clients.
+    """Return new owners of the examples, such that every client has at least `least` examples.
 
-    The examples of each client are numbered from 0. Those with the highest numbers, which belong to the largest
-    clients, are given away.
+    Clients with fewer examples get some from the largest clients. For this, the examples of each client are
+    numbered from 0. The examples with the highest numbers are given away. They belong to the largest clients.
     """
     sizes = np.bincount(owners, minlength=num_clients)
     missing = np.maximum(least - sizes, 0)

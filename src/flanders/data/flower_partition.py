@@ -45,8 +45,9 @@ class FlowerPartition(Partition):
     partitioner
         The name of a class in `flwr_datasets.partitioner`.
     options
-        The parameters of this class, written like a TOML inline table without the braces. A spec (the TOML file
-        that describes runs) can have a list of such strings. The parameters in `FILLED_IN` cannot be given here.
+        The parameters of this class, written like a TOML inline table without the braces. If a spec (the TOML file
+        that describes runs) has a list of such strings, there are runs for each string. The parameters in
+        `FILLED_IN` cannot be given here.
 
     Examples
     --------

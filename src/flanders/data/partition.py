@@ -133,7 +133,7 @@ def natural_rows(owners: IntVector, num_clients: int, rng: np.random.Generator) 
 
 
 def rows_of_owners(order: IntVector, owners: IntVector, num_clients: int) -> list[IntVector]:
-    """Return the row numbers of each client, in the order in which they are in `order`.
+    """Return the row numbers of each client. They are in the same order as in `order`.
 
     `owners` has the client of each row in `order`, or -1 for a row that no client gets.
     """

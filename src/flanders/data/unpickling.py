@@ -70,7 +70,7 @@ STAND_INS: dict[tuple[str, str], type] = {
     ("numpy", "dtype"): PickledDtype,
     ("_codecs", "encode"): PickledBytes,
 }
-"""The class that replaces each name that a pickle may use."""
+"""The names that a pickle may use, and the class that replaces each of them."""
 
 
 class RestrictedUnpickler(pickle.Unpickler):

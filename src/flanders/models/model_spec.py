@@ -12,10 +12,10 @@ from flanders.checks import InputError, check_number
 class ModelSpec(ABC):
     """A kind of model and its options, such as the number of hidden units. `build` makes a PyTorch module of it.
 
-    A new model is a frozen dataclass with `make`, and one line in `MODELS`. `torch.func.vmap` runs the module for
-    all clients at once. So the module must not branch on the values of tensors or change tensors in place. Its
-    layers must be registered in the order in which they run. From this order, attacks and filters find the last
-    layer.
+    To add a model, write a frozen dataclass with `make`, and add one line to `MODELS`. `torch.func.vmap` runs the
+    module for all clients at once. So the module must not branch on the values of tensors or change tensors in
+    place. Its layers must be registered in the order in which they run. From this order, attacks and filters find
+    the last layer.
     """
 
     def build(self, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:

@@ -16,8 +16,8 @@ from flanders.paper.variants import Variant
 
 DETECTION = ("precision", "recall")
 TOLERANCES = {"accuracy": 0.10, "precision": 0.05, "recall": 0.05}
-"""The largest distance between our value and a published value that counts as agreement, for each measure. The
-distance is that to the nearer one of the two published values."""
+"""The largest distance between our value and a published value that counts as agreement, for each measure. If a
+cell has two published values, the distance to the nearer one counts."""
 OPT_MINORITY_TOLERANCE = 0.15
 """The tolerance for precision and recall under the attack OPT with 20% malicious clients. It is larger, since the
 two published values differ there."""
@@ -105,9 +105,9 @@ class Verdict:
     agreeing: int
     """The number of cells in which our value agrees with the paper or with the re-run."""
     compared: int
-    """The number of cells with a value in the paper for which we have a value."""
+    """The number of cells that have a value in the paper and a value of ours."""
     missing: int
-    """The number of cells with a value in the paper for which we have no value yet."""
+    """The number of cells that have a value in the paper, but no value of ours yet."""
     others: tuple[Compared, ...]
     """The cells that do not agree, the largest distance first."""
 

@@ -67,9 +67,9 @@ def read_csv(path: Path) -> dict[Cell, Compared]:
 def pivot(table: TableSpec, compared: Sequence[Compared]) -> tuple[list[str], list[list[str]]]:
     """Return the header and the rows of a table.
 
-    The first columns name the row. They are those of `KEYS` that have several values in the table, without the key
-    `table.columns`. The last columns hold the values of the cells, with a column for each value of `table.columns`,
-    e.g. for each filter.
+    The first columns name the row. There is one for each of `KEYS` that has several values in the table, except for
+    the key `table.columns`. The last columns hold the values of the cells. There is one for each value of the key
+    `table.columns`, e.g. for each filter.
     """
     across = list(dict.fromkeys(getattr(c.cell, table.columns) for c in compared))
     varying = [key for key in KEYS if key != table.columns and len({getattr(c.cell, key) for c in compared}) > 1]

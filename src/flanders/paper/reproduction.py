@@ -25,7 +25,7 @@ from flanders.results.labels import labels
 OVER_TIME = "fig:accuracy-over-time"
 """The label of the figure whose curves are read from our runs."""
 VERIFY = "data.dataset.verify"
-"""The key of a spec (which describes a run) that says whether the files of a dataset are checked. Its value does
+"""A key of a spec, which describes a run. The key says whether the files of a dataset are checked. Its value does
 not change the results."""
 
 
@@ -146,9 +146,9 @@ def parse_where(texts: Sequence[str]) -> dict[str, list[str]]:
 def write_tables(folder: Path, asked: Reproduction, results: Path) -> list[tuple[TableSpec, list[Compared]]]:
     """Write every table as Markdown and LaTeX, all cells as one CSV file, and a page with the verdict.
 
-    Return the tables. If the folder has a CSV file already, its cells stay. Only new values in `results` replace
-    them. So a folder can be filled in parts, from several results files. Results with overrides need a folder of
-    their own.
+    Return the tables. If the folder has a CSV file already, its values stay. A value is replaced only if `results`
+    has a value for the same cell. So a folder can be filled in parts, from several results files. Results with
+    overrides need a folder of their own.
     """
     variant, new, description = asked.variant.name, asked.compare(results), asked.words
     earlier = check_tables(folder, asked, [c.cell for _, cells in new for c in cells if c.seeds])

@@ -21,7 +21,7 @@ VARIANTS = ("reference", "textbook")
 """The variants of the experiments: with the settings of the code that was published with the paper ("reference"),
 or with the settings that the text of the paper describes ("textbook")."""
 KEYS = ("dataset", "attack", "malicious_ratio", "aggregator", "filter", "metric")
-"""The keys that identify a cell within a table, in the order of the columns of the file of published values."""
+"""The keys that identify a cell within a table. Files of published values have these columns, in this order."""
 UNDEFINED = "NA"
 """The published value of a cell if the paper says that the aggregator cannot be applied."""
 TABLES = (

@@ -103,7 +103,7 @@ def runs(
 
 
 def merged(tree: Table, more: Table) -> Table:
-    """Return the values of both tables. Where both have a value, that of `more` counts, also in inner tables."""
+    """Merge two tables, and their inner tables. If a key has a value in both, the value in `more` counts."""
     both = dict(tree)
     for key, value in more.items():
         own = both.get(key)

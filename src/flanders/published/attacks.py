@@ -37,7 +37,8 @@ class LieReference(Attack):
 
     The mean and the standard deviation are taken over all models that the attacker knows. These include the models
     that its own clients have honestly trained. :math:`\Phi` is the cumulative distribution function of the standard
-    normal distribution. The authors of LIE use its inverse. For b = m, z is set to 1.
+    normal distribution. The authors of LIE use its inverse. s is the number of benign clients that the malicious
+    clients need for a majority. For b = m, z is set to 1.
 
     Examples
     --------
@@ -186,10 +187,10 @@ class AgrMinMaxReference(Attack):
     .. math:: x = \mu - \gamma \sigma
 
     The mean and the standard deviation are taken over all models that the attacker knows. The search starts at
-    gamma = 5 with a step of 2.5. A value of gamma passes if x is nearer to every benign model than the two farthest
-    benign models are to each other. If gamma passes, it rises by half of the step. Otherwise it falls by half of
-    the step. Then the step is halved. The result is the last gamma that passed, or 6 if none passed. On trained
-    models, none passes.
+    gamma = 5 with a step of 2.5. A value of gamma passes if the largest distance from x to a benign model is
+    smaller than the largest distance between two benign models. If gamma passes, it rises by half of the step.
+    Otherwise it falls by half of the step. Then the step is halved. The result is the last gamma that passed, or 6
+    if none passed. On trained models, none passes.
 
     Parameters
     ----------

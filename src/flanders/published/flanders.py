@@ -38,7 +38,7 @@ class FlandersReferenceState:
     round_number: int = 0
     """How many rounds the filter has seen."""
     newest: Snapshot | None = None
-    """The sampled parameters of the last round's models. The new global model replaces those of dropped clients."""
+    """The sampled parameters of the last round's models. The new global model replaces dropped models."""
     calibration: Calibration = field(default_factory=Calibration)
     """A summary of the scores of kept clients in earlier rounds. It is used only with a `threshold`."""
 

@@ -36,8 +36,8 @@ class FLDetectorLagged(FLDetector):
     Parameters
     ----------
     keep
-        How many clients to keep in a round: a number, or a fraction of the clients. Those with the lowest scores
-        are kept.
+        How many clients to keep in a round: a number, or a fraction of the clients. The clients with the lowest
+        scores are kept.
     window
         The number of rounds over which the scores are averaged, and from which the Hessian of the loss is
         estimated.

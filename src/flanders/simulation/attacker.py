@@ -100,7 +100,7 @@ class Attacker:
         return Turn(number, clients, controlled, controlled & (number >= self.threat.start))
 
     def frozen(self, turn: Turn, global_model: Tensor) -> Tensor | None:
-        """Return which parameters malicious clients do not train in this round. Return None if they train all."""
+        """Return a mask of the parameters that malicious clients do not train, or None if they train all."""
         if self.threat.attack is None or not turn.malicious.any():
             return None
         mask: Tensor | None = self.threat.attack.frozen(self._memory, global_model)
@@ -119,9 +119,9 @@ class Attacker:
 
         An omniscient attacker (`Threat.omniscient`) learns from `defense` which parameters the filter looks at. It
         can also ask `defense` which model the server would compute from given malicious updates. `weights` are the
-        weights of the clients in the average. `rehearsal` holds clean models and a test of the backdoor, for
-        attacks that need them. In rounds without an attack, the attacker's clients send honest models. If the
-        server selected one of them, the attacker still remembers what it sees.
+        weights of the clients in the average. `rehearsal` holds models that were trained without poison, and a test
+        of the backdoor. Some attacks need them. In rounds without an attack, the attacker's clients send honest
+        models. If the server selected any of these clients, the attacker remembers what it sees in such a round.
         """
         if not turn.controlled.any():
             return self._received(turn, updates, turn.malicious)

@@ -29,7 +29,7 @@ class Scope:
     learned: Tensor | None = None
     """What `DataPoison.prepare` returned.
 
-    If the poison learns, `DataPoison.learn` computes new values before every round with malicious clients.
+    If the poison learns, `DataPoison.learn` computes new values before every round that has malicious clients.
     """
 
 
@@ -41,7 +41,7 @@ class DataPoison(ABC):
 
     @property
     def learns(self) -> bool:
-        """Whether `learn` is to be called before every round with malicious clients."""
+        """Whether `learn` is to be called before every round that has malicious clients."""
         return False
 
     def prepare(self, x: Tensor, y: Tensor, scope: Scope) -> Tensor | None:
@@ -66,7 +66,7 @@ class DataPoison(ABC):
     def send(self, trained: Tensor, global_model: Tensor, num_clients: int) -> Tensor:
         """Return what b malicious clients send, `(b, d)`. Default: `trained`, the models that they have trained.
 
-        The round has `num_clients` clients.
+        d is the number of parameters of a model. The round has `num_clients` clients.
         """
         return trained
 
@@ -87,15 +87,15 @@ class Poisoner:
     poison: DataPoison
     scope: Scope
     frozen: Tensor | None = None
-    """Which of the d parameters poisoned clients do not train, `(d,)`. It may change between rounds.
+    """A mask of the d parameters, `(d,)`: true for those that poisoned clients do not train.
 
-    None means that poisoned clients train all parameters.
+    The mask may change between rounds. None means that poisoned clients train all parameters.
     """
 
     def apply(
         self, x: Tensor, y: Tensor, examples: Tensor, clients: Tensor, poisoned: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return the batches of n clients. Only those of malicious clients are changed.
+        """Return the batches of n clients. Only the batches of malicious clients are changed.
 
         `poisoned` says which clients are malicious, `(n,)`. For the other arguments, see `DataPoison.change`.
         """

@@ -22,7 +22,10 @@ from flanders.simulation.training.threads import count_for, side_by_side
 BATCH = 1000
 """How many examples are evaluated at a time. The limit saves memory."""
 Aimed = tuple[Tensor, Tensor, Tensor]
-"""What `DataPoison.aim` returns: examples, the class that the attacker wants for each, and which examples count."""
+"""What `DataPoison.aim` returns: examples, the class that the attacker wants for each, and a mask.
+
+The mask says which of the examples are tested.
+"""
 
 
 class Tested(NamedTuple):
@@ -89,10 +92,10 @@ class Evaluator:
     def _test(
         self, model: Tensor, buffers: Mapping[str, Tensor], x: Tensor, *labels: Tensor
     ) -> tuple[list[float], float]:
-        """Return the shares of examples that the model assigns to given classes, and the mean loss.
+        """Return a share for each tensor of `labels`, and the mean loss.
 
-        Each tensor of `labels` has a class for each example. There is a share for each tensor. The loss is for the
-        classes of the first tensor.
+        Each tensor has a class for each example. Its share is the share of examples that the model assigns to this
+        class. The loss is computed with the classes of the first tensor.
         """
         parameters = self._layout.unflatten(model[None])
         stacked_buffers = {name: b[None] for name, b in buffers.items()}

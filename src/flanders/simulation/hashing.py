@@ -4,8 +4,8 @@ Equal inputs give equal random numbers on every device, no matter what was compu
 dropout masks of a client depend only on the seed of the round and on the client. They do not depend on the other
 clients of the round, or on how many clients are trained at a time.
 
-PyTorch hardly supports unsigned integers. So large factors are written as negative numbers with the same bits. A
-mask after `>>` clears the bits that a negative number shifts in.
+PyTorch hardly supports unsigned integers. So large factors are written as negative numbers with the same bits. If a
+negative number is shifted with `>>`, its highest bits become 1. A mask then clears these bits.
 """
 
 from __future__ import annotations

@@ -170,7 +170,7 @@ class DynamicFlip(DataPoison):
         return scope.num_classes - 1 - y
 
     def learn(self, lab: Laboratory, scope: Scope) -> Tensor:
-        """Return the labels of all training examples, with the least likely ones for the attacker's examples."""
+        """Return the labels of all training examples. The attacker's examples get the least likely wrong labels."""
         labels = lab.y.new_zeros(0) if scope.learned is None else scope.learned.clone()
         with torch.no_grad():
             logits = lab.logits(lab.x)

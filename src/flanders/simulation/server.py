@@ -43,7 +43,7 @@ def hold_out(labels: IntVector, count: int, rng: np.random.Generator) -> tuple[I
 
 @dataclass(frozen=True, eq=False)
 class Losses:
-    """A function from a model to its losses on the server's examples, with the gradient of the mean loss."""
+    """A function from a model to its losses on the server's examples, and to the gradient of their mean."""
 
     _losses: Callable[[Tensor, Mapping[str, Tensor]], Tensor]
     _buffers: Mapping[str, Tensor]

@@ -21,7 +21,7 @@ from flanders.simulation.poisoning import DataPoison
 from flanders.simulation.training.options import Training
 
 ROLES = ("data", "init", "clients", "training", "attack", "attacker", "filter", "aggregator", "server")
-"""The roles of random numbers in a run: what they are used for.
+"""The roles of random numbers in a run. A role is what the numbers are used for, e.g. "init": the initial model.
 
 Each role has a random generator of its own. So a change in one role does not change the random numbers of another.
 """

@@ -160,9 +160,9 @@ class Simulation:
         return replace(record, **tested._asdict())
 
     def _rehearse(self, turn: Turn) -> Rehearsal | None:
-        """Return clean models of the attacker's clients, and a test of its backdoor.
+        """Return models that the attacker's clients train on unpoisoned data, and a test of the backdoor.
 
-        Return None if the attack does not need them, or if there is no backdoor to test.
+        Return None if the attack needs neither, or if there is no backdoor to test.
         """
         attack, world, own = self.setting.threat.attack, self.world, turn.clients[turn.controlled]
         if attack is None or not attack.needs_rehearsal or not turn.malicious.any():

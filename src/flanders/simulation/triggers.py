@@ -25,7 +25,7 @@ class Backdoor(DataPoison):
     A share of the malicious clients' examples gets the patch and the label of the target class. The patch is a
     bright square in the lower right corner. In examples that are not images, the patch is the last `size`² numbers.
     A malicious client sends :math:`g + s (\theta - g)` instead of its trained model :math:`\theta`. Here g is the
-    global model.
+    global model, and s is `boost`.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ class Backdoor(DataPoison):
 
 @dataclass(frozen=True)
 class Dba(Backdoor):
-    r"""Cut the patch of a backdoor into pieces. A malicious client trains with one. The test uses the whole patch.
+    r"""Cut the patch of a backdoor into pieces. A malicious client trains with one piece. The test uses all pieces.
 
     .. math:: \text{patch}_c = \text{piece } (c \bmod p) \text{ of the whole patch}
 

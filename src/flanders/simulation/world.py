@@ -31,7 +31,7 @@ from flanders.simulation.training.trainer import Trainer, exact
 
 
 class World:
-    """The data, the model and the test of a setting, on the device of the setting.
+    """The clients' data, the initial model and the test of the model, on the device that the setting names.
 
     Parameters
     ----------
@@ -119,8 +119,8 @@ class World:
     def learn(self, model: Tensor, buffers: Mapping[str, Tensor], clients: IntVector) -> None:
         """Let the data poison learn from the global model and the examples of these malicious clients.
 
-        The result overwrites `scope.learned` in place. On a GPU, training steps are recorded once and replayed, and
-        the recordings read that memory.
+        The result is written into the tensor `scope.learned`, not into a new tensor. On a GPU, training steps are
+        recorded once and then replayed. The recordings read the memory of this tensor.
         """
         if self.poisoner is None or not self.poisoner.poison.learns or clients.size == 0:
             return

@@ -68,8 +68,9 @@ class Slot(NamedTuple):
 class Schedule:
     """The batches of some clients for one round of local training.
 
-    n is the number of clients. The clients with the most steps come first. So in every step, the clients that still
-    have steps to take are the first ones. Nothing is computed for the other clients.
+    n is the number of clients, and `steps` is the most steps that one of them takes. The clients with the most
+    steps come first. So in every step, the clients that still have steps to take are the first ones. Nothing is
+    computed for the other clients.
 
     Parameters
     ----------
@@ -132,7 +133,7 @@ def schedule(
     """Plan a round of local training: `epochs` passes over each client's examples, in batches.
 
     With `shuffle`, the order of a client's examples in an epoch depends only on `seed`, the client's number and the
-    epoch. A last batch of fewer than `least` examples is left out.
+    epoch. If the last batch of an epoch has fewer than `least` examples, it is left out.
     """
     rows = most_first(data, clients)
     chosen, device = clients[rows], data.x.device

@@ -14,7 +14,7 @@ import torch
 WARM_UP = 2
 """How often a step runs as usual before it is recorded. Libraries initialise themselves in the first runs."""
 MOST = 128
-"""The most recordings, since each uses memory. Once there are so many, no further step is recorded."""
+"""The most recordings that are made, since each uses memory. Further steps run without a recording."""
 
 log = logging.getLogger("flanders")
 
@@ -22,8 +22,8 @@ log = logging.getLogger("flanders")
 class Recordings:
     """Runs functions that do the same operations on the same memory in every call.
 
-    On a GPU, it records a function and then replays the recording instead of calling the function. On a CPU, it
-    calls the functions. It also does so on a GPU once a recording has failed.
+    On a GPU, it records a function and then replays the recording instead of calling the function. If a recording
+    fails, it calls the functions from then on. On a CPU, it always calls the functions.
     """
 
     def __init__(self, device: torch.device, *, enabled: bool = True) -> None:

@@ -140,7 +140,7 @@ class Stack:
             )
 
     def _without_frozen(self, gradients: Sequence[Tensor], clients: slice) -> Sequence[Tensor]:
-        """Return the gradients, with zeros where poisoned clients do not train a parameter."""
+        """Return the gradients, set to zero where a poisoned client must not train a parameter."""
         if self._poisoner is None or self._poisoner.frozen is None:
             return gradients
         masks = self._layout.unflatten(self._poisoner.frozen).values()

@@ -142,7 +142,8 @@ def batch_norm_link(layer: Any, prefix: str) -> Stackable:
 def drop(x: Tensor, key: Tensor, number: int, p: float, whole: bool) -> Tensor:
     """Apply dropout with probability p to x: to single values, or to `whole` channels.
 
-    The first axes of x are the axes of `key`. Then come the batch and the channels.
+    The first axes of x are the axes of `key`. Then come the batch and the channels. `number` is the number of the
+    layer.
     """
     inner = x.shape[key.ndim :]
     mask = layers.dropout_mask(key, inner[:2] if whole else inner, number, p)
@@ -150,7 +151,7 @@ def drop(x: Tensor, key: Tensor, number: int, p: float, whole: bool) -> Tensor:
 
 
 def under_vmap(module: nn.Module, numbers: Mapping[nn.Module, int]) -> Stackable:
-    """Return a function that runs a module under `vmap`. Some layers of the module itself are replaced."""
+    """Return a function that runs a module under `vmap`. Some layers of this module are changed in place."""
     for layer in module.modules():
         if type(layer) is nn.Linear:
             layer.__class__ = _Linear

@@ -148,7 +148,7 @@ class Trainer:
         return schedule(self.data, ids, seed, shuffle=t.shuffle, **options)
 
     def _share_out(self, order: IntVector, train_some: Callable[[Stack, IntVector], None]) -> None:
-        """Train clients in chunks. `order` has their row numbers.
+        """Train clients in chunks. `order` has the positions of the clients in the list that `train` got.
 
         A CPU trains several chunks at the same time. If a GPU runs out of memory, the chunks become smaller.
         """
