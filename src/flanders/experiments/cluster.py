@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 WAIT = 1.0
 """Seconds between two checks for a request to stop."""
 AHEAD = 2
-"""Ray gets up to this many runs for each run that the cluster can carry out at once.
+"""If the cluster can carry out n runs at once, Ray gets up to `AHEAD` times n runs.
 
-So when a run ends, the next run is already there."""
+So when a run ends, Ray can start the next run at once."""
 MOST_LOSSES = 5
 """If the machine or process of a run is lost this many times, the run is marked as failed.
 
@@ -77,7 +77,7 @@ class Cluster:
             num_cpus=options.threads or 1,
             num_gpus=self.gpus(options.device),
             num_returns="streaming",
-            max_retries=0,  # `ClusterGrid` submits it again, from its last checkpoint
+            max_retries=0,  # `ClusterGrid` submits the run again, from its last checkpoint
             name=f"flanders {claimed.spec.id}",
         )
         submitted: ObjectRefGenerator = task.remote(claimed.spec, state, versions())
@@ -116,7 +116,7 @@ def connected(gpus_per_run: float | None = None) -> Iterator[Cluster]:
 
 
 class ClusterGrid:
-    """The runs that were given to Ray: it carries them out now, or next.
+    """The runs that were given to Ray. Ray carries out some of them now, and the rest later.
 
     Parameters
     ----------

@@ -27,7 +27,7 @@ class StartedRun(Protocol):
 
     @property
     def like(self) -> Array:
-        """An example of the run's arrays, of the same library and on the same device. `load_state` needs it."""
+        """Any array of the same library and on the same device as the run's arrays. `load_state` needs it."""
 
     def run(self) -> Iterator[RoundRecord]:
         """Carry out the remaining rounds. Yield the record of each round."""

@@ -1,6 +1,6 @@
 """The events of runs: a run starts, a round ends, a run ends.
 
-The processes that carry out runs report them. The progress display and callbacks receive them.
+The processes that carry out runs report these events. The progress display and callbacks receive them.
 """
 
 from __future__ import annotations

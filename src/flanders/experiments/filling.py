@@ -34,9 +34,9 @@ class Filler:
     """Builds dataclasses from tables of a spec. Every error names the key that is wrong."""
 
     counts: Mapping[str, int] = field(default_factory=dict)
-    """The numbers of clients in a round for which words stand: "b" for the malicious clients, "m-b" for the others.
+    """The numbers for which words in a spec stand. Empty while these numbers are not known.
 
-    It is empty while these numbers are not known.
+    "b" is the number of malicious clients in a round. "m-b" is the number of all other clients in it.
     """
 
     def fill(self, cls: type[T], table: Mapping[str, object], where: str) -> T:

@@ -46,7 +46,7 @@ def read_toml(path: Path) -> Table:
 
 
 def expand(tree: Table, place: str = "spec") -> list[Table]:
-    """Return the points of the grid of a spec. The last list changes fastest. `place` names the spec in errors.
+    """Return all points of a spec's grid. The last list changes fastest. `place` names the spec in errors.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def expand(tree: Table, place: str = "spec") -> list[Table]:
 
 
 def _size(tree: Table, place: str) -> int:
-    """Return the number of points of the grid of a table."""
+    """Return how many points the grid of a table has."""
     total = 1
     for key, value in tree.items():
         where = f"{place}: {key}" if ": " not in place else f"{place}.{key}"

@@ -59,7 +59,7 @@ def _value(hint: Hint, *, axes: bool) -> Schema:
 
 
 def _single_value(allowed: Allowed, *, axes: bool) -> Schema:
-    """Return the schema of a value that is not a list of values. With `axes`, tables in it may have such lists."""
+    """Return the schema of a value that is not an axis. With `axes`, tables inside the value may have axes."""
     if allowed.anything:
         return {}
     forms: list[Schema] = []
@@ -91,7 +91,7 @@ def _choice(entries: AnyRegistry, kind: str) -> Schema:
     tables = [{"$ref": f"#/$defs/{kind}.{name}"} if kind else _entry(name, entries, kind) for name in names]
     shared: Schema = {name: {} for name in _parameters(entries)} | _in_front(kind)
     several: Schema = {
-        "description": "A list of names is an axis of the grid. A name may also be a table with its parameters.",
+        "description": "A list of names is an axis of the grid. A name with parameters is written as a table.",
         "anyOf": [
             {"type": "array", "items": {"anyOf": [one_name, *tables, {"const": NONE}]}, "minItems": 1},
             *tables,

@@ -1,7 +1,7 @@
 """Finds out which values a type annotation allows.
 
-These are plain values such as numbers, lists, tables, or entries that are chosen by name, e.g. attacks. The module
-`filling` uses this to check specs, and the module `json_schema` uses this to describe specs.
+A value is plain (e.g. a number), a list, a table, or an entry that is chosen by its name, e.g. an attack. Two
+modules use this one: `filling` checks specs, and `json_schema` describes specs.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class Batch:
 
     records: tuple[RoundRecord, ...]
     state: bytes | None = None
-    """The checkpoint after these rounds: a state from which the run can continue. None if there is none."""
+    """The checkpoint, from which the run can continue after these rounds. None if no checkpoint was made."""
     last: bool = False
     """Whether the run is done."""
 

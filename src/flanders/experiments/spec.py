@@ -103,7 +103,7 @@ def _runs(tree: Table, place: str) -> list[Experiment]:
 
 
 def resolve(point: Table, place: str = "spec") -> Experiment:
-    """Return the run that one point of a grid describes: a spec without lists of values.
+    """Return the run that one point of a grid describes. A point is a spec without lists of values.
 
     If a key is wrong, raise an error that names it. `place` is the name of the spec in this error.
     """
@@ -119,7 +119,7 @@ def resolve(point: Table, place: str = "spec") -> Experiment:
 
 
 def _threat(table: Table, federation: Federation, where: str) -> Threat:
-    """Return the threat of a spec. Without an attack and a data poison it is the default, `Threat()`."""
+    """Return the threat of a spec. If there is neither an attack nor a data poison, return `Threat()`."""
     threat = Filler().fill(Threat, table, where)
     if not threat.exists:
         return Threat()

@@ -5,7 +5,7 @@ The file has one table `[[defence]]` for each defence::
     [[defence]]
     name = "my-krum"                                    # its name in the table
     paper = "Doe et al., ICML 2026"
-    largest_b = 8                                       # the largest b that it can be told
+    largest_b = 8                                       # it can be told at most this number of malicious clients
     untold = { aggregator = "my-krum" }
     told = { aggregator = { name = "my-krum", num_malicious = "b" } }
 

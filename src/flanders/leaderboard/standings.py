@@ -51,7 +51,7 @@ class Standing:
     worst: Estimate
     """The lowest score in any case."""
     worst_case: Case
-    """The case with the lowest mean score."""
+    """The case in which the mean score over the seeds is lowest."""
     accuracy: Estimate
     """The lowest accuracy in any case. Unlike the score, it does not depend on the attacker's success."""
     mean: Estimate

@@ -26,8 +26,8 @@ from flanders.results.tree import Table
 from flanders.simulation.setting import Setting
 
 PARTS = {"filter": "filters", "aggregator": "aggregators", "preaggregators": "preaggregators"}
-"""The tables in which a defence names its parts, and the group of entry points to which these parts belong. Through
-entry points, an installed package adds parts to this package."""
+"""For each table in which a defence names a part: the group of entry points to which the part belongs. Through
+entry points, other packages add their own parts to flanders."""
 ROWS_RUN_AGAIN = 3
 """How many runs of a file of rows are run again as a check, by default. Three runs take only seconds."""
 LARGEST_DIFFERENCE = 0.02

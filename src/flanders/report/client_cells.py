@@ -23,8 +23,8 @@ ENCODINGS = {"float64": "number", "int64": "number", "bool": "answer", "string":
 An answer is yes, no or unknown.
 """
 SCORE_REASON = re.compile(r"score [-+.\dainfe]+")
-"""The pattern of reasons that only repeat the score. For such a reason the page gets the word `score`, since it has
-the number of the score anyway."""
+"""The pattern of reasons that only repeat the score. In place of such a reason the page gets the word `score`.
+The number of the score is in the page anyway."""
 
 PageData = dict[str, Any]
 """A part of the page's data, ready for JSON."""

@@ -53,7 +53,7 @@ class ComparedRuns:
     flat
         The values of each run's spec by dotted keys. The spec describes the run.
     free
-        For each run, whether it is known that it has no attack.
+        For each run, whether the run is known to have no attack.
     varying
         The dotted keys in which the runs differ.
     labels

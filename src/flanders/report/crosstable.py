@@ -39,7 +39,7 @@ from flanders.results.tree import Table
 Cells = dict[tuple[str, ...], dict[str, list[float]]]
 """For each row of the table and each defence, the values of all seeds.
 
-The key of a row is the texts in its first columns, which describe it."""
+The key of a row is a tuple of the texts in its first columns. These texts describe the row."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class Grid:
     """The mean of a measure for each attack and defence."""
 
     rows: list[str]
-    """The name of each row: its attack, and before it the other values in which runs differ."""
+    """The name of each row: first the values in which runs differ, then the attack."""
     columns: list[str]
     """The name of the defence of each column."""
     means: list[list[float]]
@@ -151,7 +151,10 @@ class Grid:
 
 
 def grid_means(results: Path, wheres: Sequence[str] = (), metric: str = "accuracy") -> Grid | None:
-    """Return the means of `metric` over all runs that are done. None if no such run measured it."""
+    """Return the means of `metric` over the seeds, from all runs that are done.
+
+    None if no such run has a value of `metric`.
+    """
     measured = METRICS[metric]
     done = [s for s in read_summaries(results) if s.status == "done"]
     done = [done[i] for i in selected([s.spec for s in done], wheres)] if done else []

@@ -100,6 +100,6 @@ def _setting_name(compared: ComparedRuns, group: list[int]) -> str:
 
 
 def _unique(name: str, written: list[Path]) -> str:
-    """Return a name for a folder. If files were written to a folder `name` before, it ends with a number."""
+    """Return a name for a folder: `name`, followed by a number if a folder `name` was written before."""
     taken = {path.parent.name for path in written}
     return next(x for x in (name, *(f"{name}-{n}" for n in range(2, len(taken) + 3))) if x not in taken)

@@ -17,7 +17,7 @@ LETTER = 0.062
 CELL = 0.34
 """The smallest width of a cell in which a number can be read, in inches."""
 MOST = 40
-"""The most rows of the heat map, and also its most columns. More would not fit on a page."""
+"""The heat map has at most this many rows, and at most this many columns. More would not fit on a page."""
 
 
 def draw_grid(grid: Grid | None) -> Figure:

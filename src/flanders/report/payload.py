@@ -34,8 +34,8 @@ can open."""
 CHARACTERS = 6_000_000
 """The most characters in one page for each text field of clients, such as the reason. They take about 6 MB."""
 FEWEST = 8
-"""The page shows at least this many clients of a run, or all clients if the run has fewer. If they do not fit, it
-shows none of them: very few of many clients would say little about the run."""
+"""The page shows either at least this many clients of a run or none. Very few of many clients would say little
+about the run. If the run has fewer clients than this, the page shows all of them or none."""
 
 _COLUMNS = (
     (DATASET, "Data"),
@@ -47,7 +47,7 @@ _COLUMNS = (
     ("aggregator.name", "Aggregator"),
     (SEED, "Seed"),
 )
-"""The usual keys of a spec that get a column in the table of runs if runs differ in them, with its title."""
+"""The usual keys of a spec, with titles. If runs differ in such a key, it is a column in the table of runs."""
 _RESULTS = (
     ("final", "Accuracy", "percent"),
     ("best", "Best", "percent"),

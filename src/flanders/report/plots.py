@@ -41,8 +41,8 @@ DRAWABLE = 1e30
 
 A logarithmic scale begins above 1 / `DRAWABLE`."""
 MISSED, WRONGED = "#FF5A36", "#FF9DE1"
-"""The frames around wrong decisions in a heat map have these colours: a malicious client was kept (missed), or an
-honest client was dropped (wronged). The colours of the scores do not include them."""
+"""The colours of frames in a heat map: `MISSED` around a malicious client that was kept, and `WRONGED` around an
+honest client that was dropped. No score is drawn in one of these two colours."""
 Style = dict[str, Any]
 """Keyword arguments of matplotlib."""
 SERIES = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, INDIGO)
@@ -90,7 +90,7 @@ def draw_figures(
 ) -> Iterator[tuple[str, Figure]]:
     """Draw figures of one setting, and yield the name of each figure and the figure.
 
-    `group` has the positions of the runs with this setting in `compared.runs`. `only` has the names of the figures.
+    `group` has the runs with this setting, as positions in `compared.runs`. `only` has the names of the figures.
     """
     defences: dict[str, list[int]] = {}
     for i in group:

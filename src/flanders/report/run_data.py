@@ -55,7 +55,10 @@ class Totals:
     The fate of a client is what happened to it in a round: it was kept, dropped, refused, banned or silent.
     """
     detection: Confusion = field(default_factory=Confusion)
-    """The counts of malicious and honest clients that were kept or not, over all rounds. 0 if `truth` is false."""
+    """The counts of malicious and honest clients that were kept or not kept, over all rounds.
+
+    All counts are 0 if `truth` is false.
+    """
     truth: bool = True
     """Whether it is known which clients are malicious. It is not known in a live federation, with real clients."""
     attacked: bool = False
@@ -177,7 +180,7 @@ class RunData:
 
     @property
     def detection(self) -> Confusion:
-        """The counts of malicious and honest clients that were kept or not; see `Totals`."""
+        """The counts of malicious and honest clients that were kept or not kept; see `Totals`."""
         return self.totals.detection
 
     @property

@@ -30,11 +30,11 @@ MOST_ROWS = 1_000
 FEWEST_ROWS = 8
 """At least this many clients of a run get a row, so that a run with very many rounds shows some clients, too."""
 MOST_CELLS = 2_000_000
-"""An array of a run has at most this many cells, which is its number of rows times its number of rounds. All arrays
-of the run then take about 100 MB together."""
+"""The most cells in an array of a run. An array has a cell for each row and round. With this limit, all arrays of a
+run together take about 100 MB."""
 MOST_ALARMS = 500
-"""How many alarms of a run are remembered: the latest ones. There is a limit, since a long run may have an alarm in
-every round."""
+"""At most this many alarms of a run are stored. If there are more, only the latest are stored. There is a limit,
+since a long run may have an alarm in every round."""
 FIELDS = tuple(column for column in CLIENT_COLUMNS if column.name != "client")
 """The columns of the table `client` except the client's id."""
 
@@ -227,8 +227,8 @@ def _read_run(
 def choose_clients(connection: sqlite3.Connection, id_: str, most: int) -> ChosenClients | None:
     """Return the clients of a run that get a row. None if every client gets a row.
 
-    At most `most` clients get a row. If the run has many rounds, fewer clients do, so that an array has at most
-    `MOST_CELLS` cells. At least `FEWEST_ROWS` clients get a row in any case. `choose_rows` chooses the clients.
+    At most `most` clients get a row. If the run has many rounds, fewer clients get a row, so that an array has
+    at most `MOST_CELLS` cells. But at least `FEWEST_ROWS` clients get a row. `choose_rows` chooses the clients.
     """
     [[rounds, records]] = connection.execute(
         "SELECT (SELECT count(*) FROM round WHERE run = :run), (SELECT count(*) FROM client WHERE run = :run)",

@@ -1,4 +1,4 @@
-"""Prints results as tables or as JSON. A table has plain columns if the output is not a terminal."""
+"""Prints results as tables or as JSON. If the output is not a terminal, the columns of a table are plain text."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def print_summaries(found: Sequence[RunSummary]) -> None:
 def _narrowed(rows: list[dict[str, str]]) -> tuple[list[dict[str, str]], str]:
     """Return rows for the terminal, and a sentence about the columns that were left out.
 
-    If the terminal is too narrow for all columns, a column is left out if it has the same value in all rows.
+    If the terminal is too narrow for all columns, the columns with the same value in all rows are left out.
     """
     width = sum(max(len(name), *(len(row[name]) for row in rows)) + 3 for name in rows[0])
     if len(rows) == 1 or not sys.stdout.isatty() or width <= terminal_width():

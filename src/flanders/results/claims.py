@@ -26,7 +26,7 @@ LARGEST_PROCESS = 2**31
 def this_machine() -> str:
     """Return a text that identifies this machine, its boot and its container.
 
-    If this text is the same for two running processes, their process ids differ.
+    Two running processes for which this text is the same have different process ids.
     """
     parts = [socket.gethostname()]
     try:
@@ -46,7 +46,7 @@ def this_process() -> str:
 def start_time(pid: int) -> str | None:
     """Return when a process started, or None if that is not known.
 
-    It tells the process from a later process with the same id.
+    A later process with the same id has another start time.
     """
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]

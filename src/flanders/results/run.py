@@ -32,8 +32,8 @@ class Options:
     data_dir
         The folder with the datasets. Default: the environment variable `FLANDERS_DATA`.
     checkpoint_every
-        The number of rounds from one checkpoint, a saved state of the run, to the next. Default: as many as are
-        needed so that checkpoints take at most a tenth of the time.
+        The number of rounds from one checkpoint to the next. A checkpoint is a saved state of the run. Default: so
+        many rounds that checkpoints take at most a tenth of the time.
     threads
         The number of threads to compute with. Default: as many as the process has when the run starts. A resumed
         run keeps its number of threads, since rounding errors depend on it.

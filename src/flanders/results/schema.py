@@ -24,8 +24,8 @@ APPLICATION = 0x464C4452
 BUSY = 30.0
 """How many seconds to wait for another process that is writing. A large checkpoint on a slow disk takes seconds."""
 LOG = 64 * 2**20
-"""The most bytes that SQLite's write-ahead log, a second file, may keep once its content is in the results file.
-Without this limit, one large transaction would leave a large log behind."""
+"""The most bytes of SQLite's write-ahead log after its content has been moved into the results file. The log is a
+second file. Without this limit, it would stay large after one large transaction."""
 
 
 def _declared(columns: Iterable[Column]) -> str:

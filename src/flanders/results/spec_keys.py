@@ -1,8 +1,8 @@
 """Functions that read the spec of a run: the name of its attack, its seed, and so on.
 
-A spec describes a run. As JSON stores it, a spec consists of tables inside tables. Modules of `results` and
-`report` call these functions, so that they need not know the keys of a spec. A dotted key such as
-`threat.attack.name` names a value in a table inside a table.
+A spec describes a run, and consists of tables inside tables. Modules of `results` and `report` call these
+functions, so that they need not know the keys of a spec. A dotted key such as `threat.attack.name` names a value in
+a table inside a table.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ MODEL = "model.name"
 SEED = "federation.seed"
 FRACTION = "threat.fraction"
 ATTACK_NAMES = ("threat.attack.name", "threat.data_poison.name")
-"""The keys of two names: of the attack, which changes what malicious clients send, and of the data poison, which
-changes the data that they train on."""
+"""The key of the attack's name, and the key of the data poison's name. An attack changes what malicious clients
+send. A data poison changes the data on which they train."""
 ATTACK_KEYS = (*ATTACK_NAMES, FRACTION)
 DEFENCE_KEYS = ("filter.name", "aggregator.name", "aggregator.preaggregators")
 LABEL_KEYS = (DATASET, *ATTACK_KEYS, *DEFENCE_KEYS, SEED, "engine")

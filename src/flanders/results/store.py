@@ -1,8 +1,8 @@
 """The class `Store`, which writes a results file: runs, their rounds, the clients of each round, and checkpoints.
 
 A process claims a run before it carries out the run (see `flanders.results.claims`). A checkpoint is the state of a
-run after a round, from which the run can continue. The rows of the round and the checkpoint are written in one
-transaction, so that they always belong together. The transaction of the last round also marks the run as done.
+run after a round, from which the run can continue. A checkpoint and the rows of its round are written in one
+transaction, so that both belong to the same round. The transaction of the last round also marks the run as done.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ class Store:
     def add(self, specs: Iterable[RunSpec], versions: dict[str, str]) -> list[str]:
         """Add runs and return their ids.
 
-        A run that is in the file already is not added again. It gets the new options if it is not done. If these do
-        not set the number of threads, the run keeps its number.
+        A run that is in the file already is not added again. It gets the new options if it is not done. If the
+        new options do not set the number of threads, the run keeps its old number of threads.
         """
         ids = []
         with explained(self.path), transaction(self._connection):
@@ -105,9 +105,9 @@ class Store:
         return ids
 
     def retry(self, ids: Sequence[str], changes: Mapping[str, Any]) -> None:
-        """Change the options of those of the runs `ids` that are not done. `changes` has the new values.
+        """Change options of the runs `ids`. `changes` has the new values. Runs that are done are not changed.
 
-        The failed runs among them become pending, so that they can be claimed again.
+        Failed runs become pending, so that they can be claimed again.
         """
         with explained(self.path), transaction(self._connection):
             for id_ in ids:

@@ -1,4 +1,4 @@
-"""The types of a spec, which describes a run. As JSON stores it, a spec consists of tables inside tables."""
+"""The Python types of a spec. A spec describes a run, and consists of tables inside tables."""
 
 from __future__ import annotations
 

@@ -39,8 +39,8 @@ CHANGES_BY_DATASET: dict[str, tuple[str, ...]] = {
 """The changes to a study's spec for each dataset of the FLANDERS paper: the model, the number of clients and the
 training that the paper uses with it."""
 FIXED_STUDIES, CHANGES_OF_FIXED_STUDIES = ("fldetector",), ("federation.num_clients=100",)
-"""Studies whose training and rounds are part of the question. So for another dataset only the number of clients is
-changed."""
+"""Studies whose training and number of rounds are part of the question, and the changes to their specs for another
+dataset: only the number of clients is changed."""
 
 
 def runs_of(

@@ -137,7 +137,7 @@ def _counts_of_few(a: Floats, b: Floats, k: int) -> NDArray[np.int64]:
     diagonal = np.arange(a.shape[1])
     distances[:, diagonal, diagonal] = np.inf  # no point is its own neighbour
     reach = np.partition(distances, k - 1, axis=-1)[..., k - 1]  # the distance to the k-th neighbour
-    inside = np.nextafter(reach, 0)[..., None]  # the largest number below it
+    inside = np.nextafter(reach, 0)[..., None]  # the largest number below `reach`
     return np.stack([np.sum(d <= inside, axis=-1) for d in (dx, dy)])  # a point also counts itself: this is the + 1
 
 
@@ -145,7 +145,7 @@ def _counts_of_many(a: Floats, b: Floats, k: int) -> NDArray[np.int64]:
     """Return n_x + 1 and n_y + 1 for each point of one pair of long series, with a tree and by sorting."""
     points = np.column_stack([a[0], b[0]])
     reach = cKDTree(points).query(points, k=k + 1, p=np.inf)[0][:, k]  # the distance to the k-th neighbour
-    inside = np.nextafter(reach, 0)  # the largest number below it
+    inside = np.nextafter(reach, 0)  # the largest number below `reach`
     counts = []
     for values in points.T:
         line = np.sort(values)

@@ -28,9 +28,10 @@ def along_axis(study: GridStudy, rows: Sequence[Row]) -> Figure:
 
     A study varies one or two keys of the spec, which describes its runs. The values of these keys are the points on
     the x axis. The upper panels have the recall, or the area under the ROC curve in the study `fldetector`. Each
-    share of malicious clients has its own colour. If no point was run with more than one share, each filter has its
-    own colour instead. A simple filter that `flanders` is compared with (`CONTROLS`) is a horizontal line if the
-    varied keys do not concern it. Vertical bars reach from the lowest to the highest result of the seeds.
+    share of malicious clients has its own colour. If there is only one share at each point, each filter has its own
+    colour instead. The filter `flanders` is compared with the simple filters in `CONTROLS`. If a study varies only
+    parameters of `flanders`, each simple filter is a horizontal line. Vertical bars reach from the lowest to the
+    highest result of the seeds.
     """
     detection = "auc" if study.name == "fldetector" else "recall"
     attacks = list(dict.fromkeys(row.attack for row in rows))

@@ -3,7 +3,7 @@ r"""The predictability study: are honest clients more predictable than malicious
 Section 4.2 of the FLANDERS paper asks this question. It measures predictability by the mutual information between
 the values of a parameter in rounds t and t + 1, averaged over all parameters. But a parameter has only one value in
 each round, and an estimate needs many values. The paper does not say which values it puts together. This module
-puts values together in two ways. In a run of T rounds they are:
+puts values together in two ways. In a run of T rounds, the two ways are:
 
 * `"parameters"`: one estimate for each pair of rounds (t, t + 1), from the values of all parameters. This gives
   T - 1 estimates per client. The paper's figure and t-test may have been made from such estimates.
@@ -125,7 +125,7 @@ def forecast_errors(models: FloatMatrix) -> FloatVector:
 
 
 def measured(experiment: Experiment, folder: Path, datasets: Datasets) -> Series:
-    """Return the series of one run. If the folder has a file with them, read it. Otherwise carry out the run."""
+    """Return the series of one run. If the folder has a file of the run, read it. Otherwise carry out the run."""
     path = Path(folder) / f"{experiment.id}.npz"
     if path.exists():
         return read_series(path)
