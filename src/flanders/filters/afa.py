@@ -55,8 +55,8 @@ class Afa(Filter[AfaState]):
     Parameters
     ----------
     slack
-        A cosine is far from the median if it is more than this many standard deviations of the cosines away from
-        it.
+        A cosine is far above or below the median if it differs from the median by more than this many standard
+        deviations of the cosines.
     step
         By how much `slack` grows with each repetition.
     block

@@ -45,9 +45,9 @@ class DeepSight(Stateless):
 
     Then HDBSCAN clusters the clients in three ways: by their energies, by the cosines between the changes of their
     biases, and by their outputs on random inputs (`Round.outputs`). For the outputs, the probability of each class
-    is divided by that of the global model, and averaged over the inputs. There are three sets of random inputs, and
-    their three clusterings together count as one. The distance of two clients is the share of the clusterings that
-    separate them. HDBSCAN with these distances gives the final clusters.
+    is divided by that of the global model, and this ratio is averaged over the inputs. There are three sets of
+    random inputs, and their three clusterings together count as one. The distance of two clients is the share of
+    the clusterings that separate them. HDBSCAN with these distances gives the final clusters.
 
     The score of a client is the share of suspects in its cluster. If the score is at least `suspects`, the cluster
     is dropped. A client outside all clusters counts as a cluster of its own.
@@ -55,11 +55,11 @@ class DeepSight(Stateless):
     The energies show little if clients train with Adam, since Adam takes steps of about the same length for all
     classes.
 
-    A round without `outputs` is clustered in the first two ways only. The last tensor of the model counts as the
-    biases, and the tensor before it as the weights. If the size of the tensor of weights is not a multiple of the
-    number of biases, no weights are used. If the layers are not known, the whole model counts as biases. The paper
-    also clips the kept updates. Put the pre-aggregator `norm-clipping` in front of the aggregator for this. The
-    filter needs scikit-learn.
+    If a round has no `outputs`, its clients are clustered in the first two ways only. The last tensor of the model
+    counts as the biases, and the tensor before it as the weights. If the size of the tensor of weights is not a
+    multiple of the number of biases, no weights are used. If the layers are not known, the whole model counts as
+    biases. The paper also clips the kept updates. Put the pre-aggregator `norm-clipping` in front of the aggregator
+    for this. The filter needs scikit-learn.
 
     Parameters
     ----------

@@ -43,7 +43,7 @@ class Scores:
     """The factor by which the filter's limits are wider than usual. They widen after rounds in which no client was
     kept."""
     evidence: object = None
-    """Results that `amend` can use again. Only the filter itself reads them."""
+    """Results of `Filter.score` that `Filter.amend` needs, too. Only the filter itself reads them."""
 
 
 class Filter(ABC, Generic[S]):
@@ -56,7 +56,7 @@ class Filter(ABC, Generic[S]):
 
     @property
     def needs_examples(self) -> bool:
-        """Whether the filter needs examples of the server (`Round.evaluate` or `Round.root`)."""
+        """Whether the server must have examples of its own, for `Round.evaluate` or `Round.root`."""
         return False
 
     @abstractmethod
@@ -138,7 +138,7 @@ def check_keep(caller: str, keep: float | None) -> None:
 
 
 def lowest(scores: Scores, keep: float) -> IntVector:
-    """Return the rows with the `keep` lowest scores. Of equal scores, that of the lower client id comes first."""
+    """Return the rows with the `keep` lowest scores. Equal scores are ordered by client id."""
     m = len(scores.clients)
     k = resolve_count(keep, m)
     if k > m:

@@ -68,8 +68,9 @@ class FLDetector(Filter[FLDetectorState]):
     Parameters
     ----------
     keep
-        How many clients to keep: a number, or a fraction of the round. Those with the lowest scores are kept, and
-        there are no clusters. The FLANDERS paper keeps m - b of m clients, where b of them are malicious.
+        How many clients to keep: a number, or a fraction of the round. Those with the lowest scores are kept,
+        whether or not the scores form clusters. The FLANDERS paper keeps m - b of m clients, where b of them are
+        malicious.
     window
         The number of rounds over which the scores are averaged, and from which the Hessian is estimated.
 

@@ -16,7 +16,7 @@ from flanders.round import Round
 
 @dataclass(frozen=True)
 class KMeans(Stateless):
-    r"""Drop the clients that are in the smaller of two clusters in most parameters with clear clusters (AUROR).
+    r"""Cluster the clients in each parameter, and drop those that are often in the smaller of two clusters (AUROR).
 
     .. math:: \text{score}_c = \frac{\#\{j \text{ telling}: \theta_{cj} \text{ is in the smaller cluster of } j\}}
               {\#\{j \text{ telling}\}}

@@ -27,14 +27,16 @@ class Rflbat(Stateless):
     .. math:: \text{drop } c \text{ if } \sum_i \|p_c - p_i\| \ge \text{far} \cdot
               \operatorname{median}_k \sum_i \|p_k - p_i\|
 
-    Here :math:`p_c` are the first two principal components of client c's update. There are three steps:
+    Here :math:`p_c` are the first two principal components of client c's update. A client is an outlier if the
+    formula holds for it. There are three steps:
 
-    1. Outliers by the formula above are dropped.
+    1. Outliers among all clients are dropped.
     2. The other clients are clustered by k-means. The gap statistic gives the number of clusters (see
        `clusters_of`). For each client, the cosines of its update with those of all clients of its cluster are
        averaged. The cluster with the lowest median of these averages is kept, since colluding clients are more
        alike than honest ones. Clusters of one client do not count.
-    3. Outliers in the kept cluster are dropped, by the same formula with `near` instead of `far`.
+    3. Outliers in the kept cluster are dropped. Here the sums are over the clients of this cluster, and `near`
+       replaces `far`.
 
     The score is 2 for a client that step 1 drops, 1 for a client that a later step drops, and 0 for a client that
     is kept. The filter needs scikit-learn.
@@ -86,7 +88,7 @@ class Rflbat(Stateless):
 def inliers(points: FloatMatrix, factor: float) -> BoolVector:
     """Return which points have a sum of distances to all others below `factor` times the median sum.
 
-    Points with a sum of zero count as well, even if the median sum is zero.
+    A point with a sum of zero is always an inlier, even if the median sum is zero.
     """
     sums = np.linalg.norm(points[:, None] - points[None, :], axis=2).sum(axis=1)
     near: BoolVector = (sums < factor * np.median(sums)) | (sums == 0)
@@ -110,8 +112,8 @@ def clusters_of(points: FloatMatrix) -> IntVector:
 
     The cost of k clusters is the sum of squared distances of the points to the centres of their clusters. The gap
     of k is the mean logarithm of this cost for random sets of points, minus the logarithm for the given points. The
-    number of clusters is the smallest k whose gap is at least the gap of k + 1, minus the standard error of the gap
-    of k + 1. If there is no such k, it is the largest k that is tried.
+    number of clusters is the smallest k with gap(k) >= gap(k + 1) - error(k + 1), where error is the standard error
+    of a gap. If there is no such k, the number is the largest k that is tried.
     """
     distinct = len(np.unique(points, axis=0))
     if distinct < 3:

@@ -105,14 +105,14 @@ class SignGuard(Filter[SignGuardState]):
 
 
 def largest_cluster(points: FloatMatrix) -> tuple[BoolVector, np.ndarray]:
-    """Return which points are in the largest cluster of mean shift, and the distance of each point to its centre.
+    """Return which points are in the largest cluster of mean shift, and all points' distances to its centre.
 
     If mean shift finds no cluster, all points count as one cluster, and the distances are zero.
     """
     with needing("sim"):
         from sklearn.cluster import MeanShift, estimate_bandwidth
     bandwidth = estimate_bandwidth(points, quantile=0.5)
-    if bandwidth <= 0:  # at least half of the points are the same
+    if bandwidth <= 0:  # there are at most two points, or at least half of them are the same
         middle = np.median(points, axis=0)
         away = np.linalg.norm(points - middle, axis=1)
         return away == away.min(), away

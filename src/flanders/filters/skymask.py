@@ -79,7 +79,7 @@ class SkyMask(Stateless):
 
     @property
     def needs_examples(self) -> bool:
-        """True: the masks are trained on the server's examples."""
+        """Whether the filter needs the server's examples. It does: it trains the masks on them."""
         return True
 
     def score(self, state: None, round_: Round) -> Scores | None:

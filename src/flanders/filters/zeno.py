@@ -23,8 +23,8 @@ class Zeno(Stateless):
 
     The score of client c is :math:`f(g + u_c) - f(g) + \rho \|u_c\|^2`, where f is the mean loss on the server's
     examples (`Round.evaluate`), g is the global model, and :math:`u_c` is the update: the difference between the
-    client's model and g. In the paper the score has the opposite sign. Each round needs m + 1 evaluations of the
-    loss. The method works with any number of malicious clients, if this number is known.
+    client's model and g. In the paper the score has the opposite sign. A round of m clients needs m + 1 evaluations
+    of the loss. The method works with any number of malicious clients, if this number is known.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class Zeno(Stateless):
 
     @property
     def needs_examples(self) -> bool:
-        """True: the losses are measured on the server's examples."""
+        """Whether the filter needs the server's examples. It does: it measures the losses on them."""
         return True
 
     def score(self, state: None, round_: Round) -> Scores | None:

@@ -1,6 +1,6 @@
 """Linear algebra on the models of a round, arrays of shape `(m, d)` with a row per client.
 
 The functions read large arrays in blocks of columns, so that no copy of a whole array is needed. Filters,
-aggregators and attacks call these functions. Besides, they use simple expressions on whole arrays, such as
-`g + scale * (updates - g)`, where g is the global model.
+aggregators and attacks call these functions. Simple expressions on whole arrays, such as
+`g + scale * (updates - g)` with the global model g, need no function.
 """

@@ -21,8 +21,8 @@ WIDE = 1000
 it takes too long to add up their products."""
 
 DEVICE_BLOCK = 2**22, 2**24
-"""How many numbers a block on an accelerator has at least and at most. Smaller blocks are slow there, and
-larger ones take too much memory: 2**24 numbers take 128 MiB in float64."""
+"""The smallest and the largest size of a block on an accelerator, as a count of numbers. Smaller blocks are slow
+there. Larger blocks take too much memory: 2**24 numbers take 128 MiB in float64."""
 
 
 def column_blocks(*matrices: Array, least: int = 64) -> Iterator[slice]:
@@ -104,7 +104,11 @@ def sorted_columns(matrix: Array, rows: IntVector | None = None) -> Iterator[Arr
 
 
 def join_columns(blocks: Iterator[Array], matrix: Array) -> Array:
-    """Join arrays side by side to a `(k, d)` array. There is one array `(k, width)` for each block of `matrix`."""
+    """Join the arrays `blocks` side by side to one array with d columns.
+
+    Each array was computed from a block of `matrix`, and has the width of this block. All arrays have the same
+    number of rows.
+    """
     if not array_api_compat.is_numpy_array(matrix):
         return array_api_compat.array_namespace(matrix).concat(list(blocks), axis=1)
     out = None
@@ -116,9 +120,10 @@ def join_columns(blocks: Iterator[Array], matrix: Array) -> Array:
 
 
 def join(pieces: Sequence[Array], matrix: Array) -> Array:
-    """Join vectors to one vector `(d,)`. There is one vector `(width,)` for each block of `matrix`.
+    """Join the vectors `pieces` to one vector of length d.
 
-    The result has the library, device and type of `matrix`.
+    Each vector was computed from a block of `matrix`, and has a number for each column of this block. The result
+    has the library, device and type of `matrix`.
     """
     xp = array_api_compat.array_namespace(pieces[0])
     joined = pieces[0] if len(pieces) == 1 else xp.concat(list(pieces))

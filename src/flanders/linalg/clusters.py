@@ -16,9 +16,9 @@ def line_clusters(values: FloatVector, most: int) -> list[tuple[float, IntVector
     """Return the best division of the values into k clusters, for each k from 1 to `most`.
 
     The cost of a division is the sum of the squared distances of all values from the means of their clusters. The
-    best division has the smallest cost. For each k the result has this cost and the number of each value's cluster.
-    The clusters are numbered from low to high. If there are fewer values than `most`, the largest k is the number
-    of values.
+    best division has the smallest cost. For each k the result has the cost of the best division, and a label for
+    each value: the number of its cluster. The clusters are numbered from low to high. If there are fewer values
+    than `most`, the largest k is the number of values.
 
     In the best division, each cluster is a run of neighbours in the sorted values. So dynamic programming finds the
     division exactly. It takes n^2 steps for each k, where n is the number of values.
@@ -58,11 +58,11 @@ def line_clusters(values: FloatVector, most: int) -> list[tuple[float, IntVector
 def num_clusters(values: FloatVector, rng: np.random.Generator, most: int = 6, references: int = 20) -> int:
     """Return the number of clusters by the gap statistic, at most `most`.
 
-    The costs that `line_clusters` returns are compared with the costs for random sets of as many values. There are
-    `references` random sets. Their values are drawn uniformly between the smallest and the largest given value. The
-    gap of k clusters is the mean logarithm of the random sets' costs, minus the logarithm of the given values'
-    cost. The result is the smallest k whose gap is at least the gap of k + 1, minus the standard error of the gap
-    of k + 1. If there is no such k, the result is `most`.
+    The costs that `line_clusters` returns are compared with the costs for random sets of values. There are
+    `references` random sets. Each has as many values as `values`, drawn uniformly between the smallest and the
+    largest given value. The gap of k clusters is the mean logarithm of the random sets' costs, minus the logarithm
+    of the given values' cost. The result is the smallest k with gap(k) >= gap(k + 1) - error(k + 1), where error is
+    the standard error of a gap. If there is no such k, the result is `most`.
 
     References
     ----------
@@ -92,10 +92,10 @@ def minority_counts(updates: Array, center: Array, separation: float) -> tuple[F
     number of telling columns.
 
     The two best clusters of a column are its i lowest values and all others, for some i. Let S_i be the sum of the
-    i lowest of the m values, and S the sum of all values. Of the sum of squared distances from the column's mean,
-    the clusters explain the part (m S_i - i S)^2 / (i (m - i) m). In the code, the mean is first subtracted from
-    each column, and the column is divided by its largest absolute value, so that no square overflows. This does not
-    change the clusters.
+    i lowest of the m values, and S the sum of all values. The clusters explain the part
+    (m S_i - i S)^2 / (i (m - i) m) of the sum of squared distances from the column's mean. In the code, the mean is
+    first subtracted from each column, and the column is divided by its largest absolute value, so that no square
+    overflows. This does not change the clusters.
     """
     source, center = on_host(updates), on_host(center)
     xp = array_api_compat.array_namespace(source)

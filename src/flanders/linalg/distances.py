@@ -147,7 +147,8 @@ def squares_by_layer(
     Let :math:`x_c` be the row of `updates` whose number is entry c of `rows`, :math:`s_c` entry c of `scale`, and g
     the global model. The result is the squared length of :math:`s_c (x_c - g) - \sum_k a_{kc} v_{kc}` in the
     columns of the layer. Each element of `expected` describes one term k of the sum. It has three parts: the
-    factors :math:`a_{kc}`, a matrix, and for each c the number of the row of this matrix that is :math:`v_{kc}`.
+    factors :math:`a_{kc}`, a matrix, and row numbers. Entry c of the row numbers says which row of the matrix is
+    :math:`v_{kc}`.
     """
     xp = array_api_compat.array_namespace(updates)
     totals: list[Array] = [0.0] * len(layers)
@@ -165,7 +166,10 @@ def squares_by_layer(
 
 
 def _blocks_of_layers(layers: Mapping[str, int], width: int) -> Iterator[tuple[int, slice]]:
-    """Yield, for each layer, its number and slices of at most `width` of its columns."""
+    """Yield the number of a layer and a slice of its columns, until the slices cover the columns of all layers.
+
+    A slice has at most `width` columns.
+    """
     start = 0
     for number, size in enumerate(layers.values()):
         for first in range(start, start + size, width):

@@ -12,13 +12,13 @@ inequality, :math:`F(y) \ge \sum_i \langle p_i, x_i - y \rangle` for every y, wi
 
 .. math:: F(z) - F(z^*) \le \langle \sum_i p_i, z^* - z \rangle \le L \, \|\sum_i p_i\|
 
-for every L that is at least :math:`\|z - z^*\|`. The right side is the gap. L follows from
-:math:`F(z^*) \le F(z)`. Let S be a set of rows whose weights add up to :math:`W_S > 1/2`. Then
+for every L that is at least :math:`\|z - z^*\|`. The right side is the gap. To find an L, let S be a set of rows
+whose weights add up to :math:`W_S > 1/2`. Since :math:`F(z^*) \le F(z)`,
 
 .. math:: \|z - z^*\| \le L = \min_S \, 2 \sum_{i \in S} w_i d_i / (2 W_S - 1).
 
-The code tries several sets S: the n rows nearest to z, for every n for which they have more than half of the
-weight. So a minority of far rows does not make L large.
+For each n, the code takes the n rows nearest to z as the set S, if they have more than half of the weight. So a
+minority of far rows does not make L large.
 
 If z is a row :math:`x_k`, then :math:`p_k` may be any vector of length up to :math:`w_k`. If the sum of the other
 :math:`p_i` is not longer than :math:`w_k`, :math:`p_k` can cancel it. The gap is then zero, and the row is the
@@ -39,15 +39,15 @@ from flanders.arrays import Array, FloatMatrix, FloatVector, IntVector
 from flanders.linalg.products import combine, distances_of_gram, rough_squared_norms
 
 NOISE = 64
-"""The squared distance of two rows counts as zero if it is at most this many times the sum of the rounding errors
-of their squared lengths. For copies of a row, at most 12 times this sum was measured."""
+"""Two rows count as copies if their squared distance is at most `NOISE * e`. Here e is the sum of two rounding
+errors: those of the rows' squared lengths. Real copies had squared distances of at most `12 * e`."""
 TIE = 1e-12
 """Two shares of the weight count as equal if their difference is below this. Two sums of distances count as equal
 if their relative difference is below this. Rounding errors are smaller."""
 TINY = 1e-200
 """A length in a denominator is at least this, so that nothing is divided by zero."""
 SLOW = 1 / 8
-"""Newton steps, which take longer, begin once a Weiszfeld step leaves more than this share of the gradient."""
+"""Newton steps begin once a Weiszfeld step leaves the gradient longer than this share of its former length."""
 PATIENCE = 20
 """After this many steps without a smaller gap the search ends. More steps would only change rounding errors."""
 
@@ -149,7 +149,7 @@ def coincident(squared: FloatMatrix, noise: FloatVector) -> IntVector:
 
 @dataclass(frozen=True)
 class Place:
-    """A point z of the search: a weighted average of the rows after `Problem` has subtracted its best row."""
+    """A point z of the search: a weighted average of the rows minus the best row (see `Problem`)."""
 
     beta: FloatVector
     """The weights of the average."""
@@ -250,7 +250,7 @@ class Problem:
         r"""Return the point with the smallest sum of distances along the direction of Newton's method.
 
         The Hessian is :math:`\omega I - \sum_i q_i u_i u_i^T`, with unit vectors :math:`u_i` from z towards the
-        rows, :math:`q_i = w_i / d_i`, and :math:`\omega = \sum_i q_i`. Rows closer than `nu` have no term in it.
+        rows, :math:`q_i = w_i / d_i`, and :math:`\omega = \sum_i q_i`. Rows closer than `nu` are not in the sum.
         Since the sum has at most m terms, Newton's equation can be written as a system of m equations. Its unknowns
         are the inner products of the step with all :math:`x_i - z`.
         """
@@ -275,7 +275,7 @@ class Problem:
 
 
 def line_minimum(squared: FloatVector, along: FloatVector, length: float, w: FloatVector, nu: float) -> float:
-    """Return by which factor to multiply a step so that it ends near the smallest sum of distances along it.
+    """Return the factor of a step. The step times this factor ends near the smallest sum of distances on its line.
 
     `squared` has the squared distances of the rows from the start of the step. `along` has the inner products of
     the step with the vectors from its start to the rows. `length` is the squared length of the step, and `w` has

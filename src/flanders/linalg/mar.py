@@ -190,8 +190,8 @@ def forecast(matrices: Sequence[Array], *, order: int = 1, iterations: int = 100
     if d <= h * len(matrices):
         columns = [np.asarray(to_numpy(m), dtype=np.float64).T for m in matrices]
     else:
-        # For precision, one model is subtracted from all rows. A row of zeros is added, and becomes minus this
-        # model. Below, it is subtracted from all other rows, which undoes the first subtraction.
+        # For precision, one model is subtracted from all rows. The added row of zeros becomes minus this model.
+        # Then the added row is subtracted from all other rows, which undoes the first subtraction.
         gram = inner_products([*matrices, xp.zeros_like(newest[:1, :])], newest[0, :])
         basis = coordinates(gram, rounding_of(newest))
         columns = np.split(basis[:, :-1] - basis[:, -1:], len(matrices), axis=1)

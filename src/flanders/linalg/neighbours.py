@@ -49,6 +49,6 @@ def bulyan_rows(distances: FloatMatrix, num_malicious: int, keep: int) -> IntVec
 
 
 def nearest_rows(distances: FloatMatrix, count: int) -> IntVector:
-    """Return, for each row, the numbers of the `count` rows nearest to it, first its own number."""
+    """Return, for each row, the numbers of the `count` nearest rows. The first of them is the row itself."""
     itself = distances - np.diag(np.full(distances.shape[0], np.inf))
     return np.argsort(itself, axis=1, kind="stable")[:, :count].astype(np.int64)

@@ -1,9 +1,9 @@
-r"""Tells random noise from what training changes.
+r"""Tells random noise from changes by training.
 
 Random noise changes all parameters of a model alike. Training does not: it changes the weights of some inputs and
-outputs much more than others, and mostly the same ones for all clients. So if the difference between two updates
-comes from training, it is larger in the parameters that other clients change more, too, or it is smaller there. If
-the difference is noise, it has nothing to do with what other clients change.
+outputs much more than others, and mostly the same weights for all clients. So if the difference between two updates
+comes from training, its size depends on the other clients: where they change a parameter more, the difference is
+usually larger, or usually smaller. If the difference is noise, it has nothing to do with what other clients change.
 """
 
 from __future__ import annotations
@@ -13,19 +13,21 @@ import numpy as np
 from flanders.arrays import Array, FloatVector, IntVector, to_numpy
 
 MOST_NUMBERS = 4_000_000
-"""At most about this many numbers are looked at, so that the test takes little time and memory. If the rows have
-more numbers together, some columns at equal distances are used."""
+"""At most about this many numbers are looked at, so that the test takes little time and memory. If the matrix has
+more numbers, only every s-th column is used, for a whole number s."""
 LEAST_COLUMNS = 1000
-"""At least this many columns are used, if there are so many. Fewer columns would show too little."""
+"""Up to this many columns, all columns are used. Of more columns, at least half of this number are used. Fewer
+columns would show too little."""
 TINY = 1e-12
-"""This part of an average square is added to each square before the logarithm, since a square may be zero."""
+"""This share of a row's average square is added to each square before the logarithm. The logarithm of zero is not
+finite."""
 
 
 def standard_errors_from_noise(matrix: Array, center: Array, first: IntVector, second: IntVector) -> FloatVector:
     r"""Return how far the differences between pairs of rows are from random noise, in standard errors.
 
-    `center`, `(d,)`, is subtracted from each row of the matrix, `(m, d)`. Each row is then scaled to length 1. The
-    result has one number for each pair. For row i and row j it is
+    `center`, `(d,)`, is subtracted from each row of the matrix, `(m, d)`. Each row is then scaled to length 1.
+    `first` and `second` have the row numbers i and j of each pair. The result has one number for each pair:
 
     .. math:: \sqrt{n}\ \mathrm{corr}_x \Bigl( \log (v_{ix} - v_{jx})^2,\ \log \sum_{k \ne i, j} v_{kx}^2 \Bigr),
 

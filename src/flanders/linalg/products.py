@@ -35,8 +35,8 @@ long."""
 def inner_products(pieces: Sequence[Array], center: Array | None = None, *, tail: int = 0) -> FloatMatrix:
     """Return the inner products of rows, after `center` was subtracted from each row.
 
-    The result has a column for each row of all `pieces`, which are `(k_i, d)` each. It has a row for each row of
-    `pieces[tail:]` only.
+    Each piece is a matrix with d columns. The result has a column for each row of all `pieces`, and a row for each
+    row of `pieces[tail:]`.
 
     The center should be near the rows. Small differences between large models would otherwise be lost in rounding
     errors.
@@ -53,7 +53,7 @@ def inner_products(pieces: Sequence[Array], center: Array | None = None, *, tail
 
 
 def projections(matrix: Array, directions: Array, center: Array | None = None) -> FloatMatrix:
-    """Return `(matrix - center) @ directions.T`, `(m, k)`."""
+    """Return `(matrix - center) @ directions.T`, which is `(m, k)` for k directions."""
     matrix, directions = on_host(matrix), on_host(directions)
     columns = list(column_blocks(matrix, directions))
     blocks = centred_blocks([matrix], None if center is None else on_host(center), columns)
@@ -73,7 +73,8 @@ def products_with(
       products are accurate to about six digits. They then take half the time.
     - `(k - skip, k - skip)`: the products of the directions with each other, without the first `skip` of them.
 
-    The rows of all `directions`, (k_i, d) each, are taken as one matrix. The center is not subtracted from them.
+    Each element of `directions` is a matrix with d columns. The k directions are the rows of all these matrices.
+    The center is not subtracted from the directions.
     """
     matrix, directions = on_host(matrix), [on_host(piece) for piece in directions]
     center = None if center is None else on_host(center)
@@ -81,9 +82,9 @@ def products_with(
     if all(piece.dtype == xp.float32 for piece in directions):
         with np.errstate(over="ignore", invalid="ignore"):
             found = _products_with(matrix, directions, center, skip, xp.float32)
-        if np.isfinite(found[1]).all():
+        if np.isfinite(found[1]).all():  # no product was too large for float32
             return found
-    return _products_with(matrix, directions, center, skip, widest_float(xp))  # float32 was too narrow
+    return _products_with(matrix, directions, center, skip, widest_float(xp))
 
 
 def _products_with(
@@ -127,7 +128,7 @@ def distances_of_gram(products: FloatMatrix) -> FloatMatrix:
 
 
 def lengths_of_gram(products: FloatMatrix) -> FloatVector:
-    """Return the lengths of vectors from their inner products. They are at least 1e-100, so they are never zero."""
+    """Return the lengths of vectors from their inner products. A length below 1e-100 becomes 1e-100, never zero."""
     return np.sqrt(np.maximum(np.diagonal(products), 1e-200))
 
 

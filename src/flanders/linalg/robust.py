@@ -70,8 +70,8 @@ def t_limit(tail: float) -> float:
 
 def t_tail(x: FloatVector) -> FloatVector:
     """Return the probability that Student's t with 5 degrees of freedom is above x."""
-    # The formula uses the angle with tan(angle) = sqrt(5) / x. If x is large, its rounding errors are smaller than
-    # those of 1 minus the distribution function. Above 1000, the first term of the tail's series is more precise.
+    # The formula uses the angle with tan(angle) = sqrt(5) / x. For large x, the formula has smaller rounding errors
+    # than 1 minus the distribution function. Above 1000, the first term of the tail's series is more precise.
     angle = np.arctan2(math.sqrt(5.0), x)
     sine, cosine = np.sin(angle), np.cos(angle)
     tail = (angle - sine * cosine * (1 + 2 / 3 * sine**2)) / math.pi

@@ -49,7 +49,7 @@ def replace_columns(matrix: Array, columns: IntVector, values: Array, rows: Bool
 def largest_entries(vector: Array, count: int) -> Array:
     """Return a boolean vector that is true for the `count` entries with the largest absolute values.
 
-    If further entries are as large as the smallest of these, it is true for them, too. It is never true for zeros.
+    Further entries with the same absolute value as the smallest of these are true, too. Zeros are always false.
 
     Examples
     --------

@@ -15,8 +15,9 @@ from flanders.linalg.blocks import centred_block, column_blocks, join
 def row_limits(matrix: Array, center: Array, dropped: int) -> FloatVector:
     """Return, for each row of `matrix - center`, its `dropped`-th smallest absolute value, called its limit.
 
-    So at least `dropped` absolute values of the row are not above its limit. If `dropped` is 0, the limit is -1,
-    and no number counts as zero. One row is sorted at a time, so that no copy of the matrix is needed.
+    In the other functions of this module, a number whose absolute value is at most the limit of its row counts as
+    zero. So at least `dropped` numbers of each row count as zero. If `dropped` is 0, the limit is -1, and no number
+    counts as zero. One row is sorted at a time, so that no copy of the matrix is needed.
 
     Examples
     --------

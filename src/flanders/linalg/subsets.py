@@ -1,4 +1,4 @@
-"""The best subset of a given number of rows: the one with the smallest diameter, or with the smallest spread.
+"""Finds, among all subsets with a given number of rows, the one with the smallest diameter or the smallest spread.
 
 The aggregators in `flanders.aggregators.subsets` use these functions.
 """
