@@ -46,8 +46,8 @@ Fashion-MNIST without attackers, six rounds each, they reached at most 73% of th
 FEWEST_ALIKE = 2
 """The smallest camp. A single client may have unusual data."""
 LEAST_SHARE = 0.1
-"""An equal share is 1 / (number of inputs). This part of an equal share is added to each share. Otherwise inputs that
-hardly change would have very different logarithms."""
+"""An equal share is 1 / (number of inputs). This part of an equal share is added to each share. Otherwise inputs
+that hardly change would have very different logarithms."""
 USED = 0.3
 """An input is used if its median share is at least this part of an equal share.
 

@@ -268,9 +268,9 @@ def typical_level(
     """Return the round's typical log length and heading.
 
     Most of the clients for which `alike` is true have about these values. `levels` has the log length and the
-    heading of each client, and `last` has the typical ones of the last round. Values near `last` are
-    preferred, and the result is never far from it. So even if most clients are attackers with another length and
-    heading, they can move the typical ones only as far as honest training can.
+    heading of each client, and `last` has the typical ones of the last round. Values near `last` are preferred,
+    and the result is never far from `last`. So even if most clients are attackers with another length and heading,
+    they can move the typical ones only as far as honest training can.
     """
     x = levels[alike] if alike.any() else levels
     apart = (((x[:, None] - x[None, :]) / spread) ** 2).sum(axis=2)
