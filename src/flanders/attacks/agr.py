@@ -107,7 +107,7 @@ class AgrMinMax(AgrAttack):
 
 @dataclass(frozen=True)
 class AgrMinSum(AgrAttack):
-    r"""Move away from the honest mean, but no farther from all honest models together than the farthest of them is.
+    r"""Move away from the honest mean, with a limit to the sum of the squared distances to all honest models.
 
     .. math:: x = \mu + \gamma p, \quad \text{the largest } \gamma \text{ with }
               \sum_i \|x - x_i\|^2 \le \max_i \sum_j \|x_i - x_j\|^2
@@ -146,7 +146,7 @@ class AgrMinSum(AgrAttack):
 
 @dataclass(frozen=True)
 class AgrTailored(AgrAttack):
-    r"""Move away from the honest mean, but only as far as a known aggregator still selects the malicious models.
+    r"""Move away from the honest mean, but only so far that a known aggregator still selects the malicious models.
 
     .. math:: x = \mu + \gamma p, \quad \text{the largest } \gamma \text{ found that fools the target}
 

@@ -48,7 +48,7 @@ class Campaign:
 
 @dataclass(frozen=True)
 class PoisonedFL(Attack):
-    r"""Push the model in the same random direction in all rounds, c times as far as its last step.
+    r"""Push the model in the same random direction in all rounds, c times as far as the model's last step.
 
     .. math:: x = g + \lambda\, v \odot s, \qquad \lambda = c \|\Delta\|, \qquad
               v = \frac{|\Delta - \|\Delta\| k / \|k\||}{\|\Delta - \|\Delta\| k / \|k\|\|}

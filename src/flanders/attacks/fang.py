@@ -22,7 +22,7 @@ from flanders.linalg.neighbours import krum_scores, multi_krum_rows
 
 @dataclass(frozen=True)
 class Opt(Attack):
-    r"""Step against the direction of the honest mean step, as far as Krum still selects a malicious model.
+    r"""Move each parameter against the honest mean step, by an amount with which Krum selects a malicious model.
 
     .. math:: x = g - \lambda\, s, \quad s = \operatorname{sign}(\mu - g)
 
@@ -87,8 +87,9 @@ class OptTrimmedMean(Attack):
     r"""Put every parameter just outside the range of the honest values, on the side away from the honest mean step.
 
     If the honest mean of a parameter j is above the global model, the malicious values are drawn below the honest
-    minimum. If the mean is below the global model, they are drawn above the honest maximum. They are uniform (U)
-    between this minimum or maximum, called the bound, and k times the bound or a k-th of it:
+    minimum. The minimum is then called the bound. If the mean is below the global model, they are drawn above the
+    honest maximum, and the maximum is the bound. They are uniform (U) on an interval that begins at the bound. It
+    ends at k times the bound or at the bound divided by k, whichever is outside the range of the honest values:
 
     .. math:: x_j \sim U[\min/k, \min] \text{ or } U[k \min, \min], \qquad
               x_j \sim U[\max, k \max] \text{ or } U[\max, \max/k]

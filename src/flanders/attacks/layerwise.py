@@ -20,7 +20,7 @@ from flanders.linalg.products import mean
 
 @dataclass(frozen=True)
 class LayerwisePoison(Attack):
-    r"""Send clean models in which only those tensors are poisoned that carry the backdoor (LP attack).
+    r"""Send clean models that are poisoned only in the tensors that carry the backdoor (LP attack).
 
     .. math:: x_{cl} = \begin{cases} \lambda \theta_{cl} + \max(0, 1 - \lambda)\, \bar u_l
               & l \text{ is critical} \\ \bar u_l & \text{otherwise} \end{cases}
@@ -71,7 +71,7 @@ class LayerwisePoison(Attack):
 
     @property
     def needs_rehearsal(self) -> bool:
-        """True: the attack compares poisoned models with clean models."""
+        """True: the attack needs clean models and a test of its backdoor."""
         return True
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:

@@ -8,6 +8,8 @@ first round on. The modules, in the order of the work:
 - `loud`: finds updates that are many times too long.
 - `directions` and `averages`: measure how much each client's updates point in the direction of the others.
 - `traits`: measures the clients. A trait is one number for each client, or a few numbers.
+- `inputs`: measures from which inputs of the first layer each client learns. This is a trait, too.
+- `classes`: says whether clients have mostly one class each. Their directions are then not compared.
 - `splitting`: says whether the numbers of a trait form two camps or one.
 - `judging`: says which of two camps is wrong.
 - `opposing`: finds clients whose updates point against those of the others, round after round.

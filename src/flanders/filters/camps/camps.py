@@ -15,9 +15,10 @@ class Camps(Guard):
     """Drop updates that no training makes, and the wrong one of two camps of clients.
 
     Two camps are two groups of clients that differ clearly, for example in the direction of their updates. This
-    filter works as `Guard` does, and has the same parameters. But it does not compare a client with its own
-    earlier updates. Of each client it remembers only how much its updates pointed in the direction of the others'
-    updates. The server's examples, the trusted clients or the majority tell which camp is wrong.
+    filter works as `Guard` does, and has the same parameters. But it does not compare a client with its own earlier
+    updates. Of each client it remembers only how much its updates pointed in the direction of the others' updates,
+    and whether the client was dropped the last time it took part. The server's examples, the trusted clients or the
+    majority tell which camp is wrong.
 
     Examples
     --------

@@ -2,7 +2,7 @@ r"""Tells whether most clients have examples of hardly more than one class.
 
 If there are few classes, and each client has mostly one of them, the updates of honest clients point against each
 other. A client of one class then looks like an attacker that sends the opposite of what it has learnt. So `Guard`
-does not compare directions there, unless the server has examples or the user trusts some clients.
+does not compare directions in this case, unless the server has examples or the user trusts some clients.
 
 The classes of a client show in the biases of the last layer. There is one bias for each class. Training raises the
 biases of the classes that the client has, and lowers the others. The share of the largest rise in the sum of all
@@ -22,9 +22,9 @@ MOST_CLASSES = 6
 """With more classes, the last layers of clients with different classes hardly point against each other. With C
 classes of one size, the cosine between two clients of one class each is about -1 / (C - 1)."""
 ONE_CLASS = 0.8
-"""A client has mostly one class if the largest rise of a bias has at least this share of all rises."""
+"""A client has mostly one class if the largest rise of a bias is at least this share of the sum of all rises."""
 MOST_CLIENTS = 0.7
-"""Clients have mostly one class each if this holds for at least this share of the round."""
+"""`have_one_class_each` is true only if at least this share of the clients have mostly one class."""
 
 
 def have_one_class_each(round_: Round) -> bool:

@@ -16,11 +16,11 @@ difference between the cosine of :math:`v_i` with :math:`v_k` and the cosine of 
 
   with the standard deviation :math:`\sqrt{2 (1 - \cos(v_i, v_j)) / d}`.
 
-The test takes the root mean square of the differences over all third clients k. It must be close to this standard
-deviation (`SPREADS`). Between honest clients it is mostly 3 to 100 times as large.
+The test takes the root mean square of the differences over all third clients k. For two copies with noise, it is
+close to the standard deviation above (`SPREADS`). For two honest clients it is mostly 3 to 100 times as large.
 
-There are federations in which it is not, for example those whose inputs are themselves like noise. So a second test
-must agree: noise changes all parameters alike, and training does not (`EVEN`).
+In some federations it is smaller for honest clients, for example if the inputs themselves are like noise. So a
+second test must agree: noise changes all parameters alike, and training does not (`EVEN`).
 
 The two tests need no memory and no majority of honest clients. They also find updates that are pure noise, since
 two of them differ by noise alone.
@@ -41,10 +41,10 @@ SAME = 1e-6
 training on different examples causes larger ones."""
 SPREADS = 2.5
 r"""Two clients may differ by noise alone if the root mean square of the test above is at most
-:math:`1 + 2.5 / \sqrt{2k}` standard deviations, with k third clients.
+:math:`1 + 2.5 / \sqrt{2n}` standard deviations, where n is the number of third clients.
 
-For two copies with noise it is 1 standard deviation, and :math:`1 / \sqrt{2k}` is its standard error. So one such
-pair in 150 has a larger one.
+For two copies with noise the root mean square is about 1 standard deviation, and its standard error is
+:math:`1 / \sqrt{2n}`. So one pair of such copies in 150 is above the limit.
 """
 EVEN = 3.5
 """Two clients differ by noise alone if `standard_errors_from_noise` is at most this for them, whatever its sign.
@@ -53,8 +53,8 @@ For noise it is larger once in 2,000 pairs. For two honest clients that the firs
 7 to 60 in the datasets digits, characters and synthetic.
 """
 ORIGINAL = 3.5
-"""If several clients send the same update, the one with the highest fingerprint is its author, if this fingerprint
-is above the limit.
+"""If several clients send the same update, the client with the highest fingerprint counts as its author. But this
+fingerprint must be higher than this limit.
 
 The fingerprint tells how much more an update resembles its sender's earlier updates than those of other clients, in
 standard deviations. By chance, a crafted update rarely has such a high fingerprint for any client.
@@ -131,7 +131,9 @@ def alike_but_for_noise(round_: Round, cosines: FloatMatrix, same: NDArray[np.bo
 
 
 def differs_by_noise(cosines: FloatMatrix, with_others: FloatMatrix, d: int) -> tuple[BoolVector, IntVector]:
-    """Return which of m clients may differ from another one by noise alone, and for each the one that fits best.
+    """Return which of m clients may differ from another client by noise alone, and the likeliest other client.
+
+    The second result has an entry for each of the m clients.
 
     `cosines`, `(m, m)`, are the cosines of these clients with each other. `with_others`, `(m, k)`, are their
     cosines with the third clients.

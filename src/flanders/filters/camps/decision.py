@@ -29,11 +29,12 @@ PASSES = 4
 """At most this many camps are dropped in a round. Each kind of attacker forms a camp, and more than four kinds are
 not expected."""
 WITH_SERVER = 0.15
-"""The server's own step supports a camp if the camp's median cosine with this step is higher than that of the other
-camp by more than this in some part of the model, and is not lower by as much in any part.
+"""The server's own step is the update that the server trains on its own examples. In each part of the model, each
+camp has a median cosine with this step. The step supports a camp if two things hold. In some part, the camp's
+median is higher than that of the other camp by more than this number. And it is not lower by this much in any part.
 
-The server's own step is the update that the server trains on its own examples. The median of attackers that shift
-honest updates was at most 0.07 above that of honest clients, and mostly far below it.
+The median of attackers that shift honest updates was at most 0.07 above that of honest clients, and mostly far
+below it.
 """
 NEARLY_ALL = 0.9
 """If the camp that a trait calls wrong has more than this share of the clients, the trait is ignored. Something has
@@ -214,9 +215,9 @@ def judge_by_examples(
 
     `wrong` is the camp that the trait itself calls wrong; None if it calls neither camp wrong.
 
-    If the losses of both camps are about the same, the camp that the trait calls wrong is wrong. If there is none,
-    the trusted clients and the past decide. The majority does not decide, since the losses show no harm from either
-    camp.
+    If the losses of both camps are about the same, the camp that the trait calls wrong is wrong. If the trait calls
+    neither camp wrong, the trusted clients and the past decide. The majority does not decide, since the losses show
+    no harm from either camp.
 
     If one camp has clearly higher losses, this camp is wrong. There are three exceptions, in which neither is
     dropped:
@@ -257,7 +258,7 @@ def wrong_by_nature(camps: TwoCamps, past: Past) -> BoolVector | None:
     """Return the camp that the trait itself calls wrong, or None if it calls neither camp wrong.
 
     The result is also None if the wrong camp has nearly all clients (`NEARLY_ALL`), or if the past of the other
-    camp does not count against it (`Past.may_outweigh`).
+    camp does not count against the wrong camp (`Past.may_outweigh`).
     """
     trait, low, high = camps.trait, camps.low, camps.high
     wrong = None

@@ -61,8 +61,8 @@ class Directions:
 
     def middle_rows(self, clients: tuple[ClientId, ...], rows: BoolVector) -> BoolVector:
         """Return from which of these rows the middle is computed: see `LEAST_SHARE` and `FEWEST`."""
-        trusted = rows & ~self.dropped_rows(clients)
-        return trusted if trusted.sum() >= max(FEWEST, LEAST_SHARE * len(clients)) else rows
+        not_dropped = rows & ~self.dropped_rows(clients)
+        return not_dropped if not_dropped.sum() >= max(FEWEST, LEAST_SHARE * len(clients)) else rows
 
     def averages(self, clients: tuple[ClientId, ...], now: FloatMatrix, weights: FloatVector) -> FloatMatrix:
         """Return the average cosines of the clients over all rounds, this one included.
@@ -92,15 +92,15 @@ def cosines_with_middle(cosines: FloatMatrix, rows: BoolVector | None = None) ->
     own = cosines if everyone else cosines[np.ix_(among, among)]
     a = np.full(among.size, 1.0 / among.size)
     for _ in range(STEPS):
-        with_it = own @ a
-        new = 1.0 / np.sqrt(np.maximum(1.0 - 2.0 * with_it + a @ with_it, 1e-9))
+        along = own @ a
+        new = 1.0 / np.sqrt(np.maximum(1.0 - 2.0 * along + a @ along, 1e-9))
         new /= new.sum()
         settled = float(np.abs(new - a).sum()) < SETTLED
         a = new
         if settled:
             break
-    with_it = cosines @ a if everyone else cosines[:, among] @ a
-    return np.asarray(with_it / np.sqrt(max(float(a @ with_it[among]), 1e-12)))
+    along = cosines @ a if everyone else cosines[:, among] @ a
+    return np.asarray(along / np.sqrt(max(float(a @ along[among]), 1e-12)))
 
 
 def all_cosines_with_middle(parts: Sequence[FloatMatrix], rows: BoolVector) -> FloatMatrix:
@@ -138,5 +138,5 @@ def along_main_direction(cosines: FloatMatrix) -> FloatVector:
     for _ in range(STEPS):
         a = cosines @ a
         a /= max(float(np.linalg.norm(a)), 1e-300)
-    with_it = cosines @ a
-    return np.asarray(with_it / np.sqrt(max(float(a @ with_it), 1e-12)))
+    along = cosines @ a
+    return np.asarray(along / np.sqrt(max(float(a @ along), 1e-12)))

@@ -63,7 +63,7 @@ class GuardState:
     """The memory of `Guard` and of `Camps`."""
 
     round_number: int = 0
-    """How many rounds it has seen."""
+    """How many rounds the filter has seen."""
     signatures: Signatures = field(default_factory=Signatures)
     """How the updates of each client differ from those of the others. The filter `Fingerprint` remembers the
     same."""

@@ -40,14 +40,14 @@ from flanders.round import Round
 SPREAD = 0.15
 """The smallest standard deviation that is assumed for the log shares in a camp.
 
-With it, honest rounds stay clear of the evidence that is needed. In 64 settings of Fashion-MNIST without attackers,
-six rounds each, they reached at most 73% of it.
+With this value, rounds without attackers do not reach the evidence that is needed for two camps. In 64 settings of
+Fashion-MNIST without attackers, six rounds each, they reached at most 73% of the needed evidence.
 """
 FEWEST_ALIKE = 2
 """The smallest camp. A single client may have unusual data."""
 LEAST_SHARE = 0.1
-"""This part of an equal share is added to each share. Otherwise inputs that hardly change would have very different
-logarithms."""
+"""An equal share is 1 / (number of inputs). This part of an equal share is added to each share. Otherwise inputs
+that hardly change would have very different logarithms."""
 USED = 0.3
 """An input is used if its median share is at least this part of an equal share.
 

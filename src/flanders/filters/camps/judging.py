@@ -80,8 +80,8 @@ class Examples:
 
         The losses of a camp are those of the mean of its models. If training is noisy, a mean of many models has
         other losses than a mean of few models, even if all clients are honest. So the smaller camp is compared with
-        random parts of the larger camp that have its size. The seed is fixed, so that the same round always gets
-        the same decision.
+        random parts of the larger camp that are as large as the smaller camp. The seed is fixed, so that the same
+        round always gets the same decision.
         """
         size, rng = int(min(camp.sum(), other.sum())), np.random.default_rng(0)
         means = []
@@ -130,9 +130,9 @@ class Past:
     def risen(self, camp: BoolVector) -> float:
         """Return by how much the mean cosine between two clients of a camp is above `common`.
 
-        The result is the largest one of all parts of the model. Attackers that push the model in a common direction
-        have higher cosines with each other than honest clients. They cannot raise `common` bit by bit, since it is
-        the lowest value of all rounds.
+        This is computed for each part of the model, and the largest number is returned. Attackers that push the
+        model in a common direction have higher cosines with each other than honest clients. They cannot raise
+        `common` bit by bit, since it is the lowest value of all rounds.
         """
         pairs = zip(self.cosines, self.common, strict=False)
         return max((mean_cosine_within(cosines, camp) - before for cosines, before in pairs), default=0.0)

@@ -20,11 +20,12 @@ LOUDEST = math.log(50.0)
 the logarithm of fifty."""
 
 LONGER = math.log(3.0)
-"""An update may be three times as long as the median update. Few honest updates are longer and beyond `SPREADS`,
-too: 3 of 8,400 on digits, breast-cancer and characters, and 0 of 8,400 on Fashion-MNIST. This is the logarithm of
-three."""
+"""An update is much longer than the others if it is above two limits, this one and `SPREADS`. It must be more than
+three times as long as the median update. This is the logarithm of three. Few honest updates are above both limits:
+3 of 8,400 on digits, breast-cancer and characters, and 0 of 8,400 on Fashion-MNIST."""
 SPREADS = 4.0
-"""How many robust standard deviations of the logarithms of all lengths an update may be longer than the median."""
+"""The logarithm of the update's length must also be more than this many robust standard deviations above the
+median."""
 FEWEST = 5
 """With fewer updates, their spread is not known well enough."""
 

@@ -19,12 +19,14 @@ round of ten clients, it would make the cosine of an attacker too high. The cosi
 its rounds. Rounds in which the clients have little in common weigh little, since late in training updates are
 mostly noise.
 
-Attackers change the sum. So of the clients whose average is below a limit, some with the lowest averages are left
-out. Then the sum is computed again. This goes on until no client is below the limit. If the server makes a step,
-all of this is done in two stages. In the first stage the step has so much weight that even a majority of attackers
-hardly changes the sum. The second stage is made only if the sum of the clients that are left points in the
-direction of the server's step. It compares these clients with each other, without the server's step, which is more
-exact.
+Attackers change the sum. So clients whose average is below a limit are left out of it, a few at a time. The clients
+with the lowest averages are left out first, and the sum is computed again. This goes on until no client is below
+the limit.
+
+If the server makes a step, all of this is done in two stages. In the first stage the step has so much weight that
+even a majority of attackers hardly changes the sum. The second stage is made only if the sum of the clients that
+are left points in the direction of the server's step. The second stage compares these clients with each other,
+without the server's step. This is more exact.
 """
 
 from __future__ import annotations
@@ -68,8 +70,8 @@ FEWEST = 5
 MOST = 40
 """Rounds with more clients are not tested. In them, attackers are numerous enough to form a camp.
 
-In rounds of 100 clients the test also did harm: where attackers changed from round to round and were not found,
-four fifths of the clients that it found were honest.
+In rounds of 100 clients the test also did harm. Where attackers changed from round to round and were not found,
+four fifths of the clients that the test found were honest.
 """
 LEAST_LEFT = 0.1
 """If the server makes a step, no more clients are left out once at most this share of the round is left."""
@@ -86,11 +88,11 @@ class Opposing:
     """The clients of a round that point against the others."""
 
     rows: BoolVector
-    """Which clients these are."""
+    """`(m,)`: which clients of the round these are."""
     averages: FloatVector
-    """For each of them, its average cosine with the sum of the others. The other entries have no meaning."""
+    """`(m,)`: the average cosine of each of these clients with the sum of the others. Other entries are unused."""
     limits: FloatVector
-    """For each of them, the limit that its average is below. The other entries have no meaning."""
+    """`(m,)`: for each of these clients, the limit that its average is below. Other entries are unused."""
 
 
 @saveable
@@ -104,14 +106,15 @@ class Opposition:
     weights: tuple[float, ...] = ()
     """The weight of the last round in each of these averages.
 
-    While the clients of a new round are not decided on, the round weighs at most as much as the last one. Clients
+    Until it is decided which clients of a new round are kept, the new round weighs at most this much. Clients
     have less and less in common as training goes on, so a higher weight may come from attackers.
     """
 
     def of(self, clients: tuple[ClientId, ...], numbers: FloatMatrix, weights: FloatVector) -> FloatMatrix:
         """Return the average cosines of these clients, including a round that is not decided yet.
 
-        `numbers` are the cosines in this round, and `weights` its weights, as `measure_opposition` returns them.
+        `numbers` are the cosines in this round, and `weights` the weights of this round, as `measure_opposition`
+        returns them.
         """
         known = len(self.weights) == len(weights)
         return self.averages.of(clients, numbers, np.minimum(weights, self.weights) if known else weights, PRIOR)
@@ -140,7 +143,7 @@ def cosines_with_rest(
     server
         `(m,)`: the cosines of the updates with the server's step. By default the server makes no step.
     weight
-        The weight of the server's step in the sum, as a multiple of the number of these rows.
+        The weight of the server's step in the sum, as a multiple of the number of clients in `rows`.
 
     Examples
     --------

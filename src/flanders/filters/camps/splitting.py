@@ -58,8 +58,8 @@ LEAST_SPREAD = 1e-3
 """The smallest standard deviation of a camp in the first cuts of `split_jointly`. These cut the points by one
 number at a time, after the numbers were scaled to standard deviation 1."""
 REFINEMENTS = 5
-"""How many cuts are tried from each first cut on, each better than the one before. More would hardly change the
-result."""
+"""From each first cut on, at most this many cuts are tried. Each cut puts every point into the nearer camp
+of the cut before. More cuts would hardly change the result."""
 FEWEST = 4
 """Fewer numbers are not cut in two: their spread is not known well enough."""
 

@@ -52,10 +52,10 @@ A fingerprint tells how much more an update resembles its sender's earlier updat
 standard deviations. Below this limit the update may come from another client.
 """
 TURNED_FAR = 0.3
-"""A camp has changed if the cosines of its clients with the common direction differ by at least this much from the
-clients' usual values, in the median.
+"""A camp has changed if its median change is at least this far from zero.
 
-The common direction is the mean direction of the clients accepted last. The cosines of honest clients change less.
+The change of a client is its cosine with the common direction, minus its usual value of this cosine. The common
+direction is the mean direction of the clients accepted last. The cosines of honest clients change less.
 """
 MANY_TIMES = np.log(2.0)
 """A camp has changed if its clients' updates are at least twice, or at most half, as long as usual, in the median.
@@ -140,7 +140,7 @@ class Parts:
     last_layer_named: bool = False
     """Whether the names of the tensors tell which of them belong to the last layer, e.g. `2.weight` and `2.bias`.
 
-    If they do not, the last tensor counts as the last layer, though it may be only a part of it.
+    If they do not, the last tensor counts as the last layer, though it may be only a part of that layer.
     """
 
 

@@ -16,9 +16,9 @@ Length and heading have two channels each. One channel compares a client with it
 compares it with all clients, and is used for clients without a past.
 
 Each answer is compared with the answers of clients that were accepted in the last rounds. The deviation of an
-answer is its distance from the median of theirs, in robust standard deviations. A robust standard deviation is
-computed from the median distance to the median. So it hardly changes if the filter drops clients with extreme
-answers.
+answer is its distance from the median of these earlier answers, in robust standard deviations. A robust standard
+deviation is computed from the median distance to the median. So it hardly changes if the filter drops clients with
+extreme answers.
 
 The score of a client is its largest deviation. The client is dropped if its score is above a limit. The limit
 follows from `max_false_positive_rate` and Student's t with 5 degrees of freedom. This distribution allows for more
@@ -211,7 +211,7 @@ def first_look(answers: Answers, round_: Round, limit: float) -> Scores:
 
 
 def uncertainty(examples: int) -> float:
-    """Return the factor by which limits are wider if they come from few clients; `examples` is their number.
+    """Return the factor by which limits are wider if they come from few clients, `examples` of them.
 
     >>> uncertainty(100), uncertainty(5)
     (1.0, 2.0)
@@ -267,10 +267,10 @@ def typical_level(
 ) -> tuple[float, float]:
     """Return the round's typical log length and heading.
 
-    These are the values that most clients have, among the clients for which `alike` is true. `levels` has the log
-    length and the heading of each client, and `last` has the typical ones of the last round. Values near `last` are
-    preferred, and the result is never far from it. So even if most clients are attackers with another length and
-    heading, they can move the typical ones only as far as honest training can.
+    Most of the clients for which `alike` is true have about these values. `levels` has the log length and the
+    heading of each client, and `last` has the typical ones of the last round. Values near `last` are preferred,
+    and the result is never far from `last`. So even if most clients are attackers with another length and heading,
+    they can move the typical ones only as far as honest training can.
     """
     x = levels[alike] if alike.any() else levels
     apart = (((x[:, None] - x[None, :]) / spread) ** 2).sum(axis=2)

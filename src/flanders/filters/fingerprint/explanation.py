@@ -17,8 +17,9 @@ from flanders.round import Round
 MOST_LAYERS = 2
 """At most this many layers are named for one update, so that the text stays short."""
 LEAST_SHARE, LEAST_EXCESS = 0.2, 2.0
-"""A layer's share is its part of the squared deviation of an update from the expected update. A layer is named if
-its share is at least the first number, and at least the second number times its usual share."""
+"""The deviation of an update is its difference from the expected update; see `layers_in_words`. A layer's share is
+the part of the squared deviation that lies in this layer. A layer is named if its share is at least the first
+number, and at least the second number times its usual share."""
 NORMAL_CLIENTS = 10
 """The usual share of a layer is the median over at most this many clients that are not suspects. More clients would
 hardly change the median, and take longer."""
@@ -57,8 +58,9 @@ def times_as_long(log_ratio: float) -> str:
 def layers_in_words(known: Signatures, round_: Round, answers: Answers, suspects: BoolVector) -> dict[int, str]:
     """Return in words, for each suspect's row, in which layers its update differs from what was expected.
 
-    The expected update is a sum of the mean direction of accepted clients and of the client's mark: the direction
-    in which the client differed from this mean when it was last accepted. Suspects without a mark are left out.
+    The expected update is a weighted sum of two directions: the mean direction of accepted clients, and the
+    client's mark. The mark is the direction in which the client differed from this mean when it was last accepted.
+    Suspects without a mark are left out.
     """
     row_of = {client: row for row, client in enumerate(known.clients)}
     marked = np.array([client in row_of for client in round_.clients])
@@ -78,7 +80,7 @@ def layers_in_words(known: Signatures, round_: Round, answers: Answers, suspects
 
 
 def name_layers(squares: FloatMatrix, usual: FloatMatrix, names: Sequence[str]) -> list[str]:
-    """Return in words which layers have most of each update's deviation, and their share for other clients.
+    """Return in words which layers have most of each update's deviation, and how large their share usually is.
 
     `squares` has a row for each suspect and a column for each layer: the squared deviation in this layer. `usual`
     has the squared deviations of clients that are not suspects.

@@ -23,9 +23,9 @@ from flanders.linalg.selection import take_rows
 from flanders.round import Round
 
 LEAST_LEFT = 1e-4
-"""The remainder of an update's direction is what is left of it without its part along the common direction. The
-inner products of marks are computed from cosines only if each remainder has at least this squared length. A shorter
-remainder consists of rounding errors to a large part."""
+"""The direction of an update has a part along the common direction, and a remainder. The inner products of marks
+are computed from cosines only if the remainder of each update has at least this squared length. A large part of a
+shorter remainder is rounding errors."""
 REFERENCE_ROUNDS = 5
 """The answers of accepted clients are remembered for this many rounds. New answers are compared with them.
 Older answers may no longer be usual, since training goes on."""

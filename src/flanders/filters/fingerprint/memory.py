@@ -37,7 +37,7 @@ class Signatures:
     marks: Array = None
     """`(K, d)`: each client's mark, a unit vector; None before any client was accepted."""
     usual: FloatMatrix | None = None
-    """`(K, 2)`: the usual logarithm of each client's length, and its usual heading. Both are relative to the
+    """`(K, 2)`: the usual log length of each client's updates, and their usual heading. Both are relative to the
     typical ones of their rounds."""
     crowd: Array = None
     """`(d,)`: the common direction, a unit vector."""
@@ -50,7 +50,7 @@ class Signatures:
     accepted: IntVector | None = None
     """`(K,)`: the number of the round in which each client was accepted last."""
     past: tuple[FloatMatrix, ...] = ()
-    """For each of the last rounds: the answers of its n accepted clients to the questions in `questions`. There is
+    """For each of the last rounds: the answers of its accepted clients to the questions in `questions`. There is
     a row for each client, and a column for each channel; see `Answers.relative`."""
     failures: int = 0
     """How many rounds in a row have kept no client."""
@@ -58,15 +58,15 @@ class Signatures:
     """The inner products between the vectors that the last round has added: the marks of its accepted clients,
     `crowd`, and `refused`, in this order. If it is None, they must be computed from these vectors."""
     refused: Array = None
-    """`(n, d)`: the directions of the updates that were dropped in the last round; None if no update was
+    """`(n, d)`: the directions of the n updates that were dropped in the last round; None if no update was
     dropped."""
 
     def marks_to_compare_with(self, places: IntVector) -> tuple[Array, IntVector, int]:
         """Return the marks at the positions `places`, followed by the marks of all clients accepted last.
 
-        The second result has the row of the first result for each of the `places`. The third is the number of rows
-        before those of the clients accepted last. If at least half of all marks are needed, all are returned, since
-        this needs no copy.
+        The second result says, for each of the `places`, which row of the first result has its mark. The third
+        result is the number of rows before the marks of the clients accepted last. If at least half of all marks
+        are needed, all marks are returned, since this needs no copy.
         """
         assert self.accepted is not None
         newest = np.flatnonzero(self.accepted == self.accepted.max())  # these are the last rows of `marks`

@@ -12,24 +12,25 @@ The answer to each question is a number. An answer passes if it does not deviate
 accepted clients (see `decision`). The questions are:
 
 - *fingerprint*: is the update more like its sender's mark than like the marks of other clients? The update has
-  an inner product with each mark. The answer is the inner product with its sender's mark minus the mean of the
-  others, divided by the standard deviation of the others. If an update was not trained on its sender's data, the
-  answer is around zero, even if many clients send the same update.
+  an inner product with each mark. To get the answer, take the inner product with its sender's mark, subtract
+  the mean of the other inner products, and divide by their standard deviation. If an update was not trained on its
+  sender's data, the answer is around zero, even if many clients send the same update.
 - *length*: is the update as long as its sender's updates usually are? The answer is the logarithm of its length.
 - *heading*: does the update point in the common direction of the last round as much as its sender's updates usually
   do? The answer is its cosine with this direction. Length and heading are measured relative to typical values of
   the round. Most of the clients whose fingerprint passes have about these values.
 - *originality*: does a client with a clearer fingerprint send nearly the same update? Several clients may send the
   same crafted model, or copies of an honest client's model. Only the client with the clearest fingerprint passes.
-  The answer is the distance to the nearest client with a clearer fingerprint. If other clients send nearly the same
-  update as a client, a deviation of this client's fingerprint counts twice.
+  The answer is the distance to the nearest client with a clearer fingerprint. If another client sends nearly
+  the same update, the deviation of the fingerprint counts twice.
 - *novelty*: is there something new in the update? Training always adds something that no client has sent before.
-  The answer is the logarithm of the share of the update's direction that is not a weighted sum of the last round's
-  updates, including dropped ones. In a forecast, a replay or a mixture of earlier updates this share is zero.
-- *company*: does the client belong to a crowd? A crowd is a group that is clearly apart from the other clients
-  whose fingerprint passes, and that has more in common than accepted clients ever had. This finds attackers that
-  are the majority and add the same vector to each of their updates. The answer is the client's mean cosine with the
-  others.
+  Of all weighted sums of the last round's updates, including dropped ones, take the one that is nearest to the
+  update's direction. The answer is the logarithm of the squared distance between the two. The distance is zero for
+  a forecast, a replay or a mixture of earlier updates.
+- *company*: does the client belong to a crowd? The answer is the client's mean cosine with the other
+  clients whose fingerprint passes. A crowd is a group of clients whose answers are clearly higher than those of the
+  rest of the round. It is suspicious if its answers are also higher than those of clients accepted in earlier
+  rounds. This finds attackers that are the majority and add the same vector to each of their updates.
 
 A client without a mark has no fingerprint. Its length and its heading are compared with those of all clients. Its
 originality is the distance to the nearest other client.
@@ -85,7 +86,11 @@ class Answers:
     products: FloatMatrix
     """`(m, m)`: the inner products of the updates."""
     scale: FloatVector
-    """`(m,)`: how many times as far a client's length and heading may deviate, because the client was absent."""
+    """`(m,)`: the factor by which the allowed deviation of a client's length and heading is multiplied.
+
+    It is 1 for a client without a mark, and for a client that was accepted in the last round. Otherwise it grows
+    with the number of rounds since the client was last accepted; see `LONGEST_ABSENCE`.
+    """
     likeness: FloatVector
     """`(m,)`: each update's cosine with its sender's mark; NaN if the sender has no mark."""
     moved: BoolVector
@@ -176,7 +181,7 @@ def standing_out(among: FloatMatrix) -> FloatVector:
 
 
 def novelty(along: FloatMatrix, between: FloatMatrix) -> FloatVector:
-    """Return the logarithm of the share of each direction that is not a weighted sum of the remembered directions.
+    """Return, for each direction, log(squared distance to the nearest weighted sum of the remembered directions).
 
     `along` has the inner products of the directions with the remembered directions. `between` has the inner
     products of the remembered directions with each other.

@@ -6,8 +6,9 @@ from the scores of clients that were accepted in recent rounds:
 - The logarithms of these scores are close to normally distributed. Their median and median deviation give each new
   score a p-value: the probability that an honest client has such a high score. The filter drops the highest scores,
   but this hardly changes the median and the median deviation.
-- The probability of being malicious follows from the p-values of the whole round. It is high if the round has more
-  p-values near that of the client than honest clients would have. It is one minus the local false discovery rate.
+- The probability of being malicious follows from the p-values of the whole round. A round of honest
+  clients would have a certain number of p-values near that of the client. If the round has many more, the
+  probability is high. It is one minus the local false discovery rate.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ ROUNDS_REMEMBERED = 5
 """Probabilities are computed from the scores of the clients accepted in this many of the last rounds. Older scores
 may no longer be usual."""
 PACE = 0.3
-"""In each round, the typical log score moves towards the value measured in the round by this share of their
+"""In each round, the typical log score moves towards the value measured in the round by this share of the
 difference. So a single round changes it only a little."""
 LARGEST_FALL, LARGEST_RISE = -0.05, 0.15
 """The limits to the change of the typical log score in a round. They stop a majority of attackers from moving it
@@ -59,8 +60,8 @@ def typical_log_score(calibration: Calibration, scores: FloatVector, min_honest:
     """Return the round's typical log score.
 
     The value measured in the round is the median log score of the clients with the lowest scores; `min_honest` is
-    their share of the round. In the first round this is the typical log score. From then on, the typical log score
-    moves only slowly towards the measured value; see `PACE`.
+    their share of the round. In the first round the measured value is the typical log score. From then on, the
+    typical log score moves only slowly towards the measured value; see `PACE`.
     """
     honest = max(1, resolve_count(float(min_honest), scores.size))
     measured = float(np.median(np.sort(log_scores(scores))[:honest]))

@@ -44,7 +44,8 @@ class FlandersState:
     calibration: Calibration = field(default_factory=Calibration)
     """What is remembered of the scores of accepted clients. It is used only with a `threshold`."""
     columns: IntVector | None = None
-    """The positions of the parameters that are compared, if they were chosen after the first round; else None."""
+    """The positions of the parameters that are compared, if the first round determines them (`Sample.choose` is
+    "variance"); else None."""
     fit: KeptFit | None = None
     """The coefficients of the last fit, if a fit is used for more than one round (`Als.refit_every`); else None."""
 
@@ -68,8 +69,8 @@ class Flanders(Filter[FlandersState]):
         How many clients to keep in a round: a number, or a fraction of the round.
     threshold
         A client is kept if its probability of being malicious is at most this. Give either `keep` or `threshold`.
-        The probabilities are computed from the scores of clients accepted in earlier rounds. All clients are kept
-        until a round has been scored by a fit to `window` rounds.
+        The probabilities are computed from the scores of clients accepted in earlier rounds. In the first
+        `window` + 1 rounds there are no probabilities yet, and all clients are kept.
     min_honest
         The smallest share of honest clients that you expect in any round. It is used only with `threshold`.
     order, window
@@ -197,7 +198,11 @@ class Flanders(Filter[FlandersState]):
         return round_on_columns(round_, columns)
 
     def _distances(self, state: FlandersState, round_: Round) -> tuple[FloatVector, KeptFit | FloatMatrix | None]:
-        """Return the distance of each client's model to its forecast, and results that `amend` can use again."""
+        """Return the distance of each client's model to its forecast, and what `amend` uses again.
+
+        The second result is the fit if it is used for several rounds, and otherwise the inner products of all
+        vectors. It is None if different numbers are compared in each round.
+        """
         if self.look.changes:
             rng = np.random.default_rng([state.seed, 2, state.round_number])
             views = self.look.views(Numbering(state.snapshots, round_), rng)

@@ -93,7 +93,7 @@ class Numbering:
         return {client for snapshot in self.snapshots[-count:] for client in snapshot.clients}
 
     def last_accepted(self, client: ClientId) -> int:
-        """Return the place of a client's newest remembered model, or else of the current global model."""
+        """Return the place of a client's newest remembered model, or of the global model if there is none."""
         for i in reversed(range(len(self.snapshots))):
             if client in self.snapshots[i].clients:
                 return int(self.columns(i, [client])[0])

@@ -147,7 +147,7 @@ class Sketch(Look):
 
     @property
     def mixes(self) -> bool:
-        """True: parameters are added up."""
+        """True: each number of a sketch is a sum of parameters."""
         return True
 
     def views(self, numbering: Numbering, rng: np.random.Generator) -> Iterator[Numbering]:

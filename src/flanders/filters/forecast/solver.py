@@ -1,10 +1,11 @@
 r"""Fits the matrix autoregressive model (MAR) of `Flanders` to the remembered rounds, and computes its forecasts.
 
 The model says that :math:`X_t \approx \sum_i A_i X_{t-i} B_i^T`, where :math:`X_t` has the models of round t as its
-columns, one for each client. :math:`A_i` combines parameters, and :math:`B_i` combines clients.
+columns, one for each client. The sum is over i = 1 to w, where w is the order of the MAR model. :math:`A_i`
+combines parameters, and :math:`B_i` combines clients.
 
-If the model is fitted in every round, only the forecast is needed, and neither A nor B is stored. If a fit is used
-again in later rounds, both are stored. B is stored as it is. A is large, so it is never formed. It is
+If the MAR model is fitted in every round, only the forecast is needed, and neither A nor B is stored. If a fit is
+used again in later rounds, both are stored. B is stored as it is. A is large, so it is never formed. It is
 :math:`A_i = Z^T C_i Z`, where the rows of Z are the vectors to which the model was fitted. Only Z and the small
 matrices :math:`C_i` are stored. A later forecast is :math:`\sum_i B_i Y_{t-i} Z^T C_i^T Z`, where :math:`Y_t` is
 the transpose of :math:`X_t`, with a row for each client.
@@ -41,8 +42,8 @@ class Als:
         The factors of the penalties on the squared numbers in A and B. By default there are no penalties.
     refit_every
         Once the window of remembered rounds is full, estimate A and B only once in this many rounds. The rounds in
-        between are forecast with the last estimate. A client that was not in the estimate is scored by its distance
-        to the global model.
+        between are forecast with the last estimate. A client that was in none of the rounds
+        of this estimate is scored by its distance to the global model.
     """
 
     iterations: int = 100
@@ -131,7 +132,7 @@ class Forecaster:
         return coefficients
 
     def kept_fit(self, numbering: Numbering, last: KeptFit | None) -> KeptFit | None:
-        """Return the last fit, or a new one if there is none or it was used for `refit_every` rounds.
+        """Return the last fit. If there is none, or if it was used for `refit_every` rounds, return a new fit.
 
         Return None if too few rounds are remembered for a fit.
         """
