@@ -32,7 +32,7 @@ class Aggregator(ABC):
 
     @property
     def shows_bad_rows(self) -> bool:
-        """Whether a row with NaN or infinity makes the result NaN or infinite, too. A row of weight zero need not."""
+        """Whether a row with NaN or infinity, and a weight above zero, always makes the result NaN or infinite."""
         return False
 
     @abstractmethod

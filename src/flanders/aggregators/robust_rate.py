@@ -1,4 +1,4 @@
-"""The aggregator `RobustLearningRate`. It reverses a parameter's step if too few clients agree on the step's sign."""
+"""The aggregator `RobustLearningRate`. It reverses a parameter's step if too few clients agree on its direction."""
 
 from __future__ import annotations
 
