@@ -32,7 +32,7 @@ class Aggregator(ABC):
 
     @property
     def shows_bad_rows(self) -> bool:
-        """Whether NaN or infinity in any row with a positive weight always makes the result NaN or infinite."""
+        """Whether a row with NaN or infinity, and a weight above zero, always makes the result NaN or infinite."""
         return False
 
     @abstractmethod
@@ -56,7 +56,7 @@ class Aggregator(ABC):
         round_ = Round(updates, weights=weights, global_model=global_model, root=root)
         xp = array_api_compat.array_namespace(updates)
         # A row is bad if it holds NaN or infinity, or if the squares of its numbers overflow in float64. Squares of
-        # float32 numbers never overflow there. So if all bad rows show in the result, float32 rows are checked only
+        # float32 numbers never overflow in float64. So if `shows_bad_rows` is true, float32 rows are checked only
         # if the result is not finite.
         check_later = self.shows_bad_rows and updates.dtype == xp.float32 and bool(round_.weights.all())
         if not check_later:
@@ -153,7 +153,7 @@ def check_model(aggregator: Aggregator, model: object, round_: Round) -> None:
 
 
 def mean_of(round_: Round, rows: IntVector, *, weighted: bool) -> Array:
-    """Return the mean of some rows. With `weighted`, clients count by their weights if any of these is not zero."""
+    """Return the mean of some rows. Without `weighted`, or if all weights are zero, all rows count the same."""
     chosen = np.zeros(round_.updates.shape[0])
     chosen[rows] = round_.weights[rows] if weighted and round_.weights[rows].any() else 1.0
     return mean(round_.updates, chosen)
@@ -171,7 +171,7 @@ def check_minority(caller: str, num_malicious: float, m: int) -> int:
 
 
 def recalled(caller: Aggregator, memory: object, kind: type[M]) -> M:
-    """Return `memory`, which must be of the type `kind`. In the first round it is None: return an empty memory."""
+    """Return `memory`, which must be of the type `kind`. If it is None, return an empty memory."""
     if memory is None:
         return kind()
     if not isinstance(memory, kind):

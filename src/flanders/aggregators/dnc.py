@@ -34,7 +34,7 @@ class DnC(Aggregator):
     sample
         The number of random parameters in a test. With None, a single test looks at all parameters.
     filtering_fraction
-        Each test drops this number times b clients, rounded down to whole clients.
+        Each test drops `filtering_fraction` times b clients, rounded down to whole clients.
     weighted
         Whether clients count by their weights in the average, or all the same. Default: all the same.
 

@@ -14,8 +14,8 @@ from flanders.linalg.products import clipped_steps, combine, gram, move, project
 from flanders.round import Round
 
 FEW = 10
-"""If `GeometricMedian.iterations` is at most this, it is the exact number of steps, as in the paper, which takes
-few steps. If it is more, it is a limit, and the search usually ends earlier."""
+"""If `GeometricMedian.iterations` is at most this, exactly `iterations` steps are taken, as in the paper, which
+takes few steps. A larger `iterations` is only a limit: the search usually ends earlier."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class GeometricMedian(Aggregator):
     c, and the weights :math:`n_c` add up to 1. The result is robust if fewer than half of the clients are
     malicious.
 
-    The search moves a point z. It takes Weiszfeld steps, which go to a weighted average of the models, where near
-    models count more. If these converge slowly, it takes Newton steps as well. The search ends when F(z) exceeds
-    its minimum by at most `tolerance` times the median distance of the models to z. The module
+    The search moves a point z. A Weiszfeld step moves z to a weighted average of the models, in which models near z
+    count more. If Weiszfeld steps converge slowly, the search takes Newton steps as well. The search ends when F(z)
+    exceeds the minimum of F by at most `tolerance` times the median distance of the models to z. The module
     `flanders.linalg.geometric_median` explains how the search knows this. If a client's model minimises F, the
     result is exactly this model. If all models lie on a line, all points of an interval may minimise F. The result
     is then the middle of the interval.
@@ -40,11 +40,12 @@ class GeometricMedian(Aggregator):
         from the global model, as in RFA: :math:`z \leftarrow \sum_c \beta_c \theta_c` with
         :math:`\beta_c \propto n_c / \max(\nu, \|\theta_c - z\|)`.
     tolerance
-        The search ends when it is this precise; see above. With at most 10 iterations the tolerance is not used.
+        How precise the result must be before the search ends; see above. With at most 10 iterations the
+        tolerance is not used.
     smoothing
-        In F, distances below :math:`\nu` are replaced by a smooth function of them. :math:`\nu` is `smoothing`
-        times the median distance of the models to a point. With at most 10 iterations, this point is the current z.
-        With more iterations, it is the geometric median. By default there is no smoothing.
+        In F, a distance below :math:`\nu` is replaced by a smooth function of the distance. :math:`\nu` is
+        `smoothing` times the median distance of the models to a point. With at most 10 iterations, this point is
+        the current z. With more iterations, it is the geometric median. By default there is no smoothing.
     weighted
         Whether the :math:`n_c` are the clients' weights or all the same. Default: all the same.
 
@@ -125,7 +126,7 @@ class CenteredClipping(Aggregator):
 
     @property
     def shows_bad_rows(self) -> bool:
-        """True: every row is part of the sum."""
+        """True: a row with NaN or infinity makes the sum not finite."""
         return True
 
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:

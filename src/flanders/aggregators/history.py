@@ -94,8 +94,8 @@ class SparseFed(Remembering):
 
     Here m is the number of clients, g is the global model, and :math:`u_c` is the displacement of client c's model
     from g. v and w start at zero. :math:`\operatorname{top}_k` keeps the k parameters with the largest absolute
-    values. They are then set to zero in v and w, and the rest of w is kept for later rounds. Attackers and honest
-    clients compete for the k parameters that change.
+    values. These k parameters are then set to zero in v and w, and the rest of w is kept for later rounds.
+    Attackers and honest clients compete for the k parameters that change.
 
     Parameters
     ----------

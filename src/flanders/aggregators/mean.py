@@ -33,7 +33,7 @@ class FedAvg(Aggregator):
 
     @property
     def shows_bad_rows(self) -> bool:
-        """True: every number of every row is part of the average."""
+        """True: a row with NaN or infinity makes the average not finite."""
         return True
 
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:

@@ -1,4 +1,4 @@
-"""The aggregator `RobustLearningRate`. It reverses the step of parameters on whose sign too few clients agree."""
+"""The aggregator `RobustLearningRate`. It reverses a parameter's step if too few clients agree on its direction."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ class RobustLearningRate(Aggregator):
     Parameters
     ----------
     agreement
-        The limit :math:`\theta`. A parameter is reversed if the absolute sum of its signs is below the limit. An
-        int is a number of clients. A float is a share of the round, rounded up to whole clients. The limit should
-        be larger than the number of malicious clients. The authors take 4 with 10 clients, one of them malicious.
+        The limit :math:`\theta`. The step of a parameter is reversed if the absolute value of the sum of its signs
+        is below the limit. An int is a number of clients. A float is a share of the round, rounded up to whole
+        clients. The limit should be larger than the number of malicious clients. The authors take 4 with 10
+        clients, one of them malicious.
     weighted
         Whether clients count by their weights, as in the paper, or all the same. Default: all the same.
 

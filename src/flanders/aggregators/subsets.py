@@ -60,16 +60,17 @@ class MinimumDiameter(Aggregator):
 
 @dataclass(frozen=True)
 class MinimumSpread(Aggregator):
-    r"""Average the set of m - b models that vary least in the direction in which they vary most (SMEA).
+    r"""Average the set of m - b models that has the smallest spread (SMEA).
 
     .. math:: \frac{1}{m - b} \sum_{c \in S} \theta_c, \qquad S = \arg\min_{|S| = m - b}
               \lambda_{\max}\Big(\sum_{c \in S} (\theta_c - \bar\theta_S)(\theta_c - \bar\theta_S)^T\Big)
 
     Here :math:`\theta_c` is the model of client c, m is the number of clients, S is a set of m - b clients,
-    :math:`\bar\theta_S` is the mean of their models, and :math:`\lambda_{\max}` is the largest eigenvalue. All sets
-    are tried, so this aggregator is for few clients: with 20 clients, 4 of them malicious, there are 4,845 sets. If
-    there are more than 100,000 sets, an error is raised. The eigenvalues are exact, as in the paper. The library
-    ByzFL only estimates them.
+    :math:`\bar\theta_S` is the mean of their models, and :math:`\lambda_{\max}` is the largest eigenvalue. This
+    eigenvalue is the spread: how much the models vary in the direction in which they vary most. All sets are tried,
+    so this aggregator is for few clients: with 20 clients, 4 of them malicious, there are 4,845 sets. If there are
+    more than 100,000 sets, an error is raised. The eigenvalues are exact, as in the paper. The library ByzFL only
+    estimates them.
 
     Parameters
     ----------

@@ -3,8 +3,8 @@
 The record of a round says what happened to each client, and to the round as a whole.
 
 `Simulation`, `FilteredStrategy` and `Defense` take a list of callbacks as `callbacks=`. The commands `flanders run`
-and `flanders resume` have the option `--callback`. Some callbacks need optional
-packages: `pip install 'flanders-fl[tensorboard]'` installs those of `TensorBoard`.
+and `flanders resume` have the option `--callback`. Some callbacks need optional packages. For example,
+`TensorBoard` needs `pip install 'flanders-fl[tensorboard]'`.
 """
 
 from flanders.callbacks.alarm_calls import Command, Webhook

@@ -1,6 +1,6 @@
 """The callbacks `Webhook` and `Command`: they send the alarms of a round to a web address or to a command.
 
-An alarm is a short message about what a person should look at; see `flanders.alarms`.
+An alarm says in a few words what a person should look at; see `flanders.alarms`.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class Webhook(AlarmCall):
         self._thread = threading.Thread(target=self._post, args=(message,), daemon=True)
         self._thread.start()
         self._thread.join(self.seconds)
-        # The waiting for the thread and the request itself time out almost together, so either may come first.
+        # `join` and the request in the thread have the same time limit. Either of them may reach it first.
         if self._thread.is_alive() or self._problem == TimeoutError.__name__:
             raise TimeoutError(f"{self._place} has not answered within {self.seconds:g} seconds")
         if self._problem:

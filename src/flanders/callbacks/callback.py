@@ -25,7 +25,7 @@ class RunInfo:
     id: str = ""
     """The id of the run in the results file. Empty if there is no results file."""
     settings: Mapping[str, object] = field(default_factory=dict)
-    """The settings of the run, by name. The names of settings of a spec have dots, for example `filter.name`."""
+    """The settings of the run, by name. The name of a nested setting has dots, for example `filter.name`."""
 
 
 class Callback(ABC):

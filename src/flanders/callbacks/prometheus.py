@@ -116,7 +116,7 @@ class Prometheus(Callback):
         return self._endpoint.port
 
     def sibling(self) -> Prometheus:
-        """Return a callback for another run that uses the same page."""
+        """Return a callback that serves the numbers of another run on the same page."""
         other = object.__new__(Prometheus)
         other._endpoint, other._run, other._lookout = self._endpoint, "", Lookout()
         return other

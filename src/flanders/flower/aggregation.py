@@ -1,7 +1,7 @@
 """The class `StrategyAggregation`: lets the wrapped strategy aggregate the kept replies of a round.
 
-`Defense.step` needs a function that takes the rows of the kept replies and returns the new model. The function that
-`FilteredStrategy` passes calls `StrategyAggregation.by`.
+`Defense.step` filters a round. It needs a function that takes the rows of the kept replies and returns the new
+model. `FilteredStrategy` passes a function that calls `StrategyAggregation.by`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class StrategyAggregation:
     model
         The description of the global model's arrays.
     matrix
-        What the filter sees: a row for each reply. A row is a whole model or its sketch, a short vector.
+        What the filter sees: a row for each reply. A row is a whole model, or a short vector in its place.
     before
         The row of the global model that the round started from.
     weights

@@ -13,10 +13,10 @@ from flanders.round import ClientId
 from flanders.state import saveable
 
 FORGIVEN = 100
-"""A client's offences are forgotten this many rounds, plus the length of a ban, after its latest offence.
+"""If a client commits no offence for this many rounds, plus the length of a ban, its old offences are forgotten.
 
-The list of offences would otherwise keep every client that never comes back. With fewer rounds, a client that is
-rarely chosen would never be banned.
+Without this limit, the list of offences would keep every client that never comes back. With fewer rounds, a client
+that is rarely chosen would never be banned.
 """
 MOST_REMEMBERED = 100_000
 """The most clients whose offences or bans are remembered. Without a limit, attackers who invent new clients in
@@ -27,7 +27,7 @@ every round could fill the memory. This many clients take about 20 MB."""
 class Ban:
     """Ban a client for `rounds` rounds after `after` offences.
 
-    It is an offence if the filter drops the client while it keeps others, or if the client's reply cannot be used.
+    It is an offence if the filter drops the client but keeps others, or if the client's reply cannot be used.
     A missing reply or an error message is no offence. Each round in which the client is kept removes one offence.
     After a ban, `after - 1` offences remain, so one more offence leads to the next ban. All offences of a client
     are forgotten after `100 + rounds` rounds without a new one.

@@ -21,7 +21,7 @@ from flanders.plain_text import printable
 from flanders.round import ClientId
 
 LONGEST_NAME = 80
-"""The most characters of a node's name that the log shows, so that lines stay short."""
+"""The log shortens the name of a node or a client that has more characters than this."""
 
 
 class Node(Protocol):

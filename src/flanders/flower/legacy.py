@@ -43,10 +43,10 @@ Evaluation = tuple[ClientProxy, EvaluateRes]
 class FilteredLegacyStrategy(Strategy):
     """Let a filter drop suspicious results before a legacy strategy aggregates the rest.
 
-    It checks and filters results, and logs what it drops. It cannot save its state, ban clients, write a results
-    file or use sketches: only `FilteredStrategy` can. Clients are identified by Flower's `cid`. The filter looks at
-    all arrays that are floats in the first global model. These include the buffers of batch normalisation: arrays
-    have no names in the older interface, so buffers cannot be recognised.
+    It checks and filters results, and logs what it drops. Only `FilteredStrategy` can save its state, ban clients,
+    write a results file, or show the filter short vectors in place of models (sketches). Clients are identified by
+    Flower's `cid`. The filter looks at all arrays that are floats in the first global model. These include the
+    buffers of batch normalisation: arrays have no names in the older interface, so buffers cannot be recognised.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class FilteredLegacyStrategy(Strategy):
         self._model: ModelArrays | None = None  # describes the arrays of the model; None before the first round
         self._sent: dict[str, Array] = {}  # the global model that the round started from
         self.limits, self._has_worked = limits, False
-        self._kept: set[str] | None = None  # the clients kept in the last judged round; None before that round
+        self._kept: set[str] | None = None  # the clients kept in the last judged round; None if there is none
 
     @property
     def filter(self) -> Filter[Any]:
@@ -144,8 +144,8 @@ class FilteredLegacyStrategy(Strategy):
     ) -> tuple[Parameters | None, dict[str, Scalar]]:
         """Let the strategy aggregate results. Return its model, in the types of the global model, and its metrics.
 
-        The model is None if the strategy fails, or if its model cannot be used. If the strategy has never worked
-        before, its error is raised.
+        The model is None if the strategy fails, or if its model cannot be used. If the strategy fails and has never
+        worked before, its error is raised.
         """
         try:
             aggregate, metrics = self.strategy.aggregate_fit(number, chosen, failures)
@@ -182,7 +182,7 @@ class FilteredLegacyStrategy(Strategy):
     ) -> tuple[float | None, dict[str, Scalar]]:
         """Let the strategy aggregate the evaluations of clients that were kept in training.
 
-        The limits on the numbers of examples that clients claim hold here as well.
+        The claimed numbers of examples are limited as in training.
         """
         usable = [
             (proxy, result)

@@ -75,7 +75,7 @@ class ModelArray(HostArray):
         return numbers
 
     def _plain(self, array: Array) -> Numbers | None:
-        """Return the numbers of an array that has exactly the type and shape of the model's; None for other arrays.
+        """Return the numbers of an array if it has exactly the type and the shape of the model's array, else None.
 
         This is a fast way to read most arrays: the header is compared with the expected header and not parsed.
         """
@@ -123,7 +123,7 @@ class ModelArrays(HostArrays):
         return ArrayRecord({name: scored.get(name, array) for name, array in record.items()})
 
     def excess(self, record: Mapping[str, Array]) -> str:
-        """Return in words what is too large in a reply: an array, or all arrays together. Empty if nothing is."""
+        """Return in words what is too large in a reply: an array, or all arrays together; else an empty text."""
         for array in self.arrays:
             if array.name in record and stored_bytes(record[array.name]) > array.most_bytes:
                 return f"array {array.name!r} is too large: {stored_bytes(record[array.name]):,} bytes"

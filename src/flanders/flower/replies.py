@@ -23,7 +23,7 @@ from flanders.record import ClientRecord, Fate
 from flanders.round import ClientId, by_name
 
 MOST_IGNORED = 5
-"""The most ignored replies of a round that the log describes one by one. The others are only counted."""
+"""The log describes at most this many ignored replies of a round. Further ignored replies are only counted."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class SortedReplies:
     notes: list[str] = field(default_factory=list)
     """Anything unusual that happened, in words."""
     widening: float = 1.0
-    """How many times as wide as usual the filter's limits are; 1 if they are as usual."""
+    """The filter's usual limits are multiplied by this number; 1 if the limits are as usual."""
     alarms: list[str] = field(default_factory=list)
     """What the user should look at, in words."""
     ignored: int = 0
@@ -159,7 +159,7 @@ def read_arrays(
 
     Each array is taken out of its reply while it is read, so that it is in memory only once. Afterwards the reply
     has all its arrays again, in the types and in the order of the server's model. The order matters, since some
-    strategies go by it and not by the names of the arrays.
+    strategies find arrays by their order and not by their names.
     """
     check_unscored(sorted_replies, model, before)
     rows: list[Answer] = []

@@ -1,9 +1,9 @@
 """Functions that check the metrics of replies, and give all replies of a round the same metrics.
 
 A *claim* is a metric from which the strategy computes the weight of a reply, such as the number of examples. A
-reply without a claim is refused. Any other metric may be missing. But Flower's strategies fail if the replies have
-different metrics. So a metric that few replies have is removed from these replies. Any other metric is filled in
-where it is missing.
+reply without a claim is refused. Metrics that are not claims may be missing. But Flower's strategies fail if the
+replies have different metrics. So a rare metric, which only few replies have, is removed. A metric that is not rare
+is filled in where it is missing.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from flanders.hosts.claims import MOST_EXAMPLES
 MOST_NUMBERS = 10_000
 """The most numbers in the metrics of one reply. More would make the server slow."""
 COMMON = 0.1
-"""A metric is removed if less than this share of the replies, or only one of several replies, have it. Otherwise a
-few clients could choose the metrics of all replies."""
+"""A metric is removed if less than this share of the replies have it, or only one of several replies. Without this
+limit, a few clients could add metrics to all replies."""
 USUAL_NAMES: dict[type, str] = {ArrayRecord: "arrays", MetricRecord: "metrics"}
 """The names that the record of arrays and the record of metrics have in Flower's own examples."""
 
@@ -95,9 +95,9 @@ def set_claim(message: Message, key: str, value: float) -> None:
 def align_records(messages: Sequence[Message]) -> list[str]:
     """Give checked replies the same metrics, in records of the same names. Return in words what was changed.
 
-    A metric that few replies have is removed. If a reply lacks any other metric, it gets the median of this metric
-    over the replies that have it. If the values of a metric have different lengths, one length is chosen. Values of
-    other lengths count as missing.
+    A metric that few replies have is removed. If a reply lacks one of the remaining metrics, the median over the
+    replies with this metric is filled in. A metric may be a list. If its lists have different lengths, one length
+    is chosen, and lists of other lengths count as missing.
     """
     records_of_replies = [_metric_records(message) for message in messages]
     if not records_of_replies or any(len(records) != 1 for records in records_of_replies):
@@ -112,8 +112,9 @@ def align_records(messages: Sequence[Message]) -> list[str]:
     chosen = {}
     for (key, length), count in sorted(counts.items(), key=lambda item: (item[0][1] < 0, item[1], item[0])):
         if count >= fewest:
-            # Replies may have the same metric with different lengths. The last length in this order is chosen: -1,
-            # a single number, if enough replies have one, else the commonest length.
+            # Replies may have the same metric with different lengths. The last length in this order is chosen. That
+            # is -1, which stands for a single number, if enough replies have a single number. Else it is the
+            # commonest length.
             chosen[key] = length
     pairs = list(zip(all_metrics, all_lengths, strict=True))
     medians = {
@@ -165,7 +166,7 @@ def _lengths(metrics: MetricRecord) -> dict[str, int]:
 
 
 def _median(values: Iterable[Metric]) -> Metric:
-    """Return the median of numbers, or the list of medians at each position of lists of the same length."""
+    """Return the median of numbers. For lists of the same length, return a list: the median at each position."""
     same_length = list(values)
     if not isinstance(same_length[0], list):
         return statistics.median_low([value for value in same_length if not isinstance(value, list)])

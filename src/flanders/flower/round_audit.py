@@ -27,7 +27,7 @@ from flanders.results.tree import Table
 from flanders.round import ClientId
 
 LONGEST_NOTE = 2000
-"""The most characters of a round's note that an entry holds. The rest is cut off, so that entries stay short."""
+"""The note of a round is cut after this many characters, so that entries stay short."""
 AuditPlace = str | os.PathLike[str] | AuditTrail | None
 """The value of the parameter `audit`: the path of a file, an `AuditTrail` with settings of its own, or None."""
 UNREADABLE = "unreadable"

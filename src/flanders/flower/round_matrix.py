@@ -49,14 +49,14 @@ class RoundMatrix(ABC):
 
 
 class ReusedMemory:
-    """Holds the matrix of a round. The next round uses it again if it is small and nothing else refers to it.
+    """Holds a small matrix for the next round. The next round uses it if nothing else refers to it by then.
 
     With models of ordinary size, the system takes longer to provide new memory than `FilteredStrategy` takes for
     all its other work.
     """
 
     LARGEST = 2**26
-    """The most bytes of a matrix that is reused. A larger matrix takes long to fill, so reuse would not help."""
+    """A matrix with more bytes is not used again. It takes long to fill, so using it again would save little."""
 
     def __init__(self) -> None:
         self._kept: NDArray[np.float32] | None = None

@@ -55,7 +55,7 @@ class SavedMemory:
     roster: Roster = field(default_factory=Roster)
     """Which client is on each node, and whether its last reply was kept."""
     arrays: tuple[tuple[str, tuple[int, ...], int, str], ...] = ()
-    """The fields of the `ModelArray` that describes each array of the model; empty before the first round."""
+    """For each array of the model, the fields of its description, a `ModelArray`; empty before the first round."""
     model: dict[str, NDArray[np.generic]] = field(default_factory=dict)
     """The global model after the last round. It is only in the saved file. In memory this field is empty."""
     worked: tuple[str, ...] = ()

@@ -47,7 +47,7 @@ class RowArray(Array):
 class FileArray(Array):
     """An array whose bytes, as a client sent them, are in a file: `length` bytes from `start` on.
 
-    With `read_as`, the numbers are converted to this type when they are read.
+    If `read_as` is the name of a type, the numbers are converted to this type when they are read.
     """
 
     def __init__(self, array: Array, path: Path, start: int, length: int, read_as: str = "") -> None:

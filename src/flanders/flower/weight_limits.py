@@ -19,8 +19,8 @@ from flanders.flower.reply_metrics import claim_of, set_claim
 from flanders.hosts.claims import MOST_EXAMPLES, capped_at_median
 
 FEWEST_KNOWN, LEAST_KNOWN = 3, 0.2
-"""The weight of newcomers is limited only if at least this many clients, and this share of a round's clients, are
-known.
+"""The weight of newcomers is limited only if at least `FEWEST_KNOWN` clients are known, and at least the share
+`LEAST_KNOWN` of the round's clients.
 
 If a server asks different clients in each round, nearly all clients are newcomers. Then the few known clients must
 not decide alone.
@@ -67,7 +67,7 @@ class WeightLimits:
         return capped_at_median(claims, self.times_median)
 
     def cap_claims(self, messages: Sequence[Message], key: str) -> tuple[list[float], list[int]]:
-        """Lower claims that are too large in the replies. Return all claims, and the rows of the lowered claims.
+        """Lower claims that are too large. Return all claims, and the positions of those that were lowered.
 
         `key` is the name of the metric that holds the claim.
         """

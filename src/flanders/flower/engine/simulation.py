@@ -116,7 +116,7 @@ class FlowerSimulation:
 
     @property
     def like(self) -> Tensor:
-        """An array of this simulation. Pass it to `load_state` as `like`: see `load_state_dict`."""
+        """A tensor on the device of this simulation. Pass it to `load_state` as `like`."""
         return self.model
 
     def run(self) -> Iterator[RoundRecord]:

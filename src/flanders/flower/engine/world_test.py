@@ -59,7 +59,7 @@ class WorldTest(ServerTest):
         return HostLosses(server.evaluate(self._buffers(arrays)), device)
 
     def step(self, number: int, model: ModelArrays, arrays: ArrayRecord) -> Vector | None:
-        """Train the global model `arrays` on the server's examples. Return the trained minus the global model.
+        """Train the global model `arrays` on the server's examples. Return the trained model minus the global one.
 
         Return None if the server has no examples.
         """
