@@ -179,7 +179,7 @@ def _encode(value: object, arrays: list[NDArray[Any]]) -> object:
 
 
 def _decode(value: Any, arrays: dict[str, NDArray[Any]], like: Array) -> Any:
-    """Return the value that `_encode` has turned into `value`. `arrays` has the large arrays by name."""
+    """Return the original of `value`, which `_encode` has made. `arrays` has the large arrays by name."""
     if not isinstance(value, dict):
         return value
     if "small" in value:

@@ -46,7 +46,7 @@ class Endpoint:
         }
         self.clients: Gauge = Gauge(
             "flanders_clients",
-            "The number of clients of the last round with each fate",
+            "The number of clients with each fate, in the last round",
             ["run", "fate"],
             registry=registry,
         )

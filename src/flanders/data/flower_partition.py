@@ -37,7 +37,7 @@ class FlowerPartition(Partition):
     """Use a partitioner of Flower Datasets (`pip install "flanders-fl[download]"`).
 
     The partitioner sees only the number of examples and their classes. It must make as many parts as there are
-    clients. It gets the examples in random order. So the split depends on the seed of the run, even if the
+    clients. The examples are shuffled before. So the split depends on the seed of the run, even if the
     partitioner has no seed. A split takes about a millisecond per client.
 
     Parameters
@@ -141,7 +141,8 @@ def read_options(text: Any) -> dict[str, Any]:
             problem = str(error)
     raise InputError(
         "The `options` parameter of FlowerPartition must be a string as in "
-        f'"alpha = 0.5, self_balancing = true", with text in single quotes. Got {text!r} ({problem}).'
+        '"alpha = 0.5, self_balancing = true", with single quotes around values that are text. '
+        f"Got {text!r} ({problem})."
     )
 
 

@@ -39,7 +39,7 @@ class FLDetectorState:
     """The change of the global model from the start of a round to the start of the next one, for each of the last
     rounds, oldest first."""
     changes: tuple[Array, ...] = ()
-    """For each of these steps: `global_update` of the later round minus that of the earlier round."""
+    """For each step: by how much `global_update` changed from one of the two rounds to the other."""
     distances: dict[ClientId, FloatVector] = field(default_factory=dict)
     """For each client: the distances of its updates from the predictions in the last rounds, oldest first.
 

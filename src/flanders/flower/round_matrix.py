@@ -45,7 +45,7 @@ class RoundMatrix(ABC):
 
     @abstractmethod
     def row_of(self, arrays: Mapping[str, Array]) -> Vector:
-        """Return the row that a model of the server would have."""
+        """Return the arrays of a model in the form of a row of the matrix."""
 
 
 class ReusedMemory:

@@ -80,9 +80,9 @@ class ServerTest:
         return evaluate
 
     def step(self, number: int, model: ModelArrays, arrays: ArrayRecord) -> Vector | None:
-        """Return None, since this server trains no model.
+        """Return the server's own step: a model that it has trained, minus the global model.
 
-        A subclass may return the step of a training on the server: the trained model minus the global model.
+        Here the server trains nothing, so the result is None. A subclass may train a model on the server's data.
         """
         return None
 

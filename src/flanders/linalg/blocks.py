@@ -46,7 +46,7 @@ def product_blocks(*matrices: Array) -> list[slice]:
 
 
 def centred_block(matrix: Array, center: Array | None, columns: slice) -> Array:
-    """Return `matrix[:, columns]` minus these columns of `center`, in the library's widest float type.
+    """Return `matrix[:, columns]` minus these columns of `center`, in the widest float type of the array library.
 
     `center` is one vector, `(d,)`, or one vector for each row, `(m, d)`. If it is None, nothing is subtracted.
     """
@@ -60,8 +60,9 @@ def centred_blocks(
 ) -> Iterator[Array]:
     """Stack the matrices `pieces`, subtract `center` from each row, and yield the result in blocks of columns.
 
-    `dtype` is the type of the blocks, by default the library's widest float type. `columns` has one slice for each
-    block, by default those of `column_blocks`. With NumPy and PyTorch, each block overwrites the block before it.
+    `dtype` is the type of the blocks, by default the widest one of the array library. `columns` has one slice for
+    each block, by default those of `column_blocks`. With NumPy and PyTorch, each block overwrites the block before
+    it.
     """
     xp = array_api_compat.array_namespace(*pieces)
     dtype = widest_float(xp) if dtype is None else dtype

@@ -105,8 +105,8 @@ def area_under_curve(rounds: Iterable[tuple[NDArray[np.bool_], FloatVector]]) ->
         _, group, size = np.unique(scores[judged], return_inverse=True, return_counts=True)
         rank = (np.cumsum(size) - (size - 1) / 2)[group]  # from 1; equal scores share their mean rank
         b = int(bad.sum())  # the number of malicious clients
-        # The rank of a malicious client counts this client and all clients below it. The sum of these ranks counts
-        # malicious clients b (b + 1) / 2 times. The rest of the sum counts honest clients.
+        # The rank of a malicious client counts this client and all clients below it. If there were only malicious
+        # clients, the sum of their ranks would be 1 + 2 + ... + b. The rest of the sum counts honest clients.
         wins += float(rank[bad].sum()) - b * (b + 1) / 2
         pairs += b * (len(bad) - b)
     return wins / pairs if pairs else math.nan

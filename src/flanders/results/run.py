@@ -21,7 +21,8 @@ __all__ = ["FLOWER", "SIMULATOR", "Options", "RunSpec"]
 
 @dataclass(frozen=True)
 class Options:
-    """How a run is carried out. Options do not change the results of the run, so its id does not depend on them.
+    """How a run is carried out. Options change the results by rounding errors at most. So a run's id does not
+    depend on them.
 
     Parameters
     ----------
@@ -32,11 +33,11 @@ class Options:
     data_dir
         The folder with the datasets. Default: the environment variable `FLANDERS_DATA`.
     checkpoint_every
-        The number of rounds from one checkpoint to the next. A checkpoint is a saved state of the run. Default: so
-        many rounds that checkpoints take at most a tenth of the time.
+        The number of rounds from one checkpoint to the next. A checkpoint is a saved state of the run. The
+        default makes checkpoints take at most a tenth of the time.
     threads
-        The number of threads to compute with. Default: as many as the process has when the run starts. A resumed
-        run keeps its number of threads, since rounding errors depend on it.
+        The number of threads to compute with. Default: the number that NumPy and PyTorch use by themselves. A
+        resumed run keeps its number of threads, since rounding errors depend on it.
     """
 
     device: str = "auto"

@@ -67,7 +67,7 @@ class Log:
         self._said: dict[str, str] = {}  # the last printed status of each run
         self._last: dict[str, int] = {}  # the number of the last printed round of each run
         self._lookouts: dict[str, Lookout] = {}  # finds the alarms of each run
-        self._held: dict[str, float] = {}  # for each run: the time since when its last round is held back
+        self._held: dict[str, float] = {}  # for each run: when its last round began to be held back
         self._shown = ""  # the run whose rounds were printed last
         self._problem = ""  # the last printed problem with the file
 

@@ -86,6 +86,8 @@ was never more than 0.2 away from zero.
 """
 FEWEST_AGAINST = 2
 """A camp along the main direction has at least this many clients. A single client may have unusual data."""
+WHOLE = "the whole model"
+"""The name of the part of the model that has all its parameters."""
 LEAST_SPREAD_OF_NOVELTY = 0.25
 """The smallest standard deviation that is assumed for the log novelty in a camp."""
 
@@ -157,7 +159,7 @@ def parts_of(round_: Round, products: FloatMatrix, crowd: Array | None) -> Parts
             () if v is None else (cosines_with_direction(round_, products, v, slice(None)),)
             for v in (round_.root, crowd)
         )
-        return Parts(("the whole model",), (products,), rooted, headings)
+        return Parts((WHOLE,), (products,), rooted, headings)
     last = slice(start, None)
     of_last = gram(round_.updates[:, last], g[last])
     found: list[tuple[FloatVector, ...]] = []
@@ -169,7 +171,7 @@ def parts_of(round_: Round, products: FloatMatrix, crowd: Array | None) -> Parts
         found.append(tuple(cosines_with_direction(round_, own, v, columns) for own, columns in pieces))
     assert round_.layers is not None  # otherwise `start` would be 0
     named = "." in list(round_.layers)[-1]
-    names = ("the whole model", "the last layer", "the first layers")
+    names = (WHOLE, "the last layer", "the first layers")
     return Parts(names, (products, of_last, products - of_last), found[0], found[1], named)
 
 
@@ -294,7 +296,7 @@ def own_traits(
         Trait("own length", values[:, LENGTH] - level, LEAST_SPREAD_OF_LENGTHS, CHANGED, words, 1, MANY_TIMES),
     ]
     for name, change in list(zip(names, changes, strict=False))[:2]:
-        than = f"with the others than in earlier rounds ({name})"
+        than = "with the others than in earlier rounds" + ("" if name == WHOLE else f", in {name}")
         words = f"its update agrees less {than}", f"its update agrees more {than}"
         traits.append(
             Trait(f"own course in {name}", change, LEAST_SPREAD_OF_COSINES, CHANGED, words, 1, TURNED_FAR)

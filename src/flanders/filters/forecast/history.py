@@ -49,8 +49,8 @@ class Numbering:
     round_: Round
     """The current round."""
     zero: Array = None
-    """The vector at the place of the origin; None means zeros. If all vectors are sketches, this is the sketch of
-    the origin, which is not zero; see `in_sketch`."""
+    """The vector at the place of the origin; None means zeros. If all vectors are sketches, it is a sketch that is
+    not zero: `look.in_sketch` says why."""
 
     def __post_init__(self) -> None:
         if self.snapshots:
@@ -111,14 +111,16 @@ class Numbering:
 def products_of(numbering: Numbering, known: FloatMatrix | None = None) -> FloatMatrix:
     """Subtract the current global model from all vectors. Return the inner products of the differences.
 
-    `known` may have the inner products of the snapshots' vectors after another model was subtracted: the global
-    model of the newest snapshot. They are then converted, and only the other inner products are computed. The
-    conversion is
+    The differences are much smaller than the models, so the rounding errors of their inner products are small.
+
+    `known` has inner products that an earlier round has computed; None if there are none. There, the global model
+    of the newest snapshot was subtracted from the snapshots' vectors. So `known` is converted, and only the other
+    inner products are computed. The conversion is
 
         <y_i, y_j> = known_ij + <y_i, e> + <y_j, e> - <e, e>,
 
     where y_i is vector i minus the current global model, and e is the global model of the newest snapshot minus the
-    current one. The differences are much smaller than the models, so the rounding errors are small.
+    current one.
     """
     round_ = numbering.round_
     vectors = [v for s in numbering.snapshots for v in (s.rows, s.global_model[None, :])]
@@ -129,10 +131,10 @@ def products_of(numbering: Numbering, known: FloatMatrix | None = None) -> Float
     if known is None:
         gram[:last, :last] = inner_products(pieces, round_.global_model)
     else:
-        old = numbering.starts[-1] - 1  # the place of e
+        old = numbering.starts[-1] - 1  # the place of the newest snapshot's global model
         fresh = inner_products(pieces, round_.global_model, tail=len(vectors) - 1)
-        e = fresh[0, :old]
-        gram[:old, :old] = known[:old, :old] + e[:, None] + e[None, :] - fresh[0, old]
+        along_e = fresh[0, :old]
+        gram[:old, :old] = known[:old, :old] + along_e[:, None] + along_e[None, :] - fresh[0, old]
         gram[old:last, :last] = fresh
         gram[:old, old:last] = fresh[:, :old].T
     return (gram + gram.T) / 2
