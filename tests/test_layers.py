@@ -29,6 +29,7 @@ def test_tensors_of_one_owner_make_one_layer():
         {"fc.weight": 33, "fc.bias": 4},  # not a whole number of inputs
         {"fc.weight": 4, "fc.bias": 4},  # a scale and a shift
         {"fc.weight": 32, "other.bias": 4},
+        {"gru.weight_ih": 32, "gru.weight_hh": 4},
     ],
 )
 def test_tensors_that_are_no_layer_of_weights_and_bias_are_skipped(tensors):

@@ -72,7 +72,8 @@ def weighted_layers_of(tensors: Mapping[str, int]) -> list[WeightedLayer]:
     column, found = 0, []
     for (name, size), (next_name, next_size) in itertools.pairwise(tensors.items()):
         owner, next_owner = name.rpartition(".")[0], next_name.rpartition(".")[0]
-        if owner and owner == next_owner and 0 < next_size < size and size % next_size == 0:
+        is_bias = "bias" in next_name.rpartition(".")[2]
+        if is_bias and owner and owner == next_owner and 0 < next_size < size and size % next_size == 0:
             found.append(WeightedLayer(name, column, next_size, size // next_size))
         column += size
     return found

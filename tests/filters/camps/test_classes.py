@@ -12,6 +12,10 @@ from flanders.round import Round
 INPUTS = 20
 
 
+def one_class_each(round_):
+    return have_one_class_each(round_, np.ones(len(round_.clients), dtype=bool))
+
+
 def layers(classes):
     return {"1.weight": 600, "1.bias": 30, "2.weight": INPUTS * classes, "2.bias": classes}
 
@@ -32,23 +36,29 @@ def federation(m, classes, own=1, seed=0):
 
 @pytest.mark.parametrize("classes", [2, 3, 6])
 def test_clients_with_one_class_each_are_recognised(classes):
-    assert have_one_class_each(Round(federation(24, classes), layers=layers(classes)))
+    assert one_class_each(Round(federation(24, classes), layers=layers(classes)))
 
 
 def test_they_are_not_looked_for_where_there_are_many_classes_or_no_names():
-    assert not have_one_class_each(Round(federation(24, 10), layers=layers(10)))
-    assert not have_one_class_each(Round(federation(24, 3)))
-    assert not have_one_class_each(Round(federation(24, 3), layers={"all": 693}))
+    assert not one_class_each(Round(federation(24, 10), layers=layers(10)))
+    assert not one_class_each(Round(federation(24, 3)))
+    assert not one_class_each(Round(federation(24, 3), layers={"all": 693}))
 
 
 def test_clients_with_several_classes_are_not_taken_for_those():
-    assert not have_one_class_each(Round(federation(24, 6, own=3), layers=layers(6)))
+    assert not one_class_each(Round(federation(24, 6, own=3), layers=layers(6)))
 
 
-def test_a_minority_cannot_make_it_seem_so():
+@pytest.mark.parametrize("pretence", ["one class", "nothing"])
+def test_a_minority_cannot_make_it_seem_so(pretence):
     updates = federation(24, 6, own=3)
-    updates[:9] = federation(9, 6)
-    assert not have_one_class_each(Round(updates, layers=layers(6)))
+    updates[:9, -6:] = federation(9, 6)[:, -6:] if pretence == "one class" else 0.0
+    assert not one_class_each(Round(updates, layers=layers(6)))
+
+
+def test_biases_that_are_not_at_the_end_are_not_those_of_the_classes():
+    updates = np.hstack([federation(24, 3), np.ones((24, 50))])
+    assert not one_class_each(Round(updates, layers={**layers(3), "head.weight": 50}))
 
 
 @pytest.mark.parametrize("classes", [2, 3])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from filters.camps.federation import D, honest
+from flanders import Defense, Guard
 from flanders.filters.camps.crafted import crafted_rows
 from flanders.linalg.products import gram
 from flanders.round import Round
@@ -63,3 +64,16 @@ def test_where_all_updates_are_mostly_noise_noise_is_no_sign_of_an_attack():
     rng = np.random.default_rng(0)
     private = 0.1 * rng.normal(size=5000) + rng.normal(size=(30, 5000))  # e.g. noise for the clients' privacy
     assert not crafted(private).any()
+
+
+def test_a_noisy_copy_does_not_get_its_author_dropped():
+    rng, m, d = np.random.default_rng(0), 30, 5000
+    scale = np.exp(rng.normal(size=d))  # training changes some parameters more than others
+    basis, common = scale * rng.normal(size=(40, d)), 1.5 * scale * rng.normal(size=d)
+    own, defense = 0.3 * rng.normal(size=(m, 40)) @ basis, Defense(Guard())
+    for number in range(6):
+        updates = common + own + 0.15 * rng.normal(size=(m, 40)) @ basis + 0.1 * scale * rng.normal(size=(m, d))
+        if number == 5:
+            updates[:8] = updates[8:16] + 0.01 * updates.std() * rng.normal(size=(8, d))
+        outcome = defense(updates, global_model=np.zeros(d))
+    assert outcome.dropped == tuple(range(8))

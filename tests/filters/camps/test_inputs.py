@@ -9,8 +9,9 @@ import pytest
 
 from filters.camps.federation import mask
 from flanders import Camps, Defense, Guard
+from flanders.filters.camps import inputs
 from flanders.filters.camps.decision import TwoCamps, wrong_by_nature
-from flanders.filters.camps.inputs import MOST_INPUTS, input_shares, input_traits
+from flanders.filters.camps.inputs import input_shares, input_traits
 from flanders.filters.camps.judging import Past
 from flanders.round import Round
 
@@ -94,10 +95,21 @@ def test_an_input_that_most_clients_do_not_use_says_nothing():
     assert Defense(Guard())(updates, global_model=np.zeros(D), layers=LAYERS).dropped == ()
 
 
-def test_a_layer_with_one_input_or_too_many_inputs_is_not_tested():
-    for inputs, outputs in ((1, 2), (MOST_INPUTS + 1, 2)):
-        layers = {"fc.weight": inputs * outputs, "fc.bias": outputs, "rest": 3}
-        assert input_shares(Round(np.ones((5, sum(layers.values()))), layers=layers)) is None
+@pytest.mark.parametrize(
+    "layers",
+    [
+        {"fc.weight": 2, "fc.bias": 2},  # one input
+        {"conv.weight": 30, "fc.weight": 32, "fc.bias": 4},  # the first layer has no bias, so it is not known
+    ],
+)
+def test_a_layer_with_one_input_or_behind_another_tensor_is_not_tested(layers):
+    assert input_shares(Round(np.ones((5, sum(layers.values()))), layers=layers)) is None
+
+
+def test_too_many_shares_are_not_computed(monkeypatch):
+    monkeypatch.setattr(inputs, "MOST_SHARES", 10 * INPUTS)
+    assert input_shares(Round(steps(10), layers=LAYERS)) is not None
+    assert input_shares(Round(steps(11), layers=LAYERS)) is None
 
 
 def test_clients_that_change_nothing_have_equal_shares():

@@ -90,22 +90,24 @@ def crafted_rows(round_: Round, products: FloatMatrix, fingerprints: FloatVector
         The inner products of all updates, `(m, m)`.
     fingerprints
         `(m,)`: how much more each update resembles its sender's earlier updates than those of other clients, in
-        standard deviations. NaN if the sender has no past. If several clients send the same update, and one of
-        them is its author (see `ORIGINAL`), the author is not returned.
+        standard deviations. NaN if the sender has no past. If several clients send the same update, with or
+        without noise, and one of them is its author (see `ORIGINAL`), the author is not returned.
     """
     cosines = cosines_of_gram(products)
     same = 1.0 - cosines < SAME
     np.fill_diagonal(same, False)
-    copies = same.any(axis=1)
-    if fingerprints is not None:
-        own = np.nan_to_num(fingerprints, nan=-np.inf)
-        others = np.where(same, own[None, :], -np.inf).max(axis=1, initial=-np.inf)
-        copies &= ~((own > ORIGINAL) & (own > others))
-    return copies | alike_but_for_noise(round_, cosines, same)
+    own = np.full(len(cosines), -np.inf) if fingerprints is None else np.nan_to_num(fingerprints, nan=-np.inf)
+    clearest_of_copies = np.where(same, own[None, :], -np.inf).max(axis=1, initial=-np.inf)
+    noisy, nearest = alike_but_for_noise(round_, cosines, same)
+    author_of_copies = (own > ORIGINAL) & (own > clearest_of_copies)
+    author_of_noisy_copy = (own > ORIGINAL) & (own > own[nearest])
+    return (same.any(axis=1) & ~author_of_copies) | (noisy & ~author_of_noisy_copy)
 
 
-def alike_but_for_noise(round_: Round, cosines: FloatMatrix, same: NDArray[np.bool_]) -> BoolVector:
-    """Return which clients differ from another client by noise alone.
+def alike_but_for_noise(
+    round_: Round, cosines: FloatMatrix, same: NDArray[np.bool_]
+) -> tuple[BoolVector, IntVector]:
+    """Return which clients differ from another client by noise alone, and for each of them this other client.
 
     `cosines`, `(m, m)`, are those of the updates with each other, and `same` tells which two are exact copies.
 
@@ -113,21 +115,23 @@ def alike_but_for_noise(round_: Round, cosines: FloatMatrix, same: NDArray[np.bo
     runs twice. In the second run, only the clients that the first run did not find are third clients.
     """
     d, found = round_.updates.shape[1], np.zeros(len(cosines), dtype=bool)
+    others = np.arange(len(cosines))
     rows = np.flatnonzero(~np.triu(same, 1).any(axis=0))  # of several exact copies, only the first one is tested
     if rows.size < FEWEST + 2 or d < LEAST_PARAMETERS:
-        return found
+        return found, others
     own = cosines[np.ix_(rows, rows)]
     noisy, nearest = differs_by_noise(own, own, d)
     if (~noisy).sum() < max(2, CONTRAST * rows.size):
-        return found
+        return found, others
     if noisy.any() and (~noisy).sum() >= FEWEST:
         again, nearest = differs_by_noise(own, own[:, ~noisy], d)
         noisy &= again
     suspects = rows[noisy]
     if suspects.size:
-        off = standard_errors_from_noise(round_.updates, round_.global_model, suspects, rows[nearest[noisy]])
+        others[suspects] = rows[nearest[noisy]]
+        off = standard_errors_from_noise(round_.updates, round_.global_model, suspects, others[suspects])
         found[suspects] = np.abs(off) <= EVEN
-    return found
+    return found, others
 
 
 def differs_by_noise(cosines: FloatMatrix, with_others: FloatMatrix, d: int) -> tuple[BoolVector, IntVector]:

@@ -265,7 +265,7 @@ class Guard(Filter[GuardState]):
         loud, longer = loud_rows(state.signatures, answers)
         decision.drop_each(loud, longer / LOUDEST, lambda row: f"{times_as_long(longer[row])} as long as expected")
         judges = round_.evaluate is not None or bool(self.trusted)
-        directions_tell = judges or not have_one_class_each(round_)
+        directions_tell = judges or not have_one_class_each(round_, decision.kept)
         if not directions_tell and state.round_number == 0:
             decision.note(ONE_CLASS_EACH)
         courses = tuple(changes) if directions_tell else ()

@@ -58,9 +58,9 @@ MOST_USED = 0.5
 """At least this share of the inputs must be used. In text it was 0.2, in Fashion-MNIST it is 1."""
 FEWEST_INPUTS = 2
 """With a single input, all shares would be 1."""
-MOST_INPUTS = 20_000
-"""A first layer with more inputs is not tested, since each client needs a number for each input. Such layers are
-mostly tables with a row for each word, in which clients with other texts do change other rows."""
+MOST_SHARES = 10_000_000
+"""A round with more shares, one for each client and input, is not tested. The test would take seconds and more than
+a gigabyte of memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,9 +79,11 @@ class InputShares:
 def input_shares(round_: Round) -> InputShares | None:
     """Return the shares of the inputs. None if the first layer is not known, or has too few or too many inputs."""
     layers = weighted_layers_of(round_.layers or {})
-    if not layers or not FEWEST_INPUTS <= layers[0].inputs <= MOST_INPUTS:
+    if not layers or layers[0].start > 0:  # a tensor before it may be a layer without bias
         return None
     layer = layers[0]
+    if layer.inputs < FEWEST_INPUTS or layer.inputs * len(round_.clients) > MOST_SHARES:
+        return None
     squares = squares_by_input(round_.updates, round_.global_model, layer.start, layer.outputs, layer.inputs)
     shares = squares / np.maximum(squares.sum(axis=1, keepdims=True), 1e-300)
     return InputShares(layer, np.log(shares + LEAST_SHARE / layer.inputs))
