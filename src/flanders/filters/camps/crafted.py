@@ -101,7 +101,7 @@ def crafted_rows(round_: Round, products: FloatMatrix, fingerprints: FloatVector
     noisy, nearest = alike_but_for_noise(round_, cosines, same)
     author_of_copies = (own > ORIGINAL) & (own > clearest_of_copies)
     author_of_noisy_copy = (own > ORIGINAL) & (own > own[nearest])
-    return (same.any(axis=1) & ~author_of_copies) | (noisy & ~author_of_noisy_copy)
+    return np.asarray((same.any(axis=1) & ~author_of_copies) | (noisy & ~author_of_noisy_copy))
 
 
 def alike_but_for_noise(
