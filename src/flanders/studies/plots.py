@@ -20,7 +20,7 @@ from flanders.studies.predictability import Series
 from flanders.studies.rows import Row
 
 GRID = 256
-"""The number of points at which a density is computed. So many points give a smooth curve."""
+"""The number of points at which a density is computed. With this number the curve is smooth."""
 
 
 def along_axis(study: GridStudy, rows: Sequence[Row]) -> Figure:

@@ -97,10 +97,10 @@ def input_traits(found: InputShares | None, usual: FloatVector | None, rows: Boo
     """
     if found is None or rows.sum() < max(FEWEST, 2 * FEWEST_ALIKE):
         return []
-    low, evidence = cut_columns(found.logs[rows], SPREAD, FEWEST_ALIKE)
     used = np.median(found.logs[rows], axis=0) >= np.log((USED + LEAST_SHARE) / found.layer.inputs)
     if used.mean() < MOST_USED:
         return []
+    low, evidence = cut_columns(found.logs[rows], SPREAD, FEWEST_ALIKE)
     evidence = np.where(used & (rows.sum() - low <= MINORITY * rows.sum()), evidence, -np.inf)
     best = int(np.argmax(evidence))
     if not evidence[best] > -np.inf:
