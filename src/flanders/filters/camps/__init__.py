@@ -5,15 +5,17 @@ wrong, and its clients are dropped. The filters need not be told the number of a
 first round on. The modules, in the order of the work:
 
 - `crafted`: finds updates that no training makes, such as copies with or without noise.
-- `loud`: finds updates that are many times too long.
-- `directions` and `averages`: measure how much each client's updates point in the direction of the others.
-- `traits`: measures the clients. A trait is one number for each client, or a few numbers.
-- `inputs`: measures from which inputs of the first layer each client learns. This is a trait, too.
-- `classes`: says whether clients have mostly one class each. Their directions are then not compared.
+- `loud`: finds updates that are too long.
+- `directions`: measures how much each client's update points in the direction of the others' updates.
+- `averages`: averages such measurements over the rounds of a client.
+- `traits`: has the traits. A trait measures the clients, with one number for each client or several.
+- `inputs`: has another trait: how much each client learns from an input of the first layer.
+- `classes`: says whether clients have mostly one class each. If so, the directions of their updates are not
+  compared.
 - `splitting`: says whether the numbers of a trait form two camps or one.
 - `judging`: says which of two camps is wrong.
 - `opposing`: finds clients whose updates point against those of the others, round after round.
 - `decision`: drops one wrong camp after the other, then the opposing clients.
 - `guard`: the filter `Guard`, which also compares each client with its own past.
-- `camps`: the filter `Camps`, which does not.
+- `camps`: the filter `Camps`, which does not compare clients with their own past.
 """

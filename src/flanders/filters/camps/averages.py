@@ -1,6 +1,6 @@
-"""`ClientAverages`: the averages of some numbers for each client, over all rounds in which it took part.
+"""`ClientAverages`: for each client, the averages of some numbers over all rounds in which the client took part.
 
-`Guard` and `Camps` average cosines with it.
+`Guard` and `Camps` average cosines with it. Each round has a weight, since some rounds tell more than others.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ClientAverages:
     """
 
     sums: dict[ClientId, FloatMatrix] = field(default_factory=dict)
-    """For each client a `(2, k)` array: the sums of its weighted numbers, and the sums of the weights.
+    """For each client a `(2, k)` array: the sums of its numbers times their weights, and the sums of the weights.
 
     The client that took part most recently comes last.
     """
@@ -37,7 +37,7 @@ class ClientAverages:
     def of(
         self, clients: tuple[ClientId, ...], now: FloatMatrix, weights: FloatVector, prior: float = 0.0
     ) -> FloatMatrix:
-        """Return the average numbers of these clients over all rounds, this one included, `(m, k)`.
+        """Return the averages of these clients over their earlier rounds and this round, `(m, k)`.
 
         Parameters
         ----------
@@ -48,8 +48,8 @@ class ClientAverages:
         weights
             `(k,)`: the weight of this round, for each of the k numbers.
         prior
-            The weight of a zero that is included in each average. It pulls averages over few rounds towards zero.
-            By default no zero is included.
+            Each average includes one more number: a zero with this weight. It pulls averages over few rounds
+            towards zero. By default its weight is zero.
         """
         nothing = np.zeros((2, now.shape[1]))
         past = [self.sums.get(client, nothing) for client in clients]

@@ -16,9 +16,9 @@ class Camps(Guard):
 
     Two camps are two groups of clients that differ clearly, for example in the direction of their updates. This
     filter works as `Guard` does, and has the same parameters. But it does not compare a client with its own earlier
-    updates. Of each client it remembers only how much its updates pointed in the direction of the others' updates,
-    and whether the client was dropped the last time it took part. The server's examples, the trusted clients or the
-    majority tell which camp is wrong.
+    updates. It remembers only two things of each client: how much the client's updates pointed in the direction of
+    the others' updates, and whether the client was dropped the last time it took part. The server's examples, the
+    trusted clients or the majority tell which camp is wrong.
 
     Examples
     --------

@@ -1,13 +1,14 @@
-r"""Tells whether most clients have examples of hardly more than one class.
+"""Tells whether clients have mostly one class each: whether nearly all examples of a client have the same class.
 
 If there are few classes, and each client has mostly one of them, the updates of honest clients point against each
 other. A client of one class then looks like an attacker that sends the opposite of what it has learnt. So `Guard`
-does not compare directions in this case, unless the server has examples or the user trusts some clients.
+does not compare the directions of updates in this case, unless the server has examples or the user trusts some
+clients.
 
 The classes of a client show in the biases of the last layer. There is one bias for each class. Training raises the
-biases of the classes that the client has, and lowers the others. The share of the largest rise in the sum of all
-rises is about 1 if the client has one class. A minority of attackers cannot make it seem that clients have one
-class each, since this must hold for most clients.
+biases of the classes that the client has, and lowers the others. If the client has only one class, the largest rise
+is nearly the sum of all rises. A minority of attackers cannot make it seem that clients have one class each, since
+most clients must have one class.
 """
 
 from __future__ import annotations
@@ -19,23 +20,24 @@ from flanders.layers import weighted_layers_of
 from flanders.round import Round
 
 MOST_CLASSES = 6
-"""With more classes, the last layers of clients with different classes hardly point against each other. With C
-classes of one size, the cosine between two clients of one class each is about -1 / (C - 1)."""
+"""With more classes, clients with different classes hardly point against each other in the last layer. If there are
+C classes of the same size, the cosine between two clients with one class each is about -1 / (C - 1)."""
 ONE_CLASS = 0.8
-"""A client has mostly one class if the largest rise of a bias is at least this share of the sum of all rises."""
+"""A client has mostly one class if the largest rise of a bias is at least this share of the sum of all rises. The
+client may have a few examples of other classes, so the share is less than 1."""
 MOST_CLIENTS = 0.9
 """`have_one_class_each` is true only if at least this share of the clients have mostly one class.
 
-With three classes of even sizes, chance alone made it seem so for up to 73% of the clients. Even with 40% attackers
-that pretend to have one class, the share then stays below this limit.
+With three classes of even sizes, up to 73% of the honest clients seemed to have mostly one class, by chance. If 40%
+of the clients are attackers that pretend to have one class, these are at most 84% of all clients.
 """
 
 
 def have_one_class_each(round_: Round, rows: BoolVector) -> bool:
     """Whether most of the clients in `rows` have mostly one class, and there are few classes.
 
-    The result is false if the names of the tensors do not tell where the biases of the last layer are. It is true
-    for two classes, if the biases change, since there each client raises only one of the two biases.
+    The result is false if the names of the tensors do not tell where the biases of the last layer are. With two
+    classes, each client raises only one of the two biases, so the result is true if the biases change.
     """
     layers = weighted_layers_of(round_.layers or {})
     if not layers or not 2 <= layers[-1].outputs <= MOST_CLASSES:

@@ -19,8 +19,8 @@ difference between the cosine of :math:`v_i` with :math:`v_k` and the cosine of 
 The test takes the root mean square of the differences over all third clients k. For two copies with noise, it is
 close to the standard deviation above (`SPREADS`). For two honest clients it is mostly 3 to 100 times as large.
 
-In some federations it is smaller for honest clients, for example if the inputs themselves are like noise. So a
-second test must agree: noise changes all parameters alike, and training does not (`EVEN`).
+In some federations the root mean square is smaller for honest clients, for example if the inputs themselves are
+like noise. So a second test must agree: noise changes all parameters alike, and training does not (`EVEN`).
 
 The two tests need no memory and no majority of honest clients. They also find updates that are pure noise, since
 two of them differ by noise alone.
@@ -49,18 +49,19 @@ For two copies with noise the root mean square is about 1 standard deviation, an
 EVEN = 3.5
 """Two clients differ by noise alone if `standard_errors_from_noise` is at most this for them, whatever its sign.
 
-For noise it is larger once in 2,000 pairs. For two honest clients that the first test took for copies it was mostly
-7 to 60 in the datasets digits, characters and synthetic.
+If two clients differ by noise, it is larger once in 2,000 pairs. For pairs of honest clients that the first test
+took for copies, it was mostly 7 to 60, on the datasets digits, characters and synthetic.
 """
 ORIGINAL = 3.5
-"""If several clients send the same update, the client with the highest fingerprint counts as its author. But this
-fingerprint must be higher than this limit.
+"""If several clients send the same update, the client with the highest fingerprint counts as its author, if this
+fingerprint is above the limit. The author is not dropped.
 
 The fingerprint tells how much more an update resembles its sender's earlier updates than those of other clients, in
 standard deviations. By chance, a crafted update rarely has such a high fingerprint for any client.
 """
 FEWEST = 8
-"""The test is made only if there are at least this many third clients. Exact copies count as one client."""
+"""The test is made only if there are at least this many third clients. The root mean square over fewer clients
+varies too much. Exact copies count as one client."""
 LEAST_PARAMETERS = 1000
 """Models with fewer parameters are not tested. Their honest updates may differ in all directions, like noise."""
 CONTRAST = 0.1
@@ -90,8 +91,8 @@ def crafted_rows(round_: Round, products: FloatMatrix, fingerprints: FloatVector
         The inner products of all updates, `(m, m)`.
     fingerprints
         `(m,)`: how much more each update resembles its sender's earlier updates than those of other clients, in
-        standard deviations. NaN if the sender has no past. If several clients send the same update, with or
-        without noise, and one of them is its author (see `ORIGINAL`), the author is not returned.
+        standard deviations. NaN if the sender has no past. The author of an update that others copied (see
+        `ORIGINAL`) is not returned.
     """
     cosines = cosines_of_gram(products)
     same = 1.0 - cosines < SAME
@@ -107,7 +108,7 @@ def crafted_rows(round_: Round, products: FloatMatrix, fingerprints: FloatVector
 def alike_but_for_noise(
     round_: Round, cosines: FloatMatrix, same: NDArray[np.bool_]
 ) -> tuple[BoolVector, IntVector]:
-    """Return which clients differ from another client by noise alone, and for each of them this other client.
+    """Return which clients differ from another client by noise alone, and from which one.
 
     `cosines`, `(m, m)`, are those of the updates with each other, and `same` tells which two are exact copies.
 
@@ -161,8 +162,9 @@ def profile_distances(cosines: FloatMatrix) -> FloatMatrix:
     if m < MANY:
         with_each_other = 2.0 * profile**2  # the columns of i and j: they are not third clients, so subtract these
         return np.maximum(distances_of_gram(profile @ profile.T) - with_each_other, 0.0) / (m - 2)
-    # Sums include the columns of i and j. So put the largest cosine of the row on the diagonal. For two noisy
-    # copies this is about their cosine with each other, so these two columns hardly add to the difference.
+    # The sums include the columns of i and j, which are not third clients. So put the largest cosine of each row on
+    # the diagonal. For two noisy copies this is about their cosine with each other. Then the two columns hardly add
+    # to the difference.
     np.fill_diagonal(profile, profile.max(axis=1))
     signs = np.random.default_rng(0).integers(0, 2, size=(m, SUMS)) * 2.0 - 1.0
     sums = profile @ signs / SUMS**0.5

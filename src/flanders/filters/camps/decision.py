@@ -1,8 +1,11 @@
 """Decides which clients of a round to drop, for the filters `Guard` and `Camps`.
 
 A trait is a measurement of each client, such as the direction of its update. If the numbers of a trait form two
-groups, these are called camps. A camp is wrong if its clients are taken for malicious. The wrong camp with the most
-evidence is dropped. Then the clients that are left are measured again, until no camp can be dropped.
+groups that differ clearly, these groups are called camps. The evidence says how clearly they differ. A camp is
+wrong if its clients are taken for malicious.
+
+The function `drop_camps` measures several traits, and drops the wrong camp with the most evidence. Then it measures
+the clients that are left. It goes on until no camp can be dropped.
 """
 
 from __future__ import annotations
@@ -29,16 +32,16 @@ PASSES = 4
 """At most this many camps are dropped in a round. Each kind of attacker forms a camp, and more than four kinds are
 not expected."""
 WITH_SERVER = 0.15
-"""The server's own step is the update that the server trains on its own examples. In each part of the model, each
-camp has a median cosine with this step. The step supports a camp if two things hold. In some part, the camp's
-median is higher than that of the other camp by more than this number. And it is not lower by this much in any part.
+"""How much higher the cosines of a camp with the server's own step must be, so that the step supports this camp.
 
-The median of attackers that shift honest updates was at most 0.07 above that of honest clients, and mostly far
-below it.
+The server's own step is the update that the server trains on its own examples. In each part of the model, each camp
+has a median cosine with this step. The median of the supported camp must be higher by more than this number in some
+part, and may not be lower by as much in any part. The medians of attackers that shift honest updates were at most
+0.07 above those of honest clients, and mostly far below.
 """
 NEARLY_ALL = 0.9
-"""If the camp that a trait calls wrong has more than this share of the clients, the trait is ignored. Something has
-then changed for all clients.
+"""If the camp that a trait calls wrong has more than this share of the clients, the trait is ignored. In this case,
+something has changed for all clients.
 
 For example, clients with data of the same kind cannot be told apart by their earlier updates. The trait
 `fingerprint` would then call nearly all of them wrong.
@@ -72,8 +75,8 @@ class Decision:
     reasons: list[str]
     """For each client, why it is dropped; empty if it is kept."""
     strengths: FloatVector
-    """For each dropped client, the evidence against it as a multiple of the needed evidence; zero for the
-    others."""
+    """For each dropped client, the evidence against it as a multiple of the needed evidence; zero for kept
+    clients."""
     examples: Examples | None
     """The losses on the server's examples; None if the server has no examples."""
     past: Past
@@ -86,7 +89,7 @@ class Decision:
     """What the user should know about the whole round, in words."""
 
     def note(self, words: str) -> None:
-        """Note and log what the user should know about the whole round, and what helps."""
+        """Note what the user should know about the whole round. Also log it, and what the user can do about it."""
         self.notes.append(words)
         log.warning(
             "%s. Give the server some examples (Defense(evaluate=...)), or name clients that you trust "
@@ -189,7 +192,7 @@ def drop_opposing(decision: Decision, found: Opposing) -> None:
 
 
 def where_apart(camps: TwoCamps) -> str:
-    """Return in words in which part of the model two camps differ most, measured in standard deviations.
+    """Return in words in which part of the model two camps differ most, in standard deviations.
 
     The result is empty if the numbers of the trait do not come from parts of the model.
     """
@@ -211,20 +214,18 @@ def others_in(camp: BoolVector) -> str:
 def judge_by_examples(
     decision: Decision, examples: Examples, camps: TwoCamps, wrong: BoolVector | None
 ) -> tuple[BoolVector | None, str]:
-    """Return which camp is wrong, and the reason in words. The server's examples decide, if they can.
+    """Return which camp to drop, and the reason in words. The server's examples decide, if they can.
 
-    `wrong` is the camp that the trait itself calls wrong; None if it calls neither camp wrong.
+    `wrong` is the camp that the trait itself calls wrong, or None if the trait does not tell.
 
-    If the losses of both camps are about the same, the camp that the trait calls wrong is wrong. If the trait calls
-    neither camp wrong, the trusted clients and the past decide. The majority does not decide, since the losses show
-    no harm from either camp.
+    If the losses of both camps are about the same, `wrong` is dropped. If `wrong` is None, the trusted clients and
+    the past decide. The majority is not asked, since the losses show no harm from either camp.
 
-    If one camp has clearly higher losses, this camp is wrong. There are three exceptions, in which neither is
-    dropped:
+    If one camp has clearly higher losses, this camp is dropped. But no camp is dropped in three cases:
 
-    - The trait calls the other camp wrong.
-    - The trait calls neither camp wrong, and the losses of the round would clearly rise without this camp.
-    - The trait calls neither camp wrong, and the server's own step supports this camp (`WITH_SERVER`).
+    - `wrong` is the camp with the lower losses.
+    - `wrong` is None, and the losses of the round would clearly rise without the camp with the higher losses.
+    - `wrong` is None, and the server's own step supports the camp with the higher losses (`WITH_SERVER`).
     """
     t = examples.worse(camps.low, camps.high)
     worse = camps.low if t > 0 else camps.high
@@ -243,9 +244,9 @@ def judge_by_examples(
 def far_apart(camps: TwoCamps) -> bool:
     """Whether two camps are so far apart that one of them may be dropped.
 
-    If the trait has a limit, the medians of the camps must lie on opposite sides of zero, and both beyond the
-    limit. For traits without a limit, and for traits that tell by themselves which camp is wrong, the result is
-    true.
+    If the trait tells by itself which camp is wrong, or has no limit, the result is true. Otherwise the limit is a
+    negative number. The median of the lower camp must be below the limit, and that of the upper camp above minus
+    the limit.
     """
     trait = camps.trait
     if trait.wrong != UNKNOWN or trait.limit == np.inf:
@@ -257,8 +258,8 @@ def far_apart(camps: TwoCamps) -> bool:
 def wrong_by_nature(camps: TwoCamps, past: Past) -> BoolVector | None:
     """Return the camp that the trait itself calls wrong, or None if it calls neither camp wrong.
 
-    The result is also None if the wrong camp has nearly all clients (`NEARLY_ALL`), or if the past of the other
-    camp does not count against the wrong camp (`Past.may_outweigh`).
+    The result is also None if this camp has nearly all clients (`NEARLY_ALL`), or if the past of the other camp
+    must not count against it (`Past.may_outweigh`).
     """
     trait, low, high = camps.trait, camps.low, camps.high
     wrong = None

@@ -15,8 +15,8 @@ where :math:`a_t` is the mean cosine between two different clients that were kep
 negative. As training goes on, updates become less alike, and in the end their cosines are mostly noise. With these
 weights, the noise of late rounds does not hide what early rounds have shown.
 
-The middle is computed without the clients that were dropped the last time they took part. Otherwise attackers that
-were dropped could move the middle towards themselves, and would then be kept again.
+The middle is computed without the clients that were dropped the last time they took part. Otherwise dropped
+attackers could move the middle towards themselves in the next round, and would be kept again.
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ STEPS = 30
 """The largest number of steps of Weiszfeld's algorithm, which computes the geometric median. More steps hardly
 change the result."""
 SETTLED = 1e-4
-"""The algorithm stops earlier if the weights of the clients in the median change by less than this in one step. The
-changes of all weights are added up."""
+"""The algorithm computes a weight for each client. It stops earlier if the weights change by less than this in one
+step, all together. Smaller changes do not matter."""
 LEAST_SHARE = 0.1
-"""The middle needs at least this share of the clients of a round. If too few are left without the clients that were
-dropped the last time they took part, the middle is computed with all clients."""
+"""The middle is usually computed without the clients that were dropped the last time they took part. If less than
+this share of the round is left, the middle is computed with all clients, since so few may all be attackers."""
 FEWEST = 4
-"""The middle needs at least this many clients. The middle of fewer clients lies too close to each of them."""
+"""The middle is also computed with all clients if fewer than this many are left. The middle of fewer clients lies
+too close to each of them."""
 
 
 @saveable
@@ -60,7 +61,7 @@ class Directions:
         return np.array([client in dropped for client in clients], dtype=bool)
 
     def middle_rows(self, clients: tuple[ClientId, ...], rows: BoolVector) -> BoolVector:
-        """Return from which of these rows the middle is computed: see `LEAST_SHARE` and `FEWEST`."""
+        """Return with which of these rows the middle is computed; see `LEAST_SHARE` and `FEWEST`."""
         not_dropped = rows & ~self.dropped_rows(clients)
         return not_dropped if not_dropped.sum() >= max(FEWEST, LEAST_SHARE * len(clients)) else rows
 

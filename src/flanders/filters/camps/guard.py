@@ -68,38 +68,38 @@ class GuardState:
     """How the updates of each client differ from those of the others. The filter `Fingerprint` remembers the
     same."""
     courses: dict[ClientId, FloatVector] = field(default_factory=dict)
-    """For each accepted client: its usual cosine with the common direction in each part of the model, and its usual
-    novelty.
+    """The course of each accepted client: its usual cosine with the common direction in each part of the model, and
+    its usual novelty.
 
-    The common direction is the mean direction of the clients accepted last. The novelty of an update is the
-    logarithm of the share of it that is not a weighted sum of earlier updates.
+    The common direction is the mean direction of the updates accepted last. The part of an update that is not a
+    weighted sum of earlier updates is new. The novelty is the logarithm of the share that is new.
     """
     common: tuple[float, ...] = ()
-    """For each part of the model: the mean cosine between two accepted clients, in the round in which it was
-    lowest."""
+    """For each part of the model: the mean cosine between the updates of two accepted clients, in the round in
+    which this mean was lowest."""
     opposition: Opposition = field(default_factory=Opposition)
-    """For each client: its average cosine with the sum of the others' updates, in the layers before the last
-    one."""
+    """For each client: the average cosine of its updates with the sum of the others' updates, in the layers before
+    the last one."""
     directions: Directions = field(default_factory=Directions)
-    """For each client: its average cosine with the geometric median of the clients' unit updates, in each part of
-    the model. It also has the clients that were dropped the last time they took part."""
+    """For each client: the average cosine of its updates with the geometric median of all unit updates of a round,
+    in each part of the model. Also the clients that were dropped the last time they took part."""
     inputs: FloatVector | None = None
-    """For each input of the first layer: the usual logarithm of its share in an update; see `inputs`. None if it is
-    not known."""
+    """For each input of the first layer: the usual logarithm of its share in an update; the module `inputs`
+    explains it. None if the first layer is not known."""
 
 
 @dataclass(frozen=True, eq=False)
 class GuardEvidence:
-    """What `score` measured and `amend` uses again."""
+    """What `Guard.score` has measured in a round. `Guard.amend` uses it again."""
 
     answers: Answers
-    """Each client compared with its own past."""
+    """How each client compares with its own past."""
     parts: Parts
     """The inner products of the updates, for each part of the model."""
     cosines: tuple[FloatMatrix, ...]
     """The cosines of the updates with each other, for each part of the model."""
     inputs: InputShares | None = None
-    """How much each client learns from each input of the first layer; None if this is not known."""
+    """How much each client learns from each input of the first layer; None if the first layer is not known."""
 
     @property
     def looked_at(self) -> tuple[tuple[str, ...], tuple[FloatMatrix, ...]]:
@@ -114,23 +114,26 @@ class GuardEvidence:
 
     @property
     def rooted(self) -> FloatMatrix | None:
-        """`(m, k)`: the cosines with the server's own step in the k parts of `looked_at`; None without a step."""
+        """`(m, k)`: the cosines of the updates with the server's own step, in the k parts of `looked_at`.
+
+        None if the server made no step.
+        """
         rooted = self.parts.rooted
         return np.column_stack(rooted[:0:-1] if len(rooted) > 1 else rooted) if rooted else None
 
     @property
     def in_first_layers(self) -> tuple[FloatMatrix, FloatVector | None] | None:
-        """The cosines in the layers before the last one: of the updates with each other and with the server's step.
+        """The cosines of updates with each other and with the server's step, in all layers but the last one.
 
-        None if there is only one layer, or if the names of the tensors do not tell which of them are the last
-        layer.
+        If the server made no step, the second entry is None. The result is None if there is only one layer, or if
+        the names of the tensors do not tell which of them are the last layer.
         """
         if not self.parts.last_layer_named:
             return None
         return self.cosines[-1], self.parts.rooted[-1] if self.parts.rooted else None
 
     def opposition_after(self, known: Opposition, clients: tuple[ClientId, ...], kept: IntVector) -> Opposition:
-        """Return what is remembered of the clients' cosines with the sum of the others, with this round added."""
+        """Return `known` with this round added."""
         if self.in_first_layers is None:
             return known
         return known.after(*self.in_first_layers, clients, rows_of(kept, len(clients)))
@@ -140,7 +143,7 @@ class GuardEvidence:
         return known if self.inputs is None or kept.size == 0 else self.inputs.usual(kept)
 
     def directions_after(self, known: Directions, clients: tuple[ClientId, ...], kept: IntVector) -> Directions:
-        """Return what is remembered of the clients' directions, with this round added."""
+        """Return `known` with this round added."""
         rows = rows_of(kept, len(clients))
         cosines = self.looked_at[1]
         if kept.size < 2:  # no others to compare with: the round gets weight zero
@@ -153,18 +156,19 @@ class GuardEvidence:
 class Guard(Filter[GuardState]):
     """Drop updates that no training makes, clients that are unlike their own past, and the wrong one of two camps.
 
-    It need not be told the number of attackers, and it works from the first round on. In each round it looks for:
+    You need not tell it the number of attackers, and it works from the first round on. In each round it looks for:
 
-    - updates that no training makes: copies of another update, copies with added noise, pure noise, and updates
-      that are more than fifty times as long as expected, or clearly more than three times as long as the others;
+    - updates that no training makes: copies of another update, copies with added noise, and pure noise;
+    - updates that are too long: more than fifty times as long as expected, or clearly more than three times as long
+      as the others;
     - clients whose updates are unlike those that they sent before;
     - two camps: two groups of clients that differ clearly in the direction or length of their updates. The server's
       examples (`Defense(evaluate=...)`), the trusted clients, the past or the majority tell which camp is wrong;
-    - clients that learn much more than the others from some input of the first layer, as from the trigger of a
-      backdoor;
+    - clients that learn much more than the others from some input of the first layer, such as a pixel in the
+      trigger of a backdoor;
     - clients whose updates point against those of the others, round after round.
 
-    If the server has examples, the filter also finds attackers that are the majority from the first round on.
+    If most clients are attackers from the first round on, the filter finds them only if the server has examples.
 
     Parameters
     ----------
@@ -174,7 +178,8 @@ class Guard(Filter[GuardState]):
         If less than this share of a round would be kept, no client is kept, and the global model stays as it is.
     on_doubt
         What to do if there are two camps of about the same size and nothing tells which one is wrong. `"keep"`
-        keeps both camps. `"stay"` keeps no client, and the global model stays as it is. Both log a warning.
+        keeps both camps. `"stay"` keeps no client, and the global model stays as it is. In both cases a warning is
+        logged.
     trusted
         The ids of clients that you trust. Of two camps, the one with fewer trusted clients is wrong, unless the
         server's examples show the opposite. A trusted client can still be dropped for another reason.
@@ -224,7 +229,7 @@ class Guard(Filter[GuardState]):
         learnt = learn_round(state.signatures, round_, number, kept, found.answers)
         remembered = set(learnt.clients)
         courses = {client: course for client, course in state.courses.items() if client in remembered}
-        if kept.size >= 2:  # a course is a comparison with other kept clients
+        if kept.size >= 2:  # a course compares a client with the other kept clients
             now = np.vstack([headings_among(found.parts, kept), found.answers.values[kept, NOVELTY]]).T
             for row, course in zip(kept, now, strict=True):
                 client = round_.clients[row]
@@ -300,10 +305,10 @@ def rows_of(kept: IntVector, m: int) -> BoolVector:
 
 
 def usual_mean_cosine(cosines: FloatMatrix) -> float:
-    """Return the mean cosine between two accepted clients.
+    """Return the mean cosine between the updates of two accepted clients, from the cosines of all of them.
 
     There may be undetected attackers among the accepted clients. So the clients are divided into two groups by
-    their cosines with the middle (see `directions`), and the mean is taken over the larger group.
+    their cosines with the middle of the round (see `directions`), and the mean is taken over the larger group.
     """
     cut = split_in_two(cosines_with_middle(cosines), LEAST_SPREAD_OF_COSINES, fewest=2)
     larger = np.ones(len(cosines), dtype=bool)
@@ -315,7 +320,7 @@ def usual_mean_cosine(cosines: FloatMatrix) -> float:
 def changes_since(
     courses: Mapping[ClientId, FloatVector], round_: Round, parts: Parts, novelty: FloatVector
 ) -> tuple[FloatVector, ...]:
-    """Return how each client differs from its usual values in `courses`, which `GuardState` explains.
+    """Return by how much each client is above its usual values in `courses`, which `GuardState` explains.
 
     The result has an entry for each part of the model and a last one for novelty. Clients without a past have NaN.
     """

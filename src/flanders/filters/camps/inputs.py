@@ -13,12 +13,13 @@ For each input, the logarithms of the shares are cut into two camps (see `splitt
 evidence for two camps becomes a trait, if the camp with the larger shares has at most a third of the clients. This
 camp is wrong. A larger camp is left alone: it may be half of the clients, with other classes than the other half.
 
-An input that most clients do not use is left alone, too. In text, for example, a rare word is such an input, and
-honest clients that have it do learn from it. If most inputs are like that, no input is looked at.
+An input that most clients do not use is left alone, too. In text, for example, such an input may be a rare word.
+The few honest clients that have this word learn from it. If most inputs of the model are used by few clients, no
+input is tested.
 
 If most clients are malicious and learn little from an input, honest clients are the camp with the larger shares. So
-the shares are compared with the usual share of the input, the median of the clients kept in the round before. A
-camp is wrong only if it is farther from the usual share than the other camp.
+both camps are compared with the usual share of the input, which is the median over the clients kept in the round
+before. A camp is wrong only if it is farther from the usual share than the other camp.
 
 The layers behind the first one are not tested. Their inputs are learnt features, and honest clients with different
 classes change very different ones.
@@ -46,18 +47,21 @@ Fashion-MNIST without attackers, six rounds each, they reached at most 73% of th
 FEWEST_ALIKE = 2
 """The smallest camp. A single client may have unusual data."""
 LEAST_SHARE = 0.1
-"""An equal share is 1 / (number of inputs). This part of an equal share is added to each share. Otherwise inputs
-that hardly change would have very different logarithms."""
+"""If all inputs had the same share, it would be 1 / (number of inputs). This is called an equal share. This part of
+an equal share is added to each share before the logarithm. Otherwise the logarithms of very small shares would
+differ a lot."""
 USED = 0.3
 """An input is used if its median share is at least this part of an equal share.
 
-In text with even classes, where honest clients were dropped without this rule, the median share was below 0.01 of
-an equal share. The pixels of a trigger in the corner of Fashion-MNIST have 0.9 of it.
+Without this rule, honest clients were dropped on a text dataset with even classes. There, the median share was
+below 0.01 of an equal share. The pixels of a trigger in the corner of Fashion-MNIST images have 0.9 of an equal
+share.
 """
 MOST_USED = 0.5
-"""At least this share of the inputs must be used. In text it was 0.2, in Fashion-MNIST it is 1."""
+"""The test is made only if at least this share of the inputs is used. The share was 0.2 in text, and it is 1 in
+Fashion-MNIST."""
 FEWEST_INPUTS = 2
-"""With a single input, all shares would be 1."""
+"""Layers with fewer inputs are not tested. The share of a single input is always 1."""
 MOST_SHARES = 10_000_000
 """A round with more shares, one for each client and input, is not tested. The test would take seconds and more than
 a gigabyte of memory."""
@@ -92,8 +96,8 @@ def input_shares(round_: Round) -> InputShares | None:
 def input_traits(found: InputShares | None, usual: FloatVector | None, rows: BoolVector) -> list[Trait]:
     """Return the trait of the input with the most evidence for two camps among these clients, in a list.
 
-    The list is empty if no input has a camp with larger shares that is small enough. `usual` are the usual
-    logarithms of the shares; if they are not known, the medians of these clients are used.
+    The list is empty if the camp with the larger shares is too large for every input. `usual` has the usual
+    logarithm of each input's share; if it is None, the medians of these clients are used.
     """
     if found is None or rows.sum() < max(FEWEST, 2 * FEWEST_ALIKE):
         return []

@@ -1,18 +1,19 @@
 """The rules that say which of two camps of clients is wrong.
 
 Two camps are two groups of clients that differ clearly. A camp is wrong if its clients are taken for malicious. The
-module `decision` finds the camps and asks these rules which camp to drop.
+module `decision` finds the camps and asks these rules which camp to drop. A client is accepted if the filter has
+kept it in an earlier round.
 
 The best source is the server. If it has examples of its own, the models of each camp are averaged, and the losses
 of the two averages on the examples are compared (class `Examples`). If there are no examples, or if the losses are
 about the same, the function `wrong_camp` asks other sources, in this order:
 
 1. The clients that the user trusts. The camp with fewer of them is wrong.
-2. The past. If most clients of one camp were accepted in earlier rounds, and most of the other camp were not, the
-   other camp is wrong. A camp is also wrong if it has changed clearly more than the other since its clients were
-   accepted.
+2. The past. If most clients of one camp were accepted in earlier rounds, and most clients of the other camp were
+   not, the other camp is wrong. Otherwise, if the clients of one camp have changed clearly more than those of the
+   other camp, the camp that has changed is wrong.
 3. The majority. The smaller camp is wrong, unless both are of about the same size. The majority is not asked if the
-   server has examples. The losses have then shown that neither camp does harm.
+   server has examples, since the losses have shown that neither camp does harm.
 """
 
 from __future__ import annotations
@@ -34,23 +35,27 @@ DRAWS = 3
 """How many random parts of the larger camp, each as large as the smaller camp, are compared with the smaller camp.
 A single part may be unusual."""
 MARGIN = 0.02
-"""If the server gives a single loss, and not one for each example, there is no standard error. A camp is then worse
-if its loss is higher by more than this share of the other camp's loss."""
+"""If the server gives a single loss, and not one for each example, there is no standard error. In this case, a camp
+is worse if its loss is higher by more than this share of the other camp's loss. A smaller difference may be
+chance."""
 TURNED = 0.1
 """A camp is wrong if it has changed by this much more than the other camp since its clients were accepted.
 
-The change is measured in cosines; see `Past.risen` and `Past.turned`. Honest camps change less from round to round.
+The change is a difference of cosines; see `Past.risen` and `Past.turned`. Camps of honest clients change less.
 """
 TURNED_MOST = 0.3
-"""For a camp with more than half of the clients, this limit is used instead of `TURNED`."""
+"""For a camp with more than half of the clients, this limit is used instead of `TURNED`. It is higher, since it
+would do more harm to drop such a camp by mistake."""
 FEW = 4
 """Camps of fewer clients are not judged by how much they have changed. The changes of so few clients say too
 little."""
 MOST = 0.5
-"""Each camp has a share of clients that were accepted in earlier rounds. If the two shares differ by more than
-this, the camp with the lower share is wrong."""
+"""In each camp, some share of the clients was accepted in earlier rounds. If the shares of the two camps differ by
+more than this, the camp with the lower share is wrong. A smaller difference may be chance, since new clients may be
+in either camp."""
 LARGEST_LOSS = 1e6
-"""A loss that is larger than this, or not finite, is replaced by this."""
+"""A loss that is larger than this, or not finite, is replaced by this. Otherwise a mean of losses might not be
+finite."""
 LIKE_SIZE = "two camps of like size"
 
 
@@ -92,7 +97,7 @@ class Examples:
         return standard_errors(means[0], means[1])
 
     def hurts(self, rows: BoolVector, fewer: BoolVector) -> bool:
-        """Whether the losses of the mean model clearly rise if it is taken over `fewer` instead of `rows`."""
+        """Whether the mean model of `fewer` has clearly higher losses than the mean model of `rows`."""
         return standard_errors(self.losses(fewer), self.losses(rows)) > WORSE
 
 
@@ -116,12 +121,12 @@ class Past:
     changes: tuple[FloatVector, ...] = ()
     """`(m,)`: by how much each client's cosine with the common direction is above its usual value.
 
-    The common direction is the mean direction of the clients accepted last. NaN if the client was never accepted.
+    The common direction is the mean direction of the updates accepted last. NaN if the client was never accepted.
     """
     cosines: tuple[FloatMatrix, ...] = ()
     """`(m, m)`: the cosines between the updates of this round."""
     common: tuple[float, ...] = ()
-    """The mean cosine between two accepted clients, in the round in which it was lowest."""
+    """The mean cosine between the updates of two accepted clients, in the round in which this mean was lowest."""
     trusted: BoolVector | None = None
     """Which clients the user trusts; None if the user named nobody."""
     dropped: BoolVector | None = None
@@ -155,10 +160,10 @@ class Past:
     def may_outweigh(self, camp: BoolVector, other: BoolVector) -> bool:
         """Whether the past of `camp` may count against `other`.
 
-        It may always count if `other` is not the larger one. If `other` is larger, compare the shares of clients
-        that were dropped the last time they took part. If this share is higher in `camp` by more than `MOST`, the
-        past of `camp` does not count. Without this rule, a few attackers that were dropped before could turn the
-        decision against everybody else.
+        There is one case in which it may not. `other` is the larger camp, and `camp` has many more clients that
+        were dropped the last time they took part: the shares of such clients in the two camps differ by more than
+        `MOST`. Without this rule, a few attackers that were dropped before could turn the decision against
+        everybody else.
         """
         if self.dropped is None or other.sum() <= camp.sum():
             return True
@@ -192,7 +197,7 @@ def wrong_camp(
     if heard and min(sizes) >= FEW and abs(most[0] - most[1]) > (TURNED_MOST if against else TURNED):
         words = f"have {'more' if risen[changed] > 0 else 'less'} in common than accepted clients had"
         if most is turned:
-            words = "have changed course"
+            words = "have changed direction"
         return (low, high)[changed], f"they {words}, and the other camp has changed less"
     if not majority or abs(sizes[0] - sizes[1]) < math.sqrt(sum(sizes)):
         return None, LIKE_SIZE

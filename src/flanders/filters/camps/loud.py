@@ -16,16 +16,16 @@ from flanders.filters.fingerprint.questions import ANY_LENGTH, LENGTH, Answers
 from flanders.linalg.robust import robust_spread
 
 LOUDEST = math.log(50.0)
-"""An update is too long if it is more than fifty times as long as expected. Honest updates differ by less. This is
-the logarithm of fifty."""
+"""An update is too long if it is more than fifty times as long as expected. Honest updates differ by less. This
+number is the logarithm of fifty."""
 
 LONGER = math.log(3.0)
-"""An update is much longer than the others if it is above two limits, this one and `SPREADS`. It must be more than
-three times as long as the median update. This is the logarithm of three. Few honest updates are above both limits:
-3 of 8,400 on digits, breast-cancer and characters, and 0 of 8,400 on Fashion-MNIST."""
+"""An update is much longer than the others if it is more than three times as long as the median update, and also
+above the limit of `SPREADS`. This number is the logarithm of three. Few honest updates are above both limits: 3 of
+8,400 on digits, breast-cancer and characters, and 0 of 8,400 on Fashion-MNIST."""
 SPREADS = 4.0
-"""The logarithm of the update's length must also be more than this many robust standard deviations above the
-median."""
+"""The logarithm of an update's length must also be more than this many robust standard deviations above the median
+of the round. In some rounds, the lengths of honest updates vary a lot."""
 FEWEST = 5
 """With fewer updates, their spread is not known well enough."""
 
@@ -33,10 +33,10 @@ FEWEST = 5
 def loud_rows(known: Signatures, answers: Answers) -> tuple[BoolVector, FloatVector]:
     """Return which updates are too long, and for each update log(length / expected length).
 
-    The expected length is the typical length of the last round, or the client's usual length if that is longer. A
-    client whose updates are usually short may send one of typical length, for example if the global model has
-    unlearnt its data. In the first round the expected length is the median length of the round. If all updates are
-    too long, no update is returned: something has then changed for all clients.
+    The expected length is the typical length of the last round, or the client's usual length, whichever is longer.
+    So a client whose updates are usually short may send one of typical length. It does so if the global model has
+    unlearnt its data, for example. In the first round the expected length is the median length of the round. If all
+    updates are too long, no update is returned, since something has changed for all clients.
     """
     own, any_ = answers.values[:, LENGTH], answers.values[:, ANY_LENGTH]
     moved = answers.moved
@@ -52,11 +52,11 @@ def longer_than_others(
 ) -> tuple[BoolVector, FloatVector]:
     """Return which of these rows are much longer than the others, and log(length / median length) of all rows.
 
-    The median is that of `rows`. If the typical length of the last round was larger, it is used instead. So
-    attackers cannot make honest updates look long by sending short ones.
+    The median is that of `rows`. If the typical length of the last round was larger, it is used instead. Otherwise
+    attackers could send short updates to make honest updates look long.
 
-    A client with more examples than others takes more steps. So the limit grows with its weight, if the weight is
-    above the median.
+    A client with more examples takes more steps in training, and its weight is higher. So the limit for a client
+    grows with its weight, if the weight is above the median.
     """
     lengths, rows = answers.values[:, ANY_LENGTH], rows & answers.moved
     if rows.sum() < FEWEST:

@@ -22,8 +22,8 @@ variance within the halves is only 36% of the whole.
 
 If a trait has several numbers for each client, the clients are points, and the points are cut in two. The variances
 become covariance matrices S and W, and :math:`\log (s^2 / w^2)` becomes :math:`\log (\det S / \det W)`. Two camps
-may overlap in each single number and still be apart as points. For example, an honest client whose update points
-in the others' direction in one layer usually does so in the other layers. An attacker may not.
+may overlap in each single number and still be apart as points. For example, if an honest client's update points in
+the others' direction in one layer, it usually does so in the other layers. The update of an attacker may not.
 """
 
 from __future__ import annotations
@@ -38,28 +38,29 @@ from flanders.arrays import BoolVector, FloatMatrix, FloatVector, IntVector
 PER_CLIENT = 0.35
 """Each client of a round raises the evidence that is needed for two camps by this many nats; see `evidence_needed`.
 
-The numbers of honest clients are not exactly normally distributed, so they give some evidence, too. In 64 settings
-of Fashion-MNIST without attackers, rounds of 37 and 100 clients reached up to 0.29 nats for each client with one
-seed. With another seed one setting reached more than 0.3.
+The numbers of honest clients are not exactly normally distributed. So even rounds without attackers give some
+evidence. In 64 settings of Fashion-MNIST, rounds of 37 and 100 honest clients gave up to 0.29 nats for each client
+with one seed. With another seed, one setting gave more than 0.3 nats.
 """
 PER_CLIENT_OF_NATURE = 0.1
 """This is used instead of `PER_CLIENT` for traits that tell by themselves which camp is wrong.
 
-It is lower, since such a trait drops a camp only beyond a limit, which camps of honest clients rarely reach.
+It is lower, since these traits have limits, too. A camp is dropped only beyond a limit, and camps of honest clients
+rarely reach it.
 """
 PER_ROUND = 2.4
 """To find two camps, a round needs `PER_ROUND * log(1 / rate)` nats on top of the nats for each client.
 
 The rate is the share of honest clients that may be dropped. With the default rate of 0.01, 11 nats are added. The
-value was chosen in 1,984 rounds of 8 to 100 clients without attackers, in 64 settings of Fashion-MNIST. With it,
-fewer than 2% of the clients were dropped in each setting.
+value was chosen in 64 settings of Fashion-MNIST without attackers: 1,984 rounds of 8 to 100 clients. With this
+value, fewer than 2% of the clients were dropped in each setting.
 """
 LEAST_SPREAD = 1e-3
-"""The smallest standard deviation of a camp in the first cuts of `split_jointly`. These cut the points by one
-number at a time, after the numbers were scaled to standard deviation 1."""
+"""The smallest standard deviation of a camp in the first cuts of `split_jointly`. It prevents a division by zero.
+The first cuts use one number of each client, scaled so that its standard deviation over all clients is 1."""
 REFINEMENTS = 5
-"""From each first cut on, at most this many cuts are tried. Each cut puts every point into the nearer camp
-of the cut before. More cuts would hardly change the result."""
+"""`split_jointly` tries several first cuts. It refines each of them in at most this many steps. Each step moves
+every point to the nearer one of the two camps. More steps would hardly change the result."""
 FEWEST = 4
 """Fewer numbers are not cut in two: their spread is not known well enough."""
 
@@ -83,8 +84,7 @@ def split_in_two(values: FloatVector, floor: float, fewest: int = 1) -> Split | 
         The numbers. None of them may be NaN.
     floor
         The smallest standard deviation that is assumed for a camp. Its square is added to the variance of all
-        numbers and to the variance within the camps. So differences that are too small to matter do not make two
-        camps.
+        numbers and to the variance within the camps. So tiny differences do not make two camps.
     fewest
         The size of the smallest camp that is allowed.
 

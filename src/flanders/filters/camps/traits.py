@@ -43,7 +43,7 @@ MINORITY = 1 / 3
 """For traits with `HIGH_MINORITY`, a camp with more than this share of the clients is not wrong.
 
 If clients have few classes each, two large camps of honest clients may have different classes. In rounds without
-attackers, such camps of two fifths to one half of the clients gave much evidence.
+attackers, there was much evidence for such camps. They had two fifths to one half of the clients.
 """
 STRANGE = 2.0
 """A camp is wrong if its median fingerprint is below this.
@@ -54,19 +54,20 @@ standard deviations. Below this limit the update may come from another client.
 TURNED_FAR = 0.3
 """A camp has changed if its median change is at least this far from zero.
 
-The change of a client is its cosine with the common direction, minus its usual value of this cosine. The common
-direction is the mean direction of the clients accepted last. The cosines of honest clients change less.
+The change of a client is the cosine of its update with the common direction, minus the usual value of this cosine.
+The common direction is the mean direction of the updates accepted last. The cosines of honest clients change less.
 """
 MANY_TIMES = np.log(2.0)
-"""A camp has changed if its clients' updates are at least twice, or at most half, as long as usual, in the median.
+"""A camp has changed if the updates of its median client are at least twice as long as usual, or at most half as
+long.
 
-The lengths of an honest client's updates usually change less. This is the logarithm of two.
+The lengths of an honest client's updates usually change less. This number is the logarithm of two.
 """
 LESS_NEW = np.log(0.2)
-"""A camp is wrong if its median novelty has fallen by a factor of more than five.
+"""A camp is wrong if its median novelty has fallen to less than a fifth of its usual value.
 
-The novelty of an update is the share of it that is not a weighted sum of earlier updates. In honest training it
-does not fall below a fifth of its usual value. This is the logarithm of a fifth.
+The novelty of an update is the share of it that is not a weighted sum of earlier updates. In honest training the
+novelty does not fall as far. This number is the logarithm of a fifth.
 """
 LEAST_SPREAD_OF_COSINES = 0.02
 """The smallest standard deviation that is assumed for the cosines in a camp. Two batches of training more or fewer
@@ -75,21 +76,23 @@ LEAST_SPREAD_OF_LENGTHS = 0.25
 """The smallest standard deviation that is assumed for the log lengths in a camp. Honest clients differ by this
 much, since they have different data and numbers of training steps."""
 LEAST_SPREAD_OF_FINGERPRINTS = 0.5
-"""The smallest standard deviation that is assumed for the fingerprints in a camp."""
+"""The smallest standard deviation that is assumed for the fingerprints in a camp. The unit of a fingerprint is a
+standard deviation, so smaller differences are mostly chance."""
 AGAINST = -0.3
 """Two camps point against each other if the median cosine with the main direction is below -0.3 in one camp, and
 above 0.3 in the other.
 
-The main direction is the first principal direction of the updates; see `along_main_direction`. Some honest clients
-may have large cosines with it, if they hold the same few classes. But then the median cosine of the other clients
-was never more than 0.2 away from zero.
+The main direction is the first principal direction of the updates; see `along_main_direction`. If some honest
+clients hold the same few classes, their cosines with it may be large. But the median cosine of the other clients
+was never more than 0.2 away from zero in this case.
 """
 FEWEST_AGAINST = 2
-"""A camp along the main direction has at least this many clients. A single client may have unusual data."""
+"""The smallest camp along the main direction. A single client may have unusual data."""
 WHOLE = "the whole model"
 """The name of the part of the model that has all its parameters."""
 LEAST_SPREAD_OF_NOVELTY = 0.25
-"""The smallest standard deviation that is assumed for the log novelty in a camp."""
+"""The smallest standard deviation that is assumed for the log novelty in a camp. It is a factor of 1.3, which is
+small beside the factor of five in `LESS_NEW`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,11 +107,11 @@ class Trait:
     wrong: str
     """Which camp is wrong: `LOW`, `HIGH_MINORITY`, `CHANGED` or `UNKNOWN`."""
     words: tuple[str, str]
-    """The reason if a client of the lower camp is dropped, and the reason if one of the upper camp is dropped."""
+    """The reason that is given if the lower camp is dropped, and the reason if the upper camp is dropped."""
     fewest: int = 1
     """The smallest number of clients in a camp."""
     limit: float = np.inf
-    """A camp is dropped only if the medians of the camps are beyond this limit.
+    """A camp is dropped only if the medians of the camps are beyond this limit. What this means depends on `wrong`:
 
     - `LOW`: the median of the lower camp must be below the limit.
     - `CHANGED`: the median of the changed camp must be at least this far from zero.
@@ -134,11 +137,11 @@ class Parts:
     products: tuple[FloatMatrix, ...]
     """`(m, m)` for each part: the inner products of the updates with each other."""
     rooted: tuple[FloatVector, ...] = ()
-    """`(m,)` for each part: the cosines with the server's own step, which the server trains on its own examples.
-    Empty if the server made no step."""
+    """`(m,)` for each part: the cosines of the updates with the server's own step, which the server trains on its
+    own examples. Empty if the server made no step."""
     headings: tuple[FloatVector, ...] = ()
-    """`(m,)` for each part: the cosines with the common direction, the mean direction of the clients accepted last.
-    Empty if no clients were accepted yet."""
+    """`(m,)` for each part: the cosines of the updates with the common direction, which is the mean direction of
+    the updates accepted last. Empty if no clients were accepted yet."""
     last_layer_named: bool = False
     """Whether the names of the tensors tell which of them belong to the last layer, e.g. `2.weight` and `2.bias`.
 
@@ -146,24 +149,24 @@ class Parts:
     """
 
 
-def parts_of(round_: Round, products: FloatMatrix, crowd: Array | None) -> Parts:
+def parts_of(round_: Round, products: FloatMatrix, common: Array | None) -> Parts:
     """Return the inner products and cosines for the whole model, for the last layer, and for the layers before it.
 
     If the layers are not known, or if there is only one, the whole model is the only part. `products` are the inner
-    products in the whole model. `crowd`, `(d,)`, is the common direction; None if there is none yet.
+    products of the updates in the whole model. `common`, `(d,)`, is the common direction; None in the first round.
     """
     d, g = round_.updates.shape[1], round_.global_model
     start = int(last_layer_of(round_.layers, without_owner=1).start) if round_.layers else 0
     if not 0 < start < d:
         rooted, headings = (
             () if v is None else (cosines_with_direction(round_, products, v, slice(None)),)
-            for v in (round_.root, crowd)
+            for v in (round_.root, common)
         )
         return Parts((WHOLE,), (products,), rooted, headings)
     last = slice(start, None)
     of_last = gram(round_.updates[:, last], g[last])
     found: list[tuple[FloatVector, ...]] = []
-    for v in (round_.root, crowd):
+    for v in (round_.root, common):
         if v is None:
             found.append(())
             continue
@@ -187,10 +190,10 @@ def cosines_with_direction(round_: Round, products: FloatMatrix, v: Array, colum
 
 
 def headings_among(parts: Parts, rows: IntVector) -> FloatMatrix:
-    """Return each client's cosine with the mean direction of the others, among these n rows, `(k, n)` for k parts.
+    """Return the cosine of each of these n clients with the mean direction of the others, `(k, n)` for k parts.
 
-    A client's own update is left out of the mean. In a small round it would make the cosine much higher, and in the
-    next round the cosine would seem to have fallen.
+    A client's own update is left out of the mean. In a small round the own update would make the cosine much
+    higher, and in the next round the cosine would seem to have fallen.
     """
     lengths = lengths_of_gram(parts.products[0])[rows]
     found = []
@@ -212,16 +215,19 @@ def direction_traits(
 ) -> list[Trait]:
     """Return traits that measure how much the updates of the clients in `rows` point in the same direction.
 
-    `cosines` are those between the clients, for each part of the model in `names`. `server` are those with the
-    server's own step, for the same parts; None if it made no step. The middle of some clients is the geometric
-    median of their unit updates; see `directions`. The traits are:
+    `names` are the parts of the model that are compared. For each part, `cosines` has the cosines of the updates
+    with each other, and a column of `server` has their cosines with the server's own step. `server` is None if the
+    server made no step. The middle of some clients is the geometric median of their unit updates; see `directions`.
 
-    - the cosine with the middle of all these clients, for each part;
-    - the cosine with the middle of those that were not dropped the last time they took part, for each part;
-    - the average of the second trait over all rounds in which the client took part, for each part;
-    - the numbers of the first trait together with those of `server`, if the server made a step;
-    - the cosine with the main direction in the last one of the parts. It shows two camps that point against each
-      other.
+    These are the traits of a client. Except for the last one, they have a number for each part of the model:
+
+    - the cosine of its update with the middle of the clients in `rows`;
+    - the cosine of its update with the middle of the clients in `rows` that were not dropped the last time they
+      took part;
+    - the average of the second trait over all rounds in which the client took part;
+    - the first trait and the cosines with the server's own step, if the server made a step;
+    - the cosine of its update with the main direction, in the last part of `names`. This trait shows two camps that
+      point against each other.
     """
     words = ("away from the others", "too close to some others")
     accepted = known.middle_rows(clients, rows)
@@ -267,11 +273,12 @@ def own_traits(
     answers
         What `ask_questions` has measured in this round.
     level
-        The typical log length of an update in the last round. A client's length has not changed if it differs from
-        this level as it usually does.
+        The typical log length of an update in the last round. For each client, `answers` has the log length of its
+        update, minus its usual difference from the typical log length. If the client has not changed, the result is
+        about `level`.
     changes
-        For each part of the model: by how much each client's cosine with the common direction is above its usual
-        value.
+        For each part of the model: by how much the cosine of each client's update with the common direction is
+        above its usual value.
     novelty
         By how much the novelty of each update is above its usual value; see `LESS_NEW`.
     names
